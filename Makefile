@@ -1,0 +1,85 @@
+# From an empty clone, with only Python there: `make demo`, `make test`.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+
+# Some of the tests run torch code. Where the plain wheel is too large, name another index:
+#   make test TORCH="--index-url https://download.pytorch.org/whl/cpu torch==2.13.0"
+TORCH ?= torch==2.13.0
+
+# More than two workers gain little: the slow tests wait for installs.
+WORKERS ?= 2
+PYTEST_ARGS ?=
+
+PYTHONS ?= 3.10 3.11 3.12 3.13
+
+PIP_FLAGS := --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all lint docs bench bench-lint clean
+.DELETE_ON_ERROR:
+
+help: ## say what there is to make
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "dispatchguard needs Python 3.10 or newer: make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml $(VENV)/.made
+	$(BIN)/python -m pip install $(PIP_FLAGS) -e '.[dev]'
+	@touch $@
+
+$(VENV)/.docs: pyproject.toml $(VENV)/.dev
+	$(BIN)/python -m pip install $(PIP_FLAGS) -e '.[docs]'
+	@touch $@
+
+# Without torch the tests that run torch code skip, so a failure here is told and not fatal;
+# the file is made only where it worked, so the next call tries again.
+$(VENV)/.torch: $(VENV)/.dev
+	@echo "installing $(TORCH)"
+	@if $(BIN)/python -m pip install $(PIP_FLAGS) $(TORCH); then touch $@; \
+	else echo "torch could not be installed; tests that run torch code will skip" >&2; fi
+
+demo: $(VENV)/.dev ## lint a small project that is wrong on purpose, and show findings and fixes
+	@BIN=$(abspath $(BIN)) sh fixtures/demo/demo.sh
+
+test: $(VENV)/.dev $(VENV)/.torch ## run the tests
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
+
+lint: $(VENV)/.dev ## ruff, mypy --strict, and dispatchguard on itself
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict pytest_dispatchguard rules
+	$(BIN)/dispatchguard check
+
+docs: $(VENV)/.docs ## build the site into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+bench: bench-lint ## measure everything that is measured
+
+bench-lint: $(VENV)/.dev ## measure the linter against its peers
+	$(BIN)/python bench/bench_lint.py
+
+test-all: $(addprefix test-,$(PYTHONS)) ## run what needs no torch on every Python, from a plain install
+
+# A plain install in an empty environment: no torch, no numpy, and the project passes its own linter.
+.PHONY: $(addprefix test-,$(PYTHONS))
+$(addprefix test-,$(PYTHONS)): test-%:
+	@echo "== Python $*"
+	rm -rf .venv-$* build
+	@python=; for candidate in $$HOME/.pyenv/versions/$*.*/bin/python $$(command -v python$*); do \
+	    if [ -x "$$candidate" ] && "$$candidate" -c pass 2>/dev/null; then python=$$candidate; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then echo "no Python $* on PATH or in pyenv" >&2; exit 1; fi; \
+	"$$python" -m venv .venv-$*
+	.venv-$*/bin/python -m pip install $(PIP_FLAGS) .
+	@.venv-$*/bin/python -c 'import importlib.util as u, sys; came = [m for m in ("torch", "numpy") if u.find_spec(m)]; sys.exit(f"the base install brought {came}" if came else 0)'
+	.venv-$*/bin/dispatchguard check
+	.venv-$*/bin/python -m pip install $(PIP_FLAGS) 'hypothesis>=6.100' 'jsonschema>=4.20' 'pytest-xdist>=3.5' 'setuptools>=77'
+	.venv-$*/bin/pytest -n $(WORKERS) -m 'not slow' $(PYTEST_ARGS)
+
+clean: ## remove what the targets above made
+	rm -rf $(VENV) $(addprefix .venv-,$(PYTHONS)) build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

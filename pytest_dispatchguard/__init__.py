@@ -1,0 +1,89 @@
+"""dispatchguard: keeps the host-side overhead of code built on PyTorch from growing.
+
+The public names are imported on first use, so that a pytest run that does not need them pays nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    **dict.fromkeys(("Edit", "Finding", "Fix", "Hot", "Price", "Span", "UserError"), "model"),
+    **dict.fromkeys(("hookimpl", "hookspec"), "hookspecs"),
+    **dict.fromkeys(("Kind",), "lint.kinds"),
+    **dict.fromkeys(("Place",), "lint.place"),
+    **dict.fromkeys(
+        (
+            "Assignment",
+            "Attribute",
+            "Call",
+            "Comparison",
+            "Def",
+            "FString",
+            "Function",
+            "Getitem",
+            "Import",
+            "Iterated",
+            "Lambda",
+            "Look",
+            "Loop",
+            "Rule",
+            "SelfWrite",
+            "Setitem",
+            "Truth",
+            "With",
+        ),
+        "lint.rule",
+    ),
+}
+
+__all__ = [  # noqa: RUF022 - by theme
+    "__version__",
+    "Edit", "Finding", "Fix", "Hot", "Price", "Span", "UserError",
+    "hookimpl", "hookspec",
+    "Kind", "Place",
+    "Assignment", "Attribute", "Call", "Comparison", "Def", "FString", "Function", "Getitem", "Import",
+    "Iterated", "Lambda", "Look", "Loop", "Rule", "SelfWrite", "Setitem", "Truth", "With",
+]  # fmt: skip
+
+if TYPE_CHECKING:
+    from pytest_dispatchguard.hookspecs import hookimpl, hookspec
+    from pytest_dispatchguard.lint.kinds import Kind
+    from pytest_dispatchguard.lint.place import Place
+    from pytest_dispatchguard.lint.rule import (
+        Assignment,
+        Attribute,
+        Call,
+        Comparison,
+        Def,
+        FString,
+        Function,
+        Getitem,
+        Import,
+        Iterated,
+        Lambda,
+        Look,
+        Loop,
+        Rule,
+        SelfWrite,
+        Setitem,
+        Truth,
+        With,
+    )
+    from pytest_dispatchguard.model import Edit, Finding, Fix, Hot, Price, Span, UserError
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

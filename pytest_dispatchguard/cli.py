@@ -1,0 +1,385 @@
+"""The `dispatchguard` command: arguments in, text and an exit status out, and nothing else."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pytest_dispatchguard import __version__
+from pytest_dispatchguard.model import UserError
+
+if TYPE_CHECKING:
+    from pytest_dispatchguard.lint.check import Checked, Request
+
+CLEAN, FOUND, FAILED = 0, 1, 2
+"""Exit statuses: nothing found; findings, or a diff that is not empty; usage, configuration, internal error."""
+
+_INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command and gives its exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        arguments = _parser().parse_args(argv)
+        status: int = arguments.run(arguments)
+        sys.stdout.flush()
+        return status
+    except UserError as error:
+        print(f"dispatchguard: {error}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        print("dispatchguard: interrupted; nothing was half-written", file=sys.stderr)
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has had enough (`| head`): no news, and nothing more to flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except Exception as error:  # noqa: BLE001 - the last resort: one line, and the trace on request
+        if os.environ.get("DISPATCHGUARD_TRACEBACK"):
+            traceback.print_exc()
+        print(
+            f"dispatchguard: internal error: {type(error).__name__}: {error} "
+            "(set DISPATCHGUARD_TRACEBACK=1 for the trace, and please report it)",
+            file=sys.stderr,
+        )
+        return FAILED
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        print(f"{self.prog}: {message}; see `{self.prog} --help`", file=sys.stderr)
+        raise SystemExit(FAILED)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="dispatchguard",
+        description="Finds what makes calls of code built on PyTorch dear on the host: reads code, never runs it.",
+        epilog="Exit status: 0 clean, 1 findings (or a diff that is not empty), 2 usage, configuration or internal errors.",
+    )
+    parser.add_argument("--version", action="version", version=f"dispatchguard {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _check_parser(commands)
+    rule = commands.add_parser("rule", help="explain one rule")
+    rule.add_argument("code", metavar="CODE")
+    rule.set_defaults(run=_rule)
+    rules = commands.add_parser("rules", help="list all rules")
+    rules.add_argument(
+        "--format", choices=("text", "json"), default="text", help="text (default) or json"
+    )
+    rules.set_defaults(run=_rules)
+    hot = commands.add_parser("hot", help="list hot functions, with the path from their root")
+    hot.add_argument(
+        "paths", nargs="*", type=Path, metavar="PATH", help="files and folders (default: .)"
+    )
+    hot.add_argument(
+        "--format", choices=("text", "json"), default="text", help="text (default) or json"
+    )
+    hot.add_argument(
+        "--config", type=Path, metavar="FILE", help="configuration file in place of pyproject.toml"
+    )
+    hot.add_argument(
+        "--jobs", type=_positive, metavar="N", help="processes (default: one a processor)"
+    )
+    hot.add_argument("--no-cache", action="store_true", help="neither read nor write the cache")
+    hot.set_defaults(run=_hot)
+    clean = commands.add_parser("clean", help="drop the cache")
+    clean.add_argument(
+        "paths", nargs="*", type=Path, metavar="PATH", help="the project (default: .)"
+    )
+    clean.set_defaults(run=_clean)
+    return parser
+
+
+def _check_parser(commands: Any) -> None:
+    check = commands.add_parser(
+        "check",
+        help="lint files and folders",
+        description="Lints files and folders; hotness always comes from the whole project around them.",
+    )
+    check.add_argument(
+        "paths",
+        nargs="*",
+        type=Path,
+        metavar="PATH",
+        help="files and folders (default: .), - for standard input",
+    )
+    which = check.add_argument_group("which rules")
+    which.add_argument(
+        "--select", type=_codes, metavar="CODES", help="only these codes or prefixes: DG1,DG401"
+    )
+    which.add_argument("--extend-select", type=_codes, metavar="CODES", help="these as well")
+    which.add_argument("--ignore", type=_codes, metavar="CODES", help="not these")
+    which.add_argument(
+        "--pedantic", action="store_true", default=None, help="show what is only maybe so, too"
+    )
+    fixes = check.add_argument_group("fixes")
+    fixes.add_argument("--fix", action="store_true", help="make safe fixes")
+    fixes.add_argument(
+        "--unsafe-fixes", action="store_true", help="with --fix or --diff: unsafe fixes as well"
+    )
+    fixes.add_argument(
+        "--diff", action="store_true", help="show what fixes would change, and change nothing"
+    )
+    output = check.add_argument_group("output")
+    output.add_argument("--format", choices=_formats(), default="text", help="default: text")
+    output.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="write the report to a file, whole or not at all",
+    )
+    output.add_argument(
+        "--statistics", action="store_true", help="count findings by rule instead of listing them"
+    )
+    output.add_argument("--exit-zero", action="store_true", help="exit with 0 whatever is found")
+    output.add_argument(
+        "--color", choices=("auto", "always", "never"), default="auto", help="default: auto"
+    )
+    old = check.add_argument_group("old code")
+    old.add_argument(
+        "--diff-base",
+        metavar="REV",
+        help="only findings on lines changed since the merge base with REV",
+    )
+    old.add_argument(
+        "--baseline", type=Path, metavar="FILE", help="accept the findings listed in FILE"
+    )
+    old.add_argument(
+        "--write-baseline", action="store_true", help="list all present findings in the baseline"
+    )
+    old.add_argument(
+        "--prune-baseline", action="store_true", help="remove baseline entries that no longer match"
+    )
+    how = check.add_argument_group("how")
+    how.add_argument(
+        "--config", type=Path, metavar="FILE", help="configuration file in place of pyproject.toml"
+    )
+    how.add_argument(
+        "--stdin-filename",
+        type=Path,
+        metavar="FILE",
+        help="the name of standard input, with the path -",
+    )
+    how.add_argument(
+        "--jobs", type=_positive, metavar="N", help="processes (default: one a processor)"
+    )
+    how.add_argument("--no-cache", action="store_true", help="neither read nor write the cache")
+    check.set_defaults(run=_check)
+
+
+def _formats() -> tuple[str, ...]:
+    from pytest_dispatchguard.report import FORMATS
+
+    return tuple(FORMATS)
+
+
+def _codes(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1")
+    return int(text)
+
+
+# -- check -----------------------------------------------------------------------------------------
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from pytest_dispatchguard.lint.check import check
+
+    request = _request(arguments)
+    from pytest_dispatchguard.progress import progress
+
+    with progress() as tell:
+        checked = check(_with_progress(request, tell))
+    for problem in checked.problems:
+        print(f"dispatchguard: {problem}", file=sys.stderr)
+    found = _tell(arguments, checked)
+    if checked.problems:
+        return FAILED
+    return CLEAN if arguments.exit_zero or not found else FOUND
+
+
+def _with_progress(request: Request, tell: Any) -> Request:
+    from dataclasses import replace
+
+    return replace(request, progress=tell)
+
+
+def _request(arguments: argparse.Namespace) -> Request:
+    from pytest_dispatchguard.lint.check import Request
+    from pytest_dispatchguard.lint.pool import default_jobs
+
+    if arguments.fix and arguments.diff:
+        raise UserError("--fix and --diff exclude each other: --diff shows what --fix would do")
+    if arguments.unsafe_fixes and not (arguments.fix or arguments.diff):
+        raise UserError("--unsafe-fixes goes with --fix or --diff")
+    if arguments.write_baseline and (
+        arguments.fix or arguments.diff or arguments.prune_baseline or arguments.diff_base
+    ):
+        raise UserError(
+            "--write-baseline goes without --fix, --diff, --diff-base and --prune-baseline"
+        )
+    paths = tuple(arguments.paths) or (Path(),)
+    stdin = None
+    if Path("-") in paths:
+        if len(paths) > 1:
+            raise UserError("- (standard input) goes alone, without other paths")
+        stdin = sys.stdin.buffer.read()
+        paths = (arguments.stdin_filename or Path("stdin.py"),)
+    elif arguments.stdin_filename:
+        raise UserError("--stdin-filename goes with the path -")
+    given = {
+        "select": arguments.select,
+        "extend_select": arguments.extend_select,
+        "ignore": arguments.ignore,
+        "pedantic": arguments.pedantic,
+        "baseline": arguments.baseline,
+    }
+    mode = "unsafe" if arguments.unsafe_fixes else "safe"
+    return Request(
+        paths=paths,
+        cwd=Path.cwd(),
+        config_file=arguments.config,
+        settings=given,
+        fix=mode if arguments.fix or arguments.diff else "no",  # type: ignore[arg-type]  # one of the modes
+        write=not arguments.diff,
+        diff_base=arguments.diff_base,
+        write_baseline=arguments.write_baseline,
+        prune_baseline=arguments.prune_baseline,
+        jobs=arguments.jobs or default_jobs(),
+        cache=not arguments.no_cache,
+        stdin=stdin,
+    )
+
+
+def _tell(arguments: argparse.Namespace, checked: Checked) -> bool:
+    """Writes the report; True when there is something to answer for."""
+    if arguments.diff:
+        from pytest_dispatchguard.report.diff import unified
+
+        text = "".join(
+            unified(path, checked.before[path], checked.after[path])
+            for path in sorted(checked.after)
+        )
+        _put(arguments, text)
+        return bool(text)
+    if arguments.fix and any(p == Path("-") for p in arguments.paths):
+        # Standard input is fixed to standard output, as editors expect of a filter.
+        sys.stdout.write(checked.stdin_after or "")
+        return bool(checked.report.findings)
+    if arguments.statistics:
+        from pytest_dispatchguard.report.statistics import statistics
+
+        text = statistics(checked.report, arguments.format)
+    else:
+        from pytest_dispatchguard.report import render
+
+        color = arguments.output is None and _color(arguments.color)
+        text = render(
+            checked.report, arguments.format, color=color, width=_width(), sources=checked.reader
+        )
+    _put(arguments, text)
+    return bool(checked.report.findings)
+
+
+def _put(arguments: argparse.Namespace, text: str) -> None:
+    if arguments.output is None:
+        sys.stdout.write(text)
+        return
+    from pytest_dispatchguard.lint.files import write_source
+
+    try:
+        write_source(arguments.output, text.encode())
+    except OSError as error:
+        raise UserError(
+            f"{arguments.output}: cannot be written: {error.strerror or error}"
+        ) from None
+
+
+def _color(choice: str) -> bool:
+    if choice != "auto":
+        return choice == "always"
+    return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+
+
+def _width() -> int:
+    import shutil
+
+    return shutil.get_terminal_size((100, 24)).columns
+
+
+# -- the other commands ----------------------------------------------------------------------------
+
+
+def _rule(arguments: argparse.Namespace) -> int:
+    from pytest_dispatchguard.lint import packs
+    from pytest_dispatchguard.report.rules import page
+
+    infos = packs.infos()
+    code = arguments.code.upper()
+    found = next((i for i in infos if i.code == code or i.name == arguments.code), None)
+    if found is None:
+        from difflib import get_close_matches
+
+        near = get_close_matches(code, [i.code for i in infos], n=1, cutoff=0.0)
+        raise UserError(
+            f"no rule {arguments.code!r}; the nearest is {near[0]}. `dispatchguard rules` lists them"
+        )
+    sys.stdout.write(page(found, color=_color("auto"), width=_width()))
+    return CLEAN
+
+
+def _rules(arguments: argparse.Namespace) -> int:
+    from pytest_dispatchguard.lint import packs
+    from pytest_dispatchguard.report.rules import listing
+
+    sys.stdout.write(listing(packs.infos(), arguments.format))
+    return CLEAN
+
+
+def _hot(arguments: argparse.Namespace) -> int:
+    from pytest_dispatchguard.lint.hot import hot_functions
+    from pytest_dispatchguard.lint.pool import default_jobs
+    from pytest_dispatchguard.progress import progress
+    from pytest_dispatchguard.report.hot import listing
+
+    with progress() as tell:
+        found = hot_functions(
+            tuple(arguments.paths) or (Path(),),
+            cwd=Path.cwd(),
+            config_file=arguments.config,
+            jobs=arguments.jobs or default_jobs(),
+            cached=not arguments.no_cache,
+            progress=tell,
+        )
+    sys.stdout.write(listing(found, arguments.format))
+    return CLEAN
+
+
+def _clean(arguments: argparse.Namespace) -> int:
+    from pytest_dispatchguard.config import find_root
+    from pytest_dispatchguard.lint.cache import cache_path, clean
+
+    for path in arguments.paths or [Path()]:
+        if not path.exists():
+            raise UserError(f"{path}: no such file or folder")
+        root = find_root([Path.cwd() / path])
+        gone = clean(root)
+        print(f"dropped {cache_path(root)}" if gone else f"no cache at {cache_path(root)}")
+    return CLEAN
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,470 @@
+"""`[tool.dispatchguard]` of the nearest pyproject.toml and the command line, as one frozen Config.
+
+Also the two questions that only settings answer: is a rule selected, and is it ignored in a file.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from pytest_dispatchguard.model import UserError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # type: ignore[import-not-found, unused-ignore]
+
+MARKERS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
+"""What makes a folder the root of a project."""
+
+LIBRARY_FOLDERS = ("site-packages", "dist-packages")
+"""Folders of installed packages: a project around them does not own what is inside."""
+
+DEFAULT_SELECT = ("DG",)
+DEFAULT_SRC = (".", "src")
+
+SURELY_FOREIGN = (
+    ".git",
+    ".hg",
+    ".svn",
+    ".venv",
+    ".tox",
+    ".nox",
+    "node_modules",
+    "__pycache__",
+    "__pypackages__",
+    "*.egg-info",
+    ".eggs",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".pytest_cache",
+    ".dispatchguard",
+    *LIBRARY_FOLDERS,
+)
+"""Never looked into below the root."""
+
+PERHAPS_FOREIGN = ("venv", "env", "build", "dist")
+"""Not looked into below the root, unless they are packages: `env/__init__.py` is code."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Every setting of one run; nothing reads settings from anywhere else."""
+
+    root: Path
+    """The project root: reported paths and globs are relative to it."""
+    file: Path | None = None
+    """The pyproject.toml, or ``--config`` file, that the settings came from."""
+    select: tuple[str, ...] = DEFAULT_SELECT
+    """Codes and prefixes of the rules that speak."""
+    extend_select: tuple[str, ...] = ()
+    """Codes and prefixes added to them, rules that are off by default among them."""
+    ignore: tuple[str, ...] = ()
+    """Codes and prefixes of rules that stay silent."""
+    per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Globs, as in a .gitignore, and the codes and prefixes silent in the files they match."""
+    exclude: tuple[str, ...] = ()
+    """Globs of what is passed over, beyond SURELY_FOREIGN, PERHAPS_FOREIGN and git's ignores."""
+    hot_roots: tuple[str, ...] = ()
+    """Patterns of functions, classes, modules (`pkg.ops.*`) and decorators (`@pkg.hot`)."""
+    cold: tuple[str, ...] = ()
+    """Patterns, as hot_roots, of what never counts as hot."""
+    src: tuple[str, ...] = DEFAULT_SRC
+    """Folders that imports start from, relative to the root."""
+    tensor_types: tuple[str, ...] = ()
+    """Dotted names of further tensor classes."""
+    tree_modules: tuple[str, ...] = ()
+    """Dotted names of further modules that offer a tree API."""
+    baseline: Path | None = None
+    """The baseline file."""
+    pedantic: bool = False
+    """Whether findings that are only maybe right are shown."""
+    requires_python: str | None = None
+    """`requires-python` of the project."""
+    torch_requirement: str | None = None
+    """The version specifier of torch among the project's dependencies; empty when it names none."""
+
+
+def load_config(
+    paths: Sequence[Path],
+    *,
+    cwd: Path,
+    config_file: Path | None = None,
+    known_codes: Collection[str],
+    **overrides: Any,
+) -> Config:
+    """Settings for a run over paths: the file's, then what the command line says over them.
+
+    ``overrides`` are fields of Config as the command line gave them; None means not given.
+    `select`, `src` and `baseline` replace what the file says, the other lists add to it.
+    """
+    asked = [absolute(cwd / path) for path in paths] or [cwd]
+    given = {key: value for key, value in overrides.items() if value is not None}
+    chosen = None if config_file is None else absolute(cwd / config_file)
+    if chosen is not None and not chosen.is_file():
+        raise UserError(f"{config_file}: no such configuration file")
+    root = find_root(asked, chosen)
+    file = chosen or next((f for f in (root / "pyproject.toml",) if f.is_file()), None)
+    shown = "" if file is None else _shown(file, cwd)
+    data: Mapping[str, Any] = {} if file is None else _read_toml(file, shown)
+    table = _own_table(data, shown, bare=file is not None and file.name != "pyproject.toml")
+    settings = _from_table(table, shown, known_codes, file.parent if file else root)
+    _override(settings, given, known_codes, cwd)
+    owner = root / "pyproject.toml"
+    if owner != file:
+        data = _read_toml(owner, _shown(owner, cwd)) if owner.is_file() else {}
+    project = data.get("project")
+    metadata: Mapping[str, Any] = project if isinstance(project, dict) else {}
+    requires = metadata.get("requires-python")
+    return Config(
+        root=root,
+        file=file,
+        requires_python=requires if isinstance(requires, str) else None,
+        torch_requirement=_torch_requirement(metadata),
+        **settings,
+    )
+
+
+def selected(config: Config, code: str, default: bool = True) -> bool:
+    """Whether the settings let a rule speak.
+
+    The longest matching prefix decides between `select`/`extend-select` and `ignore`; at equal
+    length `ignore` wins. A rule that is off by default speaks only when one of the two selects it
+    by its full code, or `extend-select` by at least its family (`DG6`): `select = ["DG6"]` narrows
+    what runs and so does not switch more on.
+    """
+    wanted = _longest(code, config.select + config.extend_select)
+    unwanted = _longest(code, config.ignore)
+    if wanted == 0 or unwanted >= wanted:
+        return False
+    return (
+        default
+        or code in config.select
+        or any(code.startswith(prefix) and len(prefix) >= 3 for prefix in config.extend_select)
+    )
+
+
+def _longest(code: str, prefixes: Iterable[str]) -> int:
+    return max((len(prefix) for prefix in prefixes if code.startswith(prefix)), default=0)
+
+
+def ignored_in_file(config: Config, rel_path: str, code: str) -> bool:
+    """Whether `per-file-ignores` silences a code in a file."""
+    return any(
+        any(code.startswith(prefix) for prefix in codes) and glob_pattern(glob).fullmatch(rel_path)
+        for glob, codes in config.per_file_ignores
+    )
+
+
+def is_project(config: Config) -> bool:
+    """Whether the root is the folder of a project, so that all of it gives hotness its context."""
+    if config.file is not None and config.file.parent == config.root:
+        return True
+    return _has_marker(config.root)
+
+
+def absolute(path: Path) -> Path:
+    """The path without `..`, links left as the user wrote them."""
+    return Path(os.path.abspath(path))  # noqa: PTH100
+
+
+def top_package(path: Path) -> Path | None:
+    """The outermost package that holds a file or folder, or None outside of packages."""
+    folder = path if path.is_dir() else path.parent
+    top = None
+    while (folder / "__init__.py").is_file() and folder.parent != folder:
+        top, folder = folder, folder.parent
+    return top
+
+
+@lru_cache(maxsize=1024)
+def glob_pattern(glob: str) -> re.Pattern[str]:
+    """A .gitignore-like glob as a pattern for the full relative path of a file.
+
+    Without a slash it matches a name at any depth, with one it starts at the root; what lies under
+    a matched folder matches too. A folder is asked for with a slash at its end.
+    """
+    text = glob.strip().removeprefix("./")
+    only_folders = text.endswith("/")
+    anchored = "/" in text.rstrip("/")
+    text = text.strip("/")
+    parts = [] if anchored else ["(?:.*/)?"]
+    at = 0
+    while at < len(text):
+        if text.startswith("**/", at) and (at == 0 or text[at - 1] == "/"):
+            parts.append("(?:.*/)?")
+            at += 3
+        elif text.startswith("**", at):
+            parts.append(".*")
+            at += 2
+        elif text[at] == "*":
+            parts.append("[^/]*")
+            at += 1
+        elif text[at] == "?":
+            parts.append("[^/]")
+            at += 1
+        elif text[at] == "[" and (end := text.find("]", at + 2)) > 0:
+            inside = text[at + 1 : end].replace("\\", "\\\\").replace("[", "\\[")
+            negated = inside[0] in "!^"
+            parts.append(f"[^/{inside[1:]}]" if negated else f"[{inside}]")
+            at = end + 1
+        else:
+            parts.append(re.escape(text[at]))
+            at += 1
+    parts.append("/.*" if only_folders else "(?:/.*)?")
+    return re.compile("".join(parts), re.DOTALL)
+
+
+def nearest(word: str, valid: Iterable[str]) -> str | None:
+    """The valid word most like a mistaken one, letter case aside."""
+    by_fold = {option.casefold(): option for option in sorted(valid, reverse=True)}
+    close = difflib.get_close_matches(word.casefold(), by_fold, n=1, cutoff=0.5)
+    return by_fold[close[0]] if close else None
+
+
+def did_you_mean(word: str, valid: Collection[str]) -> str:
+    """The end of an error line: the nearest valid word, or all of them where none is near."""
+    near = nearest(word, valid)
+    if near is not None:
+        return f'did you mean "{near}"?'
+    return f"valid are: {', '.join(sorted(valid))}" if valid else "none is known"
+
+
+def unknown_code(code: str, known_codes: Collection[str]) -> str | None:
+    """What to say of a code or prefix that names no rule; None when it names one."""
+    if code and any(known.startswith(code) for known in known_codes):
+        return None
+    families = {known[:3] for known in known_codes}
+    valid = known_codes if len(code) > 3 else families
+    return f'unknown code "{code}"; {did_you_mean(code, valid)}'
+
+
+def find_root(paths: Sequence[Path], config_file: Path | None = None) -> Path:
+    """The root of the project that holds all the (absolute) paths.
+
+    The nearest folder whose pyproject.toml has a `[tool.dispatchguard]`, so that one file of a
+    monorepo is judged as the whole repository is; else the nearest with any marker; else the
+    folder of the ``--config`` file when the paths lie under it; else the folder above the
+    outermost package, or the folder itself.
+    """
+    common = Path(os.path.commonpath([p if p.is_dir() else p.parent for p in paths]))
+    first = None
+    for folder in _own_ancestors(common):
+        pyproject = folder / "pyproject.toml"
+        if pyproject.is_file() and _configures(pyproject):
+            return folder
+        if first is None and _has_marker(folder):
+            first = folder
+        if (folder / ".git").exists():
+            break
+    if first is not None:
+        return first
+    if config_file is not None and config_file.parent in (common, *common.parents):
+        return config_file.parent
+    package = top_package(common)
+    return common if package is None else package.parent
+
+
+def _own_ancestors(folder: Path) -> Iterator[Path]:
+    """The folder and those above it, up to one of installed packages."""
+    for candidate in (folder, *folder.parents):
+        if candidate.name in LIBRARY_FOLDERS:
+            return
+        yield candidate
+
+
+def _has_marker(folder: Path) -> bool:
+    return any((folder / marker).exists() for marker in MARKERS)
+
+
+def _configures(pyproject: Path) -> bool:
+    try:
+        data = pyproject.read_bytes()
+        if b"dispatchguard" not in data:
+            return False
+        return "dispatchguard" in tomllib.loads(data.decode("utf-8-sig")).get("tool", {})
+    except (OSError, ValueError, TypeError):
+        return False
+
+
+def _shown(path: Path, cwd: Path) -> str:
+    return str(path.relative_to(cwd)) if cwd in path.parents else str(path)
+
+
+def _read_toml(path: Path, shown: str) -> dict[str, Any]:
+    try:
+        text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
+        data: dict[str, Any] = tomllib.loads(text)
+    except OSError as error:
+        raise UserError(f"{shown}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{shown}: not valid TOML: not UTF-8 at byte {error.start}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{shown}: not valid TOML: {str(error).splitlines()[0]}") from None
+    return data
+
+
+def _own_table(data: Mapping[str, Any], shown: str, *, bare: bool) -> Mapping[str, Any]:
+    tool = data.get("tool")
+    if isinstance(tool, dict) and "dispatchguard" in tool:
+        table = tool["dispatchguard"]
+        if not isinstance(table, dict):
+            raise UserError(f"{shown}: [tool.dispatchguard] must be a table")
+        return table
+    return data if bare else {}
+
+
+def _strings(value: object, where: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise UserError(f'{where} must be a list of strings, such as ["…"]')
+    if not all(item.strip() for item in value):
+        raise UserError(f"{where} holds an empty string; remove it")
+    return tuple(item.strip() for item in value)
+
+
+def _codes(value: object, where: str, known_codes: Collection[str]) -> tuple[str, ...]:
+    codes = _strings(value, where)
+    for code in codes:
+        complaint = unknown_code(code, known_codes)
+        if complaint is not None:
+            raise UserError(f"{where}: {complaint}")
+    return codes
+
+
+def _globs(value: object, where: str) -> tuple[str, ...]:
+    globs = _strings(value, where)
+    for glob in globs:
+        _check_glob(glob, where)
+    return globs
+
+
+def _check_glob(glob: str, where: str) -> None:
+    if glob.startswith("!"):
+        raise UserError(f'{where}: "{glob}": no negation here; name what to match')
+    if not glob.strip("./"):
+        raise UserError(f'{where}: "{glob}" names the whole project; name a part of it')
+    try:
+        glob_pattern(glob)
+    except re.error as error:
+        raise UserError(f'{where}: "{glob}" is not a pattern: {error.msg}') from None
+
+
+def _dotted(value: object, where: str) -> tuple[str, ...]:
+    names = _strings(value, where)
+    for name in names:
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise UserError(f'{where}: "{name}" is no dotted name, such as "package.Name"')
+    return names
+
+
+def _per_file(
+    value: object, where: str, known_codes: Collection[str]
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    if not isinstance(value, dict):
+        raise UserError(
+            f'{where} must be a table of globs to lists of codes, such as {{"tests/*" = ["DG4"]}}'
+        )
+    for glob in value:
+        _check_glob(glob, where)
+    return tuple(
+        (glob, _codes(codes, f'{where} "{glob}"', known_codes)) for glob, codes in value.items()
+    )
+
+
+def _boolean(value: object, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise UserError(f"{where} must be true or false")
+    return value
+
+
+def _path(value: object, where: str, folder: Path) -> Path:
+    if not isinstance(value, (str, os.PathLike)) or not str(value):
+        raise UserError(f"{where} must be the path of a file")
+    return absolute(folder / value)
+
+
+def _from_table(
+    table: Mapping[str, Any], shown: str, known_codes: Collection[str], folder: Path
+) -> dict[str, Any]:
+    readers: dict[str, Callable[[object, str], object]] = {
+        "select": lambda value, where: _codes(value, where, known_codes),
+        "extend-select": lambda value, where: _codes(value, where, known_codes),
+        "ignore": lambda value, where: _codes(value, where, known_codes),
+        "per-file-ignores": lambda value, where: _per_file(value, where, known_codes),
+        "exclude": _globs,
+        "hot-roots": _strings,
+        "cold": _strings,
+        "src": _strings,
+        "tensor-types": _dotted,
+        "tree-modules": _dotted,
+        "baseline": lambda value, where: _path(value, where, folder),
+        "pedantic": _boolean,
+    }
+    settings = {}
+    where = f"{shown}: [tool.dispatchguard]"
+    for key, value in table.items():
+        if key not in readers:
+            advice = did_you_mean(key, readers.keys())
+            raise UserError(f'{where}: unknown key "{key}"; {advice}')
+        settings[key.replace("-", "_")] = readers[key](value, f"{where} {key}")
+    return settings
+
+
+def _override(
+    settings: dict[str, Any], given: Mapping[str, Any], known_codes: Collection[str], cwd: Path
+) -> None:
+    """Lay the command line over the file's settings, in place."""
+    for key, value in given.items():
+        option = "--" + key.replace("_", "-")
+        if key == "pedantic":
+            settings[key] = bool(value) or settings.get(key, False)
+        elif key == "baseline":
+            settings[key] = _path(value, option, cwd)
+        elif key in ("select", "extend_select", "ignore"):
+            words = [value] if isinstance(value, str) else list(value)
+            split = [code.strip() for word in words for code in word.split(",") if code.strip()]
+            codes = _codes(split, option, known_codes)
+            settings[key] = codes if key == "select" else (*settings.get(key, ()), *codes)
+            if key != "ignore":
+                # Who names a code on the command line wants it, whatever the file ignores.
+                own = given.get("ignore") or ()
+                settings["ignore"] = tuple(
+                    code for code in settings.get("ignore", ()) if code in own or code not in codes
+                )
+        elif key == "src":
+            settings[key] = _strings(list(value), option)
+        elif key == "exclude":
+            settings[key] = (*settings.get(key, ()), *_globs(list(value), option))
+        elif key in ("hot_roots", "cold"):
+            settings[key] = (*settings.get(key, ()), *_strings(list(value), option))
+        elif key in ("tensor_types", "tree_modules"):
+            settings[key] = (*settings.get(key, ()), *_dotted(list(value), option))
+        else:
+            raise TypeError(f"{key} is no setting of the command line")
+
+
+_TORCH = re.compile(r"\s*torch\s*(?:\[[^\]]*\]\s*)?(?P<specifier>(?![\w.-])[^;@]*)", re.IGNORECASE)
+
+
+def _torch_requirement(project: Mapping[str, Any]) -> str | None:
+    extras = project.get("optional-dependencies")
+    groups = [project.get("dependencies"), *(extras.values() if isinstance(extras, dict) else ())]
+    found = None
+    for group in groups:
+        for requirement in group if isinstance(group, list) else ():
+            match = _TORCH.match(requirement) if isinstance(requirement, str) else None
+            if match is None:
+                continue
+            specifier = match["specifier"].strip().strip("()").replace(" ", "")
+            if specifier:
+                return specifier
+            found = ""
+    return found

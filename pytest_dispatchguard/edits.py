@@ -1,0 +1,54 @@
+"""Places in a text, and edits made to it: what the linter does to files and what reports show."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from pytest_dispatchguard.model import Edit, Span
+
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
+
+
+def split_lines(source: str) -> list[str]:
+    """The lines of a Python file with their ends.
+
+    ``str.splitlines`` also breaks at form feeds and other characters that no parser counts.
+    """
+    return _LINE.findall(source)
+
+
+def offsets(source: str, span: Span) -> tuple[int, int]:
+    """Where a span begins and ends in a text; ValueError where the text has no such place."""
+    lines = split_lines(source)
+    return _offset(lines, span.line, span.column), _offset(lines, span.end_line, span.end_column)
+
+
+def _offset(lines: list[str], line: int, column: int) -> int:
+    past = line == len(lines) + 1 and (not lines or lines[-1].endswith(("\n", "\r")))
+    text = "" if past else lines[line - 1] if 0 < line <= len(lines) else None
+    if text is None or not 1 <= column <= len(text) + 1:
+        raise ValueError(f"no line {line} with a column {column} in a text of {len(lines)} lines")
+    return sum(map(len, lines[: line - 1])) + column - 1
+
+
+def apply_edits(source: str, edits: Iterable[Edit]) -> str:
+    """The text after all edits, whose places are those of the text before.
+
+    ValueError where edits overlap or lie outside the text; the same edit twice is one edit.
+    """
+    lines = split_lines(source)
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line))
+    pieces: list[str] = []
+    done = 0
+    last: Edit | None = None
+    for edit in sorted(set(edits), key=lambda edit: (edit.span, edit.replacement)):
+        start = _offset(lines, edit.span.line, edit.span.column)
+        end = _offset(lines, edit.span.end_line, edit.span.end_column)
+        if end < start or start < done or (last is not None and last.span == edit.span):
+            raise ValueError(f"edits overlap at line {edit.span.line}, column {edit.span.column}")
+        pieces += source[done:start], edit.replacement
+        done, last = end, edit
+    return "".join((*pieces, source[done:]))

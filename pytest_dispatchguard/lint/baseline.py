@@ -1,0 +1,205 @@
+"""The baseline: findings a project has accepted, in a file made for review and for git."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pytest_dispatchguard.lint.files import write_source
+from pytest_dispatchguard.model import Finding, UserError
+
+SCHEMA = 1
+SHOWN = 120
+"""Characters of a line that an entry shows; its hash covers the whole line."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Entry:
+    """Findings alike in all but their lines."""
+
+    path: str
+    code: str
+    function: str
+    text: str
+    """The line, blanks evened out, cut to SHOWN characters."""
+    hash: str
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """All accepted findings."""
+
+    entries: tuple[Entry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Findings held against a baseline."""
+
+    new: tuple[Finding, ...]
+    matched: tuple[Finding, ...]
+    stale: tuple[Entry, ...]
+    """Entries that no longer match, each with the count of what is gone."""
+
+
+def load(path: Path) -> Baseline:
+    """Read a baseline file."""
+    try:
+        data = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such baseline; make it with --write-baseline") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:
+        where = f" (line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
+        raise UserError(
+            f"{path}: not a baseline: no valid JSON{where}; mend it, or --write-baseline anew"
+        ) from None
+    if not isinstance(data, dict) or data.get("tool") != "dispatchguard":
+        raise UserError(f"{path}: not a dispatchguard baseline; name another file")
+    if data.get("schema") != SCHEMA:
+        raise UserError(
+            f"{path}: baseline schema {data.get('schema')!r}, this version reads {SCHEMA}; "
+            "make it anew with --write-baseline"
+        )
+    entries = data.get("entries")
+    if not isinstance(entries, list):
+        raise UserError(f"{path}: baseline without entries; make it anew with --write-baseline")
+    return Baseline(tuple(_entry(item, path, number) for number, item in enumerate(entries, 1)))
+
+
+def match(
+    findings: Iterable[Finding],
+    baseline: Baseline,
+    *,
+    checked: Collection[str],
+    ran: Collection[str] | None = None,
+    root: Path | None = None,
+) -> Match:
+    """Tell new findings from accepted ones, and name the entries that nothing matches any more.
+
+    A finding keeps its entry when lines move and when its function is renamed. Of more findings
+    alike than an entry counts, the last in the file are new. An entry can be stale only when its
+    path was ``checked`` (or is gone from ``root``) and its code is among those that ``ran``.
+    """
+    left: Counter[tuple[str, str, str, str]] = Counter()
+    for entry in baseline.entries:
+        left[entry.path, entry.code, entry.hash, entry.function] += entry.count
+    matched: set[int] = set()
+    ordered = sorted(findings, key=lambda finding: finding.sort_key)
+    keys = [_key(finding) for finding in ordered]
+    for number, key in enumerate(keys):
+        if left[key] > 0:
+            left[key] -= 1
+            matched.add(number)
+    # What is left over may be the same finding in a function with a new name.
+    renamed: dict[tuple[str, str, str], list[tuple[str, str, str, str]]] = {}
+    for key, count in left.items():
+        renamed.setdefault(key[:3], []).extend([key] * count)
+    for number, key in enumerate(keys):
+        if number not in matched and renamed.get(key[:3]):
+            left[renamed[key[:3]].pop(0)] -= 1
+            matched.add(number)
+    stale = []
+    for entry in baseline.entries:
+        key = (entry.path, entry.code, entry.hash, entry.function)
+        gone = min(left[key], entry.count)
+        if gone <= 0 or (ran is not None and entry.code not in ran):
+            continue
+        if entry.path in checked or (root is not None and not (root / entry.path).exists()):
+            left[key] -= gone
+            stale.append(replace(entry, count=gone))
+    return Match(
+        new=tuple(f for number, f in enumerate(ordered) if number not in matched),
+        matched=tuple(f for number, f in enumerate(ordered) if number in matched),
+        stale=tuple(stale),
+    )
+
+
+def from_findings(findings: Collection[Finding]) -> Baseline:
+    """The baseline that accepts these findings."""
+    counts = Counter(_key(finding) for finding in findings)
+    shown = {_key(finding): _even(finding.source)[:SHOWN] for finding in findings}
+    return Baseline(
+        tuple(
+            sorted(
+                Entry(path, code, function, shown[path, code, digest, function], digest, count)
+                for (path, code, digest, function), count in counts.items()
+            )
+        )
+    )
+
+
+def pruned(baseline: Baseline, stale: Iterable[Entry]) -> Baseline:
+    """The baseline less what is stale."""
+    gone = Counter[Entry]()
+    for entry in stale:
+        gone[replace(entry, count=0)] += entry.count
+    kept = []
+    for entry in baseline.entries:
+        less = min(gone[replace(entry, count=0)], entry.count)
+        gone[replace(entry, count=0)] -= less
+        if entry.count > less:
+            kept.append(replace(entry, count=entry.count - less))
+    return Baseline(tuple(kept))
+
+
+def write(path: Path, baseline: Baseline) -> None:
+    """Write a baseline file, whole or not at all: sorted, one entry a line."""
+    lines = [
+        json.dumps(
+            {
+                "path": entry.path,
+                "code": entry.code,
+                "function": entry.function,
+                "count": entry.count,
+                "text": entry.text,
+                "hash": entry.hash,
+            },
+            # Text is for readers, save what no encoding can hold: undecodable file names.
+            ensure_ascii=not _encodable(entry),
+        )
+        for entry in sorted(baseline.entries)
+    ]
+    body = "[\n" + ",\n".join(f"    {line}" for line in lines) + "\n  ]" if lines else "[]"
+    text = f'{{\n  "tool": "dispatchguard",\n  "schema": {SCHEMA},\n  "entries": {body}\n}}\n'
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror or error}") from None
+    write_source(path, text.encode())
+
+
+def _even(source: str) -> str:
+    return " ".join(source.split())
+
+
+def _key(finding: Finding) -> tuple[str, str, str, str]:
+    digest = hashlib.sha256(_even(finding.source).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return finding.path, finding.code, digest, finding.function
+
+
+def _encodable(entry: Entry) -> bool:
+    try:
+        f"{entry.path}{entry.function}{entry.text}".encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _entry(item: Any, path: Path, number: int) -> Entry:
+    if isinstance(item, dict):
+        fields = ("path", "code", "function", "text", "hash")
+        words = {key: item[key] for key in fields if isinstance(item.get(key), str)}
+        count = item.get("count")
+        if len(words) == len(fields) and type(count) is int and count > 0:
+            return Entry(**words, count=count)
+    raise UserError(
+        f"{path}: entry {number} is not a baseline entry; remove it, or --write-baseline anew"
+    )

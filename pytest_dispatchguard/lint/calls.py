@@ -1,0 +1,249 @@
+"""From one function to those it may run: calls, properties, functions passed on, decorators, factories."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from pytest_dispatchguard.lint.facts import CallFact, FunctionFact
+from pytest_dispatchguard.lint.project import (
+    Project,
+    Thing,
+    class_of,
+    imported_modules,
+    lookup,
+    member,
+    method_owner,
+    mro,
+    of_value,
+    returned_functions,
+    wrappers,
+)
+
+PROPERTIES = frozenset(
+    {"property", "cached_property", "functools.cached_property", "abc.abstractproperty"}
+)
+
+
+class Add(Protocol):
+    """Takes note of one edge."""
+
+    def __call__(self, target: str, loop: bool, instance: bool = False) -> None:
+        """Adds the edge, or makes a known one an edge in a loop."""
+
+
+class Edge(NamedTuple):
+    """A function that another may run."""
+
+    target: str
+    loop: bool
+    instance: bool = False
+    """Reached by making an instance: the target is set-up code of a class."""
+
+
+class Scope(NamedTuple):
+    """What a function sees: its module, its class, the name of its self, the functions around it."""
+
+    function: str
+    module: str
+    class_id: str
+    self_name: str
+
+
+def scope_of(project: Project, function_id: str) -> Scope:
+    """The scope of a function of the project."""
+    module, _, name = function_id.partition(":")
+    owner = class_of(project, function_id)
+    self_name = ""
+    if owner:
+        method = f"{owner}.{function_id[len(owner) + 1 :].partition('.')[0]}"
+        for fact in project.functions.get(method, ()):
+            if (
+                fact.params
+                and "staticmethod" not in fact.decorators
+                and not fact.params[0].startswith("*")
+            ):
+                self_name = fact.params[0]
+    return Scope(function_id, module, owner, self_name)
+
+
+def is_property(fact: FunctionFact) -> bool:
+    """Whether reading the attribute runs the function."""
+    return any(
+        d in PROPERTIES or d.endswith((".cached_property", "cached_property"))
+        for d in fact.decorators
+    )
+
+
+def things_called(
+    project: Project, scope: Scope, fact: FunctionFact, name: str, depth: int = 0
+) -> tuple[Thing, ...]:
+    """What a dotted name written in a function stands for."""
+    if depth > 3:
+        return ()
+    root, _, rest = name.partition(".")
+    parts = rest.split(".") if rest else []
+    things: tuple[Thing, ...]
+    if root == "super()":
+        return _of_super(project, scope, parts)
+    if root == scope.self_name and scope.class_id:
+        if not parts:
+            return (Thing("instance", scope.class_id, True),)
+        things = (Thing("instance", scope.class_id, True),)
+    elif root in fact.locals:
+        found: list[Thing] = []
+        for value in fact.locals[root]:
+            word, _, written = value.partition(":")
+            if word == "name" and written != root:
+                found.extend(things_called(project, scope, fact, written, depth + 1))
+            elif word == "call":
+                found.extend(_made_by(project, scope, fact, written, depth))
+            else:
+                found.extend(of_value(project, scope.module, value))
+        things = tuple(dict.fromkeys(found))
+    else:
+        things = _named(project, scope, root)
+    for part in parts:
+        things = tuple(dict.fromkeys(t for thing in things for t in member(project, thing, part)))
+    return things
+
+
+def _made_by(
+    project: Project, scope: Scope, fact: FunctionFact, written: str, depth: int
+) -> tuple[Thing, ...]:
+    """What a call of that name gives: an instance, or the functions a factory hands out."""
+    found: list[Thing] = []
+    for thing in things_called(project, scope, fact, written, depth + 1):
+        if thing.kind == "class":
+            found.append(Thing("instance", thing.id))
+        elif thing.kind == "function":
+            found.extend(Thing("function", f) for f in returned_functions(project, thing.id))
+    return tuple(found) or of_value(project, scope.module, f"call:{written}")
+
+
+def _of_super(project: Project, scope: Scope, parts: list[str]) -> tuple[Thing, ...]:
+    if not scope.class_id or len(parts) != 1:
+        return ()
+    for base in mro(project, scope.class_id)[1:]:
+        if f"{base}.{parts[0]}" in project.functions:
+            return (Thing("function", f"{base}.{parts[0]}"),)
+    return ()
+
+
+def _named(project: Project, scope: Scope, name: str) -> tuple[Thing, ...]:
+    """A bare name: nested functions and classes of the functions around first, then the module's."""
+    around = scope.function
+    while True:
+        nested = f"{around}.<locals>.{name}"
+        if nested in project.functions:
+            return (Thing("function", nested),)
+        if nested in project.classes:
+            return (Thing("class", nested),)
+        outer, found, _ = around.rpartition(".<locals>.")
+        if not found:
+            break
+        around = outer
+    return lookup(project, scope.module, name)
+
+
+def edges(project: Project, function_id: str) -> list[Edge]:
+    """The functions that a function may run, each once, in a loop if any of the ways is."""
+    scope = scope_of(project, function_id)
+    found: dict[str, Edge] = {}
+
+    def add(target: str, loop: bool, instance: bool = False) -> None:
+        known = found.get(target)
+        if known is None or (loop and not known.loop):
+            found[target] = Edge(target, loop, instance)
+
+    facts = project.functions[function_id]
+    for fact in facts:
+        if len(facts) > 1 and any(d.endswith((".setter", ".deleter")) for d in fact.decorators):
+            continue  # what reads a property does not run its setter
+        for call in fact.calls:
+            _follow(project, scope, fact, call, add)
+        for decorator in fact.decorators:
+            for thing in _named_dotted(project, scope, decorator):
+                if thing.kind == "function":
+                    for wrapper in wrappers(project, thing.id):
+                        add(wrapper, False)
+                elif thing.kind in ("class", "instance"):
+                    owner = method_owner(project, thing.id, "__call__")
+                    if owner and thing.kind == "instance":
+                        for wrapper in wrappers(project, f"{owner}.__call__"):
+                            add(wrapper, False)
+    found.pop(function_id, None)
+    return list(found.values())
+
+
+def _named_dotted(project: Project, scope: Scope, name: str) -> tuple[Thing, ...]:
+    root, _, rest = name.partition(".")
+    things = _named(project, scope, root)
+    for part in rest.split(".") if rest else ():
+        things = tuple(dict.fromkeys(t for thing in things for t in member(project, thing, part)))
+    return things
+
+
+def _follow(project: Project, scope: Scope, fact: FunctionFact, call: CallFact, add: Add) -> None:
+    if call.how == "hook":
+        return
+    things = things_called(project, scope, fact, call.name)
+    if not things and call.how in ("call", "new-scope"):
+        for target in _by_rare_name(project, scope, call.name):
+            add(target, call.loop)
+        return
+    for thing in things:
+        if thing.kind == "function":
+            facts = project.functions.get(thing.id, ())
+            if call.how == "read":
+                if any(is_property(f) for f in facts):
+                    add(thing.id, call.loop)
+            else:
+                add(thing.id, call.loop)
+                if call.how in ("call", "decorated", "new-scope"):
+                    for inner in returned_functions(project, thing.id):
+                        add(inner, call.loop)
+        elif thing.kind == "class":
+            if call.how in ("call", "new-scope", "decorated"):
+                for name in ("__new__", "__init__", "__post_init__"):
+                    _add_method(project, thing, name, call.loop, add, instance=True)
+                if call.how == "new-scope":
+                    _add_method(project, thing, "__enter__", call.loop, add)
+                    _add_method(project, thing, "__exit__", call.loop, add)
+        elif thing.kind == "instance" and call.how in ("call", "passed", "decorated", "new-scope"):
+            if call.how == "new-scope":
+                _add_method(project, thing, "__enter__", call.loop, add)
+                _add_method(project, thing, "__exit__", call.loop, add)
+            elif call.how != "passed" and call.name != scope.self_name:
+                for name in ("__call__", "forward", "call"):
+                    _add_method(project, thing, name, call.loop, add)
+            elif call.how == "call":
+                _add_method(project, thing, "__call__", call.loop, add)
+
+
+def _add_method(
+    project: Project, thing: Thing, name: str, loop: bool, add: Add, instance: bool = False
+) -> None:
+    for found in member(project, thing, name):
+        if found.kind == "function":
+            add(found.id, loop, instance)
+
+
+def _by_rare_name(project: Project, scope: Scope, name: str) -> list[str]:
+    """The one method of the project with a telling name, called on something of unknown type."""
+    root, dot, _ = name.partition(".")
+    method = name.rpartition(".")[2]
+    if (
+        not dot
+        or root == "super()"
+        or len(method) <= 8
+        or "_" not in method.strip("_")
+        or method.startswith("__")
+    ):
+        return []
+    owners = project.definers.get(method, ())
+    if len(owners) != 1:
+        return []
+    module = owners[0].partition(":")[0]
+    if module == scope.module or module in imported_modules(project, scope.module):
+        return [f"{owners[0]}.{method}"]
+    return []

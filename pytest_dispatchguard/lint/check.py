@@ -1,0 +1,301 @@
+"""What `dispatchguard check` does, without its command line: settings, a run, fixes, baseline, diff."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from pytest_dispatchguard import __version__
+from pytest_dispatchguard.config import Config, find_root, load_config, selected
+from pytest_dispatchguard.lint import baseline as baselines
+from pytest_dispatchguard.lint import engine, gitdiff, packs
+from pytest_dispatchguard.lint.cache import Cache, cache_path
+from pytest_dispatchguard.lint.files import (
+    Discovery,
+    File,
+    Source,
+    Unreadable,
+    decode_source,
+    discover,
+    read_source,
+    write_source,
+)
+from pytest_dispatchguard.lint.fix import fix
+from pytest_dispatchguard.lint.pool import Pool
+from pytest_dispatchguard.model import Finding, Report, RuleInfo, Safety, Summary, UserError
+
+FixMode = Literal["no", "safe", "unsafe"]
+_PASSES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a user asked for."""
+
+    paths: tuple[Path, ...]
+    cwd: Path
+    config_file: Path | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of Config that the command line gives."""
+    fix: FixMode = "no"
+    write: bool = True
+    """Whether fixes go to disk (`--fix`) or are only shown (`--diff`)."""
+    diff_base: str | None = None
+    write_baseline: bool = False
+    prune_baseline: bool = False
+    jobs: int = 1
+    cache: bool = True
+    stdin: bytes | None = None
+    """Text in place of the one file named in `paths`."""
+    progress: engine.Progress | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What came of it."""
+
+    config: Config
+    report: Report
+    problems: tuple[str, ...]
+    """Failures of the linter itself: exit status 2, each a line."""
+    before: Mapping[str, str]
+    """Texts of files that fixes change, before and after, by path."""
+    after: Mapping[str, str]
+    reader: engine.Texts
+    """Texts of files as they were judged."""
+    stdin_after: str | None = None
+    """Standard input after its fixes."""
+
+
+def settings(
+    paths: Sequence[Path],
+    cwd: Path,
+    config_file: Path | None,
+    given: Mapping[str, Any],
+    cached: bool,
+) -> tuple[Config, tuple[RuleInfo, ...], Cache | None]:
+    """The configuration, the rules there are, and the open cache."""
+    root = find_root(
+        [cwd / p for p in paths] or [cwd], None if config_file is None else cwd / config_file
+    )
+    cache = Cache.open(cache_path(root), packs.fingerprint()) if cached else None
+    infos = rule_infos(cache)
+    config = load_config(
+        paths, cwd=cwd, config_file=config_file, known_codes=[i.code for i in infos], **given
+    )
+    return config, infos, cache
+
+
+def rule_infos(cache: Cache | None) -> tuple[RuleInfo, ...]:
+    """What there is to tell of every rule; from the cache, rules need not be imported for it."""
+    stored = {} if cache is None else cache.get_many("rules", ["infos"])
+    if "infos" in stored:
+        return packs.load_infos(stored["infos"])
+    infos = packs.infos()
+    if cache is not None:
+        cache.put_many("rules", {"infos": packs.dump_infos(infos)})
+    return infos
+
+
+def check(request: Request) -> Checked:
+    """Lints, fixes, and holds against baseline and diff, as asked."""
+    config, infos, cache = settings(
+        request.paths, request.cwd, request.config_file, request.settings, request.cache
+    )
+    try:
+        with Pool(request.jobs) as pool:
+            return _check(request, config, infos, cache, pool)
+    finally:
+        if cache is not None:
+            cache.close()
+
+
+def _check(
+    request: Request, config: Config, infos: tuple[RuleInfo, ...], cache: Cache | None, pool: Pool
+) -> Checked:
+    discovery, texts = _inputs(request, config)
+    notes = [*(cache.notes if cache else ())]
+    changed = (
+        None if request.diff_base is None else gitdiff.changed_lines(config.root, request.diff_base)
+    )
+    accepted = _baseline(request, config)
+    ran = {i.code for i in infos if selected(config, i.code, i.default)}
+
+    def once(
+        texts: Mapping[str, str],
+    ) -> tuple[engine.Outcome, list[Finding], baselines.Match | None]:
+        outcome = engine.run(
+            config, discovery, infos, cache, pool, texts=texts, progress=request.progress
+        )
+        findings = list(outcome.findings)
+        if changed is not None:
+            findings = [
+                f
+                for f in findings
+                if gitdiff.touches(changed, f.path, f.span.line, f.span.end_line)
+            ]
+        match = None
+        if accepted is not None:
+            match = baselines.match(
+                findings,
+                accepted,
+                checked={f.rel for f in discovery.targets},
+                ran=ran,
+                root=config.root,
+            )
+            findings = list(match.new)
+        return outcome, findings, match
+
+    outcome, findings, match = once(texts)
+    before: dict[str, str] = {}
+    after: dict[str, str] = {}
+    fixed = 0
+    if request.fix != "no":
+        fixed, before, after, (outcome, findings, match) = _fix(
+            request, discovery, texts, (outcome, findings, match), once
+        )
+        if request.write and request.stdin is None:
+            _write(discovery, before, after)
+    if request.write_baseline:
+        assert config.baseline is not None
+        baselines.write(config.baseline, baselines.from_findings(findings))
+        notes.append(
+            f"{len(findings)} findings accepted into {_shown(config.baseline, config.root)}"
+        )
+        findings, match = [], None
+    if match is not None and match.stale:
+        notes.extend(_stale(request, config, accepted, match))
+    kept = [f for f in infos if f.code in ran]
+    report = Report(
+        findings=tuple(sorted(findings, key=lambda f: f.sort_key)),
+        summary=Summary(
+            files=outcome.files,
+            functions=outcome.functions,
+            hot_functions=outcome.hot_functions,
+            suppressed=len(outcome.suppressed),
+            baselined=len(match.matched) if match else 0,
+            fixed=fixed,
+        ),
+        rules=tuple(kept),
+        version=__version__,
+        notes=(*notes, *outcome.notes),
+    )
+    shown = {**texts, **after} if request.write else dict(texts)
+    if not request.write and after:
+        # A diff shows what would change: findings are those before the fixes.
+        report = replace(report, summary=replace(report.summary, fixed=0))
+    final = None
+    if request.stdin is not None:
+        ((rel, given),) = texts.items()
+        final = after.get(rel, given)
+    reader = engine.Texts(discovery, shown)
+    return Checked(config, report, outcome.problems, before, after, reader, final)
+
+
+def _inputs(request: Request, config: Config) -> tuple[Discovery, dict[str, str]]:
+    if request.stdin is None:
+        return discover(request.paths, config, cwd=request.cwd), {}
+    (path,) = request.paths
+    place = path if path.is_absolute() else request.cwd / path
+    try:
+        rel = place.resolve().relative_to(config.root.resolve()).as_posix()
+    except ValueError:
+        rel = place.name
+    context = (
+        discover((), config, cwd=config.root)
+        if place.exists() or config.file
+        else Discovery((), ())
+    )
+    target = File(place, rel, len(request.stdin), 0, 0, 0)
+    others = tuple(f for f in context.project if f.rel != rel)
+    source = decode_source(request.stdin, rel)
+    if isinstance(source, Unreadable):
+        raise UserError(f"{rel}:{source.line}:{source.column}: {source.message}")
+    project = tuple(sorted((*others, target), key=lambda f: f.rel))
+    return Discovery((target,), project, context.notes), {rel: source.text}
+
+
+def _baseline(request: Request, config: Config) -> baselines.Baseline | None:
+    if config.baseline is None:
+        if request.write_baseline or request.prune_baseline:
+            raise UserError(
+                "which baseline? name it with --baseline FILE, or `baseline` in the configuration"
+            )
+        return None
+    return None if request.write_baseline else baselines.load(config.baseline)
+
+
+def _stale(
+    request: Request, config: Config, accepted: baselines.Baseline | None, match: baselines.Match
+) -> list[str]:
+    assert config.baseline is not None and accepted is not None
+    name = _shown(config.baseline, config.root)
+    count = sum(e.count for e in match.stale)
+    if request.prune_baseline:
+        baselines.write(config.baseline, baselines.pruned(accepted, match.stale))
+        return [f"{count} entries pruned from {name}"]
+    lines = [
+        f"{name}: {e.code} in {e.path} ({e.function or 'module'}) matches nothing any more"
+        for e in match.stale[:10]
+    ]
+    if len(match.stale) > 10:
+        lines.append(f"{name}: … and {len(match.stale) - 10} more")
+    return [*lines, f"remove what no longer matches with --prune-baseline ({count})"]
+
+
+def _shown(path: Path, root: Path) -> str:
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
+
+
+_Pass = tuple[engine.Outcome, list[Finding], baselines.Match | None]
+
+
+def _fix(
+    request: Request, discovery: Discovery, texts: Mapping[str, str], first: _Pass, once: Any
+) -> tuple[int, dict[str, str], dict[str, str], _Pass]:
+    """Fixes in passes until nothing is left to fix: edits that overlap take turns."""
+    safeties: tuple[Safety, ...] = ("safe",) if request.fix == "safe" else ("safe", "unsafe")
+    files = {f.rel: f for f in discovery.targets}
+    before: dict[str, str] = {}
+    after: dict[str, str] = {}
+    count = 0
+    current = first
+    for _ in range(_PASSES):
+        by_file: dict[str, list[Finding]] = {}
+        for finding in current[1]:
+            if finding.fix is not None and finding.fix.safety in safeties:
+                by_file.setdefault(finding.path, []).append(finding)
+        made = 0
+        for rel, findings in by_file.items():
+            text = after.get(rel, texts.get(rel))
+            if text is None:
+                source = read_source(files[rel].path, rel)
+                if not isinstance(source, Source):
+                    continue
+                text = source.text
+            done = fix(text, findings, safeties)
+            if done.made and done.text != text:
+                before.setdefault(rel, text)
+                after[rel] = done.text
+                made += len(done.made)
+        if not made:
+            break
+        count += made
+        current = once({**texts, **after})
+    unchanged = [rel for rel in after if after[rel] == before[rel]]
+    for rel in unchanged:
+        del after[rel], before[rel]
+    return count, before, after, current
+
+
+def _write(discovery: Discovery, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    files = {f.rel: f for f in discovery.targets}
+    for rel, text in after.items():
+        source = read_source(files[rel].path, rel)
+        if not isinstance(source, Source) or source.text != before[rel]:
+            raise UserError(
+                f"{rel}: changed while it was being fixed; nothing was written to it, run again"
+            )
+        write_source(files[rel].path, source.encode(text))

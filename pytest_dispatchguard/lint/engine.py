@@ -1,0 +1,439 @@
+"""One lint run from paths to findings: scout, heat, judge, suppressions, with all that is known cached."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pytest_dispatchguard.config import Config, ignored_in_file, selected
+from pytest_dispatchguard.lint import briefs as briefing
+from pytest_dispatchguard.lint import heat, packs, scout, suppress
+from pytest_dispatchguard.lint.cache import Cache
+from pytest_dispatchguard.lint.facts import FileFacts
+from pytest_dispatchguard.lint.files import Discovery, File, Source, Unreadable, read_source
+from pytest_dispatchguard.lint.packing import (
+    pack_brief,
+    pack_facts,
+    pack_findings,
+    shape,
+    unpack_brief,
+    unpack_facts,
+    unpack_findings,
+)
+from pytest_dispatchguard.lint.pool import Pool
+from pytest_dispatchguard.lint.project import Project, build, module_name
+from pytest_dispatchguard.lint.target import Target
+from pytest_dispatchguard.model import Finding, RuleInfo, Span
+
+Progress = Callable[[str, int, int], None]
+"""Told what is being done, how many are done, of how many."""
+
+_SCAN_WORTH, _JUDGE_WORTH = 24, 12
+
+
+@dataclass(frozen=True, slots=True)
+class Scouted:
+    """One file after scouting."""
+
+    rel: str
+    digest: str
+    """Of its bytes."""
+    shape: str
+    """Of its facts, positions left out: what hotness depends on."""
+    directives: bool
+    """Whether its text may hold comments meant for us."""
+    error: tuple[int, int, str] | None
+    functions: int
+
+
+@dataclass(slots=True)
+class Survey:
+    """Files of a run and what the scout knows of them."""
+
+    files: dict[str, File]
+    scouted: dict[str, Scouted]
+    texts: dict[str, str]
+    """Texts in place of those on disk: what fixes made of them, or standard input."""
+    packed: dict[str, str] = field(default_factory=dict)
+    """Facts as text, of files scanned or loaded in this run."""
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run found in the files asked for, before baseline and diff have their say."""
+
+    findings: tuple[Finding, ...]
+    suppressed: tuple[Finding, ...]
+    problems: tuple[str, ...]
+    files: int
+    functions: int
+    hot_functions: int
+    notes: tuple[str, ...] = ()
+
+
+def target_of(config: Config) -> Target:
+    """What rules may ask of the linted project."""
+    return Target(
+        tensor_types=config.tensor_types,
+        tree_modules=config.tree_modules,
+        python=config.requires_python or "",
+        torch=config.torch_requirement or "",
+    )
+
+
+def run(
+    config: Config,
+    discovery: Discovery,
+    infos: Sequence[RuleInfo],
+    cache: Cache | None,
+    pool: Pool,
+    *,
+    texts: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Checks the targets of a discovery, with hotness from its whole project."""
+    tell = progress or (lambda what, done, total: None)
+    survey = scout_files(config, discovery, cache, pool, texts or {}, tell)
+    targets = [f.rel for f in discovery.targets if f.rel in survey.scouted]
+    briefs = _briefs(config, survey, cache, tell)
+    judged, problems = _judge(config, survey, targets, briefs, cache, pool, tell)
+    read = Texts(discovery, survey.texts)
+    return _settle(config, survey, targets, judged, problems, infos, briefs, read)
+
+
+# -- scout -----------------------------------------------------------------------------------------
+
+
+def scout_files(
+    config: Config,
+    discovery: Discovery,
+    cache: Cache | None,
+    pool: Pool,
+    texts: Mapping[str, str],
+    tell: Progress,
+) -> Survey:
+    """Facts of every file of the project: from the cache where its content is known."""
+    files = {f.rel: f for f in discovery.project}
+    survey = Survey(files, {}, dict(texts), notes=list(discovery.notes))
+    digests = {} if cache is None else cache.hashes(f for f in files.values() if f.rel not in texts)
+    fresh: dict[str, str] = {}
+    unread: list[str] = []
+    for rel, file in files.items():
+        if rel in texts:
+            digests[rel] = _sha(texts[rel].encode("utf-8", "surrogatepass"))
+        elif rel not in digests:
+            try:
+                fresh[rel] = digests[rel] = _sha(file.path.read_bytes())
+            except OSError:
+                unread.append(rel)
+    known = (
+        {}
+        if cache is None
+        else cache.get_many("scouted", (_scout_key(r, d) for r, d in digests.items()))
+    )
+    missing: list[str] = []
+    for rel, digest in digests.items():
+        row = known.get(_scout_key(rel, digest))
+        if row is None:
+            missing.append(rel)
+        else:
+            survey.scouted[rel] = _scouted(rel, digest, row)
+    jobs = [
+        (rel, str(files[rel].path), config.src, survey.texts.get(rel))
+        for rel in (*missing, *unread)
+    ]
+    rows: dict[str, str] = {}
+    packed: dict[str, str] = {}
+    for done, (rel, row, facts) in enumerate(pool.map(_scan, jobs, worth=_SCAN_WORTH), 1):
+        tell("reading", done, len(jobs))
+        digest = digests.get(rel, "")
+        survey.scouted[rel] = _scouted(rel, digest, row)
+        survey.packed[rel] = facts
+        if digest:
+            key = _scout_key(rel, digest)
+            rows[key], packed[key] = row, facts
+    if cache is not None and jobs:
+        cache.put_hashes((files[r] for r in fresh), fresh)
+        cache.put_many("scouted", rows)
+        cache.put_many("facts", packed)
+    return survey
+
+
+def _scan(job: tuple[str, str, tuple[str, ...], str | None]) -> tuple[str, str, str]:
+    rel, path, roots, given = job
+    text = given
+    if text is None:
+        source = read_source(Path(path), rel)
+        text = source.text if isinstance(source, Source) else None
+    if text is None:
+        assert isinstance(source, Unreadable)
+        text, facts = "", FileFacts(error=(source.line, source.column, source.message))
+    else:
+        facts = scout.scan(text, module_name(rel, roots), rel.endswith("__init__.py"))
+    directives = "dispatchguard:" in text or "noqa" in text
+    row = json.dumps([shape(facts), directives, facts.error, len(facts.functions)])
+    return rel, row, pack_facts(facts)
+
+
+def _scout_key(rel: str, digest: str) -> str:
+    return f"{digest}:{rel}"
+
+
+def _scouted(rel: str, digest: str, row: str) -> Scouted:
+    shaped, directives, error, functions = json.loads(row)
+    return Scouted(rel, digest, shaped, directives, tuple(error) if error else None, functions)
+
+
+def _sha(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:32]
+
+
+def _facts(survey: Survey, rels: Iterable[str], cache: Cache | None) -> dict[str, FileFacts]:
+    """Facts of files: those of this run, the rest from the cache (or scanned again where it lost them)."""
+    wanted = list(rels)
+    absent = [r for r in wanted if r not in survey.packed]
+    if absent:
+        keys = {_scout_key(r, survey.scouted[r].digest): r for r in absent}
+        rows = {} if cache is None else cache.get_many("facts", keys)
+        for key, rel in keys.items():
+            row = rows.get(key)
+            survey.packed[rel] = row if row is not None else _scan(_job(survey, rel))[2]
+    return {r: unpack_facts(survey.packed[r]) for r in wanted}
+
+
+def _job(survey: Survey, rel: str) -> tuple[str, str, tuple[str, ...], str | None]:
+    return rel, str(survey.files[rel].path), (), survey.texts.get(rel)
+
+
+# -- heat ------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Briefs:
+    """The briefs of all files that have hot functions, as text, and how many functions are hot."""
+
+    texts: Callable[[Iterable[str]], dict[str, str]]
+    keys: dict[str, str]
+    """By file: a hash of its brief; files without hot functions are not there."""
+    hot: dict[str, int]
+
+
+def solve(config: Config, survey: Survey, cache: Cache | None) -> tuple[Project, heat.Heat]:
+    """The project's call graph and what is hot in it."""
+    facts = _facts(survey, sorted(survey.scouted), cache)
+    project = build(facts, config.src)
+    solved = heat.solve(
+        project,
+        hot_roots=config.hot_roots,
+        cold=config.cold,
+        library_roots=packs.hot_roots(),
+    )
+    return project, solved
+
+
+def _briefs(config: Config, survey: Survey, cache: Cache | None, tell: Progress) -> Briefs:
+    project_key = _project_key(config, survey)
+    stored: dict[str, str] = {}
+
+    def from_cache(rels: Iterable[str]) -> dict[str, str]:
+        wanted = list(rels)
+        out = {r: stored[r] for r in wanted if r in stored}
+        rest = [r for r in wanted if r not in out]
+        if rest and cache is not None:
+            rows = cache.get_many("brief", [f"{project_key}:{r}" for r in rest])
+            out.update({k.partition(":")[2]: v for k, v in rows.items()})
+        return out
+
+    index = {} if cache is None else cache.get_many("heat", [project_key])
+    if project_key in index:
+        keys, hot = json.loads(index[project_key])
+        return Briefs(from_cache, keys, hot)
+    tell("finding what is hot", 0, 1)
+    project, solved = solve(config, survey, cache)
+    made = briefing.briefs(project, solved, sorted(survey.scouted))
+    stored = {rel: pack_brief(b) for rel, b in made.items()}
+    keys = {rel: _sha(text.encode()) for rel, text in stored.items()}
+    hot = {rel: len(b.hot) for rel, b in made.items()}
+    if cache is not None:
+        cache.prune("heat", ())
+        cache.prune("brief", ())
+        cache.put_many("brief", {f"{project_key}:{r}": t for r, t in stored.items()})
+        cache.put_many("heat", {project_key: json.dumps([keys, hot])})
+    tell("finding what is hot", 1, 1)
+    return Briefs(from_cache, keys, hot)
+
+
+def _project_key(config: Config, survey: Survey) -> str:
+    words = [json.dumps([config.hot_roots, config.cold, config.src, config.tensor_types])]
+    words.extend(f"{rel}={survey.scouted[rel].shape}" for rel in sorted(survey.scouted))
+    return _sha("\n".join(words).encode("utf-8", "surrogatepass"))
+
+
+# -- judge -----------------------------------------------------------------------------------------
+
+
+def _judge(
+    config: Config,
+    survey: Survey,
+    targets: Sequence[str],
+    briefs: Briefs,
+    cache: Cache | None,
+    pool: Pool,
+    tell: Progress,
+) -> tuple[dict[str, list[Finding]], list[str]]:
+    target = target_of(config)
+    words = json.dumps([target.tensor_types, target.tree_modules, target.python, target.torch])
+    keys = {
+        rel: _sha(f"{survey.scouted[rel].digest}:{briefs.keys[rel]}:{words}".encode())
+        for rel in targets
+        if rel in briefs.keys and survey.scouted[rel].error is None
+    }
+    rows = {} if cache is None else cache.get_many("judged", keys.values())
+    out: dict[str, list[Finding]] = {}
+    problems: list[str] = []
+    missing = [rel for rel, key in keys.items() if key not in rows]
+    for rel, key in keys.items():
+        if key in rows:
+            out[rel] = unpack_findings(rows[key], rel)
+    if missing:
+        texts = briefs.texts(missing)
+        _facts_text(survey, missing, cache)
+        jobs = [
+            (
+                rel,
+                str(survey.files[rel].path),
+                survey.texts.get(rel),
+                texts[rel],
+                survey.packed[rel],
+                target,
+            )
+            for rel in missing
+        ]
+        new: dict[str, str] = {}
+        for done, (rel, row, trouble) in enumerate(
+            pool.map(_judge_one, jobs, worth=_JUDGE_WORTH), 1
+        ):
+            tell("judging", done, len(jobs))
+            out[rel] = unpack_findings(row, rel)
+            problems.extend(trouble)
+            if not trouble:
+                new[keys[rel]] = row
+        if cache is not None:
+            cache.put_many("judged", new)
+    return out, problems
+
+
+def _facts_text(survey: Survey, rels: Sequence[str], cache: Cache | None) -> None:
+    absent = [r for r in rels if r not in survey.packed]
+    if absent:
+        _facts(survey, absent, cache)
+
+
+def _judge_one(job: tuple[str, str, str | None, str, str, Target]) -> tuple[str, str, list[str]]:
+    from pytest_dispatchguard.lint import (
+        judge,
+    )  # brings libcst: workers pay for it, and only when needed
+
+    rel, path, given, brief_text, facts_text, target = job
+    text = given
+    if text is None:
+        source = read_source(Path(path), rel)
+        if isinstance(source, Unreadable):
+            return rel, pack_findings([]), [f"{rel}: {source.message}"]
+        text = source.text
+    judged = judge.judge_file(
+        text, unpack_facts(facts_text), unpack_brief(brief_text), judge.bench(target), target
+    )
+    return rel, pack_findings(judged.findings), judged.problems
+
+
+# -- settle ----------------------------------------------------------------------------------------
+
+
+def _settle(
+    config: Config,
+    survey: Survey,
+    targets: Sequence[str],
+    judged: Mapping[str, list[Finding]],
+    problems: Sequence[str],
+    infos: Sequence[RuleInfo],
+    briefs: Briefs,
+    read: Texts,
+) -> Outcome:
+    """Suppressions, per-file ignores and selection have their say."""
+    known = {i.code: i.default for i in infos}
+    ran = {i.code for i in infos if selected(config, i.code, i.default)}
+    kept: list[Finding] = []
+    suppressed: list[Finding] = []
+    by_file: dict[str, list[Finding]] = defaultdict(list, {r: list(f) for r, f in judged.items()})
+    for rel in targets:
+        scouted = survey.scouted[rel]
+        found = by_file.get(rel, [])
+        unused: tuple[Finding, ...] = ()
+        if scouted.error is not None:
+            found = [_unparsable(rel, scouted.error)]
+        elif scouted.directives:
+            text = read(rel)
+            if text is not None:
+                applied = suppress.read(text).apply(
+                    [f for f in found if f.code in ran],
+                    path=rel,
+                    ran={c for c in ran if not ignored_in_file(config, rel, c)},
+                    known=known,
+                )
+                found, unused = list(applied.kept), applied.unused
+                suppressed.extend(applied.suppressed)
+        kept.extend(
+            f
+            for f in (*found, *unused)
+            if f.code in ran and not ignored_in_file(config, rel, f.code)
+        )
+    if not config.pedantic:
+        kept = [f for f in kept if f.certainty == "sure"]
+    kept = _distinct(kept)
+    return Outcome(
+        findings=tuple(kept),
+        suppressed=tuple(suppressed),
+        problems=tuple(problems),
+        files=len(targets),
+        functions=sum(survey.scouted[r].functions for r in targets),
+        hot_functions=sum(briefs.hot.get(r, 0) for r in targets),
+        notes=tuple(survey.notes),
+    )
+
+
+def _distinct(findings: Iterable[Finding]) -> list[Finding]:
+    """Sorted, each said once: loops are read once, but a place can be reached by two looks of one rule."""
+    seen: set[tuple[str, int, int, str, str]] = set()
+    out = []
+    for finding in sorted(findings, key=lambda f: f.sort_key):
+        if finding.sort_key not in seen:
+            seen.add(finding.sort_key)
+            out.append(finding)
+    return out
+
+
+def _unparsable(rel: str, error: tuple[int, int, str]) -> Finding:
+    line, column, message = error
+    return Finding("DG001", "unparsable-file", rel, Span(line, column, line, column), "", message)
+
+
+class Texts:
+    """Reads the files of a run as the run sees them: texts given in place of what is on disk first."""
+
+    def __init__(self, discovery: Discovery, texts: Mapping[str, str]) -> None:
+        self._paths = {f.rel: f.path for f in discovery.project}
+        self._texts = dict(texts)
+
+    def __call__(self, rel: str) -> str | None:
+        if rel not in self._texts:
+            source = read_source(self._paths[rel], rel) if rel in self._paths else None
+            if not isinstance(source, Source):
+                return None
+            self._texts[rel] = source.text
+        return self._texts[rel]

@@ -1,0 +1,74 @@
+"""Makes the fixes of one file, as many as fit together; what overlaps waits for the next pass."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from pytest_dispatchguard.edits import apply_edits
+from pytest_dispatchguard.model import Edit, Finding, Safety
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A file's text after one pass, and the findings whose fixes are in it."""
+
+    text: str
+    made: tuple[Finding, ...]
+
+
+def fix(text: str, findings: Iterable[Finding], safeties: Collection[Safety]) -> Fixed:
+    """Applies fixes in reading order. A fix is made whole or not at all; one that touches what an
+    earlier one changed is left for the next pass; one that would break the file is not made."""
+    wanted = [f for f in findings if f.fix is not None and f.fix.safety in safeties]
+    wanted.sort(key=lambda f: f.sort_key)
+    made, edits = _compatible(wanted)
+    if not made:
+        return Fixed(text, ())
+    after = _applied(text, edits)
+    if after is not None:
+        return Fixed(after, tuple(made))
+    # Something in the lot breaks the file: make those that do not, one after the other.
+    made, edits = [], set()
+    for finding in wanted:
+        assert finding.fix is not None
+        tried = edits | set(finding.fix.edits)
+        if _overlapping(edits, finding.fix.edits) or _applied(text, tried) is None:
+            continue
+        made.append(finding)
+        edits = tried
+    return Fixed(_applied(text, edits) or text, tuple(made)) if made else Fixed(text, ())
+
+
+def _compatible(wanted: Iterable[Finding]) -> tuple[list[Finding], set[Edit]]:
+    made: list[Finding] = []
+    edits: set[Edit] = set()
+    for finding in wanted:
+        assert finding.fix is not None
+        if not _overlapping(edits, finding.fix.edits):
+            made.append(finding)
+            edits.update(finding.fix.edits)
+    return made, edits
+
+
+def _overlapping(taken: Collection[Edit], new: Iterable[Edit]) -> bool:
+    """Whether an edit collides with one that is taken. The same insertion asked for twice (an import)
+    is one edit and no collision."""
+    return any(
+        edit != other and edit.span.overlaps(other.span)
+        for edit in new
+        if edit not in taken
+        for other in taken
+    )
+
+
+def _applied(text: str, edits: Collection[Edit]) -> str | None:
+    """The text after the edits, None when they do not fit or the result is no Python any more."""
+    import libcst  # costs a quarter of a second: only runs that fix something pay it
+
+    try:
+        after = apply_edits(text, edits)
+        libcst.parse_module(after)
+    except (ValueError, libcst.ParserSyntaxError):
+        return None
+    return after

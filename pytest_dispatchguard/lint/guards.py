@@ -1,0 +1,192 @@
+"""Which branches of an `if` are cold: error paths, once-only guards, tracing, debugging. Pure functions
+on the text of the condition, so that the scout and the judge decide alike."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Collection
+from functools import lru_cache
+
+_WORTH_PARSING = re.compile(
+    r"TYPE_CHECKING|is_scripting|is_tracing|onnx|is_compiling|is_dynamo|is_exporting|debug|verbose|"
+    r"isEnabledFor|%|hasattr|is\s+None|is\s+not\s+None|\bin\b|built|initiali[sz]ed|warned|"
+    r"\bis_\w*main_process|is_fx_tracing|\bnot\s+self\.|is_torchdynamo",
+    re.IGNORECASE,
+)
+_COLD_CALLS = frozenset(
+    "is_scripting is_tracing is_in_onnx_export is_compiling is_dynamo_compiling is_exporting isEnabledFor "
+    "is_torchdynamo_compiling is_torchdynamo_exporting is_jit_tracing is_fx_tracing is_tracing_or_exporting "
+    "torch_jit_is_tracing is_onnx_export".split()
+)
+_DEBUG = re.compile(
+    r"(?:.*_)?(?:debug|verbose|verbosity)(?:_mode|_level|_enabled|_on)?|is_debug\w*|debugging",
+    re.IGNORECASE,
+)
+_COLD_NAMES = frozenset({"TYPE_CHECKING"})
+_DONE = re.compile(
+    r"_*(?:is|was|has|have|been|already|all)?_?(?:been_)?(?:built|initiali[sz]ed|warned|set_?up_done|"
+    r"lazily_initiali[sz]ed|warning_(?:issued|shown|given|emitted))(?:_once)?|_*\w+_(?:initiali[sz]ed|warned|built)"
+)
+_INTERVAL = re.compile(
+    r"log|print|report|save|ckpt|checkpoint|eval|plot|display|visual|interval|every|freq|period",
+    re.IGNORECASE,
+)
+_COUNTER = re.compile(r"step|iter|epoch|batch|idx|index|count|^i$|^n$|^it$", re.IGNORECASE)
+_GLOBAL_MEMO = re.compile(r"_*[A-Z][A-Z0-9_]*|_\w*(?:cache|memo|registry)\w*|\w*_cache")
+
+
+@lru_cache(maxsize=65536)
+def _parse(condition: str) -> ast.expr | None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(f"(\n{condition}\n)", mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _dotted(node: ast.expr) -> str:
+    parts = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return ""
+    parts.append(node.id)
+    return ".".join(reversed(parts))
+
+
+def _cold_atom(node: ast.expr) -> bool:
+    """Whether an expression is true only where nobody minds the cost."""
+    if isinstance(node, ast.Call):
+        return _dotted(node.func).rpartition(".")[2] in _COLD_CALLS
+    last = _dotted(node).rpartition(".")[2]
+    return bool(last) and (last in _COLD_NAMES or _DEBUG.fullmatch(last) is not None)
+
+
+def _interval(node: ast.expr) -> bool:
+    """``step % log_every``: true on all but few steps."""
+    if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod)):
+        return False
+    left = _dotted(node.left).rpartition(".")[2]
+    if not left and isinstance(node.left, ast.BinOp):
+        left = _dotted(node.left.left).rpartition(".")[2]
+    if isinstance(node.right, ast.Constant):
+        big = isinstance(node.right.value, int) and node.right.value >= 10
+        return big and _COUNTER.search(left) is not None
+    return _INTERVAL.search(_dotted(node.right)) is not None
+
+
+def _lasting(name: str) -> bool:
+    """Whether a name outlives the call: an attribute, or a module-level constant or cache."""
+    return "." in name or _GLOBAL_MEMO.fullmatch(name) is not None
+
+
+def _verdict(node: ast.expr, assigned: Collection[str]) -> tuple[bool, bool]:
+    """Whether what runs when the condition is true is cold, and what runs when it is false;
+    `assigned` are the names that the branch in question fills."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        when_true, when_false = _verdict(node.operand, assigned)
+        return when_false, when_true
+    if isinstance(node, ast.BoolOp):
+        parts = [_verdict(value, assigned) for value in node.values]
+        if isinstance(node.op, ast.And):
+            return any(t for t, _ in parts), all(f for _, f in parts)
+        return all(t for t, _ in parts), any(f for _, f in parts)
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        return _verdict_of_comparison(node.left, node.ops[0], node.comparators[0], assigned)
+    if _interval(node):
+        return False, True
+    if isinstance(node, ast.Call):
+        if _dotted(node.func) in ("hasattr", "getattr") and len(node.args) >= 2:
+            owner, attribute = _dotted(node.args[0]), node.args[1]
+            if (
+                owner
+                and isinstance(attribute, ast.Constant)
+                and f"{owner}.{attribute.value!s}" in assigned
+            ):
+                return False, True
+        return _cold_atom(node), False
+    name = _dotted(node)
+    if "." in name and _DONE.fullmatch(name.rpartition(".")[2]):
+        return False, True
+    if name in assigned and _lasting(name):
+        return False, True
+    return _cold_atom(node), False
+
+
+def _verdict_of_comparison(
+    left: ast.expr, op: ast.cmpop, right: ast.expr, assigned: Collection[str]
+) -> tuple[bool, bool]:
+    if (
+        isinstance(right, ast.Constant)
+        and right.value is None
+        and isinstance(op, (ast.Is, ast.IsNot))
+    ):
+        name = _dotted(left)
+        if (
+            not name
+            and isinstance(left, ast.Call)
+            and _dotted(left.func) == "getattr"
+            and len(left.args) >= 2
+        ):
+            key = left.args[1]
+            name = f"{_dotted(left.args[0])}.{key.value!s}" if isinstance(key, ast.Constant) else ""
+        filled = name in assigned and _lasting(name)
+        return (filled, False) if isinstance(op, ast.Is) else (False, filled)
+    if isinstance(op, (ast.In, ast.NotIn)):
+        name = _dotted(right).removesuffix(".__dict__")
+        filled = name in assigned and _lasting(name)
+        return (filled, False) if isinstance(op, ast.NotIn) else (False, filled)
+    if isinstance(op, ast.Eq) and _interval(left):
+        return True, False
+    if isinstance(op, ast.NotEq) and _interval(left):
+        return False, True
+    if isinstance(op, (ast.Gt, ast.GtE, ast.Eq)) and _cold_atom(left):
+        return True, False
+    return False, False
+
+
+@lru_cache(maxsize=65536)
+def _cold_branches(condition: str, body_assigns: frozenset[str]) -> tuple[bool, bool]:
+    if not _WORTH_PARSING.search(condition):
+        return False, False
+    node = _parse(condition)
+    if node is None:
+        return False, False
+    if not body_assigns:
+        return _verdict(node, ())
+    return _verdict(node, body_assigns)
+
+
+def worth_asking(condition: str) -> bool:
+    """Whether the condition can make a branch cold at all: a quick no spares the reader the branch."""
+    return _WORTH_PARSING.search(condition) is not None
+
+
+def cold_branches(
+    condition: str,
+    *,
+    body_assigns: Collection[str] = (),
+    body_raises: bool = False,
+    orelse_raises: bool = False,
+) -> tuple[bool, bool]:
+    """Whether the body of ``if condition:`` is cold, and whether its else is.
+
+    `body_assigns` are the dotted names that statements directly in the body assign (``self._x``; of
+    ``self._cache[k] = v`` the part before the bracket; bare names only where declared global), `body_raises`
+    and `orelse_raises` say whether that block's last statement is a `raise`. The condition itself is hot."""
+    body, orelse = _cold_branches(condition, frozenset(body_assigns))
+    return body or body_raises, orelse or orelse_raises
+
+
+def rest_is_cold(condition: str, body_returns: bool, following_assigns: Collection[str]) -> bool:
+    """Whether what follows ``if condition: … return`` in the same block runs only rarely:
+    ``if self._cached is not None: return self._cached``, then statements that fill ``self._cached``;
+    ``if not torch.jit.is_scripting(): return …``. `following_assigns` as `body_assigns` above, of the
+    statements that follow; `body_returns`: the body ends in return, and there is no else."""
+    if not body_returns:
+        return False
+    return _cold_branches(condition, frozenset(following_assigns))[1]

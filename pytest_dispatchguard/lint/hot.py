@@ -1,0 +1,52 @@
+"""Which functions of a project are hot, for `dispatchguard hot`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pytest_dispatchguard.lint import engine
+from pytest_dispatchguard.lint.check import settings
+from pytest_dispatchguard.lint.files import discover
+from pytest_dispatchguard.lint.pool import Pool
+from pytest_dispatchguard.model import Hot, HotPlace
+
+
+def hot_functions(
+    paths: Sequence[Path],
+    *,
+    cwd: Path,
+    config_file: Path | None,
+    jobs: int,
+    cached: bool,
+    progress: engine.Progress | None,
+) -> list[HotPlace]:
+    """The hot functions in the paths, by path and line, each with why it is hot."""
+    config, _, cache = settings(paths, cwd, config_file, {}, cached)
+    tell = progress or (lambda what, done, total: None)
+    try:
+        discovery = discover(paths, config, cwd=cwd)
+        with Pool(jobs) as pool:
+            survey = engine.scout_files(config, discovery, cache, pool, {}, tell)
+        _, solved = engine.solve(config, survey, cache)
+    finally:
+        if cache is not None:
+            cache.close()
+    asked = {f.rel for f in discovery.targets}
+    return [
+        HotPlace(
+            path=place.path,
+            line=place.line,
+            function=place.function,
+            hot=Hot(
+                root=place.hot.root,
+                path=tuple(place.hot.path),
+                reason=place.hot.reason,
+                loop=place.hot.loop,
+                per="step" if place.hot.per == "step" else "call",
+            ),
+            only_loops=place.hot.only_loops,
+        )
+        for place in solved.functions
+        if place.path in asked
+    ]

@@ -1,0 +1,112 @@
+"""What a value can be, as far as reading tells: surely a tensor, maybe one, surely something else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+What = Literal[
+    "tensor",
+    "module",
+    "modules",
+    "scalar",
+    "text",
+    "nested",
+    "function",
+    "none",
+    "other",
+    "unknown",
+]
+Dtype = Literal["bool", "int", "float", ""]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """The kind of one expression at one place."""
+
+    what: What = "unknown"
+    """`modules` is a ModuleList or Sequential, `nested` a tuple, list or dict, `scalar` a Python number or
+    bool, `other` surely none of the rest (a NumPy array, a dtype, a device)."""
+    sure: bool = True
+    """False: maybe. Never look at `what` alone; use `is_tensor`, `maybe_tensor`, `not_tensor`."""
+    host: bool = False
+    """Of a tensor: surely on the CPU, so reading it waits for nothing."""
+    dtype: Dtype = ""
+    ndim: int | None = None
+    """Of a tensor: its number of dimensions, where known (0 for full reductions)."""
+    element: Kind | None = None
+    """Of a nested value: what iterating gives."""
+    items: tuple[Kind, ...] | None = None
+    """Of a tuple of known length: its parts."""
+    cls: str = ""
+    """Of an instance: the dotted name of its class."""
+    optional: bool = False
+    """May be None as well."""
+    built: bool = False
+    """Of a tensor: made anew from Python data in this very function (`torch.tensor([1, 2])`)."""
+
+    @property
+    def is_tensor(self) -> bool:
+        """Surely a tensor (or None, where `optional`)."""
+        return self.what == "tensor" and self.sure
+
+    @property
+    def maybe_tensor(self) -> bool:
+        """Surely or maybe a tensor; False for what is surely something else and for the unknown."""
+        return self.what == "tensor"
+
+    @property
+    def not_tensor(self) -> bool:
+        """Surely no tensor."""
+        return self.what not in ("tensor", "unknown") and self.sure
+
+    @property
+    def on_device(self) -> bool:
+        """Surely a tensor, and one that is not known to live on the CPU: reading it may wait."""
+        return self.is_tensor and not self.host
+
+    def maybe(self) -> Kind:
+        """The same, less surely."""
+        return replace(self, sure=False)
+
+
+UNKNOWN = Kind()
+SCALAR = Kind("scalar")
+TEXT = Kind("text")
+NONE = Kind("none")
+OTHER = Kind("other")
+FUNCTION = Kind("function")
+MODULE = Kind("module")
+TENSOR = Kind("tensor")
+SHAPE = Kind("nested", element=SCALAR, cls="torch.Size")
+TENSORS = Kind("nested", element=TENSOR)
+NESTED = Kind("nested", element=UNKNOWN)
+
+
+def join(a: Kind, b: Kind) -> Kind:
+    """What is true of a value that is one or the other."""
+    if a == b:
+        return a
+    if a.what == "none" and b.what != "none":
+        return replace(b, optional=True)
+    if b.what == "none" and a.what != "none":
+        return replace(a, optional=True)
+    if a.what == b.what:
+        element = join(a.element, b.element) if a.element and b.element else None
+        same_items = a.items if a.items == b.items else None
+        return Kind(
+            a.what,
+            sure=a.sure and b.sure,
+            host=a.host and b.host,
+            dtype=a.dtype if a.dtype == b.dtype else "",
+            ndim=a.ndim if a.ndim == b.ndim else None,
+            element=element,
+            items=same_items,
+            cls=a.cls if a.cls == b.cls else "",
+            optional=a.optional or b.optional,
+            built=a.built and b.built,
+        )
+    if "tensor" in (a.what, b.what):
+        tensor = a if a.what == "tensor" else b
+        return tensor.maybe()
+    return UNKNOWN

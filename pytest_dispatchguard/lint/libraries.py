@@ -1,0 +1,242 @@
+"""What is known of libraries: which of their classes have which hot methods, what is cold by its name,
+decorator or place, and the one spelling of names that go by several."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A library class whose subclasses have hot methods."""
+
+    methods: frozenset[str]
+    per_step: frozenset[str] = frozenset()
+    """Those of the methods that run once a step, where the others run once a call."""
+    only_loops: frozenset[str] = frozenset()
+    """Those that run once, with loops inside that are hot."""
+    module: bool = False
+    """Whether instances are modules: called through `__call__`, set up once."""
+    article: str = "a"
+
+
+def _known(
+    methods: str, *, steps: str = "", loops: str = "", module: bool = False, article: str = "a"
+) -> Known:
+    steps_, loops_ = frozenset(steps.split()), frozenset(loops.split())
+    return Known(
+        frozenset(methods.split()) | steps_ | loops_, steps_ | loops_, loops_, module, article
+    )
+
+
+_LIGHTNING_STEPS = (
+    "training_step validation_step test_step predict_step on_train_batch_start on_train_batch_end "
+    "on_validation_batch_start on_validation_batch_end on_test_batch_start on_test_batch_end "
+    "on_predict_batch_start on_predict_batch_end optimizer_step on_before_optimizer_step on_before_zero_grad "
+    "on_before_backward on_after_backward backward configure_gradient_clipping optimizer_zero_grad "
+    "lr_scheduler_step transfer_batch_to_device on_before_batch_transfer on_after_batch_transfer"
+)
+
+LIBRARY_ROOTS: Mapping[str, Known] = {
+    "torch.nn.Module": _known("forward __call__ _call_impl", module=True),
+    "torch.autograd.Function": _known("forward backward jvp setup_context vjp"),
+    "torch.optim.Optimizer": _known("", steps="step zero_grad", article="an"),
+    "torch.optim.lr_scheduler.LRScheduler": _known("", steps="step get_lr _get_closed_form_lr"),
+    "torch.distributions.Distribution": _known("log_prob rsample sample entropy cdf icdf"),
+    "torch.distributions.Transform": _known("_call _inverse log_abs_det_jacobian __call__"),
+    "torch.Tensor": _known("__torch_function__ __torch_dispatch__"),
+    "torch.overrides.TorchFunctionMode": _known("__torch_function__"),
+    "torch.utils._python_dispatch.TorchDispatchMode": _known("__torch_dispatch__"),
+    "keras.Operation": _known("call __call__", module=True),
+    "keras.Layer": _known("call __call__", module=True),
+    "keras.Model": _known(
+        "call __call__", steps="train_step test_step predict_step compute_loss", module=True
+    ),
+    "keras.Loss": _known("call __call__"),
+    "keras.Metric": _known("update_state __call__"),
+    "keras.Optimizer": _known(
+        "", steps="apply apply_gradients update_step stateless_apply", article="an"
+    ),
+    "torchmetrics.Metric": _known("update forward __call__", module=True),
+    "torchmetrics.MetricCollection": _known("update forward", module=True),
+    "lightning.LightningModule": _known("forward", steps=_LIGHTNING_STEPS, module=True),
+    "lightning.Callback": _known(
+        "",
+        steps="on_train_batch_start on_train_batch_end on_validation_batch_start on_validation_batch_end "
+        "on_test_batch_start on_test_batch_end on_before_backward on_after_backward on_before_optimizer_step "
+        "on_before_zero_grad",
+    ),
+    "diffusers.SchedulerMixin": _known("", steps="step scale_model_input add_noise get_velocity"),
+    "diffusers.DiffusionPipeline": _known("", loops="__call__"),
+    "transformers.PreTrainedModel": _known(
+        "forward __call__", steps="prepare_inputs_for_generation", module=True
+    ),
+    "transformers.LogitsProcessor": _known("", steps="__call__"),
+    "transformers.StoppingCriteria": _known("", steps="__call__"),
+    "transformers.GenerationMixin": _known(
+        "",
+        steps="prepare_inputs_for_generation",
+        loops="generate _sample _beam_search _assisted_decoding _prefill",
+    ),
+    "transformers.Trainer": _known("", steps="training_step compute_loss prediction_step"),
+    "accelerate.Accelerator": _known(
+        "",
+        steps="backward accumulate clip_grad_norm_ clip_grad_value_ gather gather_for_metrics reduce",
+        article="an",
+    ),
+    "accelerate.hooks.ModelHook": _known("pre_forward post_forward", article="an"),
+    "accelerate.AcceleratedScheduler": _known("", steps="step", article="an"),
+    "tensordict.nn.TensorDictModule": _known("forward __call__", module=True),
+}
+
+_SAME_NAME: Mapping[str, str] = {
+    "torch._tensor.Tensor": "torch.Tensor",
+    "torch.optim.lr_scheduler._LRScheduler": "torch.optim.lr_scheduler.LRScheduler",
+    "torch.distributions.transforms.Transform": "torch.distributions.Transform",
+    "torchmetrics.metric.Metric": "torchmetrics.Metric",
+    "torchmetrics.collections.MetricCollection": "torchmetrics.MetricCollection",
+    "transformers.modeling_utils.PreTrainedModel": "transformers.PreTrainedModel",
+    "transformers.generation.logits_process.LogitsProcessor": "transformers.LogitsProcessor",
+    "transformers.generation.LogitsProcessor": "transformers.LogitsProcessor",
+    "transformers.generation.stopping_criteria.StoppingCriteria": "transformers.StoppingCriteria",
+    "transformers.generation.StoppingCriteria": "transformers.StoppingCriteria",
+    "transformers.generation.utils.GenerationMixin": "transformers.GenerationMixin",
+    "transformers.generation.GenerationMixin": "transformers.GenerationMixin",
+    "transformers.trainer.Trainer": "transformers.Trainer",
+    "accelerate.accelerator.Accelerator": "accelerate.Accelerator",
+    "accelerate.scheduler.AcceleratedScheduler": "accelerate.AcceleratedScheduler",
+    "transformers.Seq2SeqTrainer": "transformers.Trainer",
+    "diffusers.schedulers.scheduling_utils.SchedulerMixin": "diffusers.SchedulerMixin",
+    "diffusers.pipelines.pipeline_utils.DiffusionPipeline": "diffusers.DiffusionPipeline",
+    "diffusers.models.modeling_utils.ModelMixin": "torch.nn.Module",
+    "diffusers.ModelMixin": "torch.nn.Module",
+    "tensordict.nn.common.TensorDictModule": "tensordict.nn.TensorDictModule",
+    "tensordict.nn.common.TensorDictModuleBase": "tensordict.nn.TensorDictModule",
+    "tensordict.nn.TensorDictModuleBase": "tensordict.nn.TensorDictModule",
+    "flax.linen.Module": "flax.linen.Module",
+}
+_PREFIXES = (
+    (re.compile(r"torch\.nn\.modules\.(?:\w+\.)?(?=[A-Z])"), "torch.nn."),
+    (re.compile(r"torch\.nn\.parameter\.(?=[A-Z])"), "torch.nn."),
+    (re.compile(r"torch\.optim\.(?!lr_scheduler\.|swa_utils\.)\w+\.(?=[A-Z])"), "torch.optim."),
+    (re.compile(r"torch\.distributions\.(?!transforms\.)\w+\.(?=[A-Z])"), "torch.distributions."),
+    (re.compile(r"torch\.autograd\.function\.(?=[A-Z])"), "torch.autograd."),
+    (re.compile(r"torch\._C\._nn\."), "torch.nn.functional."),
+    (
+        re.compile(r"(?:pytorch_lightning|lightning(?:\.pytorch|\.fabric)?)\.(?:[\w.]+\.)?(?=(?:LightningModule|Callback)$)"),
+        "lightning.",
+    ),
+    (
+        re.compile(r"(?:tensorflow\.|tf_)?keras\.(?:[\w.]+\.)?(?=(?:Layer|Operation|Model|Loss|Metric|Optimizer)$)"),
+        "keras.",
+    ),
+    (re.compile(r"(?:tensorflow\.|tf_)?keras\.(?:src\.)?(?:[\w.]+\.)?BaseOptimizer$"), "keras.Optimizer"),
+)  # fmt: skip
+_FAMILIES = (
+    (re.compile(r"torch\.optim\.lr_scheduler\.\w+"), "torch.optim.lr_scheduler.LRScheduler"),
+    (re.compile(r"torch\.optim\.(?:swa_utils\.)?[A-Z]\w+"), "torch.optim.Optimizer"),
+    (re.compile(r"torch\.distributions\.\w+Transform"), "torch.distributions.Transform"),
+    (re.compile(r"torch\.distributions\.[A-Z]\w+"), "torch.distributions.Distribution"),
+    (re.compile(r"torch\.nn\.(?!Parameter|Buffer|Uninitialized)[A-Z]\w+"), "torch.nn.Module"),
+    (re.compile(r"torch\.nn\.(?:qat|quantized|intrinsic|utils\.parametrize)[\w.]*\.[A-Z]\w+"), "torch.nn.Module"),
+    (re.compile(r"torch\.(?:ao|jit)\.[\w.]*(?:Module|Linear|Conv\d?d?)"), "torch.nn.Module"),
+    (re.compile(r"torchvision\.(?:models|ops)\.[\w.]*[A-Z]\w+"), "torch.nn.Module"),
+    (re.compile(r"keras\.layers\.[\w.]*[A-Z]\w+"), "keras.Layer"),
+    (re.compile(r"keras\.losses\.[A-Z]\w+"), "keras.Loss"),
+    (re.compile(r"keras\.metrics\.[A-Z]\w+"), "keras.Metric"),
+    (re.compile(r"keras\.optimizers\.[A-Z]\w+"), "keras.Optimizer"),
+    (re.compile(r"torchmetrics\.(?!MetricCollection)[\w.]*[A-Z]\w+"), "torchmetrics.Metric"),
+    (re.compile(r"transformers\.(?:[\w.]+\.)?\w*PreTrainedModel"), "transformers.PreTrainedModel"),
+    (re.compile(r"transformers\.(?:[\w.]+\.)?\w*(?:Model|ForCausalLM|ForSequenceClassification)"), "transformers.PreTrainedModel"),
+    (re.compile(r"transformers\.(?:[\w.]+\.)?\w+LogitsProcessor"), "transformers.LogitsProcessor"),
+    (re.compile(r"diffusers\.(?:[\w.]+\.)?\w+Pipeline"), "diffusers.DiffusionPipeline"),
+    (re.compile(r"diffusers\.(?:[\w.]+\.)?\w+Scheduler"), "diffusers.SchedulerMixin"),
+    (re.compile(r"tensordict\.nn\.(?:[\w.]+\.)?\w*TensorDictModule\w*"), "tensordict.nn.TensorDictModule"),
+)  # fmt: skip
+
+
+@cache
+def canonical(name: str) -> str:
+    """The usual spelling of a library's dotted name."""
+    known = _SAME_NAME.get(name)
+    if known is not None:
+        return known
+    for pattern, replacement in _PREFIXES:
+        found = pattern.match(name)
+        if found:
+            return replacement + name[found.end() :]
+    return name
+
+
+@cache
+def family(name: str) -> str:
+    """The entry of `LIBRARY_ROOTS` that a library class, by its canonical name, belongs to; else empty."""
+    if name in LIBRARY_ROOTS:
+        return name
+    for pattern, base in _FAMILIES:
+        if pattern.fullmatch(name):
+            return base
+    return ""
+
+
+COLD_METHODS = re.compile(
+    r"build|_?build_\w+|extra_repr|__repr__|__str__|__format__|__del__|__init_subclass__|__set_name__|"
+    r"\w*get_config|\w*from_config|get_build_config|build_from_config|get_compile_config|compile_from_config|compile|"
+    r"_?(?:get_|set_|load_|save_)?(?:extra_)?state_dict\w*|_?(?:load|save)(?:_\w+)?|_load_from_state_dict|_save_to_state_dict|"
+    r"from_pretrained|_from_pretrained\w*|push_to_hub\w*|from_(?:file|json|yaml|checkpoint|single_file|url)|"
+    r"to_(?:json|yaml|file|json_string|json_file|diff_dict)|"
+    r"__getstate__|__setstate__|__reduce__|__reduce_ex__|__getnewargs__|__deepcopy__|__copy__|__dir__|"
+    r"compute_output_spec|symbolic_call|compute_output_shape|_?reset_parameters|_?init_weights|_?initialize_weights|"
+    r"_?(?:reset|init)_(?:parameters|weights|params)\w*|weight_init|_?export\w*|onnx\w*|\w*_to_onnx|"
+    r"_?plot\w*|_?print_\w+|_?show\w*|_?log_(?:metrics|summary|images?)|_?summary\w*|_?download\w*|"
+    r"_?convert_(?:checkpoint|state_dict|weights|config)\w*|add_\w*arguments?|main|cli|_?parse_args|"
+    r"_?visuali[sz]e\w*|tokenize\w*|_?prepare_(?:model|dataset|dataloader)\w*|__class_getitem__|"
+    r"validate_config|_?create_optimizer\w*|get_train_dataloader|resize_token_embeddings|"
+    r"configure_optimizers|configure_callbacks|setup|teardown|prepare_data|\w+_dataloader|\w*save_checkpoint|"
+    r"enable_\w+|disable_\w+|gradient_checkpointing_enable|gradient_checkpointing_disable|fuse_\w+|unfuse_\w+|"
+    r"_?quantize_model|unmerge\w*|merge_adapter\w*|quantize|add_adapter|delete_adapter|merge_and_unload|_?assert_(?:input_)?compat\w*"
+)
+"""Functions that run at set-up, for people, or at saving and loading, whatever calls them."""
+
+COLD_PATHS = re.compile(
+    r"(?:^|/)(?:tests?|testing|benchmarks?|docs?|scripts?|cli|commands|conversion|saving|"
+    r"export|datasets?|visuali[sz]ation|plotting|bench|\.[^/]+)/|"
+    r"(?:^|/)(?:test_[^/]*|[^/]*_test|conftest|setup|__main__|convert_[^/]*|[^/]*_convert(?:er)?|"
+    r"convert|plot[^/]*|[^/]*_plots?|cli|[^/]*testing[^/]*|versioneer|hubconf|checkpoint_converter|"
+    r"testing_utils|test_utils|[^/]*_to_hf|[^/]*_dataset|datasets?|setup_helpers|"
+    r"tokenization_[^/]*|[^/]*tokenizer|processing_[^/]*|feature_extraction_[^/]*|"
+    r"(?:image|video)_processing_[^/]*|configuration_[^/]*|"
+    r"dummy_[^/]*objects|doc_utils|docs_utils|model_debugging_utils|hub|[^/]*_hub|_hub|_pretrained|_builder|_registry)\.py$"
+)
+"""Files whose code runs at set-up, in tests or on the command line."""
+
+COLD_DECORATORS = frozenset(
+    {
+        "functools.lru_cache",
+        "functools.cache",
+        "functools.cached_property",
+        "torch._dynamo.assume_constant_result",
+        "torch.jit.unused",
+        "torch.jit.ignore",
+        "typing.overload",
+        "typing_extensions.overload",
+        "abc.abstractmethod_",
+        "torch.library.register_fake",
+        "torch.library.impl_abstract",
+        "pytest.fixture",
+        "click.command",
+    }
+)
+"""Decorators of functions that run once, or only where code is analysed."""
+
+HOT_DECORATORS: Mapping[str, str] = {"torch.compile": "compiled by torch.compile"}
+"""Decorators that make a function a root, and the reason given."""
+
+HOT_ANYWHERE: Mapping[str, str] = {
+    "__torch_function__": "torch calls it for every function of torch",
+    "__torch_dispatch__": "torch calls it for every op",
+}
+"""Methods that are roots in whatever class they stand."""

@@ -1,0 +1,461 @@
+"""What a rule sees: one node, what surrounds it, what its values can be, and how to answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import libcst as cst
+
+from pytest_dispatchguard.lint import signatures
+from pytest_dispatchguard.lint.facts import CalleeBrief, ClassBrief, HotFact
+from pytest_dispatchguard.lint.kinds import UNKNOWN, Kind
+from pytest_dispatchguard.lint.reading import Reader, Scene, dotted, text
+from pytest_dispatchguard.lint.target import Target, is_needed, overlaps
+from pytest_dispatchguard.model import Certainty, Edit, Finding, Fix, Hot, Safety, Span
+
+
+class Place:
+    """One node shown to a rule. Asks of nodes (`kind`, `name`, `text` …) work for every expression of the
+    hot function; `finding` and `replace` make the answer."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        scene: Scene,
+        node: cst.CSTNode,
+        rule: tuple[str, str],
+        target: Target,
+        head: Callable[[cst.CSTNode], Span],
+        span: Callable[[cst.CSTNode], Span],
+        source: Callable[[Span], str],
+        free_line: Callable[[], tuple[int, bool]],
+    ) -> None:
+        self._reader = reader
+        self.scene = scene
+        self.node = node
+        self._rule = rule
+        self.target = target
+        self._head = head
+        self._span = span
+        self._source = source
+        self._free_line = free_line
+
+    # -- what a value is -----------------------------------------------------------------------
+
+    def kind(self, node: cst.CSTNode) -> Kind:
+        """What the expression can be at this point of the program."""
+        return self._reader.kinds.get(id(node), UNKNOWN)
+
+    def is_tensor(self, node: cst.CSTNode) -> bool:
+        """Surely a tensor, wherever it lives."""
+        return self.kind(node).is_tensor
+
+    def on_device(self, node: cst.CSTNode) -> bool:
+        """Surely a tensor, and not known to live on the CPU: reading its value may wait for the device."""
+        return self.kind(node).on_device
+
+    def certainty(self, *nodes: cst.CSTNode) -> Certainty | None:
+        """For rules about tensors: "sure" when one of the nodes is surely a tensor that may live on a device,
+        "maybe" when one may be, None when none can be (or all live on the CPU)."""
+        kinds = [self.kind(n) for n in nodes]
+        if any(k.on_device for k in kinds):
+            return "sure"
+        if any(k.maybe_tensor and not k.host for k in kinds):
+            return "maybe"
+        return None
+
+    # -- what a name is ------------------------------------------------------------------------
+
+    def name(self, node: cst.CSTNode) -> str:
+        """The dotted name that a chain of names and attributes stands for, imports resolved: ``F.relu`` is
+        ``torch.nn.functional.relu``, a builtin is ``len``, an attribute of self is ``self.x``. Empty for
+        local values and anything else. For a call, that of its function."""
+        if isinstance(node, cst.Call):
+            node = node.func
+        found = self._reader.dotted_names.get(id(node))
+        return found if found is not None else ""
+
+    def last_name(self, call: cst.Call) -> str:
+        """The last name of what is called: ``item`` for ``x.sum().item()``."""
+        func = call.func
+        if isinstance(func, cst.Attribute):
+            return func.attr.value
+        return func.value if isinstance(func, cst.Name) else ""
+
+    def is_torch(self, call: cst.Call, *names: str) -> bool:
+        """Whether a call is ``torch.NAME(...)`` for one of the names."""
+        return self.name(call) in {f"torch.{n}" for n in names}
+
+    def receiver(self, call: cst.Call) -> cst.BaseExpression | None:
+        """``x`` of ``x.item()``; None for calls of plain names."""
+        return call.func.value if isinstance(call.func, cst.Attribute) else None
+
+    def argument(
+        self, call: cst.Call, position: int | None, keyword: str = ""
+    ) -> cst.BaseExpression | None:
+        """The argument given at a position or by keyword; None when it is not given (or hidden by * and **)."""
+        index = 0
+        for arg in call.args:
+            if arg.star:
+                return None if not keyword else self._keyword(call, keyword)
+            if arg.keyword is not None:
+                if keyword and arg.keyword.value == keyword:
+                    return arg.value
+            else:
+                if position is not None and index == position:
+                    return arg.value
+                index += 1
+        return None
+
+    def _keyword(self, call: cst.Call, keyword: str) -> cst.BaseExpression | None:
+        return next(
+            (a.value for a in call.args if a.keyword is not None and a.keyword.value == keyword),
+            None,
+        )
+
+    def value_of(self, name: cst.CSTNode) -> cst.BaseExpression | None:
+        """The expression that a name surely holds here: the value of the one assignment that reaches it."""
+        return self._reader.values.get(id(name))
+
+    def callee(self, call: cst.Call) -> CalleeBrief | None:
+        """What is known of the project's own function that a call leads to."""
+        return self._reader.brief.callees.get(self._reader.callee_key(call.func))
+
+    def decorated_with(self, call: cst.Call, *names: str) -> bool:
+        """Whether a call leads to a project function that has one of these (dotted) decorators."""
+        callee = self.callee(call)
+        return callee is not None and any(d in names for d in callee.decorators)
+
+    def is_tree_call(self, call: cst.Call, *functions: str) -> bool:
+        """Whether a call is one of these functions of a tree library (`torch.utils._pytree`, optree, dm-tree,
+        jax.tree_util, keras.tree, and those named in the configuration)."""
+        name = self.name(call)
+        module, _, last = name.rpartition(".")
+        return last in functions and module in (*_TREE_MODULES, *self.target.tree_modules)
+
+    # -- where it is ---------------------------------------------------------------------------
+
+    @property
+    def function(self) -> cst.FunctionDef:
+        """The innermost function around the node."""
+        return self.scene.function
+
+    @property
+    def qualname(self) -> str:
+        """Its qualified name: ``Dense.call``."""
+        return self.scene.qualname
+
+    @property
+    def statement(self) -> cst.CSTNode:
+        """The statement that holds the node (for compound statements: when the node is in their header)."""
+        return self.scene.statement
+
+    @property
+    def block(self) -> tuple[cst.CSTNode, ...]:
+        """The statements of the block that holds the statement, in order."""
+        return self.scene.block
+
+    @property
+    def loops(self) -> tuple[cst.CSTNode, ...]:
+        """Loops and comprehensions around the node in its own function, outermost first."""
+        return self.scene.loops
+
+    @property
+    def conditions(self) -> tuple[tuple[cst.BaseExpression, bool], ...]:
+        """Conditions of the ifs around the node, outermost first, and whether they hold where the node is."""
+        return self.scene.conditions
+
+    @property
+    def withs(self) -> tuple[cst.With, ...]:
+        """With statements around the node."""
+        return self.scene.withs
+
+    @property
+    def hot(self) -> HotFact:
+        """Why the function is hot."""
+        return self._reader.brief.hot[self.scene.qualname]
+
+    @property
+    def per_call(self) -> bool:
+        """Whether the function runs once per op or call; False where it runs once per step of a training or
+        sampling loop, beside which a microsecond of Python is nothing."""
+        return self.hot.per == "call" and not self.hot.only_loops
+
+    @property
+    def cls(self) -> ClassBrief | None:
+        """The class of the method, with what it inherits; None in plain functions."""
+        return self._reader.cls
+
+    @property
+    def class_name(self) -> str:
+        """Its name, empty in plain functions."""
+        return self._reader.class_name
+
+    @property
+    def self_name(self) -> str:
+        """``self``, as the method calls it; empty in plain functions."""
+        return self._reader.self_name
+
+    @property
+    def in_module(self) -> bool:
+        """Whether the function is a method of a module (torch.nn.Module, Keras layer, metric …)."""
+        return self._reader.cls is not None and self._reader.cls.is_module
+
+    @property
+    def imports(self) -> Sequence[str]:
+        """Top-level packages the file imports."""
+        return self._reader.brief.imports
+
+    def attribute_values(self, name: str) -> Sequence[str]:
+        """What the class assigns to ``self.NAME``, as `facts.Value` words."""
+        return self._reader.cls.attrs.get(name, ()) if self._reader.cls else ()
+
+    def global_values(self, name: str) -> Sequence[str]:
+        """What the file assigns to a module-level name, as `facts.Value` words."""
+        return self._reader.brief.globals.get(name, ())
+
+    def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        """The expression or simple statement around an expression; None where the header of a compound
+        statement holds it."""
+        return self._reader.parents.get(id(node))
+
+    def uses(self, name: str) -> int:
+        """How often the outermost function reads a local name."""
+        return self._reader.used.get(name, 0)
+
+    def assignments(self, name: str) -> int:
+        """How often the outermost function binds a local name (a parameter counts once)."""
+        return self._reader.assigned.get(name, 0)
+
+    def calls(self, *names: str) -> Iterator[tuple[cst.Call, Scene]]:
+        """All calls with one of these last names in the outermost function, in reading order, cold ones too."""
+        for seen in self._reader.events:
+            if seen.event == "call" and (not names or seen.name in names):
+                assert isinstance(seen.node, cst.Call)
+                yield seen.node, seen.scene
+
+    def invariant(self, node: cst.CSTNode, loop: cst.CSTNode) -> bool:
+        """Whether an expression gives the same in every round of a loop, by its names: none of them is bound
+        in the loop, and none is a tensor or object that the loop changes in place."""
+        names = {n for n in _names_in(node)}
+        return not names & _changed_in(loop)
+
+    # -- the text ------------------------------------------------------------------------------
+
+    def text(self, node: cst.CSTNode) -> str:
+        """The source of a node."""
+        return text(node)
+
+    def same(self, a: cst.CSTNode, b: cst.CSTNode) -> bool:
+        """Whether two expressions read the same."""
+        return a is b or a.deep_equals(b)
+
+    def dotted(self, node: cst.CSTNode) -> str:
+        """``a.b.c`` as written, empty when the node is no chain of names."""
+        return dotted(node) or ""
+
+    # -- the answer ----------------------------------------------------------------------------
+
+    def finding(
+        self,
+        node: cst.CSTNode,
+        message: str,
+        *,
+        certainty: Certainty = "sure",
+        fix: Fix | None = None,
+    ) -> Finding:
+        """The verdict: this node, for this reason. `maybe` findings are shown with --pedantic only."""
+        code, rule = self._rule
+        fact = self.hot
+        span = self._head(node)
+        hot = Hot(
+            root=fact.root,
+            path=tuple(fact.path),
+            reason=fact.reason,
+            loop=fact.loop or bool(self.loops),
+            per="step" if fact.per == "step" else "call",
+        )
+        return Finding(
+            code=code,
+            rule=rule,
+            path=self._reader.brief.path,
+            span=span,
+            function=self.qualname,
+            message=message,
+            certainty=certainty,
+            hot=hot,
+            fix=fix,
+            source=self._source(span),
+        )
+
+    def replace(
+        self,
+        old: cst.CSTNode,
+        new: cst.CSTNode | str,
+        *,
+        safety: Safety,
+        message: str,
+        imports: Iterable[str] = (),
+    ) -> Fix:
+        """A fix that puts one node (or source text) in place of another. `imports` are whole statements
+        (``import itertools``) that the file needs for it; those it has already are not added again."""
+        return self.edits([(old, new)], safety=safety, message=message, imports=imports)
+
+    def edits(
+        self,
+        pairs: Iterable[tuple[cst.CSTNode, cst.CSTNode | str]],
+        *,
+        safety: Safety,
+        message: str,
+        imports: Iterable[str] = (),
+    ) -> Fix:
+        """A fix of several replacements, made together or not at all. Statements are replaced without their
+        indentation and trailing comment: the new text's following lines need the statement's indentation
+        (`indent`)."""
+        path = self._reader.brief.path
+        edits = [
+            Edit(path, self._span(old), new if isinstance(new, str) else text(new))
+            for old, new in pairs
+        ]
+        edits.extend(self._import_edits(imports))
+        return Fix(safety, message, tuple(edits))
+
+    def head_edit(self, statement: cst.CSTNode, new: str) -> Edit:
+        """Puts text in place of a compound statement's header, up to its colon."""
+        return Edit(self._reader.brief.path, self._head(statement), new)
+
+    def after(self, node: cst.CSTNode, new: str) -> Edit:
+        """Inserts text after a node."""
+        end = self._span(node)
+        at = Span(end.end_line, end.end_column, end.end_line, end.end_column)
+        return Edit(self._reader.brief.path, at, new)
+
+    def indent(self, node: cst.CSTNode) -> str:
+        """The indentation of the line on which a node starts."""
+        line = self._source(self._span(node))
+        return line[: len(line) - len(line.lstrip())]
+
+    def _import_edits(self, imports: Iterable[str]) -> Iterator[Edit]:
+        for statement in imports:
+            words = statement.split()
+            local = words[-1]
+            if local in self._reader.brief.names:
+                continue
+            line, blank_after = self._free_line()
+            at = Span(line, 1, line, 1)
+            yield Edit(self._reader.brief.path, at, statement + ("\n\n" if blank_after else "\n"))
+
+    # -- the project ---------------------------------------------------------------------------
+
+    def supports_python(self, specifier: str) -> bool:
+        """Whether the linted project runs on a Python that the specifier (``>=3.11``) admits."""
+        return overlaps(self.target.python, specifier)
+
+    def needs_torch(self, specifier: str) -> bool:
+        """Whether every torch that the linted project admits satisfies the specifier (``>=2.1``)."""
+        return is_needed(self.target.torch, specifier)
+
+
+_TREE_MODULES = (
+    "torch.utils._pytree",
+    "torch.utils.pytree",
+    "torch.utils._cxx_pytree",
+    "optree",
+    "tree",
+    "jax.tree_util",
+    "jax.tree",
+    "keras.tree",
+    "keras.src.tree",
+    "keras.src.tree.tree_api",
+    "tensorflow.nest",
+    "tf.nest",
+)
+
+
+class _Names(cst.CSTVisitor):
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def visit_Name(self, node: cst.Name) -> None:  # noqa: N802 - libcst's spelling
+        self.names.add(node.value)
+
+    def visit_Attribute(self, node: cst.Attribute) -> bool:  # noqa: N802 - libcst's spelling
+        name = dotted(node)
+        if name is None:
+            return True
+        parts = name.split(".")
+        self.names.update(".".join(parts[: i + 1]) for i in range(len(parts)))
+        return False
+
+    def visit_Arg(self, node: cst.Arg) -> bool:  # noqa: N802 - libcst's spelling
+        node.value.visit(self)
+        return False
+
+
+def _names_in(node: cst.CSTNode) -> set[str]:
+    visitor = _Names()
+    node.visit(visitor)
+    return visitor.names
+
+
+class _Changes(cst.CSTVisitor):
+    """Names that a loop binds, writes through, or calls methods on that change them."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def _target(self, target: cst.BaseExpression) -> None:
+        if isinstance(target, cst.Tuple | cst.List):
+            for element in target.elements:
+                self._target(element.value)
+            return
+        while isinstance(target, cst.Subscript):
+            target = target.value
+        name = dotted(target)
+        if name:
+            self.names.add(name)
+
+    def visit_AssignTarget(self, node: cst.AssignTarget) -> None:  # noqa: N802
+        self._target(node.target)
+
+    def visit_AnnAssign(self, node: cst.AnnAssign) -> None:  # noqa: N802
+        self._target(node.target)
+
+    def visit_AugAssign(self, node: cst.AugAssign) -> None:  # noqa: N802
+        self._target(node.target)
+
+    def visit_For(self, node: cst.For) -> None:  # noqa: N802
+        self._target(node.target)
+
+    def visit_CompFor(self, node: cst.CompFor) -> None:  # noqa: N802
+        self._target(node.target)
+
+    def visit_NamedExpr(self, node: cst.NamedExpr) -> None:  # noqa: N802
+        self._target(node.target)
+
+    def visit_AsName(self, node: cst.AsName) -> None:  # noqa: N802
+        self._target(node.name)
+
+    def visit_Call(self, node: cst.Call) -> None:  # noqa: N802
+        func = node.func
+        if isinstance(func, cst.Attribute):
+            last = func.attr.value
+            changes = last.endswith("_") and not last.endswith("__")
+            if changes or last in (
+                "append",
+                "extend",
+                "pop",
+                "update",
+                "add",
+                "insert",
+                "clear",
+                "remove",
+                "step",
+            ):
+                self._target(func.value)
+
+
+def _changed_in(loop: cst.CSTNode) -> set[str]:
+    visitor = _Changes()
+    loop.visit(visitor)
+    return visitor.names

@@ -1,0 +1,79 @@
+"""Worker processes for the parts of a run that files can share out."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from types import TracebackType
+from typing import TypeVar
+
+from pytest_dispatchguard.model import UserError
+
+_In = TypeVar("_In")
+_Out = TypeVar("_Out")
+
+
+def default_jobs() -> int:
+    """The processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _quiet() -> None:
+    # Ctrl-C reaches the whole process group: the parent tells the user, workers only end.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+class Pool:
+    """Maps functions over many items, in this process or in several; results come in order."""
+
+    def __init__(self, jobs: int) -> None:
+        self.jobs = jobs
+        self._executor: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close(kill=kind is not None)
+
+    def map(
+        self, function: Callable[[_In], _Out], items: Sequence[_In], *, worth: int
+    ) -> Iterator[_Out]:
+        """The results in order. Few items (fewer than `worth`) are not worth a process."""
+        if self.jobs <= 1 or len(items) < worth:
+            yield from map(function, items)
+            return
+        if self._executor is None:
+            methods = multiprocessing.get_all_start_methods()
+            context = multiprocessing.get_context(
+                "fork" if "fork" in methods and os.name == "posix" else None
+            )
+            self._executor = ProcessPoolExecutor(self.jobs, mp_context=context, initializer=_quiet)
+        chunk = max(1, min(32, len(items) // (self.jobs * 4)))
+        try:
+            yield from self._executor.map(function, items, chunksize=chunk)
+        except BrokenProcessPool:
+            raise UserError(
+                "a worker process died (out of memory, or killed from outside); try again with --jobs 1"
+            ) from None
+
+    def close(self, *, kill: bool = False) -> None:
+        """Ends the workers, at once when the run failed or was interrupted."""
+        if self._executor is None:
+            return
+        if kill:
+            for process in list((self._executor._processes or {}).values()):
+                process.kill()
+        self._executor.shutdown(wait=True, cancel_futures=True)
+        self._executor = None

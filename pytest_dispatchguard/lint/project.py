@@ -1,0 +1,491 @@
+"""The facts of all files as one project: which dotted name stands for which definition, across imports,
+re-exports, aliases and inheritance."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pytest_dispatchguard.lint.facts import ClassFact, FileFacts, FunctionFact, Value
+from pytest_dispatchguard.lint.libraries import canonical
+
+_DOTTED = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+_WRAPPERS = frozenset(
+    {
+        "Optional",
+        "Union",
+        "typing.Optional",
+        "typing.Union",
+        "None",
+        "Annotated",
+        "typing.Annotated",
+    }
+)
+_FUNCTION_NAME = re.compile(
+    r"_*(?:fn|func|f|fun|function|method|obj|cls|klass|class_|wrapped|wrapped_\w+|forward|callable_?|"
+    r"target|user_function|\w+_(?:fn|func|function|method|class))"
+)
+_MOST_TARGETS = 8
+
+
+class Thing(NamedTuple):
+    """What a name stands for: ``function``, ``class`` and ``instance`` (of a class) of the project by their
+    ids ``pkg.module:Class.method``, ``module`` by its dotted name, ``external`` (a library's) by its dotted
+    name, ``external-instance`` by the name of its class. `virtual`: a subclass' instance perhaps."""
+
+    kind: str
+    id: str
+    virtual: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """Tables over the facts; made by `build`, read by the functions of this module."""
+
+    files: Mapping[str, FileFacts]
+    """By path, relative to the project root."""
+    modules: Mapping[str, str]
+    """Dotted name to path."""
+    module_of: Mapping[str, str]
+    functions: Mapping[str, list[FunctionFact]]
+    """By id ``module:qualified.name``; several where a name is defined more than once."""
+    classes: Mapping[str, ClassFact]
+    definers: Mapping[str, list[str]]
+    """Method name to the ids of the classes that define it."""
+    methods: Mapping[str, list[str]]
+    """Class id to the names of the methods it defines."""
+    packages: frozenset[str]
+    """Names of all modules and of the packages above them."""
+    bound: Mapping[str, Mapping[str, list[str]]]
+    """Module to its names: ``=id`` for what it defines, ``name`` for imports, ``@value`` for assigned."""
+    stars: Mapping[str, list[str]]
+    memo_names: dict[tuple[str, str], tuple[Thing, ...]] = field(default_factory=dict)
+    memo_mro: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    memo_methods: dict[tuple[str, str], str] = field(default_factory=dict)
+    memo_relatives: dict[str, tuple[frozenset[str], frozenset[str]]] = field(default_factory=dict)
+    subclasses: dict[str, list[str]] = field(default_factory=dict)
+
+
+def module_name(path: str, roots: Sequence[str] = ()) -> str:
+    """The dotted name of the file at `path`, seen from the longest of the source roots that holds it."""
+    best = ""
+    for root in roots:
+        root = root.strip("/").removeprefix("./")
+        if root not in ("", ".") and path.startswith(root + "/") and len(root) > len(best):
+            best = root
+    inner = path[len(best) :].strip("/") if best else path
+    for suffix in (".py", ".pyi"):
+        inner = inner.removesuffix(suffix)
+    inner = inner.removesuffix("/__init__") if inner != "__init__" else "__init__"
+    return inner.replace("/", ".")
+
+
+def build(files: Mapping[str, FileFacts], roots: Sequence[str] = ()) -> Project:
+    """The project made of these files' facts (path relative to the project root -> facts)."""
+    modules: dict[str, str] = {}
+    module_of: dict[str, str] = {}
+    for path in sorted(files):
+        module = module_name(path, roots)
+        if module in modules:
+            module = module_name(path)
+            while module in modules:
+                module += "_"
+        modules[module] = path
+        module_of[path] = module
+    functions: dict[str, list[FunctionFact]] = {}
+    classes: dict[str, ClassFact] = {}
+    definers: dict[str, list[str]] = {}
+    methods: dict[str, list[str]] = {}
+    bound: dict[str, dict[str, list[str]]] = {}
+    stars: dict[str, list[str]] = {}
+    packages: set[str] = set()
+    for module, path in modules.items():
+        facts = files[path]
+        names: dict[str, list[str]] = {}
+        parts = module.split(".")
+        packages.update(".".join(parts[: i + 1]) for i in range(len(parts)))
+        for class_ in facts.classes:
+            identity = f"{module}:{class_.name}"
+            classes[identity] = class_
+            if "." not in class_.name:
+                names.setdefault(class_.name, []).append("=" + identity)
+        for function in facts.functions:
+            identity = f"{module}:{function.name}"
+            same = functions.setdefault(identity, [])
+            same.append(function)
+            owner, _, name = function.name.rpartition(".")
+            if not owner:
+                if len(same) == 1:
+                    names.setdefault(name, []).append("=" + identity)
+            elif len(same) == 1 and f"{module}:{owner}" in classes:
+                definers.setdefault(name, []).append(f"{module}:{owner}")
+                methods.setdefault(f"{module}:{owner}", []).append(name)
+        for name, target in facts.imports:
+            if name == "*":
+                stars.setdefault(module, []).append(target)
+            else:
+                names.setdefault(name, []).append(target)
+        for name, found in facts.assigns.items():
+            if name not in names:
+                names[name] = ["@" + v for v in found if v.startswith(("name:", "call:"))]
+        bound[module] = names
+    project = Project(
+        files,
+        modules,
+        module_of,
+        functions,
+        classes,
+        definers,
+        methods,
+        frozenset(packages),
+        bound,
+        stars,
+    )
+    for identity in classes:
+        for base in mro(project, identity)[1:]:
+            if ":" in base:
+                project.subclasses.setdefault(base, []).append(identity)
+    return project
+
+
+# --- names ------------------------------------------------------------------------------------------
+
+
+def lookup(project: Project, module: str, name: str) -> tuple[Thing, ...]:
+    """All that a name of a module's own namespace may stand for."""
+    key = (module, name)
+    known = project.memo_names.get(key)
+    if known is not None:
+        return known
+    project.memo_names[key] = ()  # an import cycle leads to nothing
+    found: list[Thing] = []
+    for entry in project.bound.get(module, {}).get(name, ()):
+        if entry[0] == "=":
+            identity = entry[1:]
+            found.append(Thing("class" if identity in project.classes else "function", identity))
+        elif entry[0] == "@":
+            found.extend(of_value(project, module, entry[1:]))
+        elif entry == f"{module}.{name}" and entry not in project.modules:
+            continue
+        else:
+            found.extend(absolute(project, entry, inside=module))
+    if not found:
+        for target in project.stars.get(module, ()):
+            if target in project.bound:
+                found.extend(lookup(project, target, name))
+    if not found and f"{module}.{name}" in project.packages:
+        found.append(Thing("module", f"{module}.{name}"))
+    result = tuple(dict.fromkeys(found))[:_MOST_TARGETS]
+    project.memo_names[key] = result
+    return result
+
+
+def absolute(project: Project, dotted: str, inside: str = "") -> tuple[Thing, ...]:
+    """What an absolute dotted name stands for."""
+    root, _, rest = dotted.partition(".")
+    if root not in project.packages:
+        return (Thing("external", canonical(dotted)),)
+    things: tuple[Thing, ...] = (Thing("module", root),)
+    for part in rest.split(".") if rest else ():
+        things = tuple(
+            dict.fromkeys(t for thing in things for t in member(project, thing, part, inside))
+        )
+        if not things:
+            return ()
+    return things[:_MOST_TARGETS]
+
+
+def resolve(project: Project, module: str, dotted: str) -> tuple[Thing, ...]:
+    """What a dotted name written at a module's top level stands for."""
+    root, _, rest = dotted.partition(".")
+    things = lookup(project, module, root)
+    if not things:
+        if root in project.packages and rest:
+            return absolute(project, dotted)
+        return ()
+    for part in rest.split(".") if rest else ():
+        things = tuple(dict.fromkeys(t for thing in things for t in member(project, thing, part)))
+    return things[:_MOST_TARGETS]
+
+
+def member(project: Project, thing: Thing, name: str, inside: str = "") -> tuple[Thing, ...]:
+    """What an attribute of a thing stands for."""
+    kind = thing.kind
+    if kind == "module":
+        submodule = f"{thing.id}.{name}"
+        if submodule == inside:
+            return (Thing("module", submodule),)
+        found = lookup(project, thing.id, name) if thing.id in project.bound else ()
+        if found:
+            return found
+        return (Thing("module", submodule),) if submodule in project.packages else ()
+    if kind in ("external", "external-instance"):
+        return (Thing("external", canonical(f"{thing.id}.{name}")),)
+    if kind in ("class", "instance"):
+        owners = method_owners(project, thing.id, name, thing.virtual)
+        if owners:
+            return tuple(Thing("function", f"{owner}.{name}") for owner in owners)
+        if kind == "instance" or f"{thing.id}.{name}" not in project.classes:
+            return attribute(project, thing.id, name)
+        return (Thing("class", f"{thing.id}.{name}"),)
+    return ()
+
+
+def attribute(project: Project, class_id: str, name: str) -> tuple[Thing, ...]:
+    """What ``self.name`` was assigned, by the nearest class that assigns it."""
+    for base in mro(project, class_id):
+        class_ = project.classes.get(base)
+        if class_ is not None and name in class_.attrs:
+            module = base.partition(":")[0]
+            found: list[Thing] = []
+            for value in class_.attrs[name]:
+                found.extend(of_value(project, module, value))
+            if found:
+                return tuple(dict.fromkeys(found))[:_MOST_TARGETS]
+    return ()
+
+
+def of_value(project: Project, module: str, value: Value) -> tuple[Thing, ...]:
+    """What a value, as a word of `facts.Value` met in that module, stands for."""
+    word, _, rest = value.partition(":")
+    if word == "name":
+        return _resolve_or_external(project, module, rest)
+    if word == "call":
+        found = []
+        for thing in _resolve_or_external(project, module, rest):
+            if thing.kind == "class":
+                found.append(Thing("instance", thing.id))
+            elif thing.kind == "external":
+                found.append(Thing("external-instance", thing.id))
+            elif thing.kind == "function":
+                found.extend(Thing("function", f) for f in returned_functions(project, thing.id))
+                found.extend(_returned(project, thing.id))
+        return tuple(found)
+    if word == "ann":
+        found = []
+        for name in _DOTTED.findall(rest):
+            if name in _WRAPPERS or name in (
+                "list",
+                "dict",
+                "tuple",
+                "List",
+                "Dict",
+                "Sequence",
+                "type",
+                "Callable",
+            ):
+                if name in _WRAPPERS:
+                    continue
+                return ()
+            for thing in _resolve_or_external(project, module, name):
+                if thing.kind == "class":
+                    found.append(Thing("instance", thing.id, True))
+        return tuple(found)
+    return ()
+
+
+def _returned(project: Project, function_id: str) -> tuple[Thing, ...]:
+    module = function_id.partition(":")[0]
+    found: list[Thing] = []
+    for fact in project.functions.get(function_id, ()):
+        word, _, rest = fact.returns.partition(":")
+        if word in ("call", "ann"):
+            for thing in (
+                _resolve_or_external(project, module, rest) if _DOTTED.fullmatch(rest) else ()
+            ):
+                if thing.kind == "class":
+                    found.append(Thing("instance", thing.id, word == "ann"))
+    return tuple(found)
+
+
+def _resolve_or_external(project: Project, module: str, dotted: str) -> tuple[Thing, ...]:
+    """A name of which the scout has resolved the import, or a name of the module itself."""
+    found = resolve(project, module, dotted)
+    if found:
+        return found
+    if dotted.partition(".")[0] in project.packages:
+        return absolute(project, dotted)
+    return (Thing("external", canonical(dotted)),) if "." in dotted else ()
+
+
+def returned_functions(project: Project, function_id: str, depth: int = 0) -> list[str]:
+    """The nested functions that a factory or decorator hands out in the end."""
+    found: list[str] = []
+    if depth > 3:
+        return found
+    for fact in project.functions.get(function_id, ()):
+        for call in fact.calls:
+            if call.how == "returned":
+                inner = f"{function_id}.<locals>.{call.name}"
+                if inner in project.functions and inner not in found:
+                    found.append(inner)
+    return found
+
+
+def wrappers(project: Project, decorator_id: str) -> list[str]:
+    """The functions that a decorator, or a decorator factory, puts in place of what it decorates."""
+    result: list[str] = []
+    queue = [(decorator_id, 0)]
+    while queue:
+        current, depth = queue.pop(0)
+        for inner in returned_functions(project, current):
+            if any(_decorates(fact) for fact in project.functions[inner]):
+                if depth < 4:
+                    queue.append((inner, depth + 1))
+            else:
+                result.append(inner)
+    return result
+
+
+def _decorates(fact: FunctionFact) -> bool:
+    """Whether a nested function is a decorator itself: it takes one thing, named as functions are."""
+    return len(fact.params) == 1 and _FUNCTION_NAME.fullmatch(fact.params[0]) is not None
+
+
+# --- classes ----------------------------------------------------------------------------------------
+
+
+def mro(project: Project, class_id: str) -> tuple[str, ...]:
+    """The class and its ancestors, nearest first: ids of the project's own, dotted names of others."""
+    known = project.memo_mro.get(class_id)
+    if known is not None:
+        return known
+    project.memo_mro[class_id] = (class_id,)  # a class that inherits from itself
+    class_ = project.classes[class_id]
+    module = class_id.partition(":")[0]
+    outer = class_.name.rpartition(".")[0]
+    lines: list[list[str]] = []
+    direct: list[str] = []
+    for base in class_.bases:
+        things = resolve(project, module, base)
+        if not things and outer:
+            things = _scoped_class(project, module, outer, base)
+        if not things and base.partition(".")[0] not in project.packages and "()" not in base:
+            things = (Thing("external", base),)
+        for thing in things:
+            if thing.kind == "class" and thing.id != class_id:
+                lines.append(list(mro(project, thing.id)))
+                direct.append(thing.id)
+            elif thing.kind == "external":
+                lines.append([thing.id])
+                direct.append(thing.id)
+    result = (class_id, *_merge([*lines, direct]))
+    project.memo_mro[class_id] = result
+    return result
+
+
+def _scoped_class(project: Project, module: str, outer: str, name: str) -> tuple[Thing, ...]:
+    while outer:
+        for candidate in (f"{module}:{outer}.{name}", f"{module}:{outer}.<locals>.{name}"):
+            if candidate in project.classes:
+                return (Thing("class", candidate),)
+        outer = outer.rpartition(".")[0]
+    return ()
+
+
+def _merge(lines: list[list[str]]) -> list[str]:
+    """C3; where the bases contradict each other, the first that is left goes first."""
+    result: list[str] = []
+    lines = [list(line) for line in lines if line]
+    while lines:
+        for line in lines:
+            head = line[0]
+            if not any(head in other[1:] for other in lines):
+                break
+        else:
+            head = lines[0][0]
+        result.append(head)
+        lines = [rest for line in lines if (rest := [name for name in line if name != head])]
+    return result
+
+
+def method_owner(project: Project, class_id: str, name: str) -> str:
+    """The id of the nearest class that defines the method; empty where none of the project's does."""
+    key = (class_id, name)
+    known = project.memo_methods.get(key)
+    if known is None:
+        known = ""
+        if name in project.definers:
+            for base in mro(project, class_id):
+                if f"{base}.{name}" in project.functions:
+                    known = base
+                    break
+        project.memo_methods[key] = known
+    return known
+
+
+def relatives(project: Project, class_id: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The subclasses of a class, and what else is in their inheritance beside the class' own."""
+    known = project.memo_relatives.get(class_id)
+    if known is None:
+        below = frozenset(project.subclasses.get(class_id, ()))
+        beside = frozenset(base for sub in below for base in mro(project, sub))
+        known = (below, beside - below - frozenset(mro(project, class_id)))
+        project.memo_relatives[class_id] = known
+    return known
+
+
+def method_owners(project: Project, class_id: str, name: str, virtual: bool) -> list[str]:
+    """The classes whose definition of a method an instance may run: the nearest, and if the instance may
+    be a subclass', all that its subclasses bring in."""
+    nearest = method_owner(project, class_id, name)
+    found = [nearest] if nearest else []
+    if virtual and name in project.definers:
+        below, beside = relatives(project, class_id)
+        for owner in project.definers[name]:
+            if owner != nearest and (owner in below or (not nearest and owner in beside)):
+                found.append(owner)
+    return found
+
+
+def class_of(project: Project, function_id: str) -> str:
+    """The id of the class whose method a function is, or is nested in; else empty."""
+    module, _, name = function_id.partition(":")
+    while name:
+        name = name.rpartition(".")[0]
+        if name.endswith("<locals>"):
+            name = name[: -len(".<locals>")]
+            continue
+        if f"{module}:{name}" in project.classes:
+            return f"{module}:{name}"
+        if not name:
+            return ""
+    return ""
+
+
+def dotted_id(identity: str) -> str:
+    """``pkg.module:Class.method`` as ``pkg.module.Class.method``."""
+    return identity.replace(":", ".", 1)
+
+
+def dotted_thing(thing: Thing) -> str:
+    """The dotted name of a thing."""
+    return dotted_id(thing.id)
+
+
+def imported_modules(project: Project, module: str) -> frozenset[str]:
+    """The project modules a module imports from, and those these import from."""
+    first = _direct_imports(project, module)
+    return frozenset(first | {inner for name in first for inner in _direct_imports(project, name)})
+
+
+def _direct_imports(project: Project, module: str) -> set[str]:
+    path = project.modules.get(module)
+    if path is None:
+        return set()
+    found: set[str] = set()
+    for _, target in project.files[path].imports:
+        name = target
+        while name:
+            if name in project.modules:
+                found.add(name)
+                break
+            name = name.rpartition(".")[0]
+    return found
+
+
+def things_named(project: Project, things: Iterable[Thing]) -> list[str]:
+    """The dotted names of things, each once."""
+    return list(dict.fromkeys(dotted_thing(thing) for thing in things))

@@ -1,0 +1,1244 @@
+"""Reads one function in the order in which it runs: what every expression can be, and where rules may look.
+
+The reader is a small abstract interpreter over libcst nodes. It follows assignments, narrowing and early
+returns, knows which regions are cold, and lists the places (events) that rules ask for.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import libcst as cst
+
+from pytest_dispatchguard.lint import guards, signatures
+from pytest_dispatchguard.lint.facts import Brief, ClassBrief
+from pytest_dispatchguard.lint.kinds import (
+    FUNCTION,
+    MODULE,
+    NONE,
+    OTHER,
+    SCALAR,
+    TENSOR,
+    TEXT,
+    UNKNOWN,
+    Kind,
+    join,
+)
+from pytest_dispatchguard.lint.rule import Event
+
+_EMPTY = cst.Module([])
+_NEEDS_TEXT = signatures.FACTORIES | {"to", "type"}
+_ITERATING = frozenset(
+    {
+        "list",
+        "tuple",
+        "set",
+        "sorted",
+        "enumerate",
+        "zip",
+        "sum",
+        "max",
+        "min",
+        "any",
+        "all",
+        "reversed",
+        "map",
+    }
+)
+_BUILTINS = frozenset(dir(builtins))
+
+
+def text(node: cst.CSTNode) -> str:
+    """The source of a node."""
+    return _EMPTY.code_for_node(node).strip()
+
+
+def dotted(node: cst.CSTNode) -> str | None:
+    """``a.b.c`` for a chain of names and attributes, None for anything else."""
+    parts: list[str] = []
+    while isinstance(node, cst.Attribute):
+        parts.append(node.attr.value)
+        node = node.value
+    if isinstance(node, cst.Name):
+        parts.append(node.value)
+    elif (
+        isinstance(node, cst.Call)
+        and isinstance(node.func, cst.Name)
+        and node.func.value == "super"
+    ):
+        parts.append("super()")
+    else:
+        return None
+    return ".".join(reversed(parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What surrounds a place."""
+
+    function: cst.FunctionDef
+    qualname: str
+    statement: cst.CSTNode
+    loops: tuple[cst.CSTNode, ...] = ()
+    """For and while statements and comprehensions around it in its own function, outermost first."""
+    cold: bool = False
+    conditions: tuple[tuple[cst.BaseExpression, bool], ...] = ()
+    """Conditions of the enclosing ifs, and whether the place is where they hold."""
+    withs: tuple[cst.With, ...] = ()
+    tries: tuple[cst.Try | cst.TryStar, ...] = ()
+    block: tuple[cst.CSTNode, ...] = ()
+    """The statements of the block that holds the statement."""
+    deferred: bool = False
+    """Inside a lambda."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One event: a node that a rule may ask for."""
+
+    event: Event
+    node: cst.CSTNode
+    scene: Scene
+    name: str = ""
+
+
+@dataclass(slots=True)
+class Names:
+    """What the names of a scope stand for, at one point."""
+
+    kinds: dict[str, Kind] = field(default_factory=dict)
+    values: dict[str, cst.BaseExpression] = field(default_factory=dict)
+    imports: dict[str, str] = field(default_factory=dict)
+
+    def copy(self) -> Names:
+        return Names(dict(self.kinds), dict(self.values), dict(self.imports))
+
+
+class Reader:
+    """Reads one outermost function (with the functions inside it) for one file's brief."""
+
+    def __init__(self, brief: Brief, qualname: str, tensor_types: tuple[str, ...] = ()) -> None:
+        self.brief = brief
+        self.tensor_types = tensor_types
+        self.class_name = qualname.rpartition(".")[0] if "." in qualname else ""
+        self.cls: ClassBrief | None = brief.classes.get(self.class_name)
+        self.kinds: dict[int, Kind] = {}
+        self.values: dict[int, cst.BaseExpression] = {}
+        self.parents: dict[int, cst.CSTNode] = {}
+        self.dotted_names: dict[int, str] = {}
+        self.events: list[Seen] = []
+        self.self_name = ""
+        self.names = Names()
+        self.assigned: dict[str, int] = {}
+        self.used: dict[str, int] = {}
+        self.scene: Scene
+        self.qualname = qualname
+        self._known: frozenset[str] = frozenset()
+
+    # -- functions ---------------------------------------------------------------------------
+
+    def read(self, function: cst.FunctionDef) -> None:
+        """Reads the function and all inside it."""
+        self.scene = Scene(function, self.qualname, function)
+        decorators = {dotted(d.decorator) for d in function.decorators}
+        params = [*function.params.posonly_params, *function.params.params]
+        if self.class_name and params and "staticmethod" not in decorators:
+            self.self_name = params[0].name.value
+        self._function(function, self.qualname)
+
+    def _function(self, function: cst.FunctionDef, qualname: str) -> None:
+        hot = self.brief.hot.get(qualname)
+        outer, outer_names, outer_known = self.scene, self.names, self._known
+        self.names = outer_names.copy()
+        self._known = outer_known | frozenset(self.brief.tensors.get(qualname, ()))
+        self.scene = Scene(function, qualname, function, cold=hot is None)
+        self._emit("function", function, function.name.value)
+        self._parameters(function.params, function.name.value)
+        self._suite(function.body)
+        self.scene, self.names, self._known = outer, outer_names, outer_known
+
+    def _parameters(self, params: cst.Parameters, function: str) -> None:
+        plain = [*params.posonly_params, *params.params]
+        is_module = self.cls is not None and self.cls.is_module
+        for i, p in enumerate([*plain, *params.kwonly_params]):
+            name = p.name.value
+            if name == self.self_name and i == 0:
+                continue
+            kind = UNKNOWN
+            if p.annotation is not None:
+                kind = self.annotation(p.annotation.annotation)
+            default = p.default
+            if default is not None:
+                given = self.ev(default)
+                if given.what == "none":
+                    kind = replace(kind, optional=True)
+                elif kind.what == "unknown" and not kind.cls and given.what in ("scalar", "text"):
+                    kind = given
+            elif (
+                p.annotation is None
+                and is_module
+                and function == "forward"
+                and name not in self._known
+            ):
+                kind = TENSOR.maybe()
+            self._bind_name(name, kind)
+        if isinstance(params.star_arg, cst.Param):
+            star = params.star_arg
+            inner = self.annotation(star.annotation.annotation) if star.annotation else UNKNOWN
+            self._bind_name(star.name.value, Kind("nested", element=inner))
+        if params.star_kwarg is not None:
+            self._bind_name(
+                params.star_kwarg.name.value, Kind("nested", element=UNKNOWN, cls="dict")
+            )
+
+    def annotation(self, node: cst.BaseExpression) -> Kind:
+        """The kind that an annotation promises."""
+        source = text(node)
+        if source[:1] in "\"'":
+            source = source.strip("\"'")
+        return signatures.annotation_kind(self._resolved_words(source), self.tensor_types)
+
+    def _resolved_words(self, source: str) -> str:
+        out, word = [], ""
+        for c in source + " ":
+            if c.isalnum() or c in "_.":
+                word += c
+            else:
+                if word:
+                    out.append(self._expand(word))
+                    word = ""
+                out.append(c)
+        return "".join(out).strip()
+
+    def _expand(self, name: str) -> str:
+        head, dot, rest = name.partition(".")
+        target = self.names.imports.get(head)
+        if target is None:
+            known = self.brief.names.get(head)
+            target = known[0] if known else head
+        return target + dot + rest
+
+    # -- statements --------------------------------------------------------------------------
+
+    def _block(self, statements: Sequence[cst.BaseStatement]) -> bool:
+        """Reads statements in order; True when the end of the block is not reached."""
+        block = tuple(statements)
+        before = self.scene
+        ended = False
+        for i, statement in enumerate(block):
+            self.scene = replace(self.scene, statement=statement, block=block)
+            if isinstance(statement, cst.SimpleStatementLine):
+                ended = self._simple(statement) or ended
+            elif isinstance(statement, cst.If):
+                ended = self._if(statement, block[i + 1 :]) or ended
+            else:
+                handler = _STATEMENTS.get(type(statement))
+                if handler is not None:
+                    handler(self, statement)
+        self.scene = before
+        return ended
+
+    def _simple(self, line: cst.SimpleStatementLine | cst.SimpleStatementSuite) -> bool:
+        ended = False
+        for small in line.body:
+            self.parents[id(small)] = line
+            handler = _SMALL.get(type(small))
+            if handler is not None:
+                handler(self, small)
+            ended = ended or isinstance(small, cst.Return | cst.Raise | cst.Continue | cst.Break)
+        return ended
+
+    def _suite(self, body: cst.BaseSuite) -> bool:
+        if isinstance(body, cst.IndentedBlock):
+            return self._block(body.body)
+        assert isinstance(body, cst.SimpleStatementSuite)
+        return self._simple(body)
+
+    def _if(self, node: cst.If, rest: Sequence[cst.CSTNode]) -> bool:
+        before_scene = self.scene
+        self._truth(node.test)
+        body_cold, else_cold, rest_cold = self._cold_branches(node, rest)
+        start = self.names
+        self.names = start.copy()
+        self._narrow(node.test, True)
+        self.scene = replace(
+            before_scene,
+            cold=before_scene.cold or body_cold,
+            conditions=(*before_scene.conditions, (node.test, True)),
+        )
+        body_ended = self._suite(node.body)
+        after_body = self.names
+        self.names = start.copy()
+        self._narrow(node.test, False)
+        else_ended = False
+        self.scene = replace(
+            before_scene,
+            cold=before_scene.cold or else_cold,
+            conditions=(*before_scene.conditions, (node.test, False)),
+        )
+        if isinstance(node.orelse, cst.If):
+            self.parents[id(node.orelse)] = node
+            else_ended = self._if(node.orelse, rest)
+        elif isinstance(node.orelse, cst.Else):
+            else_ended = self._suite(node.orelse.body)
+        after_else = self.names
+        self.scene = before_scene
+        if body_ended and not else_ended:
+            self.names = after_else
+        elif else_ended and not body_ended:
+            self.names = after_body
+        else:
+            self.names = _joined(after_body, after_else)
+        if body_ended and not else_ended and rest_cold:
+            self.scene = replace(self.scene, cold=True)
+        return body_ended and else_ended and node.orelse is not None
+
+    def _cold_branches(self, node: cst.If, rest: Sequence[cst.CSTNode]) -> tuple[bool, bool, bool]:
+        """Whether the body, the else and what follows the statement are cold."""
+        condition = text(node.test)
+        body = _statements(node.body)
+        orelse = node.orelse.body if isinstance(node.orelse, cst.Else) else None
+        body_cold, else_cold = guards.cold_branches(
+            condition,
+            body_assigns=frozenset(_assigned_names(body)),
+            body_raises=_raises(body),
+            orelse_raises=orelse is not None and _raises(_statements(orelse)),
+        )
+        rest_cold = guards.rest_is_cold(
+            condition,
+            body_returns=_returns(body),
+            following_assigns=frozenset(_assigned_names(rest)),
+        )
+        return body_cold, else_cold, rest_cold
+
+    def _for(self, node: cst.For) -> None:
+        iterated = self.ev(node.iter)
+        self._iterates(node.iter)
+        self._emit("loop", node)
+        outer = self.scene
+        before = self.names.copy()
+        self.scene = replace(outer, loops=(*outer.loops, node))
+        self._bind(node.target, signatures.element_of(iterated), None)
+        self._suite(node.body)
+        self.scene = outer
+        self.names = _joined(before, self.names)
+        if node.orelse is not None:
+            self._suite(node.orelse.body)
+
+    def _while(self, node: cst.While) -> None:
+        outer = self.scene
+        before = self.names.copy()
+        self.scene = replace(outer, loops=(*outer.loops, node))
+        self._truth(node.test)
+        self._emit("loop", node)
+        self._narrow(node.test, True)
+        self._suite(node.body)
+        self.scene = outer
+        self.names = _joined(before, self.names)
+        if node.orelse is not None:
+            self._suite(node.orelse.body)
+
+    def _with(self, node: cst.With) -> None:
+        outer = self.scene
+        for item in node.items:
+            kind = self.ev(item.item)
+            self.parents[id(item.item)] = node
+            if item.asname is not None:
+                target = item.asname.name
+                if isinstance(target, cst.Name | cst.Attribute | cst.Tuple | cst.List):
+                    self._bind(target, UNKNOWN if kind.what != "tensor" else kind, None)
+        self._emit("with", node)
+        self.scene = replace(outer, withs=(*outer.withs, node))
+        self._suite(node.body)
+        self.scene = outer
+
+    def _try(self, node: cst.Try | cst.TryStar) -> None:
+        outer = self.scene
+        before = self.names.copy()
+        self.scene = replace(outer, tries=(*outer.tries, node))
+        self._suite(node.body)
+        after = self.names
+        for handler in node.handlers:
+            self.names = _joined(before, after)
+            self.scene = replace(outer, cold=True)
+            self._suite(handler.body)
+        self.names = after
+        self.scene = outer
+        if node.orelse is not None:
+            self._suite(node.orelse.body)
+        if node.finalbody is not None:
+            self._suite(node.finalbody.body)
+
+    def _def(self, node: cst.FunctionDef) -> None:
+        for decorator in node.decorators:
+            self.ev(decorator.decorator)
+            self.parents[id(decorator.decorator)] = node
+        self._emit("def", node, node.name.value)
+        self._function(node, f"{self.scene.qualname}.<locals>.{node.name.value}")
+        self._bind_name(node.name.value, FUNCTION)
+
+    def _class(self, node: cst.ClassDef) -> None:
+        self._bind_name(node.name.value, OTHER)
+
+    def _match(self, node: cst.Match) -> None:
+        self.ev(node.subject)
+        before = self.names
+        merged: Names | None = None
+        for case in node.cases:
+            self.names = before.copy()
+            if case.guard is not None:
+                self._truth(case.guard)
+            ended = self._suite(case.body)
+            if not ended:
+                merged = self.names if merged is None else _joined(merged, self.names)
+        self.names = _joined(before, merged) if merged is not None else before
+
+    def _expr(self, node: cst.Expr) -> None:
+        self.ev(node.value)
+        self.parents[id(node.value)] = node
+
+    def _assign(self, node: cst.Assign) -> None:
+        kind = self.ev(node.value)
+        self.parents[id(node.value)] = node
+        self._emit("assign", node)
+        for target in node.targets:
+            self._target_event(target.target, node)
+            self._bind(target.target, kind, node.value)
+
+    def _ann_assign(self, node: cst.AnnAssign) -> None:
+        kind = self.annotation(node.annotation.annotation)
+        if node.value is not None:
+            value = self.ev(node.value)
+            self.parents[id(node.value)] = node
+            if value.what != "unknown" or kind.what == "unknown":
+                kind = value if not (value.what == "none" and kind.what != "unknown") else kind
+            self._emit("assign", node)
+            self._target_event(node.target, node)
+            self._bind(node.target, kind, node.value)
+        else:
+            self._bind(node.target, kind, None)
+
+    def _aug_assign(self, node: cst.AugAssign) -> None:
+        old = self.ev(node.target)
+        value = self.ev(node.value)
+        self.parents[id(node.value)] = node
+        self._emit("assign", node)
+        self._target_event(node.target, node)
+        kind = old if old.what == "tensor" else _arithmetic(old, value)
+        if isinstance(node.target, cst.Name | cst.Attribute):
+            self._bind(node.target, kind, None)
+
+    def _target_event(self, target: cst.BaseExpression, statement: cst.CSTNode) -> None:
+        if isinstance(target, cst.Subscript):
+            base = self.ev(target.value)
+            self.parents[id(target.value)] = target
+            self._indices(target)
+            self.kinds[id(target)] = signatures.element_of(base)
+            self._emit("setitem", statement)
+        elif isinstance(target, cst.Attribute):
+            self.ev(target.value)
+            if (
+                isinstance(target.value, cst.Name)
+                and target.value.value == self.self_name
+                and self.self_name
+            ):
+                self._emit("attribute-write", statement, target.attr.value)
+        elif isinstance(target, cst.Tuple | cst.List):
+            for element in target.elements:
+                self._target_event(element.value, statement)
+
+    def _return(self, node: cst.Return) -> None:
+        if node.value is not None:
+            self.ev(node.value)
+            self.parents[id(node.value)] = node
+
+    def _raise(self, node: cst.Raise) -> None:
+        outer = self.scene
+        self.scene = replace(outer, cold=True)
+        if node.exc is not None:
+            self.ev(node.exc)
+        self.scene = outer
+
+    def _assert(self, node: cst.Assert) -> None:
+        self._truth(node.test)
+        outer = self.scene
+        self.scene = replace(outer, cold=True)
+        if node.msg is not None:
+            self.ev(node.msg)
+        self.scene = outer
+        self._narrow(node.test, True)
+
+    def _del(self, node: cst.Del) -> None:
+        if isinstance(node.target, cst.Name):
+            self.names.kinds.pop(node.target.value, None)
+        elif isinstance(node.target, cst.Subscript):
+            self.ev(node.target.value)
+
+    def _import(self, node: cst.Import | cst.ImportFrom) -> None:
+        self._emit("import", node)
+        if isinstance(node.names, cst.ImportStar):
+            return
+        prefix = ""
+        if isinstance(node, cst.ImportFrom):
+            module = dotted(node.module) if node.module is not None else ""
+            if node.relative:
+                package = self.brief.module.split(".")
+                package = (
+                    package[: len(package) - len(node.relative)]
+                    if len(node.relative) <= len(package)
+                    else []
+                )
+                module = ".".join([*package, *([module] if module else [])])
+            prefix = f"{module}." if module else ""
+        for alias in node.names:
+            target = dotted(alias.name) or ""
+            if alias.asname is not None and isinstance(alias.asname.name, cst.Name):
+                local = alias.asname.name.value
+            elif prefix:
+                local = target
+            else:
+                local = target = target.partition(".")[0]
+            self.names.imports[local] = prefix + target
+            self.names.kinds.pop(local, None)
+
+    # -- names -------------------------------------------------------------------------------
+
+    def _bind(
+        self, target: cst.BaseExpression, kind: Kind, value: cst.BaseExpression | None
+    ) -> None:
+        if isinstance(target, cst.Name):
+            self._bind_name(target.value, kind, value)
+            self.kinds[id(target)] = kind
+        elif isinstance(target, cst.Attribute):
+            name = dotted(target)
+            if name:
+                self._bind_name(name, kind, value)
+        elif isinstance(target, cst.Tuple | cst.List):
+            elements = target.elements
+            starred = any(isinstance(e, cst.StarredElement) for e in elements)
+            exact = (
+                kind.what == "nested"
+                and kind.items is not None
+                and not starred
+                and len(kind.items) == len(elements)
+            )
+            parts = (
+                value.elements
+                if isinstance(value, cst.Tuple) and len(value.elements) == len(elements)
+                else None
+            )
+            if kind.what == "tensor" and value is not None:
+                self._iterates(value)
+            for i, element in enumerate(elements):
+                if isinstance(element, cst.StarredElement):
+                    self._bind(
+                        element.value, Kind("nested", element=signatures.element_of(kind)), None
+                    )
+                    continue
+                part = kind.items[i] if exact and kind.items else signatures.element_of(kind)
+                self._bind(element.value, part, parts[i].value if parts else None)
+
+    def _bind_name(self, name: str, kind: Kind, value: cst.BaseExpression | None = None) -> None:
+        prefix = name + "."
+        for table in (self.names.kinds, self.names.values):
+            for key in [k for k in table if k.startswith(prefix)]:
+                del table[key]
+        self.names.kinds[name] = kind
+        self.names.imports.pop(name, None)
+        self.assigned[name] = self.assigned.get(name, 0) + 1
+        if value is not None:
+            self.names.values[name] = value
+        else:
+            self.names.values.pop(name, None)
+
+    def resolve(self, node: cst.CSTNode) -> str | None:
+        """The dotted name that a chain of names and attributes stands for: `F.relu` is
+        ``torch.nn.functional.relu``; None when its head is a local value."""
+        name = dotted(node)
+        if name is None:
+            return None
+        head, dot, rest = name.partition(".")
+        if head == self.self_name and head:
+            return "self" + dot + rest
+        if head in self.names.imports:
+            return self.names.imports[head] + dot + rest
+        if head in self.names.kinds:
+            return None
+        known = self.brief.names.get(head)
+        if known:
+            return known[0] + dot + rest
+        if head in _BUILTINS:
+            return name
+        return None
+
+    # -- truth and narrowing -----------------------------------------------------------------
+
+    def _truth(self, node: cst.BaseExpression) -> Kind:
+        """Reads an expression whose truth is asked."""
+        if isinstance(node, cst.BooleanOperation):
+            return self._boolean(node, asked=True)
+        if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Not):
+            self._truth(node.expression)
+            self.parents[id(node.expression)] = node
+            self.kinds[id(node)] = SCALAR
+            return SCALAR
+        if isinstance(node, cst.NamedExpr):
+            kind = self.ev(node)
+            self._emit("truth", node.value)
+            return kind
+        kind = self.ev(node)
+        self._emit("truth", node)
+        return kind
+
+    def _boolean(self, node: cst.BooleanOperation, asked: bool) -> Kind:
+        left = self._truth(node.left)
+        saved = self.names
+        self.names = saved.copy()
+        conjunction = isinstance(node.operator, cst.And)
+        self._narrow(node.left, conjunction)
+        right = self._truth(node.right) if asked else self.ev(node.right)
+        self.names = saved
+        self.parents[id(node.left)] = self.parents[id(node.right)] = node
+        kind = join(left, right)
+        self.kinds[id(node)] = kind
+        return kind
+
+    def _narrow(self, test: cst.BaseExpression, holds: bool) -> None:
+        """Takes a condition as known to hold, or not to hold."""
+        if isinstance(test, cst.BooleanOperation):
+            if isinstance(test.operator, cst.And) == holds:
+                self._narrow(test.left, holds)
+                self._narrow(test.right, holds)
+            return
+        if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+            self._narrow(test.expression, not holds)
+            return
+        if isinstance(test, cst.NamedExpr):
+            test = test.target
+        if isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
+            self._narrow_comparison(test, holds)
+        elif isinstance(test, cst.Call):
+            self._narrow_call(test, holds)
+        elif isinstance(test, cst.Name | cst.Attribute):
+            name = dotted(test)
+            if name and holds and name in self.names.kinds:
+                self.names.kinds[name] = replace(self.names.kinds[name], optional=False)
+            elif holds and name and name.endswith(".is_cuda"):
+                return
+            elif not holds and name and name.endswith(".is_cuda"):
+                self._on_host(name.rpartition(".")[0])
+
+    def _on_host(self, name: str) -> None:
+        kind = self.names.kinds.get(name, UNKNOWN)
+        if kind.what in ("tensor", "unknown"):
+            self.names.kinds[name] = Kind("tensor", host=True)
+
+    def _narrow_comparison(self, test: cst.Comparison, holds: bool) -> None:
+        part = test.comparisons[0]
+        name = dotted(test.left)
+        if name is None:
+            return
+        if isinstance(part.comparator, cst.Name) and part.comparator.value == "None":
+            is_none = holds == isinstance(part.operator, cst.Is | cst.Equal)
+            if is_none:
+                self.names.kinds[name] = NONE
+            else:
+                known = self._lookup(name)
+                if known.what == "none":
+                    self.names.kinds.pop(name, None)
+                else:
+                    self.names.kinds[name] = replace(known, optional=False)
+        elif name.endswith((".device.type", ".device")) and isinstance(
+            part.comparator, cst.SimpleString
+        ):
+            cpu = "cpu" in part.comparator.value
+            if cpu and holds == isinstance(part.operator, cst.Equal):
+                self._on_host(name.partition(".device")[0])
+
+    def _narrow_call(self, test: cst.Call, holds: bool) -> None:
+        name = self.resolve(test.func)
+        if name is None or not test.args:
+            return
+        subject = dotted(test.args[0].value)
+        if subject is None:
+            return
+        kind: Kind | None = None
+        if name == "isinstance" and len(test.args) == 2:
+            kind = self._class_kind(test.args[1].value)
+        elif name in ("torch.is_tensor",) or name.rpartition(".")[2] in (
+            "is_tensor",
+            "is_torch_tensor",
+        ):
+            kind = TENSOR
+        if kind is None:
+            return
+        known = self._lookup(subject)
+        if holds:
+            if kind.what == "tensor" and known.what == "tensor":
+                kind = replace(known, sure=True, optional=False)
+            self.names.kinds[subject] = kind
+        elif known.what == kind.what and kind.what in ("tensor", "scalar", "text", "nested"):
+            self.names.kinds[subject] = OTHER if not known.optional else UNKNOWN
+        elif kind.what == "tensor":
+            self.names.kinds[subject] = OTHER
+
+    def _class_kind(self, node: cst.BaseExpression) -> Kind | None:
+        if isinstance(node, cst.Tuple):
+            kinds = [self._class_kind(e.value) for e in node.elements]
+            out = kinds[0] if kinds else None
+            for kind in kinds[1:]:
+                out = None if out is None or kind is None else join(out, kind)
+            return out if out is not None and out.what != "unknown" else Kind("unknown", cls="?")
+        if isinstance(node, cst.BinaryOperation):
+            return None
+        name = self.resolve(node)
+        if name is None:
+            return Kind("unknown", cls="?")
+        kind = signatures.annotation_kind(name, self.tensor_types)
+        return kind if kind.what != "unknown" else Kind("unknown", cls=name)
+
+    def _lookup(self, name: str) -> Kind:
+        """The kind of a dotted name at this point."""
+        known = self.names.kinds.get(name)
+        if known is not None and (known.what != "unknown" or known.cls):
+            if not known.sure and name in self._known:
+                return replace(known, sure=True)
+            return known
+        if name in self._known:
+            return replace(TENSOR, optional=known.optional if known else False)
+        if known is not None:
+            return known
+        head, _, rest = name.partition(".")
+        if head == self.self_name and rest and "." not in rest and self.cls is not None:
+            values = self.cls.attrs.get(rest)
+            if values:
+                return signatures.values_kind(tuple(values), self.tensor_types)
+        if not rest and name in self.brief.globals and name not in self.names.imports:
+            return signatures.values_kind(tuple(self.brief.globals[name]), self.tensor_types)
+        return UNKNOWN
+
+    # -- expressions -------------------------------------------------------------------------
+
+    def ev(self, node: cst.BaseExpression) -> Kind:
+        """Reads an expression: its kind, remembered for the rules; events on the way."""
+        handler = _EXPRESSIONS.get(type(node))
+        kind = handler(self, node) if handler is not None else UNKNOWN
+        self.kinds[id(node)] = kind
+        return kind
+
+    def _name(self, node: cst.Name) -> Kind:
+        name = node.value
+        self.used[name] = self.used.get(name, 0) + 1
+        value = self.names.values.get(name)
+        if value is not None:
+            self.values[id(node)] = value
+        resolved = self.resolve(node)
+        if resolved is not None:
+            self.dotted_names[id(node)] = resolved
+        if name in ("True", "False"):
+            return Kind("scalar", dtype="bool")
+        if name == "None":
+            return NONE
+        return self._lookup(name)
+
+    def _attribute(self, node: cst.Attribute) -> Kind:
+        base = self.ev(node.value)
+        self.parents[id(node.value)] = node
+        self._emit("attribute", node, node.attr.value)
+        return self._attribute_kind(node, base)
+
+    def _attribute_kind(self, node: cst.Attribute, base: Kind) -> Kind:
+        name = dotted(node)
+        resolved = self.resolve(node)
+        if resolved is not None:
+            self.dotted_names[id(node)] = resolved
+        if name is not None:
+            value = self.names.values.get(name)
+            if value is not None:
+                self.values[id(node)] = value
+            kind = self._lookup(name)
+            if kind.what != "unknown" or kind.cls:
+                return kind
+        if resolved is not None and resolved.startswith("torch."):
+            if resolved in ("torch.inf", "torch.pi", "torch.nan", "torch.e"):
+                return SCALAR
+            return OTHER
+        found = signatures.attribute_kind(base, node.attr.value)
+        return found if found is not None else UNKNOWN
+
+    def _call(self, node: cst.Call) -> Kind:
+        func = node.func
+        self.parents[id(func)] = node
+        receiver = UNKNOWN
+        if isinstance(func, cst.Attribute):
+            receiver = self.ev(func.value)
+            self.parents[id(func.value)] = func
+            self.kinds[id(func)] = self._attribute_kind(func, receiver)
+            last = func.attr.value
+        else:
+            self.kinds[id(func)] = self.ev(func)
+            last = func.value if isinstance(func, cst.Name) else ""
+        name = self.resolve(func)
+        if name is not None:
+            self.dotted_names[id(func)] = name
+        args, keywords, texts = self._arguments(node, last, name)
+        self._emit("call", node, last)
+        return self._call_kind(node, func, name, last, receiver, args, keywords, texts)
+
+    def _arguments(
+        self, node: cst.Call, last: str, name: str | None
+    ) -> tuple[list[Kind], dict[str, Kind], dict[str, str]]:
+        args: list[Kind] = []
+        keywords: dict[str, Kind] = {}
+        texts: dict[str, str] = {}
+        wants_text = last in _NEEDS_TEXT
+        truth = name == "bool"
+        iterates = name in _ITERATING
+        for i, arg in enumerate(node.args):
+            value = arg.value
+            self.parents[id(value)] = node
+            if name in ("any", "all") and isinstance(value, cst.GeneratorExp | cst.ListComp):
+                kind = self._comprehension(value, truth_of_element=True)
+                self.kinds[id(value)] = kind
+            else:
+                kind = self._truth(value) if truth else self.ev(value)
+            if arg.star == "*":
+                self._iterates(value)
+                args.append(Kind("unknown"))
+            elif arg.star == "**":
+                keywords["**"] = kind
+            elif arg.keyword is not None:
+                keywords[arg.keyword.value] = kind
+                if wants_text:
+                    texts[arg.keyword.value] = text(value)
+            else:
+                args.append(kind)
+                if wants_text:
+                    texts[str(i)] = text(value)
+                if iterates and (len(node.args) == 1 or name in ("zip", "enumerate", "sum", "map")):
+                    self._iterates(value)
+        return args, keywords, texts
+
+    def _call_kind(
+        self,
+        node: cst.Call,
+        func: cst.BaseExpression,
+        name: str | None,
+        last: str,
+        receiver: Kind,
+        args: list[Kind],
+        keywords: dict[str, Kind],
+        texts: dict[str, str],
+    ) -> Kind:
+        if name is not None:
+            if name in self.tensor_types:
+                return TENSOR
+            kind = signatures.function_kind(name, args, keywords, texts)
+            if kind is not None:
+                return kind
+        if isinstance(func, cst.Attribute):
+            kind = signatures.method_kind(receiver, last, args, keywords, texts)
+            if kind is not None:
+                return kind
+        callee = self.brief.callees.get(self.callee_key(func))
+        if callee is not None:
+            kind = signatures.value_kind(callee.returns, self.tensor_types)
+            if kind.what != "unknown" or kind.cls:
+                return kind
+            if callee.returns_function:
+                return FUNCTION
+        called = self.kinds.get(id(func), UNKNOWN)
+        if called.what in ("module", "modules"):
+            kind = signatures.module_call_kind(called.cls)
+            return kind if kind is not None else TENSOR.maybe()
+        if called.cls in self.tensor_types and called.cls:
+            return TENSOR
+        return UNKNOWN
+
+    def callee_key(self, func: cst.BaseExpression) -> str:
+        """The key of a callee in the brief."""
+        name = dotted(func) or ""
+        if self.self_name and name.startswith(self.self_name + "."):
+            return f"{self.class_name}.self.{name[len(self.self_name) + 1 :]}"
+        return name
+
+    def _subscript(self, node: cst.Subscript) -> Kind:
+        base = self.ev(node.value)
+        self.parents[id(node.value)] = node
+        indices = self._indices(node)
+        self._emit("getitem", node)
+        name = dotted(node.value)
+        if name is not None and name.endswith(".shape"):
+            return SCALAR if indices and indices[0] is not None else base
+        if base.what == "nested":
+            if len(indices) == 1 and isinstance(node.slice[0].slice, cst.Slice):
+                return Kind("nested", element=base.element)
+            if base.items is not None and len(node.slice) == 1:
+                index = node.slice[0].slice
+                if isinstance(index, cst.Index):
+                    at = _integer(index.value)
+                    if at is not None and -len(base.items) <= at < len(base.items):
+                        return base.items[at]
+            if base.element is not None:
+                return base.element
+            return UNKNOWN
+        if base.what == "tensor":
+            return replace(base, ndim=None, optional=False, host=base.host)
+        if base.what == "modules":
+            return base if isinstance(node.slice[0].slice, cst.Slice) else MODULE
+        return UNKNOWN if base.what != "text" else TEXT
+
+    def _indices(self, node: cst.Subscript) -> list[Kind | None]:
+        out: list[Kind | None] = []
+        for element in node.slice:
+            part = element.slice
+            if isinstance(part, cst.Index):
+                out.append(self.ev(part.value))
+                self.parents[id(part.value)] = node
+            else:
+                assert isinstance(part, cst.Slice)
+                for bound in (part.lower, part.upper, part.step):
+                    if bound is not None:
+                        self.ev(bound)
+                        self.parents[id(bound)] = node
+                out.append(None)
+        return out
+
+    def _binary(self, node: cst.BinaryOperation) -> Kind:
+        left = self.ev(node.left)
+        right = self.ev(node.right)
+        self.parents[id(node.left)] = self.parents[id(node.right)] = node
+        bitwise = isinstance(node.operator, cst.BitAnd | cst.BitOr | cst.BitXor)
+        kind = _arithmetic(left, right)
+        if kind.what == "tensor" and bitwise and "bool" in (left.dtype, right.dtype):
+            return replace(kind, dtype="bool")
+        if left.what == "text":
+            return TEXT
+        return kind
+
+    def _unary(self, node: cst.UnaryOperation) -> Kind:
+        if isinstance(node.operator, cst.Not):
+            return self._truth(node)
+        kind = self.ev(node.expression)
+        self.parents[id(node.expression)] = node
+        return kind if kind.what in ("tensor", "scalar") else UNKNOWN
+
+    def _comparison(self, node: cst.Comparison) -> Kind:
+        kinds = [self.ev(node.left)]
+        self.parents[id(node.left)] = node
+        identity = False
+        for part in node.comparisons:
+            kinds.append(self.ev(part.comparator))
+            self.parents[id(part.comparator)] = node
+            identity = identity or isinstance(
+                part.operator, cst.Is | cst.IsNot | cst.In | cst.NotIn
+            )
+        self._emit("comparison", node)
+        if identity:
+            return SCALAR
+        tensors = [k for k in kinds if k.what == "tensor"]
+        if not tensors:
+            whats = {k.what for k in kinds}
+            return (
+                SCALAR
+                if whats <= {"scalar", "text", "none"} or "text" in whats or "other" in whats
+                else UNKNOWN
+            )
+        if any(k.what in ("none", "text") for k in kinds):
+            return SCALAR
+        surest = any(k.sure for k in tensors)
+        ndim = 0 if all(k.what == "scalar" or k.ndim == 0 for k in kinds) else None
+        known = all(k.what in ("tensor", "scalar") for k in kinds)
+        return Kind(
+            "tensor",
+            sure=surest,
+            host=known and all(t.host for t in tensors),
+            dtype="bool",
+            ndim=ndim,
+        )
+
+    def _ternary(self, node: cst.IfExp) -> Kind:
+        self._truth(node.test)
+        saved = self.names
+        self.names = saved.copy()
+        self._narrow(node.test, True)
+        body = self.ev(node.body)
+        self.names = saved.copy()
+        self._narrow(node.test, False)
+        orelse = self.ev(node.orelse)
+        self.names = saved
+        self.parents[id(node.test)] = self.parents[id(node.body)] = self.parents[
+            id(node.orelse)
+        ] = node
+        return join(body, orelse)
+
+    def _boolop(self, node: cst.BooleanOperation) -> Kind:
+        return self._boolean(node, asked=False)
+
+    def _sequence(self, node: cst.Tuple | cst.List | cst.Set) -> Kind:
+        kinds: list[Kind] = []
+        exact = True
+        for element in node.elements:
+            kind = self.ev(element.value)
+            self.parents[id(element.value)] = node
+            if isinstance(element, cst.StarredElement):
+                exact = False
+                self._iterates(element.value)
+                kind = signatures.element_of(kind)
+            kinds.append(kind)
+        element_kind = UNKNOWN
+        if kinds:
+            element_kind = kinds[0]
+            for kind in kinds[1:]:
+                element_kind = join(element_kind, kind)
+        items = tuple(kinds) if exact and isinstance(node, cst.Tuple) else None
+        return Kind("nested", element=element_kind, items=items)
+
+    def _dict(self, node: cst.Dict) -> Kind:
+        element_kind: Kind | None = None
+        for element in node.elements:
+            if isinstance(element, cst.DictElement):
+                self.ev(element.key)
+                self.parents[id(element.key)] = node
+            kind = self.ev(element.value)
+            self.parents[id(element.value)] = node
+            if isinstance(element, cst.StarredDictElement):
+                kind = signatures.element_of(kind)
+            element_kind = kind if element_kind is None else join(element_kind, kind)
+        return Kind("nested", element=element_kind or UNKNOWN, cls="dict")
+
+    def _comp(self, node: cst.BaseComp) -> Kind:
+        return self._comprehension(node)
+
+    def _comprehension(self, node: cst.BaseComp, truth_of_element: bool = False) -> Kind:
+        saved, outer = self.names, self.scene
+        self.names = saved.copy()
+        clause: cst.CompFor | None = node.for_in
+        while clause is not None:
+            iterated = self.ev(clause.iter)
+            self.parents[id(clause.iter)] = node
+            self._iterates(clause.iter)
+            self.scene = replace(self.scene, loops=(*self.scene.loops, node))
+            self._bind(clause.target, signatures.element_of(iterated), None)
+            for condition in clause.ifs:
+                self._truth(condition.test)
+                self.parents[id(condition.test)] = node
+                self._narrow(condition.test, True)
+            clause = clause.inner_for_in
+        if isinstance(node, cst.DictComp):
+            self.ev(node.key)
+            self.parents[id(node.key)] = node
+            element = self.ev(node.value)
+            self.parents[id(node.value)] = node
+            cls = "dict"
+        else:
+            elt: cst.BaseExpression = node.elt  # type: ignore[attr-defined]  # the rest have it
+            element = self._truth(elt) if truth_of_element else self.ev(elt)
+            self.parents[id(elt)] = node
+            cls = ""
+        self.names, self.scene = saved, outer
+        return Kind("nested", element=element, cls=cls)
+
+    def _lambda(self, node: cst.Lambda) -> Kind:
+        self._emit("lambda", node)
+        saved, outer = self.names, self.scene
+        self.names = saved.copy()
+        self.scene = replace(outer, deferred=True)
+        for p in [*node.params.posonly_params, *node.params.params, *node.params.kwonly_params]:
+            if p.default is not None:
+                self.ev(p.default)
+            self._bind_name(p.name.value, UNKNOWN)
+        self.ev(node.body)
+        self.parents[id(node.body)] = node
+        self.names, self.scene = saved, outer
+        return FUNCTION
+
+    def _named(self, node: cst.NamedExpr) -> Kind:
+        kind = self.ev(node.value)
+        self.parents[id(node.value)] = node
+        self._bind(node.target, kind, node.value)
+        return kind
+
+    def _fstring(self, node: cst.FormattedString) -> Kind:
+        for part in node.parts:
+            if isinstance(part, cst.FormattedStringExpression):
+                self.ev(part.expression)
+                self.parents[id(part.expression)] = node
+        self._emit("fstring", node)
+        return TEXT
+
+    def _concatenated(self, node: cst.ConcatenatedString) -> Kind:
+        self.ev(node.left)
+        self.ev(node.right)
+        self.parents[id(node.left)] = self.parents[id(node.right)] = node
+        return TEXT
+
+    def _await(self, node: cst.Await) -> Kind:
+        self.ev(node.expression)
+        self.parents[id(node.expression)] = node
+        return UNKNOWN
+
+    def _yield(self, node: cst.Yield) -> Kind:
+        value = node.value
+        inner = value.item if isinstance(value, cst.From) else value
+        if inner is not None:
+            self.ev(inner)
+            self.parents[id(inner)] = node
+        return UNKNOWN
+
+    def _iterates(self, node: cst.BaseExpression) -> None:
+        self._emit("iterate", node)
+
+    def _emit(self, event: Event, node: cst.CSTNode, name: str = "") -> None:
+        self.events.append(Seen(event, node, self.scene, name))
+
+
+def _integer(node: cst.BaseExpression) -> int | None:
+    if isinstance(node, cst.Integer):
+        return int(node.evaluated_value)
+    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Minus):
+        inner = _integer(node.expression)
+        return None if inner is None else -inner
+    return None
+
+
+def _arithmetic(left: Kind, right: Kind) -> Kind:
+    """The kind of `left + right` and the like."""
+    tensors = [k for k in (left, right) if k.what == "tensor"]
+    if tensors:
+        if any(k.what in ("nested", "text", "none") for k in (left, right)):
+            return UNKNOWN if any(k.what == "text" for k in (left, right)) else tensors[0].maybe()
+        sure = any(k.sure for k in tensors)
+        known = all(k.what in ("tensor", "scalar") for k in (left, right))
+        zero = all(k.what == "scalar" or k.ndim == 0 for k in (left, right))
+        return Kind(
+            "tensor",
+            sure=sure,
+            host=known and all(t.host for t in tensors),
+            ndim=0 if zero and known else None,
+        )
+    if left.what == right.what == "scalar":
+        return SCALAR
+    if left.what == "nested" and right.what in ("nested", "scalar"):
+        return Kind("nested", element=left.element)
+    if left.cls == "numpy" or right.cls == "numpy":
+        return Kind("other", cls="numpy")
+    return UNKNOWN
+
+
+def _joined(a: Names, b: Names) -> Names:
+    kinds: dict[str, Kind] = {}
+    for name in a.kinds.keys() | b.kinds.keys():
+        left, right = a.kinds.get(name), b.kinds.get(name)
+        if left is None or right is None:
+            # Dotted names and names of one branch only: what is known of the one is not sure of both.
+            if "." not in name:
+                kinds[name] = left or right or UNKNOWN
+        else:
+            kinds[name] = join(left, right)
+    values = {n: v for n, v in a.values.items() if b.values.get(n) is v}
+    return Names(kinds, values, {**a.imports, **b.imports})
+
+
+def _statements(body: cst.BaseSuite) -> Sequence[cst.CSTNode]:
+    if isinstance(body, cst.IndentedBlock):
+        return body.body
+    return [body]
+
+
+def _smalls(statements: Iterable[cst.CSTNode]) -> Iterable[cst.CSTNode]:
+    for statement in statements:
+        if isinstance(statement, cst.SimpleStatementLine | cst.SimpleStatementSuite):
+            yield from statement.body
+        else:
+            yield statement
+
+
+def _assigned_names(statements: Iterable[cst.CSTNode]) -> Iterable[str]:
+    for small in _smalls(statements):
+        targets: list[cst.BaseExpression] = []
+        if isinstance(small, cst.Assign):
+            targets = [t.target for t in small.targets]
+        elif isinstance(small, cst.AnnAssign | cst.AugAssign):
+            targets = [small.target]
+        for target in targets:
+            name = dotted(target)
+            if name:
+                yield name
+            if isinstance(target, cst.Tuple):
+                yield from filter(None, (dotted(e.value) for e in target.elements))
+
+
+def _raises(statements: Sequence[cst.CSTNode]) -> bool:
+    smalls = list(_smalls(statements))
+    return bool(smalls) and isinstance(smalls[-1], cst.Raise)
+
+
+def _returns(statements: Sequence[cst.CSTNode]) -> bool:
+    smalls = list(_smalls(statements))
+    return bool(smalls) and isinstance(smalls[-1], cst.Return)
+
+
+_Handler = Callable[[Reader, Any], Any]
+
+_STATEMENTS: dict[type, _Handler] = {
+    cst.For: Reader._for,
+    cst.While: Reader._while,
+    cst.With: Reader._with,
+    cst.Try: Reader._try,
+    cst.TryStar: Reader._try,
+    cst.FunctionDef: Reader._def,
+    cst.ClassDef: Reader._class,
+    cst.Match: Reader._match,
+}
+_SMALL: dict[type, _Handler] = {
+    cst.Expr: Reader._expr,
+    cst.Assign: Reader._assign,
+    cst.AnnAssign: Reader._ann_assign,
+    cst.AugAssign: Reader._aug_assign,
+    cst.Return: Reader._return,
+    cst.Raise: Reader._raise,
+    cst.Assert: Reader._assert,
+    cst.Del: Reader._del,
+    cst.Import: Reader._import,
+    cst.ImportFrom: Reader._import,
+}
+
+
+def _constant(kind: Kind) -> _Handler:
+    return lambda reader, node: kind
+
+
+_EXPRESSIONS: dict[type, _Handler] = {
+    cst.Name: Reader._name,
+    cst.Attribute: Reader._attribute,
+    cst.Call: Reader._call,
+    cst.Subscript: Reader._subscript,
+    cst.BinaryOperation: Reader._binary,
+    cst.UnaryOperation: Reader._unary,
+    cst.Comparison: Reader._comparison,
+    cst.BooleanOperation: Reader._boolop,
+    cst.IfExp: Reader._ternary,
+    cst.Tuple: Reader._sequence,
+    cst.List: Reader._sequence,
+    cst.Set: Reader._sequence,
+    cst.Dict: Reader._dict,
+    cst.ListComp: Reader._comp,
+    cst.SetComp: Reader._comp,
+    cst.GeneratorExp: Reader._comp,
+    cst.DictComp: Reader._comp,
+    cst.Lambda: Reader._lambda,
+    cst.NamedExpr: Reader._named,
+    cst.FormattedString: Reader._fstring,
+    cst.ConcatenatedString: Reader._concatenated,
+    cst.Await: Reader._await,
+    cst.Yield: Reader._yield,
+    cst.Integer: _constant(Kind("scalar", dtype="int")),
+    cst.Float: _constant(Kind("scalar", dtype="float")),
+    cst.Imaginary: _constant(SCALAR),
+    cst.SimpleString: _constant(TEXT),
+    cst.Ellipsis: _constant(OTHER),
+}

@@ -1,0 +1,186 @@
+"""What a rule is: one class that says what it looks for, judges it, and perhaps rewrites it."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pytest_dispatchguard.model import Finding, RuleInfo
+
+if TYPE_CHECKING:
+    from pytest_dispatchguard.lint.place import Place
+
+Event = Literal[
+    "call",
+    "truth",
+    "with",
+    "loop",
+    "iterate",
+    "getitem",
+    "setitem",
+    "assign",
+    "attribute",
+    "attribute-write",
+    "import",
+    "fstring",
+    "lambda",
+    "def",
+    "function",
+    "comparison",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A rule's question: which places are worth judging. The scout answers it for whole functions
+    without parsing them for real (`tokens`), the judge then shows each matching node to the rule."""
+
+    event: Event
+    names: frozenset[str] = frozenset()
+    """Narrows the event to these names; empty for all."""
+    tokens: frozenset[str] = frozenset()
+    """A function holds something to look at when its facts hold one of these."""
+
+
+def Call(*names: str) -> Look:  # noqa: N802 - reads as the thing looked for
+    """Calls whose last name is one of these: ``Call("item")`` matches ``x.sum().item()`` and ``item(x)``."""
+    return Look(
+        "call", frozenset(names), frozenset(f"call:{n}" for n in names) or frozenset({"call"})
+    )
+
+
+def Truth() -> Look:  # noqa: N802
+    """Expressions asked for their truth: conditions of if, while, assert, ternaries and comprehension
+    filters, operands of `not`, `and`, `or`, arguments of `bool`. The node is the expression asked
+    (the single operands, never the `and`/`or`/`not` around them)."""
+    return Look("truth", frozenset(), frozenset({"truth"}))
+
+
+def With() -> Look:  # noqa: N802
+    """With statements (`cst.With`)."""
+    return Look("with", frozenset(), frozenset({"with"}))
+
+
+def Loop() -> Look:  # noqa: N802
+    """For and while statements (`cst.For`, `cst.While`)."""
+    return Look("loop", frozenset(), frozenset({"loop"}))
+
+
+def Iterated() -> Look:  # noqa: N802
+    """Expressions that are iterated: of for loops, comprehensions, `*x`, tuple unpacking, and the argument
+    of list, tuple, set, sorted, enumerate, zip, sum, max, min, any, all called with it."""
+    return Look("iterate", frozenset(), frozenset({"iterate"}))
+
+
+def Getitem() -> Look:  # noqa: N802
+    """Subscripts that are read (`cst.Subscript`)."""
+    return Look("getitem", frozenset(), frozenset({"subscript"}))
+
+
+def Setitem() -> Look:  # noqa: N802
+    """Assignments to a subscript: the node is the `cst.Assign` or `cst.AugAssign`."""
+    return Look("setitem", frozenset(), frozenset({"setitem"}))
+
+
+def Assignment() -> Look:  # noqa: N802
+    """Assignment statements (`cst.Assign`, `cst.AnnAssign`, `cst.AugAssign`)."""
+    return Look("assign", frozenset(), frozenset({"assign"}))
+
+
+def Attribute(*names: str) -> Look:  # noqa: N802
+    """Attributes that are read, by their last name: ``Attribute("environ")``. Not the function of a call."""
+    return Look("attribute", frozenset(names), frozenset(f"attr:{n}" for n in names))
+
+
+def SelfWrite() -> Look:  # noqa: N802
+    """Statements that assign to an attribute of `self` (`cst.Assign`, `cst.AnnAssign`, `cst.AugAssign`)."""
+    return Look("attribute-write", frozenset(), frozenset({"self-write"}))
+
+
+def Import() -> Look:  # noqa: N802
+    """Import statements inside functions (`cst.Import`, `cst.ImportFrom`)."""
+    return Look("import", frozenset(), frozenset({"import"}))
+
+
+def FString() -> Look:  # noqa: N802
+    """Formatted strings (`cst.FormattedString`)."""
+    return Look("fstring", frozenset(), frozenset({"fstring"}))
+
+
+def Lambda() -> Look:  # noqa: N802
+    """Lambdas."""
+    return Look("lambda", frozenset(), frozenset({"lambda"}))
+
+
+def Def() -> Look:  # noqa: N802
+    """Functions defined inside the hot function (`cst.FunctionDef`)."""
+    return Look("def", frozenset(), frozenset({"def"}))
+
+
+def Comparison() -> Look:  # noqa: N802
+    """Comparisons (`cst.Comparison`)."""
+    return Look("comparison", frozenset(), frozenset({"comparison"}))
+
+
+def Function(*names: str, having: Iterable[Look] = ()) -> Look:  # noqa: N802
+    """Whole hot functions (`cst.FunctionDef`): those with one of these names, or those that hold
+    something that one of the looks in `having` asks for."""
+    tokens = {f"name:{n}" for n in names}
+    for look in having:
+        tokens |= look.tokens
+    return Look("function", frozenset(names), frozenset(tokens))
+
+
+class Rule:
+    """A pattern that costs host time on hot paths.
+
+    A subclass states what it is about in class attributes, and in its docstring as Markdown: one line of
+    summary, a blank line, then the sections ``## What it does``, ``## Why it costs``, ``## Example``,
+    ``## Instead``, ``## Fix safety``. It decides in `judge`, which is called once for every node that
+    `looks_for` matches, in hot functions only, outside cold regions (error paths, once-only guards).
+    """
+
+    code: ClassVar[str]
+    """``DG101``: two letters or more, then three digits."""
+    name: ClassVar[str]
+    """In kebab case: ``flatten-of-one-tensor``."""
+    origin: ClassVar[str]
+    """Where the pattern was paid for: ``keras#23183``."""
+    looks_for: ClassVar[Look | tuple[Look, ...]]
+    fixes: ClassVar[Literal["safe", "unsafe", "none"]] = "none"
+    """The best fix this rule ever offers."""
+    default: ClassVar[bool] = True
+    """Whether the rule speaks without being selected by its own code."""
+    python: ClassVar[str] = ""
+    """Specifier of the Python releases on which the pattern costs: ``<3.12``. Empty: on all."""
+    torch: ClassVar[str] = ""
+    """Specifier of the torch releases on which the pattern costs. Empty: on all."""
+    also_cold: ClassVar[bool] = False
+    """Whether cold regions of hot functions are shown too."""
+
+    def judge(self, node: Any, place: Place) -> Finding | Iterable[Finding] | None:
+        """The verdict on one node: a finding (made by `place.finding`), several, or None."""
+        raise NotImplementedError
+
+    @classmethod
+    def looks(cls) -> tuple[Look, ...]:
+        """What the rule looks for, as a tuple."""
+        return cls.looks_for if isinstance(cls.looks_for, tuple) else (cls.looks_for,)
+
+    @classmethod
+    def info(cls) -> RuleInfo:
+        """What reports and docs tell of the rule."""
+        text = inspect.cleandoc(cls.__doc__ or "")
+        summary, _, rest = text.partition("\n\n")
+        return RuleInfo(
+            code=cls.code,
+            name=cls.name,
+            summary=" ".join(summary.split()),
+            help=textwrap.dedent(rest).strip(),
+            fix=cls.fixes,
+            origin=cls.origin,
+            default=cls.default,
+        )

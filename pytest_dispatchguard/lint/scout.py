@@ -1,0 +1,100 @@
+"""The scout: source text to facts, by tree-sitter, without importing or running anything."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import warnings
+
+from tree_sitter import Node, Parser
+
+from pytest_dispatchguard.lint.facts import FileFacts
+from pytest_dispatchguard.lint.walk import LANGUAGE, Walk, finish, visit
+
+_MARK = re.compile(r"#\s*dispatchguard:\s*(hot|cold)\b")
+_DEEP = 20_000
+"""Frames granted to a file so nested that the usual limit does not do."""
+
+
+def scan(text: str, module: str, is_package: bool) -> FileFacts:
+    """The facts of one file. `module` is its dotted name, `is_package` whether it is an `__init__.py`;
+    both are needed to resolve relative imports."""
+    source = text.encode("utf-8", "surrogatepass")
+    tree = Parser(LANGUAGE).parse(source)
+    root = tree.root_node
+    error = _error(text, source, root)
+    if error is not None:
+        return FileFacts(error=error)
+    try:
+        return _facts(source, module, is_package, _marks(text), root)
+    except RecursionError:
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(max(limit, _DEEP))
+        try:
+            return _facts(source, module, is_package, _marks(text), root)
+        except RecursionError:
+            return FileFacts(error=(1, 1, "nested too deeply to be read"))
+        finally:
+            sys.setrecursionlimit(limit)
+
+
+def _facts(
+    source: bytes, module: str, is_package: bool, marks: dict[int, str], root: Node
+) -> FileFacts:
+    walk = Walk(source, module, is_package, marks)
+    visit(walk, root)
+    return finish(walk)
+
+
+def _marks(text: str) -> dict[int, str]:
+    """Line to mark; a comment on a line of its own also stands under the negative of its line, for the
+    definition below it."""
+    if "dispatchguard:" not in text:
+        return {}
+    marks: dict[int, str] = {}
+    for number, line in enumerate(text.split("\n"), 1):
+        found = _MARK.search(line)
+        if found:
+            if line.lstrip().startswith("#"):
+                marks[-number] = found.group(1)
+            else:
+                marks[number] = found.group(1)
+    return marks
+
+
+def _error(text: str, source: bytes, root: Node) -> tuple[int, int, str] | None:
+    """Where and why the text is no Python; None where tree-sitter or Python can read it."""
+    nul = text.find("\0")
+    if nul >= 0:
+        line = text.count("\n", 0, nul) + 1
+        return line, nul - text.rfind("\n", 0, nul), "source code holds a NUL byte"
+    if not (root.has_error or _old_statement(source, root)):
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(text)
+    except SyntaxError as exc:
+        return exc.lineno or 1, max(exc.offset or 1, 1), exc.msg or "invalid syntax"
+    except (RecursionError, MemoryError):
+        return 1, 1, "nested too deeply to be read"
+    except ValueError as exc:
+        return 1, 1, str(exc)
+    return None
+
+
+def _old_statement(source: bytes, root: Node) -> bool:
+    """Whether there is a Python 2 print or exec statement, which tree-sitter lets pass."""
+    if b"print " not in source and b"exec " not in source and b"print\t" not in source:
+        return False
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        for child in node.named_children:
+            kind = child.type
+            if kind in ("print_statement", "exec_statement"):
+                return True
+            if kind.endswith(("_statement", "_clause", "_definition")) or kind == "block":
+                stack.append(child)
+    return False

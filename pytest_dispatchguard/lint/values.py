@@ -1,0 +1,141 @@
+"""What an expression is, as the words of `facts.Value`, read off its syntax."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from tree_sitter import Node
+
+from pytest_dispatchguard.lint.facts import Value
+
+_DOTTED = re.compile(r"(?:super\(\)\.)?[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+_NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+_STRINGS = re.compile(r"""^[rbuRBU]*(['"])(.*)\1$""", re.DOTALL)
+
+_LITERALS: dict[str, Value] = {
+    "integer": "int",
+    "float": "float",
+    "true": "bool",
+    "false": "bool",
+    "none": "none",
+    "string": "str",
+    "concatenated_string": "str",
+    "tuple": "tuple",
+    "expression_list": "tuple",
+    "list": "list",
+    "list_comprehension": "list",
+    "dictionary": "dict",
+    "dictionary_comprehension": "dict",
+    "lambda": "function",
+    "not_operator": "bool",
+}
+_PARAMETERS = frozenset(
+    {
+        "torch.nn.Parameter",
+        "torch.nn.parameter.Parameter",
+        "torch.nn.UninitializedParameter",
+        "torch.nn.parameter.UninitializedParameter",
+    }
+)
+_BUFFERS = frozenset({"torch.nn.Buffer", "torch.nn.parameter.Buffer"})
+
+
+def text(source: bytes, node: Node) -> str:
+    """The source text of a node."""
+    return source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+
+
+def dotted(source: bytes, node: Node) -> str:
+    """``a.b.c`` or ``super().m`` as written, without spaces; empty for any other expression."""
+    kind = node.type
+    if kind == "identifier":
+        return text(source, node)
+    if kind != "attribute":
+        return ""
+    written = text(source, node)
+    if _DOTTED.fullmatch(written):
+        return written
+    if written.startswith("super("):
+        head, _, rest = written.partition(").")
+        if "(" not in head[6:] and rest and _NAME.fullmatch(rest):
+            return f"super().{rest}"
+    if "(" in written or "[" in written or '"' in written or "'" in written or "{" in written:
+        return ""
+    squeezed = re.sub(r"\\\n|#[^\n]*|\s+", "", written)
+    return squeezed if _DOTTED.fullmatch(squeezed) else ""
+
+
+def resolved(name: str, imports: Mapping[str, str]) -> str:
+    """The dotted name with its first part replaced by what it was imported as."""
+    root, dot, rest = name.partition(".")
+    target = imports.get(root)
+    return name if target is None else target + dot + rest
+
+
+def annotation(source: bytes, node: Node, imports: Mapping[str, str]) -> Value:
+    """``ann:`` and the text of an annotation, quotes removed and imported names resolved."""
+    return f"ann:{annotation_text(text(source, node), imports)}"
+
+
+def annotation_text(written: str, imports: Mapping[str, str]) -> str:
+    """The text of an annotation with quotes removed and imported names resolved."""
+    quoted = _STRINGS.match(written)
+    if quoted:
+        written = quoted.group(2)
+    elif "'" in written or '"' in written:
+        if "Literal" not in written:
+            written = written.replace('"', "").replace("'", "")
+    flat = " ".join(written.split())
+    if "Literal[" in flat:
+        return flat
+    return _NAME.sub(lambda match: resolved(match.group(), imports), flat)
+
+
+def _call_value(
+    source: bytes, node: Node, imports: Mapping[str, str], local: frozenset[str]
+) -> Value:
+    callee = node.child_by_field_name("function")
+    name = dotted(source, callee) if callee is not None else ""
+    if not name or name.partition(".")[0] in local:
+        return "unknown"
+    full = resolved(name, imports)
+    if full in _PARAMETERS:
+        return "param"
+    if full in _BUFFERS:
+        return "buffer"
+    return f"call:{full}"
+
+
+def values(
+    source: bytes, node: Node, imports: Mapping[str, str], local: frozenset[str] = frozenset()
+) -> list[Value]:
+    """What the expression may be, one word for each possibility; names in `local` say nothing."""
+    kind = node.type
+    literal = _LITERALS.get(kind)
+    if literal is not None:
+        return [literal]
+    if kind == "call":
+        return [_call_value(source, node, imports, local)]
+    if kind in ("identifier", "attribute"):
+        name = dotted(source, node)
+        if name and name.partition(".")[0] not in local:
+            return [f"name:{resolved(name, imports)}"]
+        return ["unknown"]
+    if kind in ("parenthesized_expression", "await") and node.named_child_count:
+        return values(source, node.named_children[-1], imports, local)
+    if kind == "conditional_expression":
+        parts = [c for c in node.named_children if c.type != "comment"]
+        if len(parts) == 3:
+            return [
+                *values(source, parts[0], imports, local),
+                *values(source, parts[2], imports, local),
+            ]
+    if kind == "unary_operator" and node.named_child_count:
+        inner = values(source, node.named_children[-1], imports, local)
+        return inner if inner[0] in ("int", "float") else ["unknown"]
+    if kind == "comparison_operator":
+        words = {c.type for c in node.children}
+        if words & {"is", "is not", "in", "not in"}:
+            return ["bool"]
+    return ["unknown"]

@@ -1,0 +1,1 @@
+"""Callables to measurements to verdicts."""

@@ -1,0 +1,159 @@
+"""The words of the project as frozen dataclasses: findings, fixes, prices, heat. Imports nothing of ours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+Certainty = Literal["sure", "maybe"]
+Safety = Literal["safe", "unsafe"]
+
+SCHEMA = 1
+"""The number of the JSON layout that findings are written in. Fields are added, never renamed."""
+
+
+class UserError(Exception):
+    """Something the user can mend: shown as one line on stderr, exit status 2. The message says what to do."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """A piece of a file: lines and columns count from 1, columns count characters, the end is exclusive."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+    def overlaps(self, other: Span) -> bool:
+        """Whether two spans share a character, or insert at the same place."""
+        if self == other:
+            return True
+        return (self.line, self.column) < (other.end_line, other.end_column) and (
+            other.line,
+            other.column,
+        ) < (self.end_line, self.end_column)
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One replacement of text in one file."""
+
+    path: str
+    span: Span
+    replacement: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """Edits that belong together: all are made, or none."""
+
+    safety: Safety
+    message: str
+    edits: tuple[Edit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Microseconds per call that a pattern costs over its fix, and where the number was measured."""
+
+    us: float
+    low: float | None = None
+    high: float | None = None
+    machine: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hot:
+    """Why a place is hot: the root that reaches it, and the functions on the way (root first, the place last)."""
+
+    root: str
+    path: tuple[str, ...]
+    reason: str
+    """What makes the root a root, in words: ``forward of a torch.nn.Module``."""
+    loop: bool = False
+    """Whether the place runs in a loop of a hot function, or the way to it passes through one."""
+    per: Literal["call", "step"] = "call"
+    seen: float | None = None
+    """Calls per call of the root, from a recorded profile."""
+
+
+@dataclass(frozen=True, slots=True)
+class HotPlace:
+    """A hot function, and why it is hot."""
+
+    path: str
+    line: int
+    function: str
+    hot: Hot
+    only_loops: bool = False
+    """Only the loops inside it are hot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A place, what is wrong there, why it is hot, what it costs, and perhaps a fix."""
+
+    code: str
+    rule: str
+    path: str
+    """Relative to the project root, forward slashes."""
+    span: Span
+    function: str
+    """Qualified name inside the file, ``Dense.call``; empty where there is none."""
+    message: str
+    certainty: Certainty = "sure"
+    hot: Hot | None = None
+    price: Price | None = None
+    fix: Fix | None = None
+    source: str = ""
+    """The text of the first line of the place, for reports and baselines."""
+
+    @property
+    def sort_key(self) -> tuple[str, int, int, str, str]:
+        """Findings are always told in this order."""
+        return (self.path, self.span.line, self.span.column, self.code, self.message)
+
+    def without_fix(self) -> Finding:
+        """The same finding, with nothing offered."""
+        return replace(self, fix=None)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleInfo:
+    """What reports tell of a rule: enough for SARIF's rule table, no code."""
+
+    code: str
+    name: str
+    summary: str
+    """One line."""
+    help: str
+    """Markdown, the rule's whole page."""
+    fix: Literal["safe", "unsafe", "none"]
+    origin: str
+    default: bool = True
+    """False for rules that speak only when selected by their code."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The numbers under a report."""
+
+    files: int = 0
+    functions: int = 0
+    hot_functions: int = 0
+    suppressed: int = 0
+    baselined: int = 0
+    fixed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that a lint run has to tell: what every report format is made from."""
+
+    findings: tuple[Finding, ...]
+    summary: Summary
+    rules: tuple[RuleInfo, ...]
+    version: str
+    notes: tuple[str, ...] = field(default=())
+    """Lines for people that are no findings: stale baseline entries, files passed over."""

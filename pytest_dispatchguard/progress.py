@@ -1,0 +1,42 @@
+"""A progress bar for people: only on a terminal, only when a run takes more than a second."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+_PATIENCE = 1.0
+_EVERY = 0.1
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str, int, int], None] | None]:
+    """Gives a function to tell what is being done, how many are done, of how many; None off a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    began = time.monotonic()
+    last = 0.0
+    width = 0
+
+    def tell(what: str, done: int, total: int) -> None:
+        nonlocal last, width
+        now = time.monotonic()
+        if now - began < _PATIENCE or (now - last < _EVERY and done < total):
+            return
+        last = now
+        share = done / total if total else 1.0
+        bar = "━" * round(share * 30)
+        line = f"{what} {bar:<30} {done}/{total}"
+        sys.stderr.write("\r" + line.ljust(width))
+        sys.stderr.flush()
+        width = len(line)
+
+    try:
+        yield tell
+    finally:
+        if width:
+            sys.stderr.write("\r" + " " * width + "\r")
+            sys.stderr.flush()

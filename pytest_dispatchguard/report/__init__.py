@@ -1,0 +1,61 @@
+"""Findings -> text for people and programs; one file a format, imported when it is asked for."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol, cast
+
+from pytest_dispatchguard.model import Report, UserError
+
+from .options import Options, Sources
+
+FORMATS: dict[str, str] = {
+    "text": "text",
+    "json": "json_",
+    "sarif": "sarif",
+    "github": "github",
+    "gitlab": "gitlab",
+    "rdjson": "rdjson",
+    "markdown": "markdown",
+}
+"""The name of a format -> the module here that writes it."""
+
+
+class Format(Protocol):
+    """What each module of a format offers."""
+
+    def render(self, report: Report, options: Options) -> str:
+        """The report as text that ends in a newline, or nothing at all."""
+        ...
+
+
+def load(format: str) -> Format:
+    """Import the module that writes a format."""
+    try:
+        module = FORMATS[format]
+    except KeyError:
+        near = get_close_matches(format, FORMATS, n=1)
+        meant = f" (did you mean {near[0]!r}?)" if near else ""
+        raise UserError(
+            f"unknown format {format!r}{meant}: choose one of {', '.join(FORMATS)}"
+        ) from None
+    return cast(Format, import_module(f".{module}", __name__))
+
+
+def render(
+    report: Report,
+    format: str,
+    *,
+    color: bool = False,
+    width: int = 100,
+    root: Path | None = None,
+    sources: Sources | None = None,
+) -> str:
+    """Write a report in one of ``FORMATS``; the same report gives the same text.
+
+    ``sources`` answers the text of a file by its path: source lines under findings, diffs of
+    fixes and byte columns are made from it. ``root`` is the folder that paths are relative to.
+    """
+    return load(format).render(report, Options(color, width, root, sources))

@@ -1,0 +1,74 @@
+"""Edits applied to the text of a file, and what that changes as a unified diff."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher, unified_diff
+
+from pytest_dispatchguard.edits import apply_edits, split_lines
+from pytest_dispatchguard.model import Edit
+
+_START = re.compile(r"([-+])(\d+)")
+
+
+def unified(path: str, before: str, after: str, *, context: int = 3) -> str:
+    """A diff that ``git apply`` and ``patch -p1`` take; empty where nothing changes."""
+    old, new = _patch_lines(before), _patch_lines(after)
+    head, tail = _alike(old, new)
+    # What is alike at both ends of a long file need not be compared again, beyond the context.
+    skip = max(head - context, 0)
+    stop = max(tail - context, 0)
+    # Both tools end a header's name at a space unless a tab follows it.
+    tab = "\t" if " " in path else ""
+    rows = unified_diff(
+        old[skip : len(old) - stop],
+        new[skip : len(new) - stop],
+        f"a/{path}{tab}",
+        f"b/{path}{tab}",
+        n=context,
+    )
+    return "".join(
+        row if row.endswith("\n") else f"{row}\n\\ No newline at end of file\n"
+        for row in (_moved(row, skip) if row.startswith("@@") else row for row in rows)
+    )
+
+
+def _moved(header: str, lines: int) -> str:
+    return _START.sub(lambda match: f"{match[1]}{int(match[2]) + lines}", header)
+
+
+def _alike(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
+    """How many lines are the same at the beginning, and at the end of what remains."""
+    shorter = min(len(old), len(new))
+    head = 0
+    while head < shorter and old[head] == new[head]:
+        head += 1
+    tail = 0
+    while tail < shorter - head and old[-1 - tail] == new[-1 - tail]:
+        tail += 1
+    return head, tail
+
+
+def _patch_lines(text: str) -> list[str]:
+    # Patches know no line end but this one: a lone carriage return stays inside its line.
+    return re.findall(r"[^\n]*\n|[^\n]+\Z", text)
+
+
+def diff_of_edits(path: str, source: str, edits: Iterable[Edit], *, context: int = 3) -> str:
+    """What the edits of one file change in its text, as a unified diff."""
+    after = apply_edits(source, (edit for edit in edits if edit.path == path))
+    return unified(path, source, after, context=context)
+
+
+def changed_lines(before: str, after: str) -> list[tuple[str, int, str]]:
+    """The lines that go and come, without context: sign, number in its own text, line."""
+    old, new = split_lines(before), split_lines(after)
+    head, tail = _alike(old, new)
+    old, new = old[head : len(old) - tail], new[head : len(new) - tail]
+    rows: list[tuple[str, int, str]] = []
+    for tag, i1, i2, j1, j2 in SequenceMatcher(None, old, new).get_opcodes():
+        if tag != "equal":
+            rows += (("-", head + n + 1, old[n].rstrip("\r\n")) for n in range(i1, i2))
+            rows += (("+", head + n + 1, new[n].rstrip("\r\n")) for n in range(j1, j2))
+    return rows

@@ -1,0 +1,90 @@
+"""``--format json``: one object for programs, the same for the static and the runtime linter."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pytest_dispatchguard.model import SCHEMA, Edit, Finding, Fix, Hot, Report, Span
+
+from .options import Options
+from .wording import fixable, ordered
+
+
+def render(report: Report, options: Options) -> str:
+    """The report as indented JSON in ASCII: readable by any program under any locale."""
+    return dump(as_object(report))
+
+
+def dump(value: object) -> str:
+    """JSON as all formats here write it."""
+    return json.dumps(value, indent=2, allow_nan=False) + "\n"
+
+
+def as_object(report: Report) -> dict[str, Any]:
+    """The report as plain dicts and lists."""
+    summary = report.summary
+    safe, unsafe = fixable(report.findings)
+    return {
+        "schema": SCHEMA,
+        "findings": [_finding(finding) for finding in ordered(report)],
+        "summary": {
+            "findings": len(report.findings),
+            "files": summary.files,
+            "functions": summary.functions,
+            "hot_functions": summary.hot_functions,
+            "fixable": {"safe": safe, "unsafe": unsafe},
+            "fixed": summary.fixed,
+            "suppressed": summary.suppressed,
+            "baselined": summary.baselined,
+            "notes": list(report.notes),
+        },
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "code": finding.code,
+        "rule": finding.rule,
+        "path": finding.path,
+        **_place(finding.span),
+        "function": finding.function,
+        "message": finding.message,
+        "certainty": finding.certainty,
+        "hot": None if finding.hot is None else hot_object(finding.hot),
+        "price_us": None if finding.price is None else finding.price.us,
+        "fix": None if finding.fix is None else _fix(finding.fix),
+    }
+
+
+def hot_object(hot: Hot) -> dict[str, Any]:
+    """Why a place is hot, as a plain dict."""
+    return {
+        "root": hot.root,
+        "path": list(hot.path),
+        "reason": hot.reason,
+        "loop": hot.loop,
+        "per": hot.per,
+        "seen": hot.seen,
+    }
+
+
+def _fix(fix: Fix) -> dict[str, Any]:
+    return {
+        "safety": fix.safety,
+        "message": fix.message,
+        "edits": [_edit(edit) for edit in fix.edits],
+    }
+
+
+def _edit(edit: Edit) -> dict[str, Any]:
+    return {"path": edit.path, **_place(edit.span), "replacement": edit.replacement}
+
+
+def _place(span: Span) -> dict[str, int]:
+    return {
+        "line": span.line,
+        "column": span.column,
+        "end_line": span.end_line,
+        "end_column": span.end_column,
+    }

@@ -1,0 +1,129 @@
+"""``--format markdown``: for a comment on a pull request, or a summary page of a CI step."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from itertools import groupby
+
+from pytest_dispatchguard.model import Finding, Fix, Hot, Report
+
+from pytest_dispatchguard.edits import apply_edits
+
+from .diff import unified
+from .options import Options, Sources
+from .wording import cost, docs_url, footing, headline, heat_notes, ordered, remedy, statement
+
+LIMIT = 60_000
+"""Characters; GitHub takes no comment of more than 65,536."""
+
+_CODE = re.compile(r"(?<!`)`[^`\n]+`(?!`)")
+_SIGNS = re.compile(r"([\\`*_\[\]<>|~])")
+
+
+def render(report: Report, options: Options) -> str:
+    """Findings file by file in a list, each with its reason, its price and the diff of its fix."""
+    sources = cache(options.source)
+    out = f"### dispatchguard: {escape(headline(report))}\n"
+    if footing(report):
+        out += f"\n{escape(footing(report))}\n"
+    notes = "".join(f"\n> {escape(note)}\n" for note in report.notes)
+    findings = ordered(report)
+    told = 0
+    for path, group in groupby(findings, key=lambda finding: finding.path):
+        block = f"\n#### {code(path)}\n"
+        for finding in group:
+            block += f"\n{_item(finding, sources)}"
+            if len(out) + len(block) + len(notes) > LIMIT:
+                rest = len(findings) - told
+                return f"{out}\n… and {rest} more, left out here for their length.\n{notes}"
+            out, block, told = out + block, "", told + 1
+    return out + notes
+
+
+def escape(text: str) -> str:
+    """Text that Markdown shows as it is, on one line; what is in backticks stays code."""
+    line = " ".join(text.split())
+    out, done = "", 0
+    for match in _CODE.finditer(line):
+        out += _escape_plain(line[done : match.start()]) + match.group()
+        done = match.end()
+    return out + _escape_plain(line[done:])
+
+
+def _escape_plain(text: str) -> str:
+    # An @ before a word would call a person or a team of that name to the page.
+    return _SIGNS.sub(r"\\\1", text).replace("&", "&amp;").replace("@", "@<!-- -->")
+
+
+def code(text: str) -> str:
+    """A name as code, whatever is in it."""
+    line = " ".join(text.split())
+    ticks = "`" * (_longest_ticks(line) + 1)
+    pad = " " if line.startswith("`") or line.endswith("`") else ""
+    return f"{ticks}{pad}{line}{pad}{ticks}"
+
+
+def _longest_ticks(text: str) -> int:
+    return max(map(len, re.findall("`+", text)), default=0)
+
+
+def _item(finding: Finding, sources: Sources) -> str:
+    where = f" in {code(finding.function)}" if finding.function else ""
+    rule = f"**[{finding.code}]({docs_url(finding.code)})**"
+    lines = [f"- {rule} line {finding.span.line}{where}: {escape(statement(finding))}"]
+    facts = []
+    if finding.hot is not None:
+        facts.append(f"hot: {_heat(finding.hot)}")
+    if finding.price is not None:
+        facts.append(f"**{cost(finding.price)}**")
+    if facts:
+        lines += "", " · ".join(facts)
+    if finding.fix is not None:
+        lines += "", *_fix(finding, finding.fix, sources(finding.path))
+    return _indented(lines)
+
+
+def _heat(hot: Hot) -> str:
+    way = " → ".join(code(name) for name in hot.path or (hot.root,))
+    return f"{escape(hot.reason)}: {way} {escape(heat_notes(hot))}".rstrip()
+
+
+def _fix(finding: Finding, fix: Fix, text: str | None) -> list[str]:
+    title = f"fix: {escape(remedy(fix))}"
+    diff = "" if text is None else _diff(finding.path, fix, text)
+    if not diff:
+        return [title]
+    fence = "`" * max(3, _longest_ticks(diff) + 1)
+    # Markdown is not read inside the tag, HTML is: code spans become tags there.
+    summary = _CODE.sub(lambda match: f"<code>{match.group()[1:-1]}</code>", _html(remedy(fix)))
+    return [
+        f"<details><summary>fix: {summary}</summary>",
+        "",
+        f"{fence}diff",
+        *diff.rstrip("\n").split("\n"),
+        fence,
+        "",
+        "</details>",
+    ]
+
+
+def _html(text: str) -> str:
+    line = " ".join(text.split())
+    escaped = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return escaped.replace("@", "@<!-- -->")
+
+
+def _diff(path: str, fix: Fix, text: str) -> str:
+    try:
+        after = apply_edits(text, (edit for edit in fix.edits if edit.path == path))
+    except ValueError:
+        # The file is no longer the one that was judged.
+        return ""
+    return unified(path, text, after).replace("\r\n", "\n")
+
+
+def _indented(lines: Sequence[str]) -> str:
+    first, *rest = lines
+    return "".join(f"{line}\n" for line in (first, *(f"  {line}" if line else "" for line in rest)))

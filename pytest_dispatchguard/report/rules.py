@@ -1,0 +1,43 @@
+"""Rules told: the list of all, and one rule's page in the terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+
+from pytest_dispatchguard.model import SCHEMA, RuleInfo
+
+_FIX = {"safe": "--fix", "unsafe": "--fix --unsafe-fixes", "none": "by hand"}
+
+
+def listing(rules: Iterable[RuleInfo], format: str) -> str:
+    """All rules, a line each, or as JSON."""
+    rules = list(rules)
+    if format == "json":
+        return json.dumps({"schema": SCHEMA, "rules": [asdict(r) for r in rules]}, indent=2) + "\n"
+    width = max((len(r.name) for r in rules), default=0)
+    return (
+        "".join(
+            f"{r.code}  {r.name:<{width}}  {'*' if r.fix == 'safe' else '!' if r.fix == 'unsafe' else ' '} {r.summary}\n"
+            for r in rules
+        )
+        + f"\n{len(rules)} rules; * has a safe fix, ! an unsafe one. `dispatchguard rule CODE` explains one.\n"
+    )
+
+
+def page(rule: RuleInfo, *, color: bool, width: int) -> str:
+    """One rule explained."""
+    head = f"# {rule.code} {rule.name}\n\n{rule.summary}\n\nFix: {_FIX[rule.fix]}. Origin: {rule.origin}."
+    if not rule.default:
+        head += " Off by default."
+    text = f"{head}\n\n{rule.help}\n"
+    if not color:
+        return text
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    out = io.StringIO()
+    Console(file=out, force_terminal=True, width=min(width, 100)).print(Markdown(text))
+    return out.getvalue()

@@ -1,0 +1,27 @@
+"""How many findings each rule has, most first: what `--statistics` shows."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+from pytest_dispatchguard.model import SCHEMA, Report
+
+
+def statistics(report: Report, format: str) -> str:
+    """Counts by rule, as text, or as JSON for every machine format."""
+    counts = Counter(f.code for f in report.findings)
+    fixable = Counter(f.code for f in report.findings if f.fix is not None)
+    names = {f.code: f.rule for f in report.findings}
+    rows = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    if format != "text":
+        table = [{"code": c, "rule": names[c], "count": n, "fixable": fixable[c]} for c, n in rows]
+        return json.dumps({"schema": SCHEMA, "statistics": table}, indent=2) + "\n"
+    if not rows:
+        return "nothing found\n"
+    width = len(str(rows[0][1]))
+    lines = [
+        f"{n:>{width}}  {c}  {names[c]}" + (f"  ({fixable[c]} fixable)" if fixable[c] else "")
+        for c, n in rows
+    ]
+    return "\n".join([*lines, f"{sum(counts.values()):>{width}}  in all"]) + "\n"

@@ -1,0 +1,193 @@
+"""``--format text``: for people at a terminal; in colour through rich, else plain and stable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from unicodedata import category, combining, east_asian_width
+
+from pytest_dispatchguard.model import Finding, Fix, Hot, Report
+
+from pytest_dispatchguard.edits import apply_edits, split_lines
+
+from .diff import changed_lines
+from .options import Options, Sources
+from .wording import cost, footing, headline, heat, ordered, remedy, statement
+
+Line = list[tuple[str, str]]
+"""Pieces of a line: text, and the rich style that it has in colour."""
+
+MOST_CHANGED = 12
+"""Changed lines shown under a fix; ``--diff`` shows all."""
+
+_TAB = 4
+
+
+def render(report: Report, options: Options) -> str:
+    """Findings file by file, the numbers, then what else there is to say."""
+    lines = list(_lines(report, options))
+    if options.color:
+        return _colored(lines)
+    return "".join("".join(text for text, _ in line).rstrip() + "\n" for line in lines)
+
+
+def _colored(lines: list[Line]) -> str:
+    from io import StringIO
+
+    from rich.console import Console
+    from rich.text import Text
+
+    out = StringIO()
+    console = Console(
+        file=out,
+        force_terminal=True,
+        color_system="standard",
+        no_color=False,
+        legacy_windows=False,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+    for line in lines:
+        console.print(Text.assemble(*line), soft_wrap=True)
+    return out.getvalue()
+
+
+def _lines(report: Report, options: Options) -> Iterator[Line]:
+    sources = cache(options.source)
+    for finding in ordered(report):
+        yield from _finding(finding, sources, options.width)
+        yield []
+    yield [(headline(report), "bold" if report.findings else "bold green")]
+    if footing(report):
+        yield [(footing(report), "")]
+    for note in report.notes:
+        yield [("note: ", "bold"), (_one_line(note), "")]
+
+
+def _finding(finding: Finding, sources: Sources, width: int) -> Iterator[Line]:
+    span = finding.span
+    safe = finding.fix is not None and finding.fix.safety == "safe"
+    message, *more = statement(finding).splitlines() or [""]
+    yield [
+        (_one_line(finding.path), "bold"),
+        (f":{span.line}:{span.column}", "dim"),
+        (" ", ""),
+        (finding.code, "bold red"),
+        ("[*]" if safe else "", "cyan"),
+        (f" {message}", ""),
+    ]
+    for line in more:
+        yield [(f"  {line}", "")]
+    if finding.hot is not None:
+        yield [(f"  hot: {_fitted_heat(finding.hot, width - len('  hot: '))}", "dim")]
+    if finding.price is not None:
+        yield [(f"  {cost(finding.price)}", "magenta")]
+    yield from _excerpt(finding, sources(finding.path), width)
+    if finding.fix is not None:
+        yield from _fix(finding, finding.fix, sources(finding.path), width)
+
+
+def _fitted_heat(hot: Hot, width: int) -> str:
+    """The way from the root with as much left out of its middle as the line needs."""
+    told = heat(hot)
+    path = hot.path
+    keep = len(path) - 1
+    while _cells(told) > width and keep >= 2:
+        head, tail = (keep + 1) // 2, keep // 2
+        told = heat(hot, (*path[:head], "…", *path[-tail:]))
+        keep -= 1
+    return told
+
+
+def _excerpt(finding: Finding, text: str | None, width: int) -> Iterator[Line]:
+    span = finding.span
+    source = finding.source
+    if text is not None:
+        lines = split_lines(text)
+        source = lines[span.line - 1] if span.line <= len(lines) else ""
+    source = source.rstrip("\r\n")
+    if not source.strip():
+        return
+    end = span.end_column - 1 if span.end_line == span.line else len(source)
+    start = min(span.column - 1, len(source))
+    before, marked, after = (
+        _visible(source[:start]),
+        _visible(source[start : max(end, start)]),
+        _visible(source[max(end, start) :]),
+    )
+    number = str(span.line)
+    gutter = " " * len(number)
+    room = max(width - len(number) - len("  |  "), 20)
+    before, marked, after = _cropped(before, marked.rstrip(), after, room)
+    yield [(f"  {number} | ", "blue"), (before + marked + after, "")]
+    carets = "^" * max(_cells(marked), 1)
+    yield [(f"  {gutter} | ", "blue"), (" " * _cells(before), ""), (carets, "bold red")]
+
+
+def _cropped(before: str, marked: str, after: str, room: int) -> tuple[str, str, str]:
+    """Cut a long line at its ends, so that what is marked can be seen."""
+    indent = len(before) - len(before.lstrip())
+    if _cells(before + marked + after) <= room:
+        return before, marked, after
+    if _cells(before + marked) > room:
+        before = before[indent:]
+        spare = room - min(_cells(marked), room // 2) - 1
+        if _cells(before) > spare:
+            while before and _cells(before) > spare - 1:
+                before = before[1:]
+            before = f"…{before}"
+    marked, cut = _shortened(marked, room - _cells(before) - 1)
+    if cut:
+        return before, f"{marked}…", ""
+    after, cut = _shortened(after, room - _cells(before + marked) - 1)
+    return before, marked, f"{after}…" if cut else after
+
+
+def _shortened(text: str, room: int) -> tuple[str, bool]:
+    whole = _cells(text) <= room
+    while _cells(text) > room:
+        text = text[:-1]
+    return text, not whole
+
+
+def _fix(finding: Finding, fix: Fix, text: str | None, width: int) -> Iterator[Line]:
+    message, *more = remedy(fix).splitlines() or [""]
+    yield [("  fix: ", "bold green"), (message, "green")]
+    for line in more:
+        yield [(f"       {line}", "green")]
+    if text is None:
+        return
+    try:
+        after = apply_edits(text, (edit for edit in fix.edits if edit.path == finding.path))
+    except ValueError:
+        # The file is no longer the one that was judged.
+        return
+    rows = changed_lines(text, after)
+    numbers = max((len(str(number)) for _, number, _ in rows), default=0)
+    for sign, number, line in rows[:MOST_CHANGED]:
+        shown, cut = _shortened(_visible(line).rstrip(), max(width - numbers - 7, 20))
+        style = "red" if sign == "-" else "green"
+        piece = f"{sign} {shown}{'…' if cut else ''}"
+        yield [(f"  {number:>{numbers}} ", "blue"), (piece, style)]
+    if len(rows) > MOST_CHANGED:
+        yield [(f"  … {len(rows) - MOST_CHANGED} more changed lines: see --diff", "dim")]
+
+
+def _visible(text: str) -> str:
+    """Text that stays on its line and has no say in how a terminal looks."""
+    return "".join(
+        " " * _TAB if char == "\t" else " " if category(char) in ("Cc", "Zl", "Zp") else char
+        for char in text
+    )
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.splitlines())
+
+
+def _cells(text: str) -> int:
+    """The columns of a terminal that a text takes."""
+    return sum(
+        0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text
+    )

@@ -1,0 +1,128 @@
+"""What every format says in the same words: why a place is hot, what it costs, how severe it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pytest_dispatchguard.model import Finding, Fix, Hot, Price, Report
+
+NAME = "dispatchguard"
+HOME = "https://pytest-dispatchguard.readthedocs.io/"
+
+UNPARSED = "DG001"
+"""A file that does not parse: the only finding that says the run itself is incomplete."""
+
+Severity = Literal["error", "warning", "note"]
+
+
+def ordered(report: Report) -> list[Finding]:
+    """The findings in the order that they are always told in."""
+    return sorted(report.findings, key=lambda finding: finding.sort_key)
+
+
+def docs_url(code: str) -> str:
+    """The page of a rule."""
+    return f"{HOME}rules/{code}/"
+
+
+def severity(finding: Finding) -> Severity:
+    """How loudly to say it."""
+    if finding.code == UNPARSED:
+        return "error"
+    return "note" if finding.certainty == "maybe" else "warning"
+
+
+def count(number: int, singular: str, plural: str | None = None) -> str:
+    """``1 file``, ``2 files``."""
+    return f"{number} {singular if number == 1 else plural or singular + 's'}"
+
+
+def heat(hot: Hot, path: Sequence[str] | None = None) -> str:
+    """Why a place is hot, in one line; ``path`` stands in for the functions on the way."""
+    way = " -> ".join((hot.path or (hot.root,)) if path is None else path)
+    return f"{hot.reason}: {way} {heat_notes(hot)}".rstrip()
+
+
+def heat_notes(hot: Hot) -> str:
+    """What is said after the way from the root: loop, step, calls seen; empty for none of these."""
+    notes = []
+    if hot.loop:
+        notes.append("in a loop")
+    if hot.per == "step":
+        notes.append("once per step")
+    if hot.seen is not None:
+        unit = "call" if hot.seen == 1 else "calls"
+        notes.append(f"{hot.seen:g} {unit} per call of the root")
+    return f"({', '.join(notes)})" if notes else ""
+
+
+def cost(price: Price) -> str:
+    """``≈ 2.6 µs per call``."""
+    return f"≈ {microseconds(price.us)} µs per call"
+
+
+def microseconds(us: float) -> str:
+    """Two digits that say something, more only in whole microseconds; never an exponent."""
+    if us >= 9.95:
+        return f"{us:,.0f}"
+    return f"{us:.1f}" if us >= 0.95 else f"{us:.2f}"
+
+
+def remedy(fix: Fix) -> str:
+    """What a fix does, and whether it keeps behaviour on every input."""
+    return fix.message if fix.safety == "safe" else f"{fix.message} (unsafe)"
+
+
+def details(finding: Finding) -> list[str]:
+    """The lines under a message, for formats that have no fields for them."""
+    lines = []
+    if finding.hot is not None:
+        lines.append(f"hot: {heat(finding.hot)}")
+    if finding.price is not None:
+        lines.append(cost(finding.price))
+    if finding.fix is not None:
+        lines.append(f"fix: {remedy(finding.fix)}")
+    return lines
+
+
+def statement(finding: Finding) -> str:
+    """The message, said to be a guess where it is one."""
+    return f"(maybe) {finding.message}" if finding.certainty == "maybe" else finding.message
+
+
+def fixable(findings: Sequence[Finding]) -> tuple[int, int]:
+    """How many have a safe fix, and how many an unsafe one."""
+    safe = sum(f.fix is not None and f.fix.safety == "safe" for f in findings)
+    unsafe = sum(f.fix is not None and f.fix.safety == "unsafe" for f in findings)
+    return safe, unsafe
+
+
+def headline(report: Report) -> str:
+    """How much was found, and in how much: the first line of a summary."""
+    summary = report.summary
+    hot = f"{count(summary.hot_functions, 'hot function')} of {summary.functions}"
+    if not report.findings:
+        return f"All clear: {count(summary.files, 'file')} ({hot})."
+    touched = len({finding.path for finding in report.findings})
+    files = f"{touched} of {summary.files}" if summary.files > touched else str(touched)
+    noun = "file" if max(touched, summary.files) == 1 else "files"
+    return f"{count(len(report.findings), 'finding')} in {files} {noun} ({hot})."
+
+
+def footing(report: Report) -> str:
+    """Fixed, fixable, suppressed, baselined: the second line of a summary; empty for none."""
+    safe, unsafe = fixable(report.findings)
+    summary = report.summary
+    parts = []
+    if summary.fixed:
+        parts.append(f"{summary.fixed} fixed")
+    if safe:
+        parts.append(f"{safe} fixable with --fix")
+    if unsafe:
+        parts.append(f"{unsafe}{' more' if safe else ' fixable'} with --unsafe-fixes")
+    if summary.suppressed:
+        parts.append(f"{summary.suppressed} suppressed")
+    if summary.baselined:
+        parts.append(f"{summary.baselined} in the baseline")
+    return ", ".join(parts) + "." if parts else ""

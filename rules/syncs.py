@@ -1,0 +1,355 @@
+"""What the rules about device syncs (DG4xx) share: which expressions make the host wait, and how they are told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import libcst as cst
+
+from pytest_dispatchguard import Place
+from pytest_dispatchguard.model import Certainty
+
+READS = ("item", "tolist", "int", "float", "complex")
+"""Last names of calls that bring the value of a tensor to Python."""
+NUMBERS = frozenset({"int", "float", "complex"})
+REDUCING = frozenset(
+    "all amax amin any argmax argmin count_nonzero detach logsumexp max mean median min norm prod std sum var".split()
+)
+"""Methods that, in a file that knows no other arrays, say that what they are called on is a tensor."""
+RANDOM = frozenset(
+    "bernoulli dropout multinomial normal poisson rand rand_like randint randint_like randn randn_like randperm "
+    "random sample uniform".split()
+)
+_OTHER_ARRAYS = frozenset({"numpy", "jax", "tensorflow", "cupy", "mlx", "paddle", "pandas", "openvino"})
+_WORKING_ON_HOST = (
+    "collat", "dataset", "dataloader", "sampler", "tokeniz", "processor", "feature_extract",
+    "featureextract", "augment", "benchmark", "profil", "_worker",
+)  # fmt: skip
+
+Asker = Literal["if", "while", "assert", "ternary", "filter", "each", "bool", "value"]
+
+
+def say(place: Place, node: cst.CSTNode, room: int = 48) -> str:
+    """The source of a node on one line, shortened where it is long."""
+    text = " ".join(place.text(node).split())
+    while len(text) > 2 and text[0] == "(" and text[-1] == ")" and _matching(text):
+        text = text[1:-1]
+    return text if len(text) <= room else text[: room - 1].rstrip() + "…"
+
+
+def _matching(text: str) -> bool:
+    """Whether the first bracket is closed by the last one."""
+    depth = 0
+    for i, c in enumerate(text):
+        depth += (c in "([{") - (c in ")]}")
+        if depth == 0:
+            return i == len(text) - 1
+    return False
+
+
+def on_host_by_trade(place: Place) -> bool:
+    """Whether the place belongs to data loading or measuring: tensors there live on the CPU, or waiting for
+    the device is the point."""
+    words = f"{place.qualname}".lower()
+    return any(w in words for w in _WORKING_ON_HOST)
+
+
+# -- who asks ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Who asks for the truth of an expression."""
+
+    asker: Asker
+    whole: cst.BaseExpression
+    """The whole condition that the expression is part of."""
+    by: cst.CSTNode | None = None
+    """The If, While, Assert, IfExp, Call or comprehension."""
+
+
+def asked(node: cst.BaseExpression, place: Place) -> Asked:
+    """Who asks for the truth of a node shown for a `Truth` look."""
+    whole, parent = node, place.parent(node)
+    while isinstance(parent, cst.BooleanOperation | cst.NamedExpr) or (
+        isinstance(parent, cst.UnaryOperation) and isinstance(parent.operator, cst.Not)
+    ):
+        whole, parent = parent, place.parent(parent)
+    if isinstance(parent, cst.IfExp) and parent.test is whole:
+        return Asked("ternary", whole, parent)
+    if isinstance(parent, cst.BaseComp):
+        if any(condition.test is whole for condition in _filters(parent)):
+            return Asked("filter", whole, parent)
+        outer = place.parent(parent)
+        if isinstance(outer, cst.Call) and place.name(outer) in ("any", "all"):
+            return Asked("each", whole, outer)
+        return Asked("value", whole, parent)
+    if isinstance(parent, cst.Call) and place.name(parent) == "bool":
+        return Asked("bool", whole, parent)
+    if parent is None:
+        return _asked_by_statement(whole, place)
+    return Asked("value", whole, parent)
+
+
+def _asked_by_statement(whole: cst.BaseExpression, place: Place) -> Asked:
+    statement = place.statement
+    if isinstance(statement, cst.While) and statement.test is whole:
+        return Asked("while", whole, statement)
+    branch: cst.CSTNode | None = statement
+    while isinstance(branch, cst.If):
+        if branch.test is whole:
+            return Asked("if", whole, branch)
+        branch = branch.orelse
+    if isinstance(statement, cst.SimpleStatementLine):
+        for small in statement.body:
+            if isinstance(small, cst.Assert) and small.test is whole:
+                return Asked("assert", whole, small)
+    return Asked("value", whole, None)
+
+
+def _filters(comprehension: cst.BaseComp) -> Iterator[cst.CompIf]:
+    clause: cst.CompFor | None = comprehension.for_in  # type: ignore[attr-defined]  # all comprehensions have it
+    while clause is not None:
+        yield from clause.ifs
+        clause = clause.inner_for_in
+
+
+def only_raises(branch: cst.CSTNode | None) -> bool:
+    """Whether an if does nothing but raise: it checks values."""
+    return isinstance(branch, cst.If) and branch.orelse is None and isinstance(last_small(branch.body), cst.Raise)
+
+
+def only_warns(branch: cst.CSTNode | None) -> bool:
+    """Whether an if does nothing but warn."""
+    if not isinstance(branch, cst.If) or branch.orelse is not None:
+        return False
+    smalls = list(small_statements(branch.body))
+    if len(smalls) != 1 or not isinstance(smalls[0], cst.Expr) or not isinstance(smalls[0].value, cst.Call):
+        return False
+    func = smalls[0].value.func
+    last = func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
+    return "warn" in str(last)
+
+
+def small_statements(body: cst.BaseSuite) -> Iterator[cst.CSTNode]:
+    """Statements of a block, each line taken apart; compound ones as they are."""
+    for statement in body.body:
+        if isinstance(statement, cst.SimpleStatementLine):
+            yield from statement.body
+        else:
+            yield statement
+
+
+def last_small(body: cst.BaseSuite) -> cst.CSTNode | None:
+    """The last statement of a block."""
+    found: cst.CSTNode | None = None
+    for found in small_statements(body):
+        pass
+    return found
+
+
+# -- reads -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A call that brings a tensor's value to Python, and waits for the device to have it."""
+
+    call: cst.Call
+    tensor: cst.BaseExpression
+    how: str
+    """item, tolist, int, float, complex."""
+    certainty: Certainty
+
+
+def read_of(call: cst.Call, place: Place) -> Read | None:
+    """What a call reads; None where it reads no tensor, or one that is surely on the CPU, or where something
+    inside it has waited already."""
+    last = place.last_name(call)
+    if last in ("item", "tolist") and isinstance(call.func, cst.Attribute):
+        if call.args:
+            return None
+        tensor = call.func.value
+        certainty = tensor_certainty(tensor, place, strict=last == "tolist")
+    elif place.name(call) in NUMBERS and len(call.args) == 1 and not call.args[0].star:
+        tensor = call.args[0].value
+        certainty = place.certainty(tensor)
+    else:
+        return None
+    if certainty is None or waits_inside(tensor, place):
+        return None
+    return Read(call, tensor, last, certainty)
+
+
+def tensor_certainty(node: cst.BaseExpression, place: Place, strict: bool = False) -> Certainty | None:
+    """Whether an expression is a tensor whose value the host may have to wait for. Unless `strict`, one of
+    unknown kind may be: maybe where nothing speaks against it, sure where it ends in a reduction or `detach()`
+    and the file knows no arrays but torch's."""
+    kind = place.kind(node)
+    if kind.what != "unknown":
+        return place.certainty(node)
+    if kind.cls or strict or "torch" not in place.imports:
+        return None
+    methods = list(_methods(node))
+    if "cpu" in methods or "numpy" in methods:
+        return None
+    if "detach" in methods[:2]:
+        return "sure"
+    if methods and methods[0] in REDUCING and _OTHER_ARRAYS.isdisjoint(place.imports):
+        return "sure"
+    return "maybe"
+
+
+def _methods(node: cst.BaseExpression) -> Iterator[str]:
+    """The methods called on the way to a value, last first."""
+    while True:
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+            yield node.func.attr.value
+            node = node.func.value
+        elif isinstance(node, cst.Attribute | cst.Subscript):
+            node = node.value
+        else:
+            return
+
+
+def waits_inside(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether the expression itself, on the way to its value, has already waited for that value: a finding of
+    its own stands there, and one place gets one finding."""
+    while True:
+        if isinstance(node, cst.Subscript):
+            if mask_of(node, place) is not None:
+                return True
+            node = node.value
+        elif isinstance(node, cst.Call):
+            last = place.last_name(node)
+            if last in ("nonzero", "masked_select", "unique", "unique_consecutive", "argwhere", "bincount"):
+                return True
+            if not isinstance(node.func, cst.Attribute) or place.name(node).startswith("torch."):
+                if not place.name(node).startswith("torch.") or not node.args:
+                    return False
+                node = node.args[0].value
+            else:
+                node = node.func.value
+        elif isinstance(node, cst.Attribute):
+            node = node.value
+        elif isinstance(node, cst.UnaryOperation):
+            node = node.expression
+        elif isinstance(node, cst.Comparison):
+            node = node.left
+        else:
+            return False
+
+
+def mask_of(node: cst.Subscript, place: Place) -> cst.BaseExpression | None:
+    """The boolean device tensor that a subscript selects by; None where it selects by anything else."""
+    base = place.kind(node.value)
+    if base.not_tensor or base.host:
+        return None
+    for element in node.slice:
+        if isinstance(element.slice, cst.Index):
+            index = element.slice.value
+            kind = place.kind(index)
+            if kind.on_device and kind.dtype == "bool":
+                return index
+    return None
+
+
+# -- names -------------------------------------------------------------------------------------------------
+
+
+class _NamesVisitor(cst.CSTVisitor):
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def visit_Name(self, node: cst.Name) -> None:  # noqa: N802 - libcst's spelling
+        self.names.add(node.value)
+
+    def visit_Attribute(self, node: cst.Attribute) -> bool:  # noqa: N802 - libcst's spelling
+        node.value.visit(self)
+        return False
+
+    def visit_Arg(self, node: cst.Arg) -> bool:  # noqa: N802 - libcst's spelling
+        node.value.visit(self)
+        return False
+
+
+def names_in(node: cst.CSTNode) -> frozenset[str]:
+    """The names that an expression reads; of `a.b`, `a`."""
+    visitor = _NamesVisitor()
+    node.visit(visitor)
+    return frozenset(visitor.names)
+
+
+class _Search(cst.CSTVisitor):
+    def __init__(self, wanted: frozenset[int]) -> None:
+        self.wanted = wanted
+        self.found = False
+
+    def on_visit(self, node: cst.CSTNode) -> bool:
+        self.found = self.found or id(node) in self.wanted
+        return not self.found
+
+
+def holds(outer: cst.CSTNode, *nodes: cst.CSTNode) -> bool:
+    """Whether one of the nodes is the outer node or lies inside it."""
+    search = _Search(frozenset(id(n) for n in nodes))
+    outer.visit(search)
+    return search.found
+
+
+def target_names(loop: cst.CSTNode) -> frozenset[str]:
+    """The names that a for loop or comprehension gives a new value in every round, by its header."""
+    targets: list[cst.CSTNode] = []
+    if isinstance(loop, cst.For):
+        targets.append(loop.target)
+    elif isinstance(loop, cst.BaseComp):
+        clause: cst.CompFor | None = loop.for_in  # type: ignore[attr-defined]  # all comprehensions have it
+        while clause is not None:
+            targets.append(clause.target)
+            clause = clause.inner_for_in
+    return frozenset().union(*(names_in(t) for t in targets))
+
+
+def bound_names(statements: Iterable[cst.CSTNode]) -> frozenset[str]:
+    """The names that statements give a new value."""
+    visitor = _BoundVisitor()
+    for statement in statements:
+        statement.visit(visitor)
+    return frozenset(visitor.names)
+
+
+class _BoundVisitor(cst.CSTVisitor):
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def _target(self, target: cst.BaseExpression) -> None:
+        if isinstance(target, cst.Tuple | cst.List):
+            for element in target.elements:
+                self._target(element.value)
+            return
+        while isinstance(target, cst.Subscript | cst.Attribute | cst.StarredElement):
+            target = target.value
+        if isinstance(target, cst.Name):
+            self.names.add(target.value)
+
+    def visit_AssignTarget(self, node: cst.AssignTarget) -> None:  # noqa: N802
+        self._target(node.target)
+
+    def visit_AnnAssign(self, node: cst.AnnAssign) -> None:  # noqa: N802
+        self._target(node.target)
+
+    def visit_AugAssign(self, node: cst.AugAssign) -> None:  # noqa: N802
+        self._target(node.target)
+
+    def visit_For(self, node: cst.For) -> None:  # noqa: N802
+        self._target(node.target)
+
+    def visit_NamedExpr(self, node: cst.NamedExpr) -> None:  # noqa: N802
+        self._target(node.target)
+
+    def visit_Call(self, node: cst.Call) -> None:  # noqa: N802
+        func = node.func
+        if isinstance(func, cst.Attribute) and func.attr.value.endswith("_") and not func.attr.value.endswith("__"):
+            self._target(func.value)

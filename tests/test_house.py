@@ -1,0 +1,125 @@
+"""The arrows of the house: which part may import which, and that modules say what they are for."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = "pytest_dispatchguard"
+
+BASE = frozenset({"config", "model"})
+PARTS = frozenset({"lint", "measure", "report", "runtime"})
+
+# What each part may import of ours, beside itself. A part that is not named may import BASE.
+ARROWS = {
+    "__init__": BASE | PARTS | {"hookspecs"},
+    "__main__": frozenset({"cli"}),
+    "cli": BASE | PARTS | {"", "hookspecs"},
+    "config": frozenset({"model"}),
+    "hookspecs": BASE | {"lint"},
+    "lint": BASE | {"", "hookspecs"},
+    "measure": BASE | {"", "hookspecs", "runtime"},
+    "model": frozenset(),
+    "plugin": BASE | PARTS | {"", "hookspecs"},
+    "report": frozenset({"model"}),
+    "runtime": BASE | {"", "hookspecs"},
+}
+
+MAY_IMPORT_TORCH = ("measure", "runtime")
+
+
+def modules() -> list[Path]:
+    """Every module of the package and of the rule pack."""
+    return sorted([*(ROOT / PACKAGE).rglob("*.py"), *(ROOT / "rules").rglob("*.py")])
+
+
+def shown(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def part(path: Path) -> str:
+    """The part of the house that a module of the package belongs to: ``lint``, ``cli``."""
+    first = path.relative_to(ROOT / PACKAGE).parts[0]
+    return first.removesuffix(".py")
+
+
+def imports(path: Path) -> Iterator[tuple[str, int]]:
+    """Absolute names that a module imports, with lines; names under TYPE_CHECKING count too."""
+    home = path.relative_to(ROOT).with_suffix("").parts[:-1]
+    if home and home[0] == "rules":
+        home = ("dispatchguard_rules", *home[1:])
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node.lineno
+        elif isinstance(node, ast.ImportFrom):
+            above = home[: len(home) - node.level + 1] if node.level else ()
+            base = ".".join((*above, *((node.module,) if node.module else ())))
+            for alias in node.names:
+                yield f"{base}.{alias.name}", node.lineno
+
+
+def target(name: str) -> str | None:
+    """The part of the package that an imported name lies in; empty for a public name of the top."""
+    first, _, rest = name.partition(".")
+    if first != PACKAGE:
+        return None
+    head = rest.partition(".")[0]
+    folder = ROOT / PACKAGE / head
+    return head if head and (folder.is_dir() or folder.with_suffix(".py").exists()) else ""
+
+
+@pytest.mark.parametrize("path", modules(), ids=shown)
+def test_a_module_says_what_it_is_for(path: Path) -> None:
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    assert docstring, f"{shown(path)} has no docstring"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / PACKAGE).rglob("*.py")), ids=shown)
+def test_imports_point_one_way(path: Path) -> None:
+    here = part(path)
+    allowed = ARROWS.get(here, BASE)
+    wrong = [
+        f"{shown(path)}:{line}: {here} imports {name}"
+        for name, line in imports(path)
+        if (to := target(name)) is not None and to != here and to not in allowed
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [p for p in sorted((ROOT / PACKAGE).rglob("*.py")) if part(p) not in MAY_IMPORT_TORCH],
+    ids=shown,
+)
+def test_torch_is_imported_only_where_code_runs(path: Path) -> None:
+    wrong = [
+        f"{shown(path)}:{line}" for name, line in imports(path) if name.partition(".")[0] == "torch"
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "rules").rglob("*.py")), ids=shown)
+def test_rules_import_only_public_names(path: Path) -> None:
+    fine = {*sys.stdlib_module_names, "libcst", "dispatchguard_rules"}
+    wrong = [
+        f"{shown(path)}:{line}: {name}"
+        for name, line in imports(path)
+        if name.partition(".")[0] not in fine and target(name) != ""
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_arrows_are_read_as_they_are_written() -> None:
+    """The readers above see relative imports, aliases and submodules alike."""
+    assert target("pytest_dispatchguard.model.Finding") == "model"
+    assert target("pytest_dispatchguard.Rule") == ""
+    assert target("pytest_dispatchguard") == ""
+    assert target("libcst") is None
+    model = list(imports(ROOT / PACKAGE / "model.py"))
+    assert all(target(name) is None for name, _ in model)
