@@ -327,7 +327,7 @@ def _rule(arguments: argparse.Namespace) -> int:
     from pytest_dispatchguard.lint import packs
     from pytest_dispatchguard.report.rules import page
 
-    infos = packs.infos()
+    infos = packs.catalog().infos
     code = arguments.code.upper()
     found = next((i for i in infos if i.code == code or i.name == arguments.code), None)
     if found is None:
@@ -345,7 +345,7 @@ def _rules(arguments: argparse.Namespace) -> int:
     from pytest_dispatchguard.lint import packs
     from pytest_dispatchguard.report.rules import listing
 
-    sys.stdout.write(listing(packs.infos(), arguments.format))
+    sys.stdout.write(listing(packs.catalog().infos, arguments.format))
     return CLEAN
 
 

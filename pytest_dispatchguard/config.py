@@ -5,7 +5,6 @@ Also the two questions that only settings answer: is a rule selected, and is it 
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import sys
@@ -225,6 +224,9 @@ def glob_pattern(glob: str) -> re.Pattern[str]:
 
 def nearest(word: str, valid: Iterable[str]) -> str | None:
     """The valid word most like a mistaken one, letter case aside."""
+    # Only mistakes need it, and it takes milliseconds to import.
+    import difflib
+
     by_fold = {option.casefold(): option for option in sorted(valid, reverse=True)}
     close = difflib.get_close_matches(word.casefold(), by_fold, n=1, cutoff=0.5)
     return by_fold[close[0]] if close else None

@@ -13,6 +13,7 @@ FAMILIES = (
     "closures",
     "syncs",
     "syncs_reads",
+    "syncs_truth",
     "syncs_shapes",
     "allocations",
     "python_cost",

@@ -111,31 +111,21 @@ def guarded(place: Place, words: re.Pattern[str]) -> bool:
     return any(words.search(place.text(test)) for test, _ in place.conditions)
 
 
-def _null_or_else(node: cst.BaseExpression, place: Place) -> bool:
-    """Whether an expression is ``context if condition else nullcontext()``, either way round."""
-    return isinstance(node, cst.IfExp) and any(
-        isinstance(side, cst.Call) and place.name(side) == _NULL for side in (node.body, node.orelse)
-    )
+def _is_null(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether an expression is a null context, made here or shared by the module."""
+    if isinstance(node, cst.Call):
+        return place.name(node) == _NULL
+    return isinstance(node, cst.Name) and f"call:{_NULL}" in place.global_values(node.value)
 
 
 def _may_do_nothing(node: cst.BaseExpression, place: Place) -> bool:
     """Whether a context that is entered does nothing, depending on a flag."""
     if isinstance(node, cst.Name):
         value = place.value_of(node)
-        return value is not None and not isinstance(value, cst.Name) and _may_do_nothing(value, place)
-    if _null_or_else(node, place):
-        return True
-    if not isinstance(node, cst.Call):
-        return False
-    name = place.name(node)
-    if name in _AUTOCAST:
-        enabled = place.argument(node, _AUTOCAST[name], "enabled")
-        return enabled is not None and not _is_constant(enabled)
-    return False
-
-
-def _is_constant(node: cst.BaseExpression) -> bool:
-    return isinstance(node, cst.Name) and node.value in ("True", "False")
+        return isinstance(value, cst.IfExp) and _may_do_nothing(value, place)
+    return isinstance(node, cst.IfExp) and (
+        _is_null(node.body, place) or _is_null(node.orelse, place)
+    )
 
 
 def _is_false(node: cst.BaseExpression | None) -> bool:
@@ -260,7 +250,7 @@ class ExitStackPerCall(Rule):
 
     code = "DG202"
     name = "exit-stack-per-call"
-    origin = "flake8-simplify#91"
+    origin = "cpython#77446"
     looks_for = With()
 
     def judge(self, node: cst.With, place: Place) -> Finding | None:
@@ -440,8 +430,8 @@ class IdleContextsPerCall(Rule):
     """Several contexts that may all do nothing are entered one inside the other on every call.
 
     ## What it does
-    Flags `with` statements in hot functions (and those directly inside them) that enter two or more contexts of
-    which each may do nothing: `ctx if flag else nullcontext()`, `torch.autocast(..., enabled=flag)`.
+    Flags `with` statements in hot functions (and those directly inside them) that enter two or more
+    contexts of which each may do nothing: `ctx if flag else nullcontext()`.
 
     ## Why it costs
     With all flags off, the usual case, every one of them is still made, entered and left on the host.
@@ -466,7 +456,7 @@ class IdleContextsPerCall(Rule):
 
     code = "DG205"
     name = "idle-contexts-per-call"
-    origin = "keras#23187"
+    origin = "TransformerEngine#2957"
     looks_for = With()
 
     def judge(self, node: cst.With, place: Place) -> Finding | None:
@@ -769,7 +759,7 @@ class DeviceModePerCall(Rule):
 
     code = "DG210"
     name = "device-mode-per-call"
-    origin = "pytorch#94021"
+    origin = "pytorch#92701"
     looks_for = With()
     torch = ">=2.0"
 
@@ -792,16 +782,3 @@ class DeviceModePerCall(Rule):
 def _sides(node: cst.BaseExpression) -> Sequence[cst.BaseExpression]:
     return (node.body, node.orelse) if isinstance(node, cst.IfExp) else (node,)
 
-
-RULES: tuple[type[Rule], ...] = (
-    GeneratorContextPerCall,
-    ExitStackPerCall,
-    NullContextPerCall,
-    SuppressPerCall,
-    IdleContextsPerCall,
-    RangeAlwaysRecorded,
-    GradModeHoistable,
-    AutocastOffPerCall,
-    DeviceGuardPerCall,
-    DeviceModePerCall,
-)

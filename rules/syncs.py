@@ -72,11 +72,28 @@ class Asked:
 
 def asked(node: cst.BaseExpression, place: Place) -> Asked:
     """Who asks for the truth of a node shown for a `Truth` look."""
+    whole, parent = _climbed(node, place)
+    if isinstance(parent, cst.Call) and place.name(parent) == "bool":
+        # `if bool(x.any())` and `assert bool(...)` are branches and checks.
+        outer, above = _climbed(parent, place)
+        around = _asked_by(outer, above, place)
+        return around if around.asker not in ("bool", "value") else Asked("bool", whole, parent)
+    return _asked_by(whole, parent, place)
+
+
+def _climbed(
+    node: cst.BaseExpression, place: Place
+) -> tuple[cst.BaseExpression, cst.CSTNode | None]:
+    """The whole condition that a node is part of, and what is around it."""
     whole, parent = node, place.parent(node)
     while isinstance(parent, cst.BooleanOperation | cst.NamedExpr) or (
         isinstance(parent, cst.UnaryOperation) and isinstance(parent.operator, cst.Not)
     ):
         whole, parent = parent, place.parent(parent)
+    return whole, parent
+
+
+def _asked_by(whole: cst.BaseExpression, parent: cst.CSTNode | None, place: Place) -> Asked:
     if isinstance(parent, cst.IfExp) and parent.test is whole:
         return Asked("ternary", whole, parent)
     if isinstance(parent, cst.BaseComp):
@@ -86,8 +103,6 @@ def asked(node: cst.BaseExpression, place: Place) -> Asked:
         if isinstance(outer, cst.Call) and place.name(outer) in ("any", "all"):
             return Asked("each", whole, outer)
         return Asked("value", whole, parent)
-    if isinstance(parent, cst.Call) and place.name(parent) == "bool":
-        return Asked("bool", whole, parent)
     if parent is None:
         return _asked_by_statement(whole, place)
     return Asked("value", whole, parent)

@@ -1,4 +1,5 @@
-"""What the judge of one file is told of the project: a `Brief` for each file that has hot functions."""
+"""What the judge of one file is told of the project: a `Brief` for each file that has hot
+functions."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from pytest_dispatchguard.lint.facts import (
     FunctionFact,
     Value,
 )
+from pytest_dispatchguard.lint.families import is_module
 from pytest_dispatchguard.lint.libraries import canonical
 from pytest_dispatchguard.lint.project import (
     Project,
@@ -25,7 +27,6 @@ from pytest_dispatchguard.lint.project import (
     mro,
     resolve,
 )
-from pytest_dispatchguard.lint.roots import is_module
 
 if TYPE_CHECKING:
     from pytest_dispatchguard.lint.heat import Heat
@@ -128,7 +129,8 @@ def _names(project: Project, module: str, memo: _Memo) -> dict[str, list[str]]:
 
 
 def _resolved(project: Project, module: str, name: str) -> str:
-    """The dotted name of what a name stands for where it was written; itself where that is not known."""
+    """The dotted name of what a name stands for where it was written; itself where that is not
+    known."""
     things = resolve(project, module, name)
     if not things and name.partition(".")[0] in project.packages:
         things = absolute(project, name)

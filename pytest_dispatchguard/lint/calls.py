@@ -1,4 +1,5 @@
-"""From one function to those it may run: calls, properties, functions passed on, decorators, factories."""
+"""From one function to those it may run: calls, properties, functions passed on, decorators,
+factories."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from pytest_dispatchguard.lint.project import (
     lookup,
     member,
     method_owner,
+    method_owners,
     mro,
     of_value,
     returned_functions,
@@ -27,7 +29,7 @@ PROPERTIES = frozenset(
 class Add(Protocol):
     """Takes note of one edge."""
 
-    def __call__(self, target: str, loop: bool, instance: bool = False) -> None:
+    def __call__(self, target: str, loop: bool) -> None:
         """Adds the edge, or makes a known one an edge in a loop."""
 
 
@@ -36,12 +38,11 @@ class Edge(NamedTuple):
 
     target: str
     loop: bool
-    instance: bool = False
-    """Reached by making an instance: the target is set-up code of a class."""
 
 
 class Scope(NamedTuple):
-    """What a function sees: its module, its class, the name of its self, the functions around it."""
+    """What a function sees: its module, its class, the name of its self, the functions around
+    it."""
 
     function: str
     module: str
@@ -51,7 +52,7 @@ class Scope(NamedTuple):
 
 def scope_of(project: Project, function_id: str) -> Scope:
     """The scope of a function of the project."""
-    module, _, name = function_id.partition(":")
+    module = function_id.partition(":")[0]
     owner = class_of(project, function_id)
     self_name = ""
     if owner:
@@ -125,12 +126,14 @@ def _of_super(project: Project, scope: Scope, parts: list[str]) -> tuple[Thing, 
         return ()
     for base in mro(project, scope.class_id)[1:]:
         if f"{base}.{parts[0]}" in project.functions:
-            return (Thing("function", f"{base}.{parts[0]}"),)
+            owners = method_owners(project, base, parts[0], False)
+            return tuple(Thing("function", f"{owner}.{parts[0]}") for owner in owners)
     return ()
 
 
 def _named(project: Project, scope: Scope, name: str) -> tuple[Thing, ...]:
-    """A bare name: nested functions and classes of the functions around first, then the module's."""
+    """A bare name: nested functions and classes of the functions around first, then the
+    module's."""
     around = scope.function
     while True:
         nested = f"{around}.<locals>.{name}"
@@ -150,10 +153,10 @@ def edges(project: Project, function_id: str) -> list[Edge]:
     scope = scope_of(project, function_id)
     found: dict[str, Edge] = {}
 
-    def add(target: str, loop: bool, instance: bool = False) -> None:
+    def add(target: str, loop: bool) -> None:
         known = found.get(target)
         if known is None or (loop and not known.loop):
-            found[target] = Edge(target, loop, instance)
+            found[target] = Edge(target, loop)
 
     facts = project.functions[function_id]
     for fact in facts:
@@ -205,7 +208,7 @@ def _follow(project: Project, scope: Scope, fact: FunctionFact, call: CallFact, 
         elif thing.kind == "class":
             if call.how in ("call", "new-scope", "decorated"):
                 for name in ("__new__", "__init__", "__post_init__"):
-                    _add_method(project, thing, name, call.loop, add, instance=True)
+                    _add_method(project, thing, name, call.loop, add)
                 if call.how == "new-scope":
                     _add_method(project, thing, "__enter__", call.loop, add)
                     _add_method(project, thing, "__exit__", call.loop, add)
@@ -220,12 +223,10 @@ def _follow(project: Project, scope: Scope, fact: FunctionFact, call: CallFact, 
                 _add_method(project, thing, "__call__", call.loop, add)
 
 
-def _add_method(
-    project: Project, thing: Thing, name: str, loop: bool, add: Add, instance: bool = False
-) -> None:
+def _add_method(project: Project, thing: Thing, name: str, loop: bool, add: Add) -> None:
     for found in member(project, thing, name):
         if found.kind == "function":
-            add(found.id, loop, instance)
+            add(found.id, loop)
 
 
 def _by_rare_name(project: Project, scope: Scope, name: str) -> list[str]:

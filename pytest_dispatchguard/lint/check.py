@@ -24,7 +24,7 @@ from pytest_dispatchguard.lint.files import (
 )
 from pytest_dispatchguard.lint.fix import fix
 from pytest_dispatchguard.lint.pool import Pool
-from pytest_dispatchguard.model import Finding, Report, RuleInfo, Safety, Summary, UserError
+from pytest_dispatchguard.model import Finding, Report, Safety, Summary, UserError
 
 FixMode = Literal["no", "safe", "unsafe"]
 _PASSES = 20
@@ -75,45 +75,47 @@ def settings(
     config_file: Path | None,
     given: Mapping[str, Any],
     cached: bool,
-) -> tuple[Config, tuple[RuleInfo, ...], Cache | None]:
+) -> tuple[Config, packs.Catalog, Cache | None]:
     """The configuration, the rules there are, and the open cache."""
-    root = find_root(
-        [cwd / p for p in paths] or [cwd], None if config_file is None else cwd / config_file
-    )
+    asked = [cwd / p for p in paths] or [cwd]
+    root = find_root(asked, None if config_file is None else cwd / config_file)
     cache = Cache.open(cache_path(root), packs.fingerprint()) if cached else None
-    infos = rule_infos(cache)
+    catalog = _catalog(cache)
     config = load_config(
-        paths, cwd=cwd, config_file=config_file, known_codes=[i.code for i in infos], **given
+        paths,
+        cwd=cwd,
+        config_file=config_file,
+        known_codes=[i.code for i in catalog.infos],
+        **given,
     )
-    return config, infos, cache
+    return config, catalog, cache
 
 
-def rule_infos(cache: Cache | None) -> tuple[RuleInfo, ...]:
-    """What there is to tell of every rule; from the cache, rules need not be imported for it."""
-    stored = {} if cache is None else cache.get_many("rules", ["infos"])
-    if "infos" in stored:
-        return packs.load_infos(stored["infos"])
-    infos = packs.infos()
+def _catalog(cache: Cache | None) -> packs.Catalog:
+    stored = {} if cache is None else cache.get_many("rules", ["catalog"])
+    if "catalog" in stored:
+        return packs.unpack_catalog(stored["catalog"])
+    catalog = packs.catalog()
     if cache is not None:
-        cache.put_many("rules", {"infos": packs.dump_infos(infos)})
-    return infos
+        cache.put_many("rules", {"catalog": packs.pack_catalog(catalog)})
+    return catalog
 
 
 def check(request: Request) -> Checked:
     """Lints, fixes, and holds against baseline and diff, as asked."""
-    config, infos, cache = settings(
+    config, catalog, cache = settings(
         request.paths, request.cwd, request.config_file, request.settings, request.cache
     )
     try:
         with Pool(request.jobs) as pool:
-            return _check(request, config, infos, cache, pool)
+            return _check(request, config, catalog, cache, pool)
     finally:
         if cache is not None:
             cache.close()
 
 
 def _check(
-    request: Request, config: Config, infos: tuple[RuleInfo, ...], cache: Cache | None, pool: Pool
+    request: Request, config: Config, catalog: packs.Catalog, cache: Cache | None, pool: Pool
 ) -> Checked:
     discovery, texts = _inputs(request, config)
     notes = [*(cache.notes if cache else ())]
@@ -121,13 +123,13 @@ def _check(
         None if request.diff_base is None else gitdiff.changed_lines(config.root, request.diff_base)
     )
     accepted = _baseline(request, config)
-    ran = {i.code for i in infos if selected(config, i.code, i.default)}
+    ran = {i.code for i in catalog.infos if selected(config, i.code, i.default)}
 
     def once(
         texts: Mapping[str, str],
     ) -> tuple[engine.Outcome, list[Finding], baselines.Match | None]:
         outcome = engine.run(
-            config, discovery, infos, cache, pool, texts=texts, progress=request.progress
+            config, discovery, catalog, cache, pool, texts=texts, progress=request.progress
         )
         findings = list(outcome.findings)
         if changed is not None:
@@ -167,7 +169,7 @@ def _check(
         findings, match = [], None
     if match is not None and match.stale:
         notes.extend(_stale(request, config, accepted, match))
-    kept = [f for f in infos if f.code in ran]
+    kept = [i for i in catalog.infos if i.code in ran]
     report = Report(
         findings=tuple(sorted(findings, key=lambda f: f.sort_key)),
         summary=Summary(

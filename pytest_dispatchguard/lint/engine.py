@@ -6,13 +6,15 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from pytest_dispatchguard.config import Config, ignored_in_file, selected
 from pytest_dispatchguard.lint import briefs as briefing
 from pytest_dispatchguard.lint import heat, packs, scout, suppress
 from pytest_dispatchguard.lint.cache import Cache
+from pytest_dispatchguard.lint.chunks import Lines, Outline, import_line, worth_judging
 from pytest_dispatchguard.lint.facts import FileFacts
 from pytest_dispatchguard.lint.files import Discovery, File, Source, Unreadable, read_source
 from pytest_dispatchguard.lint.packing import (
@@ -27,7 +29,7 @@ from pytest_dispatchguard.lint.packing import (
 from pytest_dispatchguard.lint.pool import Pool
 from pytest_dispatchguard.lint.project import Project, build, module_name
 from pytest_dispatchguard.lint.target import Target
-from pytest_dispatchguard.model import Finding, RuleInfo, Span
+from pytest_dispatchguard.model import Edit, Finding, RuleInfo, Span
 
 Progress = Callable[[str, int, int], None]
 """Told what is being done, how many are done, of how many."""
@@ -89,7 +91,7 @@ def target_of(config: Config) -> Target:
 def run(
     config: Config,
     discovery: Discovery,
-    infos: Sequence[RuleInfo],
+    catalog: packs.Catalog,
     cache: Cache | None,
     pool: Pool,
     *,
@@ -101,9 +103,9 @@ def run(
     survey = scout_files(config, discovery, cache, pool, texts or {}, tell)
     targets = [f.rel for f in discovery.targets if f.rel in survey.scouted]
     briefs = _briefs(config, survey, cache, tell)
-    judged, problems = _judge(config, survey, targets, briefs, cache, pool, tell)
+    judged, problems = _judge(config, survey, targets, briefs, catalog, cache, pool, tell)
     read = Texts(discovery, survey.texts)
-    return _settle(config, survey, targets, judged, problems, infos, briefs, read)
+    return _settle(config, survey, targets, judged, problems, catalog.infos, briefs, read)
 
 
 # -- scout -----------------------------------------------------------------------------------------
@@ -282,10 +284,13 @@ def _judge(
     survey: Survey,
     targets: Sequence[str],
     briefs: Briefs,
+    catalog: packs.Catalog,
     cache: Cache | None,
     pool: Pool,
     tell: Progress,
 ) -> tuple[dict[str, list[Finding]], list[str]]:
+    """Findings by file: those of whole files that are known, then those of functions that are known, and
+    only the rest is judged."""
     target = target_of(config)
     words = json.dumps([target.tensor_types, target.tree_modules, target.python, target.torch])
     keys = {
@@ -294,62 +299,115 @@ def _judge(
         if rel in briefs.keys and survey.scouted[rel].error is None
     }
     rows = {} if cache is None else cache.get_many("judged", keys.values())
-    out: dict[str, list[Finding]] = {}
+    out = {rel: unpack_findings(rows[key], rel) for rel, key in keys.items() if key in rows}
+    missing = [rel for rel in keys if rel not in out]
+    if not missing:
+        return out, []
+    facts = _facts(survey, missing, cache)
+    texts = briefs.texts(missing)
+    pieces: dict[str, list[Piece]] = {}
+    for rel in missing:
+        hot = json.loads(texts[rel])[1]
+        outlines = worth_judging(facts[rel], hot, catalog.tokens)
+        salt = f"{briefs.keys[rel]}:{words}"
+        pieces[rel] = _pieces(survey, rel, outlines, salt if cache is not None else "")
+    known: dict[str, str] = {}
+    if cache is not None:
+        known = cache.get_many("chunks", (p.key for ps in pieces.values() for p in ps))
+    jobs = []
+    for rel, ps in pieces.items():
+        unknown = [p.outline for p in ps if p.key not in known or not p.key]
+        if unknown:
+            path = str(survey.files[rel].path)
+            jobs.append((rel, path, survey.texts.get(rel), texts[rel], unknown, target))
+    judged: dict[tuple[str, Outline], tuple[int, str]] = {}
     problems: list[str] = []
-    missing = [rel for rel, key in keys.items() if key not in rows]
-    for rel, key in keys.items():
-        if key in rows:
-            out[rel] = unpack_findings(rows[key], rel)
-    if missing:
-        texts = briefs.texts(missing)
-        _facts_text(survey, missing, cache)
-        jobs = [
-            (
-                rel,
-                str(survey.files[rel].path),
-                survey.texts.get(rel),
-                texts[rel],
-                survey.packed[rel],
-                target,
-            )
-            for rel in missing
-        ]
-        new: dict[str, str] = {}
-        for done, (rel, row, trouble) in enumerate(
-            pool.map(_judge_one, jobs, worth=_JUDGE_WORTH), 1
-        ):
-            tell("judging", done, len(jobs))
-            out[rel] = unpack_findings(row, rel)
-            problems.extend(trouble)
-            if not trouble:
-                new[keys[rel]] = row
-        if cache is not None:
-            cache.put_many("judged", new)
+    results = pool.map(_judge_one, jobs, worth=_JUDGE_WORTH)
+    for done, (rel, found, trouble) in enumerate(results, 1):
+        tell("judging", done, len(jobs))
+        judged.update(((rel, outline), (line, row)) for outline, line, row in found)
+        problems.extend(trouble)
+    fresh: dict[str, str] = {}
+    for rel, ps in pieces.items():
+        out[rel] = []
+        for piece in ps:
+            line, row = judged.get((rel, piece.outline), (piece.line, known.get(piece.key, "[]")))
+            fresh[piece.key] = row
+            out[rel].extend(unpack_findings(row, rel, line))
+        out[rel] = _with_imports(survey, rel, out[rel])
+    if cache is not None and not problems:
+        cache.put_many("chunks", fresh)
+        cache.put_many("judged", {keys[rel]: pack_findings(out[rel]) for rel in missing})
     return out, problems
 
 
-def _facts_text(survey: Survey, rels: Sequence[str], cache: Cache | None) -> None:
-    absent = [r for r in rels if r not in survey.packed]
-    if absent:
-        _facts(survey, absent, cache)
+class Piece(NamedTuple):
+    """A function to judge: where it is now, and the key of what it reads."""
+
+    outline: Outline
+    line: int
+    key: str
 
 
-def _judge_one(job: tuple[str, str, str | None, str, str, Target]) -> tuple[str, str, list[str]]:
-    from pytest_dispatchguard.lint import (
-        judge,
-    )  # brings libcst: workers pay for it, and only when needed
+def _pieces(survey: Survey, rel: str, outlines: Sequence[Outline], salt: str) -> list[Piece]:
+    if not outlines:
+        return []
+    if not salt:
+        return [Piece(o, 1, "") for o in outlines]
+    text = text_of(survey, rel)
+    if text is None:
+        return []
+    lines = Lines(text)
+    out = []
+    for outline in outlines:
+        source, first, _ = lines.chunk(outline)
+        key = _sha(f"{salt}:{outline.name}:{source}".encode("utf-8", "surrogatepass"))
+        out.append(Piece(outline, first, key))
+    return out
 
-    rel, path, given, brief_text, facts_text, target = job
+
+_Job = tuple[str, str, "str | None", str, "list[Outline]", Target]
+
+
+def _judge_one(job: _Job) -> tuple[str, list[tuple[Outline, int, str]], list[str]]:
+    from pytest_dispatchguard.lint import judge  # brings libcst: paid for only when needed
+
+    rel, path, given, brief_text, outlines, target = job
     text = given
     if text is None:
         source = read_source(Path(path), rel)
         if isinstance(source, Unreadable):
-            return rel, pack_findings([]), [f"{rel}: {source.message}"]
+            return rel, [], [f"{rel}: {source.message}"]
         text = source.text
-    judged = judge.judge_file(
-        text, unpack_facts(facts_text), unpack_brief(brief_text), judge.bench(target), target
-    )
-    return rel, pack_findings(judged.findings), judged.problems
+    brief = unpack_brief(brief_text)
+    lines = Lines(text)
+    judged = judge.judge_chunks(text, outlines, brief, judge.bench(target), target)
+    found = []
+    problems: list[str] = []
+    for outline, piece in zip(outlines, judged, strict=True):
+        _, first, _ = lines.chunk(outline)
+        found.append((outline, first, pack_findings(piece.findings, first)))
+        problems.extend(piece.problems)
+    return rel, found, problems
+
+
+def _with_imports(survey: Survey, rel: str, findings: list[Finding]) -> list[Finding]:
+    """The findings with edits that add imports put where the file has its imports."""
+    if not any(e.span.line == 0 for f in findings if f.fix for e in f.fix.edits):
+        return findings
+    line, blank = import_line(text_of(survey, rel) or "")
+    out = []
+    for finding in findings:
+        if finding.fix is not None:
+            edits = tuple(
+                Edit(e.path, Span(line, 1, line, 1), e.replacement + ("\n" if blank else ""))
+                if e.span.line == 0
+                else e
+                for e in finding.fix.edits
+            )
+            finding = replace(finding, fix=replace(finding.fix, edits=edits))
+        out.append(finding)
+    return out
 
 
 # -- settle ----------------------------------------------------------------------------------------
@@ -421,6 +479,14 @@ def _distinct(findings: Iterable[Finding]) -> list[Finding]:
 def _unparsable(rel: str, error: tuple[int, int, str]) -> Finding:
     line, column, message = error
     return Finding("DG001", "unparsable-file", rel, Span(line, column, line, column), "", message)
+
+
+def text_of(survey: Survey, rel: str) -> str | None:
+    """The text of a file as this run sees it; None when it cannot be read."""
+    if rel in survey.texts:
+        return survey.texts[rel]
+    source = read_source(survey.files[rel].path, rel)
+    return source.text if isinstance(source, Source) else None
 
 
 class Texts:

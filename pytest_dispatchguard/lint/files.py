@@ -8,7 +8,6 @@ from __future__ import annotations
 import codecs
 import os
 import re
-import secrets
 import stat
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -232,7 +231,7 @@ def split_lines(text: str, *, keepends: bool = False) -> list[str]:
 def write_source(path: Path, data: bytes) -> None:
     """Replace a file whole or not at all; its mode stays, and a link still points at it."""
     target = os.path.realpath(path)
-    temporary = f"{target}.{secrets.token_hex(4)}.tmp"
+    temporary = f"{target}.{os.urandom(4).hex()}.tmp"
     try:
         try:
             old: os.stat_result | None = os.stat(target)

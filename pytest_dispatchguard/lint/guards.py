@@ -1,5 +1,5 @@
-"""Which branches of an `if` are cold: error paths, once-only guards, tracing, debugging. Pure functions
-on the text of the condition, so that the scout and the judge decide alike."""
+"""Which branches of an `if` are cold: error paths, once-only guards, tracing, debugging. Pure
+functions on the text of the condition, so that the scout and the judge decide alike."""
 
 from __future__ import annotations
 
@@ -162,7 +162,8 @@ def _cold_branches(condition: str, body_assigns: frozenset[str]) -> tuple[bool, 
 
 
 def worth_asking(condition: str) -> bool:
-    """Whether the condition can make a branch cold at all: a quick no spares the reader the branch."""
+    """Whether the condition can make a branch cold at all: a quick no spares the reader the
+    branch."""
     return _WORTH_PARSING.search(condition) is not None
 
 
@@ -176,17 +177,19 @@ def cold_branches(
     """Whether the body of ``if condition:`` is cold, and whether its else is.
 
     `body_assigns` are the dotted names that statements directly in the body assign (``self._x``; of
-    ``self._cache[k] = v`` the part before the bracket; bare names only where declared global), `body_raises`
-    and `orelse_raises` say whether that block's last statement is a `raise`. The condition itself is hot."""
+    ``self._cache[k] = v`` the part before the bracket; bare names only where declared global),
+    `body_raises` and `orelse_raises` say whether that block's last statement is a `raise`. The
+    condition itself is hot."""
     body, orelse = _cold_branches(condition, frozenset(body_assigns))
     return body or body_raises, orelse or orelse_raises
 
 
 def rest_is_cold(condition: str, body_returns: bool, following_assigns: Collection[str]) -> bool:
     """Whether what follows ``if condition: … return`` in the same block runs only rarely:
-    ``if self._cached is not None: return self._cached``, then statements that fill ``self._cached``;
-    ``if not torch.jit.is_scripting(): return …``. `following_assigns` as `body_assigns` above, of the
-    statements that follow; `body_returns`: the body ends in return, and there is no else."""
+    ``if self._cached is not None: return self._cached``, then statements that fill
+    ``self._cached``; ``if not torch.jit.is_scripting(): return …``. `following_assigns` as
+    `body_assigns` above, of the statements that follow; `body_returns`: the body ends in return,
+    and there is no else."""
     if not body_returns:
         return False
     return _cold_branches(condition, frozenset(following_assigns))[1]

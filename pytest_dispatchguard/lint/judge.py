@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -13,14 +11,14 @@ import libcst as cst
 from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
 from pytest_dispatchguard.lint import packs
-from pytest_dispatchguard.lint.facts import Brief, FileFacts, FunctionFact
+from pytest_dispatchguard.lint.chunks import Lines, Outline
+from pytest_dispatchguard.lint.facts import Brief
 from pytest_dispatchguard.lint.place import Place
 from pytest_dispatchguard.lint.reading import Reader, Scene, Seen
-from pytest_dispatchguard.lint.rule import Look, Rule
+from pytest_dispatchguard.lint.rule import Rule
 from pytest_dispatchguard.lint.target import Target, applies
 from pytest_dispatchguard.model import Finding, Span
 
-_NEWLINE = re.compile(r"\r\n|\r|\n")
 _STATEMENT_LOOPS = (cst.For, cst.While)
 _STEPS = frozenset({"backward", "step", "training_step", "train_step"})
 
@@ -36,99 +34,66 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Rules made ready for judging: by event, and the tokens that make a function worth reading."""
+    """Rules made ready for judging: by event, and by the names they narrow it to."""
 
-    by_event: dict[str, list[tuple[Look, Rule]]]
-    tokens: frozenset[str]
+    named: dict[tuple[str, str], tuple[Rule, ...]]
+    unnamed: dict[str, tuple[Rule, ...]]
+
+    def asking(self, seen: Seen) -> Iterable[Rule]:
+        """The rules that look for what was seen."""
+        return (
+            *self.unnamed.get(seen.event, ()),
+            *self.named.get((seen.event, seen.name), ()),
+        )
 
 
 @lru_cache(maxsize=8)
 def bench(target: Target) -> Bench:
     """The rules of all packs that are about the target, by what they look for."""
-    by_event: dict[str, list[tuple[Look, Rule]]] = defaultdict(list)
-    tokens: set[str] = set()
+    named: dict[tuple[str, str], list[Rule]] = defaultdict(list)
+    unnamed: dict[str, list[Rule]] = defaultdict(list)
     for rule in packs.load().rules:
         if not applies(target, rule.python, rule.torch):
             continue
         for look in rule.looks():
-            by_event[look.event].append((look, rule))
-            tokens |= look.tokens
-    return Bench(dict(by_event), frozenset(tokens))
+            if not look.names:
+                unnamed[look.event].append(rule)
+            for name in look.names:
+                named[look.event, name].append(rule)
+    return Bench(
+        {key: tuple(rules) for key, rules in named.items()},
+        {key: tuple(rules) for key, rules in unnamed.items()},
+    )
 
 
-def judge_file(text: str, facts: FileFacts, brief: Brief, benched: Bench, target: Target) -> Judged:
-    """All findings of one file, unsorted."""
-    out = Judged()
-    lines: Lines | None = None
-    for outer, inner in outermost(facts):
-        hot = [f for f in (outer, *inner) if f.name in brief.hot]
-        if not any(not benched.tokens.isdisjoint(f.looks) for f in hot):
-            continue
-        if lines is None:
-            lines = Lines(text)
+def judge_chunks(
+    text: str, outlines: Iterable[Outline], brief: Brief, benched: Bench, target: Target
+) -> list[Judged]:
+    """The findings of functions of one file, function by function."""
+    lines = Lines(text)
+    out = []
+    for outline in outlines:
+        judged = Judged()
         try:
-            _judge_function(lines, outer, brief, benched, target, out)
+            _judge_function(lines, outline, brief, benched, target, judged)
         except RecursionError:
-            out.problems.append(
-                f"{brief.path}:{outer.line}: {outer.name} is nested too deeply to be read"
+            judged.problems.append(
+                f"{brief.path}:{outline.line}: {outline.name} is nested too deeply to be judged"
             )
         except cst.ParserSyntaxError as error:
-            out.problems.append(
-                f"{brief.path}:{outer.line}: {outer.name} could not be parsed: {error.message}"
+            judged.problems.append(
+                f"{brief.path}:{outline.line}: {outline.name} could not be parsed: {error.message}"
             )
+        out.append(judged)
     return out
-
-
-def outermost(facts: FileFacts) -> Iterable[tuple[FunctionFact, list[FunctionFact]]]:
-    """Functions that no other function encloses, each with those inside it."""
-    inside: dict[str, list[FunctionFact]] = defaultdict(list)
-    tops: list[FunctionFact] = []
-    for function in facts.functions:
-        head, local, _ = function.name.partition(".<locals>.")
-        if local:
-            inside[head].append(function)
-        else:
-            tops.append(function)
-    for top in tops:
-        mine = [
-            f for f in inside.get(top.name, []) if top.start_byte <= f.start_byte < top.end_byte
-        ]
-        yield top, mine
-
-
-class Lines:
-    """A text by lines and by bytes, as Python counts them."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.data = text.encode()
-        self.starts = [0, *(m.end() for m in _NEWLINE.finditer(text))]
-        self.ascii = len(self.data) == len(text)
-
-    def offset(self, byte: int) -> int:
-        """The character at a byte."""
-        return byte if self.ascii else len(self.data[:byte].decode())
-
-    def line_of(self, offset: int) -> int:
-        """The line, from 1, of a character."""
-        return bisect.bisect_right(self.starts, offset)
-
-    def line(self, number: int) -> str:
-        """One line's text, without its newline."""
-        end = self.starts[number] if number < len(self.starts) else len(self.text)
-        return self.text[self.starts[number - 1] : end].rstrip("\r\n")
 
 
 class Chunk:
     """One outermost function, parsed for itself, with positions in its file."""
 
-    def __init__(self, lines: Lines, start_byte: int, end_byte: int) -> None:
+    def __init__(self, lines: Lines, outline: Outline) -> None:
         self._lines = lines
-        start = lines.offset(start_byte)
-        first = lines.line_of(start)
-        line_start = lines.starts[first - 1]
-        source = lines.text[line_start : lines.offset(end_byte)]
-        indented = lines.text[line_start:start].strip(" \t\f") == "" and start > line_start
+        source, first, indented = lines.chunk(outline)
         # An `if` around an indented function keeps its columns, multi-line strings and all.
         self.module = cst.parse_module(f"if 1:\n{source}\n" if indented else source + "\n")
         self._shift = first - (2 if indented else 1)
@@ -180,27 +145,25 @@ def _first_function(module: cst.Module) -> cst.FunctionDef:
 
 
 def _judge_function(
-    lines: Lines, outer: FunctionFact, brief: Brief, benched: Bench, target: Target, out: Judged
+    lines: Lines, outer: Outline, brief: Brief, benched: Bench, target: Target, out: Judged
 ) -> None:
-    chunk = Chunk(lines, outer.start_byte, outer.end_byte)
+    chunk = Chunk(lines, outer)
     reader = Reader(brief, outer.name, target.tensor_types)
     reader.read(chunk.function)
     hot_loops = _hot_loops(reader.events, brief)
     for seen in reader.events:
-        rules = benched.by_event.get(seen.event)
-        if rules is None:
+        rules = benched.asking(seen)
+        if not rules:
             continue
         fact = brief.hot.get(seen.scene.qualname)
         if fact is None or (fact.only_loops and not _in_hot_loop(seen.scene, hot_loops)):
             continue
-        for look, rule in rules:
-            if (look.names and seen.name not in look.names) or (
-                seen.scene.cold and not rule.also_cold
-            ):
+        for rule in rules:
+            if seen.scene.cold and not rule.also_cold:
                 continue
             place = Place(
                 reader, seen.scene, seen.node, (rule.code, rule.name), target,
-                chunk.head, chunk.span, chunk.first_line, lambda: import_line(lines),
+                chunk.head, chunk.span, chunk.first_line,
             )  # fmt: skip
             try:
                 answer = rule.judge(seen.node, place)
@@ -228,35 +191,3 @@ def _hot_loops(events: Sequence[Seen], brief: Brief) -> set[int]:
 def _in_hot_loop(scene: Scene, hot_loops: set[int]) -> bool:
     loops = [n for n in scene.loops if isinstance(n, _STATEMENT_LOOPS)]
     return any(id(n) in hot_loops for n in loops) if hot_loops else bool(loops)
-
-
-def import_line(lines: Lines) -> tuple[int, bool]:
-    """The line before which a new import can stand, and whether a blank line must follow it."""
-    after = 0
-    blank = False
-    module = cst.parse_module(lines.text)
-    wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
-    positions = wrapper.resolve(PositionProvider)
-    for i, statement in enumerate(module.body):
-        if not isinstance(statement, cst.SimpleStatementLine):
-            break
-        small = statement.body[0]
-        docstring = (
-            i == 0 and isinstance(small, cst.Expr) and isinstance(small.value, cst.SimpleString)
-        )
-        if docstring or isinstance(small, cst.Import | cst.ImportFrom):
-            after = positions[statement].end.line
-            blank = docstring
-        else:
-            break
-    if after == 0:
-        after = len(module.header) and _header_lines(lines)
-        blank = True
-    return after + 1, blank
-
-
-def _header_lines(lines: Lines) -> int:
-    number = 0
-    while number < len(lines.starts) and lines.line(number + 1).lstrip().startswith("#"):
-        number += 1
-    return number

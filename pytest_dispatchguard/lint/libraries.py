@@ -1,5 +1,5 @@
-"""What is known of libraries: which of their classes have which hot methods, what is cold by its name,
-decorator or place, and the one spelling of names that go by several."""
+"""What is known of libraries: which of their classes have which hot methods, what is cold by its
+name, decorator or place, and the one spelling of names that go by several."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ _FAMILIES = (
     (re.compile(r"torch\.distributions\.\w+Transform"), "torch.distributions.Transform"),
     (re.compile(r"torch\.distributions\.[A-Z]\w+"), "torch.distributions.Distribution"),
     (re.compile(r"torch\.nn\.(?!Parameter|Buffer|Uninitialized)[A-Z]\w+"), "torch.nn.Module"),
-    (re.compile(r"torch\.nn\.(?:qat|quantized|intrinsic|utils\.parametrize)[\w.]*\.[A-Z]\w+"), "torch.nn.Module"),
+    (re.compile(r"torch\.nn\.(?:qat|quantized|intrinsic|utils)[\w.]*\.[A-Z]\w+"), "torch.nn.Module"),
     (re.compile(r"torch\.(?:ao|jit)\.[\w.]*(?:Module|Linear|Conv\d?d?)"), "torch.nn.Module"),
     (re.compile(r"torchvision\.(?:models|ops)\.[\w.]*[A-Z]\w+"), "torch.nn.Module"),
     (re.compile(r"keras\.layers\.[\w.]*[A-Z]\w+"), "keras.Layer"),
@@ -150,7 +150,10 @@ _FAMILIES = (
     (re.compile(r"keras\.optimizers\.[A-Z]\w+"), "keras.Optimizer"),
     (re.compile(r"torchmetrics\.(?!MetricCollection)[\w.]*[A-Z]\w+"), "torchmetrics.Metric"),
     (re.compile(r"transformers\.(?:[\w.]+\.)?\w*PreTrainedModel"), "transformers.PreTrainedModel"),
-    (re.compile(r"transformers\.(?:[\w.]+\.)?\w*(?:Model|ForCausalLM|ForSequenceClassification)"), "transformers.PreTrainedModel"),
+    (
+        re.compile(r"transformers\.(?:[\w.]+\.)?\w*(?:Model|ForCausalLM|ForSequenceClassification)"),
+        "transformers.PreTrainedModel",
+    ),
     (re.compile(r"transformers\.(?:[\w.]+\.)?\w+LogitsProcessor"), "transformers.LogitsProcessor"),
     (re.compile(r"diffusers\.(?:[\w.]+\.)?\w+Pipeline"), "diffusers.DiffusionPipeline"),
     (re.compile(r"diffusers\.(?:[\w.]+\.)?\w+Scheduler"), "diffusers.SchedulerMixin"),
@@ -173,7 +176,8 @@ def canonical(name: str) -> str:
 
 @cache
 def family(name: str) -> str:
-    """The entry of `LIBRARY_ROOTS` that a library class, by its canonical name, belongs to; else empty."""
+    """The entry of `LIBRARY_ROOTS` that a library class, by its canonical name, belongs to; else
+    empty."""
     if name in LIBRARY_ROOTS:
         return name
     for pattern, base in _FAMILIES:
@@ -201,17 +205,22 @@ COLD_METHODS = re.compile(
 )
 """Functions that run at set-up, for people, or at saving and loading, whatever calls them."""
 
-COLD_PATHS = re.compile(
-    r"(?:^|/)(?:tests?|testing|benchmarks?|docs?|scripts?|cli|commands|conversion|saving|"
-    r"export|datasets?|visuali[sz]ation|plotting|bench|\.[^/]+)/|"
-    r"(?:^|/)(?:test_[^/]*|[^/]*_test|conftest|setup|__main__|convert_[^/]*|[^/]*_convert(?:er)?|"
-    r"convert|plot[^/]*|[^/]*_plots?|cli|[^/]*testing[^/]*|versioneer|hubconf|checkpoint_converter|"
-    r"testing_utils|test_utils|[^/]*_to_hf|[^/]*_dataset|datasets?|setup_helpers|"
-    r"tokenization_[^/]*|[^/]*tokenizer|processing_[^/]*|feature_extraction_[^/]*|"
-    r"(?:image|video)_processing_[^/]*|configuration_[^/]*|"
-    r"dummy_[^/]*objects|doc_utils|docs_utils|model_debugging_utils|hub|[^/]*_hub|_hub|_pretrained|_builder|_registry)\.py$"
+TEST_PATHS = re.compile(
+    r"(?:^|/)(?:tests?|testing|benchmarks?|bench|docs?|\.[^/]+)/|"
+    r"(?:^|/)(?:test_[^/]*|[^/]*_test|conftest|[^/]*testing[^/]*|test_utils)\.py$"
 )
-"""Files whose code runs at set-up, in tests or on the command line."""
+"""Files of tests, benchmarks and documentation."""
+
+COLD_PATHS = re.compile(
+    r"(?:^|/)(?:scripts?|cli|commands|conversion|saving|export|datasets?|visuali[sz]ation|plotting|"
+    r"loggers?|demos?)/|"
+    r"(?:^|/)(?:setup|__main__|convert_[^/]*|[^/]*_convert(?:er)?|convert|plot[^/]*|[^/]*_plots?|cli|"
+    r"versioneer|hubconf|checkpoint_converter|[^/]*_to_hf|[^/]*_dataset|datasets?|setup_helpers|"
+    r"tokenization_[^/]*|[^/]*tokenizer|processing_[^/]*|feature_extraction_[^/]*|"
+    r"(?:image|video)_processing_[^/]*|configuration_[^/]*|dummy_[^/]*objects|docs?_utils|"
+    r"model_debugging_utils|[^/]*progress(?:_bar)?|hub|[^/]*_hub|_pretrained|_builder|_registry)\.py$"
+)
+"""Files whose code runs at set-up, for people, or on the command line."""
 
 COLD_DECORATORS = frozenset(
     {

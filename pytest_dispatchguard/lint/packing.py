@@ -106,57 +106,54 @@ def unpack_brief(text: str) -> Brief:
     )
 
 
-def pack_findings(findings: Iterable[Finding]) -> str:
-    """Findings of one file as JSON; prices are not kept, they are looked up anew."""
-    return json.dumps([_packed(f) for f in findings], separators=(",", ":"))
+def pack_findings(findings: Iterable[Finding], line: int = 1) -> str:
+    """Findings of one function or file as JSON, with lines counted from `line`; prices are not kept,
+    they are looked up anew."""
+    return _text([_packed(f, line - 1) for f in findings])
 
 
-def unpack_findings(text: str, path: str) -> list[Finding]:
-    """The findings of the file at a path."""
-    return [_unpacked(item, path) for item in json.loads(text)]
+def unpack_findings(text: str, path: str, line: int = 1) -> list[Finding]:
+    """The findings of the file at a path, lines counted from `line`."""
+    return [_unpacked(item, path, line - 1) for item in json.loads(text)]
 
 
-def _packed(f: Finding) -> list[Any]:
+def _packed(f: Finding, shift: int) -> list[Any]:
     hot = None
     if f.hot is not None:
         h = f.hot
         hot = [h.root, list(h.path), h.reason, h.loop, h.per, h.seen]
     fix = None
     if f.fix is not None:
-        fix = [f.fix.safety, f.fix.message, [[*_span(e.span), e.replacement] for e in f.fix.edits]]
-    return [f.code, f.rule, *_span(f.span), f.function, f.message, f.certainty, hot, fix, f.source]
+        edits = [[*_packed_span(e.span, shift), e.replacement] for e in f.fix.edits]
+        fix = [f.fix.safety, f.fix.message, edits]
+    span = _packed_span(f.span, shift)
+    return [f.code, f.rule, span, f.function, f.message, f.certainty, hot, fix, f.source]
 
 
-def _span(span: Span) -> list[int]:
-    return [span.line, span.column, span.end_line, span.end_column]
+def _packed_span(span: Span, shift: int) -> list[int]:
+    if span.line == 0:  # no line of the function: the file's place for imports
+        return [0, span.column, 0, span.end_column]
+    return [span.line - shift, span.column, span.end_line - shift, span.end_column]
 
 
-def _unpacked(item: list[Any], path: str) -> Finding:
-    (
-        code,
-        rule,
-        line,
-        column,
-        end_line,
-        end_column,
-        function,
-        message,
-        certainty,
-        hot,
-        fix,
-        source,
-    ) = item
+def _span(packed: list[int], shift: int) -> Span:
+    line, column, end_line, end_column = packed
+    return Span(line and line + shift, column, end_line and end_line + shift, end_column)
+
+
+def _unpacked(item: list[Any], path: str, shift: int) -> Finding:
+    code, rule, span, function, message, certainty, hot, fix, source = item
     return Finding(
         code=code,
         rule=rule,
         path=path,
-        span=Span(line, column, end_line, end_column),
+        span=_span(span, shift),
         function=function,
         message=message,
         certainty=certainty,
         hot=None if hot is None else Hot(hot[0], tuple(hot[1]), *hot[2:]),
         fix=None
         if fix is None
-        else Fix(fix[0], fix[1], tuple(Edit(path, Span(*e[:4]), e[4]) for e in fix[2])),
+        else Fix(fix[0], fix[1], tuple(Edit(path, _span(e[:4], shift), e[4]) for e in fix[2])),
         source=source,
     )

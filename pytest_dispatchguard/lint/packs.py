@@ -108,9 +108,24 @@ def hot_roots() -> Mapping[str, tuple[str, ...]]:
     return load().hot_roots if len(_entries()) > 1 else {}
 
 
-def infos() -> tuple[RuleInfo, ...]:
-    """What is told of every rule, by code."""
-    return tuple(sorted((*OWN, *(r.info() for r in load().rules)), key=lambda i: i.code))
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """What a run needs to know of the rules when it does not judge: importing them costs more than most
+    runs over a known project take."""
+
+    infos: tuple[RuleInfo, ...]
+    """By code, the linter's own reports among them."""
+    tokens: frozenset[str]
+    """What the rules look for (see `rule.Look`)."""
+
+
+def catalog() -> Catalog:
+    """The catalog of all rules, by importing them."""
+    rules = load().rules
+    infos = sorted((*OWN, *(r.info() for r in rules)), key=lambda i: i.code)
+    return Catalog(
+        tuple(infos), frozenset().union(*(look.tokens for r in rules for look in r.looks()))
+    )
 
 
 def fingerprint() -> str:
@@ -138,11 +153,12 @@ def _stamps(module: str) -> Iterable[str]:
         yield f"{file.name}:{status.st_size}:{status.st_mtime_ns}"
 
 
-def dump_infos(found: Iterable[RuleInfo]) -> str:
-    """Rule infos as text for the cache."""
-    return json.dumps([asdict(i) for i in found])
+def pack_catalog(catalog: Catalog) -> str:
+    """A catalog as text for the cache."""
+    return json.dumps([[asdict(i) for i in catalog.infos], sorted(catalog.tokens)])
 
 
-def load_infos(text: str) -> tuple[RuleInfo, ...]:
-    """Rule infos from the cache."""
-    return tuple(RuleInfo(**item) for item in json.loads(text))
+def unpack_catalog(text: str) -> Catalog:
+    """A catalog from the cache."""
+    infos, tokens = json.loads(text)
+    return Catalog(tuple(RuleInfo(**i) for i in infos), frozenset(tokens))

@@ -14,6 +14,10 @@ from pytest_dispatchguard.lint.target import Target, is_needed, overlaps
 from pytest_dispatchguard.model import Certainty, Edit, Finding, Fix, Hot, Safety, Span
 
 
+IMPORTS = Span(0, 1, 0, 1)
+"""Where an edit that adds an import stands until the file's own place for imports is looked up."""
+
+
 class Place:
     """One node shown to a rule. Asks of nodes (`kind`, `name`, `text` …) work for every expression of the
     hot function; `finding` and `replace` make the answer."""
@@ -28,7 +32,6 @@ class Place:
         head: Callable[[cst.CSTNode], Span],
         span: Callable[[cst.CSTNode], Span],
         source: Callable[[Span], str],
-        free_line: Callable[[], tuple[int, bool]],
     ) -> None:
         self._reader = reader
         self.scene = scene
@@ -38,7 +41,6 @@ class Place:
         self._head = head
         self._span = span
         self._source = source
-        self._free_line = free_line
 
     # -- what a value is -----------------------------------------------------------------------
 
@@ -308,15 +310,17 @@ class Place:
         safety: Safety,
         message: str,
         imports: Iterable[str] = (),
+        more: Iterable[Edit] = (),
     ) -> Fix:
         """A fix of several replacements, made together or not at all. Statements are replaced without their
         indentation and trailing comment: the new text's following lines need the statement's indentation
-        (`indent`)."""
+        (`indent`). `more` are edits made by `head_edit` and `after`."""
         path = self._reader.brief.path
         edits = [
             Edit(path, self._span(old), new if isinstance(new, str) else text(new))
             for old, new in pairs
         ]
+        edits.extend(more)
         edits.extend(self._import_edits(imports))
         return Fix(safety, message, tuple(edits))
 
@@ -341,9 +345,7 @@ class Place:
             local = words[-1]
             if local in self._reader.brief.names:
                 continue
-            line, blank_after = self._free_line()
-            at = Span(line, 1, line, 1)
-            yield Edit(self._reader.brief.path, at, statement + ("\n\n" if blank_after else "\n"))
+            yield Edit(self._reader.brief.path, IMPORTS, statement + "\n")
 
     # -- the project ---------------------------------------------------------------------------
 

@@ -1,5 +1,5 @@
-"""The facts of all files as one project: which dotted name stands for which definition, across imports,
-re-exports, aliases and inheritance."""
+"""The facts of all files as one project: which dotted name stands for which definition, across
+imports, re-exports, aliases and inheritance."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ _MOST_TARGETS = 8
 
 
 class Thing(NamedTuple):
-    """What a name stands for: ``function``, ``class`` and ``instance`` (of a class) of the project by their
-    ids ``pkg.module:Class.method``, ``module`` by its dotted name, ``external`` (a library's) by its dotted
-    name, ``external-instance`` by the name of its class. `virtual`: a subclass' instance perhaps."""
+    """What a name stands for: ``function``, ``class`` and ``instance`` (of a class) of the project
+    by their ids ``pkg.module:Class.method``, ``module`` by its dotted name, ``external`` (a
+    library's) by its dotted name, ``external-instance`` by the name of its class. `virtual`: a
+    subclass' instance perhaps."""
 
     kind: str
     id: str
@@ -59,17 +60,21 @@ class Project:
     packages: frozenset[str]
     """Names of all modules and of the packages above them."""
     bound: Mapping[str, Mapping[str, list[str]]]
-    """Module to its names: ``=id`` for what it defines, ``name`` for imports, ``@value`` for assigned."""
+    """Module to its names: ``=id`` for what it defines, ``name`` for imports, ``@value`` for
+    assigned."""
     stars: Mapping[str, list[str]]
     memo_names: dict[tuple[str, str], tuple[Thing, ...]] = field(default_factory=dict)
     memo_mro: dict[str, tuple[str, ...]] = field(default_factory=dict)
     memo_methods: dict[tuple[str, str], str] = field(default_factory=dict)
     memo_relatives: dict[str, tuple[frozenset[str], frozenset[str]]] = field(default_factory=dict)
     subclasses: dict[str, list[str]] = field(default_factory=dict)
+    alternatives: dict[str, set[str]] = field(default_factory=dict)
+    """Class to those that may stand in its place as a base: one name imported from here or from there."""
 
 
 def module_name(path: str, roots: Sequence[str] = ()) -> str:
-    """The dotted name of the file at `path`, seen from the longest of the source roots that holds it."""
+    """The dotted name of the file at `path`, seen from the longest of the source roots that holds
+    it."""
     best = ""
     for root in roots:
         root = root.strip("/").removeprefix("./")
@@ -150,7 +155,7 @@ def build(files: Mapping[str, FileFacts], roots: Sequence[str] = ()) -> Project:
     return project
 
 
-# --- names ------------------------------------------------------------------------------------------
+# --- names ----------------------------------------------------------------------------------------
 
 
 def lookup(project: Project, module: str, name: str) -> tuple[Thing, ...]:
@@ -184,11 +189,15 @@ def lookup(project: Project, module: str, name: str) -> tuple[Thing, ...]:
 
 def absolute(project: Project, dotted: str, inside: str = "") -> tuple[Thing, ...]:
     """What an absolute dotted name stands for."""
-    root, _, rest = dotted.partition(".")
-    if root not in project.packages:
+    parts = dotted.split(".")
+    if parts[0] not in project.packages:
         return (Thing("external", canonical(dotted)),)
-    things: tuple[Thing, ...] = (Thing("module", root),)
-    for part in rest.split(".") if rest else ():
+    # `from a.b.c import d` asks for the module a.b.c, whatever else a.b calls c.
+    known = 1
+    while known < len(parts) - 1 and ".".join(parts[: known + 1]) in project.packages:
+        known += 1
+    things: tuple[Thing, ...] = (Thing("module", ".".join(parts[:known])),)
+    for part in parts[known:]:
         things = tuple(
             dict.fromkeys(t for thing in things for t in member(project, thing, part, inside))
         )
@@ -325,7 +334,8 @@ def returned_functions(project: Project, function_id: str, depth: int = 0) -> li
 
 
 def wrappers(project: Project, decorator_id: str) -> list[str]:
-    """The functions that a decorator, or a decorator factory, puts in place of what it decorates."""
+    """The functions that a decorator, or a decorator factory, puts in place of what it
+    decorates."""
     result: list[str] = []
     queue = [(decorator_id, 0)]
     while queue:
@@ -340,15 +350,17 @@ def wrappers(project: Project, decorator_id: str) -> list[str]:
 
 
 def _decorates(fact: FunctionFact) -> bool:
-    """Whether a nested function is a decorator itself: it takes one thing, named as functions are."""
+    """Whether a nested function is a decorator itself: it takes one thing, named as functions
+    are."""
     return len(fact.params) == 1 and _FUNCTION_NAME.fullmatch(fact.params[0]) is not None
 
 
-# --- classes ----------------------------------------------------------------------------------------
+# --- classes --------------------------------------------------------------------------------------
 
 
 def mro(project: Project, class_id: str) -> tuple[str, ...]:
-    """The class and its ancestors, nearest first: ids of the project's own, dotted names of others."""
+    """The class and its ancestors, nearest first: ids of the project's own, dotted names of
+    others."""
     known = project.memo_mro.get(class_id)
     if known is not None:
         return known
@@ -364,6 +376,10 @@ def mro(project: Project, class_id: str) -> tuple[str, ...]:
             things = _scoped_class(project, module, outer, base)
         if not things and base.partition(".")[0] not in project.packages and "()" not in base:
             things = (Thing("external", base),)
+        classes = {thing.id for thing in things if thing.kind == "class"} - {class_id}
+        if len(classes) > 1:
+            for one in classes:
+                project.alternatives.setdefault(one, set()).update(classes - {one})
         for thing in things:
             if thing.kind == "class" and thing.id != class_id:
                 lines.append(list(mro(project, thing.id)))
@@ -402,7 +418,8 @@ def _merge(lines: list[list[str]]) -> list[str]:
 
 
 def method_owner(project: Project, class_id: str, name: str) -> str:
-    """The id of the nearest class that defines the method; empty where none of the project's does."""
+    """The id of the nearest class that defines the method; empty where none of the project's
+    does."""
     key = (class_id, name)
     known = project.memo_methods.get(key)
     if known is None:
@@ -428,14 +445,18 @@ def relatives(project: Project, class_id: str) -> tuple[frozenset[str], frozense
 
 
 def method_owners(project: Project, class_id: str, name: str, virtual: bool) -> list[str]:
-    """The classes whose definition of a method an instance may run: the nearest, and if the instance may
-    be a subclass', all that its subclasses bring in."""
+    """The classes whose definition of a method an instance may run: the nearest, and if the
+    instance may be a subclass', all that its subclasses bring in."""
     nearest = method_owner(project, class_id, name)
     found = [nearest] if nearest else []
+    for other in sorted(project.alternatives.get(nearest, ())):
+        owner = method_owner(project, other, name)
+        if owner and owner not in found:
+            found.append(owner)
     if virtual and name in project.definers:
         below, beside = relatives(project, class_id)
         for owner in project.definers[name]:
-            if owner != nearest and (owner in below or (not nearest and owner in beside)):
+            if owner not in found and (owner in below or (not nearest and owner in beside)):
                 found.append(owner)
     return found
 

@@ -10,7 +10,9 @@ import warnings
 from tree_sitter import Node, Parser
 
 from pytest_dispatchguard.lint.facts import FileFacts
-from pytest_dispatchguard.lint.walk import LANGUAGE, Walk, finish, visit
+from pytest_dispatchguard.lint.scout_settle import finish
+from pytest_dispatchguard.lint.scout_state import Walk, visit
+from pytest_dispatchguard.lint.scout_table import LANGUAGE, TABLE
 
 _MARK = re.compile(r"#\s*dispatchguard:\s*(hot|cold)\b")
 _DEEP = 20_000
@@ -18,8 +20,8 @@ _DEEP = 20_000
 
 
 def scan(text: str, module: str, is_package: bool) -> FileFacts:
-    """The facts of one file. `module` is its dotted name, `is_package` whether it is an `__init__.py`;
-    both are needed to resolve relative imports."""
+    """The facts of one file. `module` is its dotted name, `is_package` whether it is an
+    `__init__.py`; both are needed to resolve relative imports."""
     source = text.encode("utf-8", "surrogatepass")
     tree = Parser(LANGUAGE).parse(source)
     root = tree.root_node
@@ -42,14 +44,14 @@ def scan(text: str, module: str, is_package: bool) -> FileFacts:
 def _facts(
     source: bytes, module: str, is_package: bool, marks: dict[int, str], root: Node
 ) -> FileFacts:
-    walk = Walk(source, module, is_package, marks)
+    walk = Walk(source, module, is_package, marks, TABLE)
     visit(walk, root)
     return finish(walk)
 
 
 def _marks(text: str) -> dict[int, str]:
-    """Line to mark; a comment on a line of its own also stands under the negative of its line, for the
-    definition below it."""
+    """Line to mark; a comment on a line of its own also stands under the negative of its line, for
+    the definition below it."""
     if "dispatchguard:" not in text:
         return {}
     marks: dict[int, str] = {}

@@ -83,9 +83,8 @@ def annotation_text(written: str, imports: Mapping[str, str]) -> str:
     quoted = _STRINGS.match(written)
     if quoted:
         written = quoted.group(2)
-    elif "'" in written or '"' in written:
-        if "Literal" not in written:
-            written = written.replace('"', "").replace("'", "")
+    elif "Literal" not in written:
+        written = written.replace('"', "").replace("'", "")
     flat = " ".join(written.split())
     if "Literal[" in flat:
         return flat

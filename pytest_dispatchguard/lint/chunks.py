@@ -1,0 +1,114 @@
+"""The pieces of a file that are worth judging, and texts by the bytes, characters and lines they are
+counted in."""
+
+from __future__ import annotations
+
+import bisect
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+import tree_sitter
+import tree_sitter_python
+
+from pytest_dispatchguard.lint.facts import FileFacts, FunctionFact
+
+_NEWLINE = re.compile(r"\r\n|\r|\n")
+
+
+class Outline(NamedTuple):
+    """An outermost function worth judging: where it stands in its file."""
+
+    name: str
+    line: int
+    start_byte: int
+    end_byte: int
+
+
+def worth_judging(
+    facts: FileFacts, hot: Collection[str] | Mapping[str, object], tokens: Collection[str]
+) -> list[Outline]:
+    """Outermost functions that are hot, or hold hot ones, with something that a rule looks for."""
+    wanted = frozenset(tokens)
+    return [
+        Outline(outer.name, outer.line, outer.start_byte, outer.end_byte)
+        for outer, inner in outermost(facts)
+        if any(f.name in hot and not wanted.isdisjoint(f.looks) for f in (outer, *inner))
+    ]
+
+
+def outermost(facts: FileFacts) -> Iterable[tuple[FunctionFact, list[FunctionFact]]]:
+    """Functions that no other function encloses, each with those inside it."""
+    inside: dict[str, list[FunctionFact]] = defaultdict(list)
+    tops: list[FunctionFact] = []
+    for function in facts.functions:
+        head, local, _ = function.name.partition(".<locals>.")
+        if local:
+            inside[head].append(function)
+        else:
+            tops.append(function)
+    for top in tops:
+        yield (
+            top,
+            [f for f in inside.get(top.name, ()) if top.start_byte <= f.start_byte < top.end_byte],
+        )
+
+
+class Lines:
+    """A text by lines and by bytes, as Python counts them."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.data = text.encode("utf-8", "surrogatepass")
+        self.starts = [0, *(m.end() for m in _NEWLINE.finditer(text))]
+        self.ascii = len(self.data) == len(text)
+
+    def offset(self, byte: int) -> int:
+        """The character at a byte."""
+        return byte if self.ascii else len(self.data[:byte].decode("utf-8", "surrogatepass"))
+
+    def line_of(self, offset: int) -> int:
+        """The line, from 1, of a character."""
+        return bisect.bisect_right(self.starts, offset)
+
+    def line(self, number: int) -> str:
+        """One line's text, without its newline."""
+        end = self.starts[number] if number < len(self.starts) else len(self.text)
+        return self.text[self.starts[number - 1] : end].rstrip("\r\n")
+
+    def chunk(self, outline: Outline) -> tuple[str, int, bool]:
+        """The source of a function from the beginning of its first line, the number of that line,
+        and whether the function is indented."""
+        start = self.offset(outline.start_byte)
+        first = self.line_of(start)
+        line_start = self.starts[first - 1]
+        source = self.text[line_start : self.offset(outline.end_byte)]
+        indented = start > line_start and not self.text[line_start:start].strip(" \t\f")
+        return source, first, indented
+
+
+def import_line(text: str) -> tuple[int, bool]:
+    """The line before which a new import can stand, and whether a blank line must follow it."""
+    parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_python.language()))
+    lines = Lines(text)
+    after, blank = 0, True
+    nodes = [n for n in parser.parse(lines.data).root_node.named_children if n.type != "comment"]
+    for i, node in enumerate(nodes):
+        docstring = (
+            i == 0
+            and node.type == "expression_statement"
+            and node.named_children[0].type == "string"
+        )
+        imported = node.type in (
+            "import_statement",
+            "import_from_statement",
+            "future_import_statement",
+        )
+        if not (docstring or imported):
+            break
+        after, blank = lines.line_of(lines.offset(node.end_byte)), docstring
+    if after == 0:
+        while after < len(lines.starts) and lines.line(after + 1).lstrip().startswith("#"):
+            after += 1
+    return after + 1, blank

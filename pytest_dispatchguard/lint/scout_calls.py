@@ -1,0 +1,227 @@
+"""The scout at calls, attributes and subscripts."""
+
+from __future__ import annotations
+
+from tree_sitter import Node
+
+from pytest_dispatchguard.lint import scout_words as words
+from pytest_dispatchguard.lint.facts import CallFact
+from pytest_dispatchguard.lint.scout_doubts import (
+    ask_comprehended,
+    ask_index,
+    ask_iterated,
+    ask_truth,
+)
+from pytest_dispatchguard.lint.scout_state import (
+    Handler,
+    Walk,
+    add_values,
+    is_self_attribute,
+    local_values,
+    note,
+    note_call,
+    visit,
+    visit_children,
+)
+from pytest_dispatchguard.lint.scout_values import dotted, resolved, text
+
+_TORCH_ROOTS = ("torch", "torch.nn.functional", "torch.special", "torch.linalg", "torch.functional")
+
+
+def _call(walk: Walk, node: Node) -> None:
+    call_as(walk, node, "call")
+
+
+def call_as(walk: Walk, node: Node, how: str) -> None:
+    """Reads a call, noted as that `how` of `CallFact`."""
+    source, reading = walk.source, walk.reading
+    looks = reading.looks
+    parts = node.named_children
+    callee, arguments = parts[0], parts[-1]
+    kind = callee.type
+    last = ""
+    if kind == "identifier":
+        last = text(source, callee)
+        note_call(walk, last, how, node)
+    elif kind == "attribute":
+        owner = callee.named_children[0]
+        last = text(source, callee.named_children[-1])
+        name = dotted(source, callee)
+        if name:
+            note_call(walk, name, how, node)
+        if owner.type == "identifier":
+            if last in words.TENSOR_METHODS:
+                _note_tensor_method(walk, text(source, owner), last, arguments)
+        else:
+            visit(walk, owner)
+    else:
+        visit(walk, callee)
+    looks.add("call")
+    if last:
+        looks.add(f"call:{last}")
+    if arguments.type != "argument_list":
+        if last in words.ITERATING_CALLS and kind == "identifier":
+            ask_comprehended(walk, arguments, last)
+        visit(walk, arguments)
+        return
+    given = arguments.named_children
+    if last in _CALLS_OF_NOTE or (given and last in words.TORCH_OPS):
+        _call_of_note(walk, last, callee, given)
+    for argument in given:
+        kind = argument.type
+        if kind == "keyword_argument":
+            argument = argument.named_children[-1]
+            kind = argument.type
+        elif kind == "list_splat":
+            ask_iterated(walk, argument.named_children[-1])
+        if kind == "identifier":
+            note(reading.passed, text(source, argument), "passed", argument, walk.loop > 0)
+        elif kind == "attribute":
+            name = dotted(source, argument)
+            if name:
+                note(reading.passed, name, "passed", argument, walk.loop > 0)
+            _attribute(walk, argument)
+        else:
+            handler = walk.table[argument.kind_id]
+            if handler is not None:
+                handler(walk, argument)
+
+
+_CALLS_OF_NOTE = (
+    words.TYPE_TESTS
+    | words.ITERATING_CALLS
+    | {"bool", "register_buffer", "register_parameter", "add_module", "register_module", "setattr"}
+    | {"backward", "step"}
+    | words.HOOKS
+)
+
+
+def _call_of_note(walk: Walk, last: str, callee: Node, given: list[Node]) -> None:
+    reading = walk.reading
+    bare = callee.type == "identifier"
+    if last in ("backward", "step") and walk.loop:
+        if last == "backward":
+            reading.backward = True
+        else:
+            reading.step = True
+    if not given:
+        return
+    first = given[0]
+    if last in words.HOOKS:
+        name = dotted(walk.source, first)
+        if name and reading.fact is not None:
+            reading.hooks.append(CallFact(name, first.start_point[0] + 1, False, "hook"))
+    if last in words.TYPE_TESTS and first.type == "identifier":
+        reading.tested.add(text(walk.source, first))
+    if bare and last in words.ITERATING_CALLS:
+        for argument in given:
+            if argument.type in ("identifier", "call", "subscript", "attribute", "binary_operator"):
+                ask_iterated(walk, argument)
+            elif argument.type in ("generator_expression", "list_comprehension"):
+                ask_comprehended(walk, argument, last)
+    elif bare and last == "bool":
+        ask_truth(walk, first)
+    elif last in (
+        "register_buffer",
+        "register_parameter",
+        "add_module",
+        "register_module",
+        "setattr",
+    ):
+        _note_registration(walk, last, callee, given)
+    if last in words.TORCH_OPS and first.type == "identifier":
+        name = dotted(walk.source, callee)
+        root = resolved(name, walk.imports).rpartition(".")[0]
+        if root in _TORCH_ROOTS:
+            _note_tensor_use(walk, text(walk.source, first))
+
+
+def _note_registration(walk: Walk, last: str, callee: Node, given: list[Node]) -> None:
+    owner, reading = walk.reading.owner, walk.reading
+    if owner is None:
+        return
+    if last == "setattr":
+        if len(given) < 3 or text(walk.source, given[0]) != reading.self_name:
+            return
+        given = given[1:]
+    elif not dotted(walk.source, callee).startswith(f"{reading.self_name}."):
+        return
+    if given[0].type != "string":
+        return
+    name = text(walk.source, given[0]).strip("rbu'\"")
+    if not name.isidentifier():
+        return
+    value = given[1] if len(given) > 1 else None
+    if value is not None and value.type == "keyword_argument":
+        value = value.named_children[-1]
+    if value is not None and value.type == "none":
+        add_values(owner.attrs, name, ["none"])
+    elif last == "register_buffer":
+        add_values(owner.attrs, name, ["buffer"])
+    elif last == "register_parameter":
+        add_values(owner.attrs, name, ["param"])
+    else:
+        add_values(
+            owner.attrs, name, local_values(walk, value) if value is not None else ["unknown"]
+        )
+
+
+def _note_tensor_method(walk: Walk, name: str, method: str, arguments: Node) -> None:
+    if method == "backward" and arguments.named_child_count:
+        return
+    if method == "view" and arguments.named_child_count == 1:
+        # `array.view(np.uint8)` is NumPy's, `x.view(-1)` and `x.view(shape)` are tensors'.
+        only = arguments.named_children[0]
+        if only.type == "attribute" and text(walk.source, only).startswith(
+            ("np.", "numpy.", "jnp.")
+        ):
+            return
+    _note_tensor_use(walk, name)
+
+
+def _note_tensor_use(walk: Walk, name: str) -> None:
+    reading = walk.reading
+    if name in reading.params:
+        if name not in reading.bindings:
+            reading.tensor_uses.add(name)
+    elif name in reading.bindings:
+        reading.tensor_uses.add(name)
+
+
+def _attribute(walk: Walk, node: Node) -> None:
+    source, reading = walk.source, walk.reading
+    parts = node.named_children
+    owner = parts[0]
+    attribute = text(source, parts[-1])
+    reading.looks.add(f"attr:{attribute}")
+    if owner.type == "identifier":
+        name = text(source, owner)
+        if name == reading.self_name:
+            note(reading.reads, f"{name}.{attribute}", "read", node, walk.loop > 0)
+        elif attribute in words.TENSOR_ATTRIBUTES:
+            _note_tensor_use(walk, name)
+    else:
+        visit(walk, owner)
+
+
+def _subscript(walk: Walk, node: Node) -> None:
+    reading = walk.reading
+    if "subscript" not in reading.looks:
+        parts = node.named_children
+        ask_index(walk, node, "subscript")
+        if (
+            parts[-1].type == "slice"
+            and parts[0].type == "attribute"
+            and is_self_attribute(walk, parts[0])
+        ):
+            # A slice of a ModuleList builds a new one.
+            sliced = text(walk.source, parts[0].named_children[-1])
+            reading.pending_self.setdefault("subscript", set()).add(sliced)
+    visit_children(walk, node)
+
+
+HANDLERS: dict[str, Handler] = {
+    "attribute": _attribute,
+    "call": _call,
+    "subscript": _subscript,
+}

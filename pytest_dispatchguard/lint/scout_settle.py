@@ -1,0 +1,170 @@
+"""What can be decided only when a whole function, or the whole file, has been read."""
+
+from __future__ import annotations
+
+from pytest_dispatchguard.lint import scout_words as words
+from pytest_dispatchguard.lint.facts import CallFact, FileFacts, Value
+from pytest_dispatchguard.lint.scout_doubts import _may_be_tensor, _tensor_attribute
+from pytest_dispatchguard.lint.scout_state import Reading, Walk, binding_values, local_values
+
+
+def settle(walk: Walk, reading: Reading, declared: bool) -> None:
+    """Decides what could not be decided before the whole function was read."""
+    fact = reading.fact
+    assert fact is not None
+    outer, walk.reading = walk.reading, reading
+    for token, names in reading.pending.items():
+        if token not in reading.looks:
+            seen: set[str] = set()
+            if any(_may_be_tensor(walk, reading, name, token, seen) for name in sorted(names)):
+                reading.looks.add(token)
+    fact.tensors = _tensors(reading)
+    fact.yields = reading.yields
+    fact.training_loop = reading.backward and reading.step
+    fact.returns_function = any(
+        (how == "returned" and name in reading.nested) for name, how in reading.calls
+    ) or any(node is not None and node.type == "lambda" for node in reading.returns)
+    if not declared and not reading.yields:
+        fact.returns = _agreed_return(walk, reading)
+    walk.reading = outer
+    _keep_calls(walk, reading)
+
+
+def _tensors(reading: Reading) -> list[str]:
+    """The names that the function uses as only a tensor can be used."""
+    found = []
+    for name in reading.tensor_uses:
+        if (
+            name in reading.tested
+            or name in (reading.self_name, "self", "cls")
+            or name in reading.hosts
+        ):
+            continue
+        if any(part in words.NOT_RECEIVERS for part in name.lower().split("_")):
+            continue
+        bound = reading.bindings.get(name)
+        if name not in reading.params and (bound is None or len(bound) != 1 or bound[0] is False):
+            continue
+        found.append(name)
+    return sorted(found)
+
+
+def _agreed_return(walk: Walk, reading: Reading) -> Value:
+    agreed: list[Value] = []
+    for node in reading.returns:
+        new = ["none"] if node is None else local_values(walk, node)
+        if new == ["unknown"] or len(new) > 1:
+            return "unknown"
+        agreed.extend(v for v in new if v not in agreed)
+        if len(agreed) > 1:
+            return "unknown"
+    if not agreed:
+        return "none"
+    return agreed[0]
+
+
+def _keep_calls(walk: Walk, reading: Reading) -> None:
+    """Keeps of all calls, reads and names passed on those that can lead to a function of the
+    project."""
+    fact = reading.fact
+    assert fact is not None
+    kept: list[CallFact] = []
+    own_package = walk.module.partition(".")[0]
+    for (name, how), call in reading.calls.items():
+        root, dot, rest = name.partition(".")
+        if how == "returned":
+            if root in reading.nested:
+                kept.append(call)
+            continue
+        if _leads_on(walk, reading, root, rest.rpartition(".")[2] if dot else "", own_package):
+            kept.append(call)
+    called = {call.name for call in kept}
+    for name, call in reading.passed.items():
+        root, dot, _ = name.partition(".")
+        if root == reading.self_name or root in reading.nested:
+            kept.append(call)
+        elif root in reading.params or root in reading.bindings:
+            if not dot and binding_values(walk, reading, root):
+                fact.locals[root] = binding_values(walk, reading, root)
+                kept.append(call)
+        elif (
+            root in walk.imports and walk.imports[root].partition(".")[0] not in words.EXTERNAL
+        ) or (root not in walk.imports and root not in words.BUILTINS):
+            kept.append(call)
+    for name, call in reading.reads.items():
+        if name not in called and (name not in reading.passed):
+            kept.append(call)
+    kept.extend(reading.hooks)
+    fact.calls = kept
+
+
+def _leads_on(walk: Walk, reading: Reading, root: str, last: str, own_package: str) -> bool:
+    fact = reading.fact
+    assert fact is not None
+    if root in ("super()", reading.self_name) or root in reading.nested:
+        return True
+    if root in reading.params or root in reading.bindings:
+        bound = binding_values(walk, reading, root)
+        if bound:
+            fact.locals[root] = bound
+            return True
+        return len(last) > 8 and "_" in last.strip("_")
+    target = walk.imports.get(root)
+    if target is not None:
+        top = target.partition(".")[0]
+        return top == own_package or top not in words.EXTERNAL
+    return True
+
+
+def finish(walk: Walk) -> FileFacts:
+    """The facts of the file, when all of it has been walked."""
+    facts = walk.facts
+    own = (
+        set(walk.reading.nested)
+        | set(facts.assigns)
+        | {c.name for c in facts.classes}
+        | set(walk.imports)
+    )
+    methods: dict[str, set[str]] = {}
+    for function in facts.functions:
+        owner, _, name = function.name.rpartition(".")
+        methods.setdefault(owner, set()).add(name)
+    has_torch = any(target.partition(".")[0] == "torch" for target in walk.imports.values())
+    has_torch = has_torch or any(
+        n == "*" and t.partition(".")[0] == "torch" for n, t in facts.imports
+    )
+    for reading in walk.readings:
+        fact = reading.fact
+        assert fact is not None
+        if not has_torch:
+            fact.tensors = []
+        stars = any(name == "*" for name, _ in facts.imports)
+        attributes = reading.owner.attrs if reading.owner is not None else {}
+        defined = methods.get(reading.owner.name, set()) if reading.owner is not None else set()
+        prefix = f"{reading.self_name}."
+        kept: list[CallFact] = []
+        for call in fact.calls:
+            root = call.name.partition(".")[0]
+            if call.how == "hook":
+                kept.append(call)
+                continue
+            if (
+                root in words.BUILTINS
+                and root not in own
+                and root not in reading.nested
+                and not stars
+            ):
+                continue
+            if call.how in ("read", "passed") and call.name.startswith(prefix):
+                attribute = call.name[len(prefix) :].partition(".")[0]
+                if attribute in attributes and attribute not in defined:
+                    continue
+            kept.append(call)
+        fact.calls = kept
+        for token, names in reading.pending_self.items():
+            if token not in reading.looks and any(
+                _tensor_attribute(attributes, n, token) for n in names
+            ):
+                reading.looks.add(token)
+        fact.looks = sorted(reading.looks)
+    return facts

@@ -1,0 +1,205 @@
+"""Where the scout is in a file, and what it has gathered: of the function, the class and the file
+it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from tree_sitter import Node
+
+from pytest_dispatchguard.lint.facts import CallFact, ClassFact, FileFacts, FunctionFact, Value
+from pytest_dispatchguard.lint.scout_values import dotted, resolved, text, values
+
+
+class Reading:
+    """A function (or the module's own level) while it is being read."""
+
+    __slots__ = (
+        "backward", "bindings", "calls", "fact", "globals", "hooks", "hosts", "looks", "nested",
+        "outer", "owner", "param_values", "params", "passed", "pending", "pending_self", "reads",
+        "returns", "self_name", "step", "tensor_uses", "tested", "yields",
+    )  # fmt: skip
+
+    def __init__(self, fact: FunctionFact | None, owner: ClassFact | None, self_name: str) -> None:
+        self.fact = fact
+        self.owner = owner
+        self.self_name = self_name
+        self.params: set[str] = set()
+        self.param_values: dict[str, list[Value]] = {}
+        self.hosts: set[str] = set()
+        self.bindings: dict[str, list[Node | bool]] = {}
+        """Of each local: the expressions bound to it; True for an unknown value, False for a host
+        value."""
+        self.looks: set[str] = set()
+        self.calls: dict[tuple[str, str], CallFact] = {}
+        self.passed: dict[str, CallFact] = {}
+        self.reads: dict[str, CallFact] = {}
+        self.pending: dict[str, set[str]] = {}
+        """Token to the local names of which one must be a possible tensor for it to count."""
+        self.pending_self: dict[str, set[str]] = {}
+        self.tested: set[str] = set()
+        self.tensor_uses: set[str] = set()
+        self.nested: set[str] = set()
+        self.globals: set[str] = set()
+        self.hooks: list[CallFact] = []
+        self.returns: list[Node | None] = []
+        self.yields = False
+        self.backward = False
+        self.step = False
+
+
+class Walk:
+    """Where the walk is, and what it has gathered of the file."""
+
+    __slots__ = (
+        "class_", "early_exit", "facts", "imports", "is_package", "loop", "marks", "module",
+        "prefix", "reading", "readings", "source", "table", "where",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        source: bytes,
+        module: str,
+        is_package: bool,
+        marks: dict[int, str],
+        table: list[Handler | None],
+    ) -> None:
+        self.table = table
+        self.source = source
+        self.module = module
+        self.is_package = is_package
+        self.marks = marks
+        self.facts = FileFacts()
+        self.imports: dict[str, str] = {}
+        self.reading = Reading(None, None, "")
+        self.readings: list[Reading] = []
+        self.class_: ClassFact | None = None
+        self.prefix = ""
+        self.where = "module"
+        self.loop = 0
+        self.early_exit: str | None = None
+
+
+Handler = Callable[[Walk, Node], None]
+
+
+def visit(walk: Walk, node: Node) -> None:
+    """Hands a node to its handler."""
+    handler = walk.table[node.kind_id]
+    if handler is not None:
+        handler(walk, node)
+
+
+def visit_children(walk: Walk, node: Node) -> None:
+    """Hands the named children of a node to their handlers."""
+    table = walk.table
+    for child in node.named_children:
+        handler = table[child.kind_id]
+        if handler is not None:
+            handler(walk, child)
+
+
+def parts_of(node: Node) -> list[Node]:
+    """The named children, comments apart."""
+    return [c for c in node.named_children if not c.is_extra]
+
+
+def visit_cold(walk: Walk, nodes: Iterable[Node]) -> None:
+    """Reads what lies in a cold region: definitions and attributes count, calls and looks do
+    not."""
+    reading = walk.reading
+    kept = (
+        reading.looks,
+        reading.calls,
+        reading.passed,
+        reading.reads,
+        reading.pending,
+        reading.pending_self,
+    )
+    reading.looks, reading.calls, reading.passed, reading.reads = set(), {}, {}, {}
+    reading.pending, reading.pending_self = {}, {}
+    for node in nodes:
+        visit(walk, node)
+    (
+        reading.looks,
+        reading.calls,
+        reading.passed,
+        reading.reads,
+        reading.pending,
+        reading.pending_self,
+    ) = kept
+
+
+def is_self_attribute(walk: Walk, node: Node) -> bool:
+    """Whether an attribute is one of the method's own object."""
+    owner = node.named_children[0]
+    return owner.type == "identifier" and text(walk.source, owner) == walk.reading.self_name
+
+
+def note(table: dict[str, CallFact], name: str, how: str, node: Node, loop: bool) -> None:
+    """Notes a name passed on or read; in a loop, if it ever is."""
+    known = table.get(name)
+    if known is None:
+        table[name] = CallFact(name, node.start_point[0] + 1, loop, how)
+    elif loop:
+        known.loop = True
+
+
+def note_call(walk: Walk, name: str, how: str, node: Node) -> None:
+    """Notes a call of the function being read."""
+    calls = walk.reading.calls
+    known = calls.get((name, how))
+    if known is None:
+        calls[name, how] = CallFact(name, node.start_point[0] + 1, walk.loop > 0, how)
+    elif walk.loop:
+        known.loop = True
+
+
+def add_values(table: dict[str, list[Value]], name: str, new: list[Value]) -> None:
+    """Adds values to those known of a name, each once."""
+    known = table.setdefault(name, [])
+    for value in new:
+        if value not in known:
+            known.append(value)
+
+
+def local_values(walk: Walk, node: Node) -> list[Value]:
+    """What an expression inside a function may be, parameters and locals looked up one step."""
+    reading = walk.reading
+    if node.type == "identifier":
+        name = text(walk.source, node)
+        bound = reading.bindings.get(name)
+        if bound is None:
+            if name in reading.params:
+                return reading.param_values.get(name, ["unknown"])
+        else:
+            only = bound[0]
+            if len(bound) > 1 or isinstance(only, bool):
+                return ["unknown"]
+            local = frozenset(reading.params | reading.bindings.keys())
+            return values(walk.source, only, walk.imports, local)
+    local = frozenset(reading.params | reading.bindings.keys())
+    return values(walk.source, node, walk.imports, local)
+
+
+def binding_values(walk: Walk, reading: Reading, name: str) -> list[Value]:
+    """What a local at the root of a call may stand for, where that can lead to a function."""
+    found: list[Value] = []
+    bound = reading.bindings.get(name)
+    if bound is None:
+        return [v for v in reading.param_values.get(name, ()) if v.startswith("ann:")]
+    local = (
+        frozenset(reading.params | reading.bindings.keys()) - reading.nested - {reading.self_name}
+    )
+    for value in bound:
+        if isinstance(value, bool):
+            continue
+        if value.type == "call":
+            arguments = value.named_children[-1].named_children
+            callee = resolved(dotted(walk.source, value.named_children[0]), walk.imports)
+            if callee in ("functools.partial", "torch.compile") and arguments:
+                value = arguments[0]
+        for word in values(walk.source, value, walk.imports, local):
+            if word.startswith(("call:", "name:")) and word not in found:
+                found.append(word)
+    return found[:4]

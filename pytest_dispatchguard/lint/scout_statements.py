@@ -1,0 +1,351 @@
+"""The scout at statements and expressions that steer: branches, loops, contexts, returns, what is
+cold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tree_sitter import Node
+
+from pytest_dispatchguard.lint import guards
+from pytest_dispatchguard.lint.scout_assignments import bind, bind_loop
+from pytest_dispatchguard.lint.scout_calls import call_as
+from pytest_dispatchguard.lint.scout_doubts import ask_iterated, ask_truth
+from pytest_dispatchguard.lint.scout_state import (
+    Handler,
+    Walk,
+    note_call,
+    parts_of,
+    visit,
+    visit_children,
+    visit_cold,
+)
+from pytest_dispatchguard.lint.scout_values import dotted, text
+
+
+def _block(walk: Walk, node: Node) -> None:
+    table = walk.table
+    children = node.named_children
+    for i, child in enumerate(children):
+        handler = table[child.kind_id]
+        if handler is None:
+            continue
+        handler(walk, child)
+        if walk.early_exit is not None:
+            condition, walk.early_exit = walk.early_exit, None
+            rest = children[i + 1 :]
+            if guards.rest_is_cold(condition, True, _assigned(walk, rest)):
+                visit_cold(walk, rest)
+                walk.early_exit = None
+                return
+
+
+def _assigned(walk: Walk, statements: Iterable[Node]) -> set[str]:
+    """The lasting names that statements assign: attributes, and names declared global."""
+    found: set[str] = set()
+    for statement in statements:
+        if statement.type != "expression_statement":
+            continue
+        expression: Node | None = (
+            statement.named_children[0] if statement.named_child_count else None
+        )
+        while expression is not None and expression.type in ("assignment", "augmented_assignment"):
+            target = expression.child_by_field_name("left")
+            while target is not None and target.type == "subscript":
+                target = target.named_children[0]
+            if target is not None:
+                name = dotted(walk.source, target)
+                if (
+                    "." in name
+                    or (name and (name in walk.reading.globals or walk.where == "module"))
+                    or (name and statement.named_children[0].child_by_field_name("left") != target)
+                ):
+                    found.add(name)
+            expression = expression.child_by_field_name("right")
+    return found
+
+
+def last_kind(block: Node | None) -> str:
+    """The kind of a block's last statement."""
+    if block is None:
+        return ""
+    for child in reversed(block.named_children):
+        if not child.is_extra:
+            return child.type
+    return ""
+
+
+def _if(walk: Walk, node: Node) -> None:
+    clauses = node.children_by_field_name("alternative")
+    _branch(walk, node, clauses, 0)
+    walk.early_exit = None
+    if not clauses:
+        block = node.child_by_field_name("consequence")
+        condition = node.child_by_field_name("condition")
+        if condition is not None and last_kind(block) == "return_statement":
+            written = text(walk.source, condition)
+            if guards.worth_asking(written):
+                walk.early_exit = written
+
+
+def _branch(walk: Walk, node: Node, clauses: list[Node], following: int) -> None:
+    """One `if` or `elif` with what comes after it: ``clauses[following:]``."""
+    condition = node.child_by_field_name("condition")
+    block = node.child_by_field_name("consequence")
+    if condition is None or block is None:
+        visit_children(walk, node)
+        return
+    ask_truth(walk, condition)
+    visit(walk, condition)
+    written = text(walk.source, condition)
+    after = clauses[following] if following < len(clauses) else None
+    orelse_raises = False
+    if after is not None and after.type == "else_clause":
+        orelse_raises = last_kind(after.child_by_field_name("body")) == "raise_statement"
+    body_cold, else_cold = guards.cold_branches(
+        written,
+        body_assigns=_assigned(walk, block.named_children) if guards.worth_asking(written) else (),
+        body_raises=last_kind(block) == "raise_statement",
+        orelse_raises=orelse_raises,
+    )
+    if body_cold:
+        visit_cold(walk, [block])
+    else:
+        _block(walk, block)
+    if after is None:
+        return
+    if else_cold:
+        visit_cold(walk, clauses[following:])
+    elif after.type == "elif_clause":
+        _branch(walk, after, clauses, following + 1)
+    else:
+        visit_children(walk, after)
+
+
+def _for(walk: Walk, node: Node) -> None:
+    walk.reading.looks.add("loop")
+    left = node.child_by_field_name("left")
+    right = node.child_by_field_name("right")
+    if left is None or right is None:
+        visit_children(walk, node)
+        return
+    ask_iterated(walk, right)
+    visit(walk, right)
+    bind_loop(walk, left, right)
+    walk.loop += 1
+    for part in node.named_children:
+        if part.type == "block":
+            _block(walk, part)
+    walk.loop -= 1
+    for clause in node.children_by_field_name("alternative"):
+        visit_children(walk, clause)
+
+
+def _while(walk: Walk, node: Node) -> None:
+    walk.reading.looks.add("loop")
+    condition = node.child_by_field_name("condition")
+    body = node.child_by_field_name("body")
+    walk.loop += 1
+    if condition is not None:
+        ask_truth(walk, condition)
+        visit(walk, condition)
+    if body is not None:
+        _block(walk, body)
+    walk.loop -= 1
+    for clause in node.children_by_field_name("alternative"):
+        visit_children(walk, clause)
+
+
+def _comprehension(walk: Walk, node: Node) -> None:
+    parts = parts_of(node)
+    opened = 0
+    for clause in parts[1:]:
+        if clause.type == "for_in_clause":
+            left = clause.child_by_field_name("left")
+            right = clause.child_by_field_name("right")
+            if left is None or right is None:
+                continue
+            ask_iterated(walk, right)
+            visit(walk, right)
+            if walk.where == "function":
+                bind_loop(walk, left, right)
+            walk.loop += 1
+            opened += 1
+        else:
+            for condition in clause.named_children:
+                ask_truth(walk, condition)
+                visit(walk, condition)
+    if parts:
+        visit(walk, parts[0])
+    walk.loop -= opened
+
+
+def _with(walk: Walk, node: Node) -> None:
+    walk.reading.looks.add("with")
+    visit_children(walk, node)
+
+
+def _with_item(walk: Walk, node: Node) -> None:
+    for value in node.named_children:
+        target = None
+        if value.type == "as_pattern":
+            parts = value.named_children
+            value, target = parts[0], parts[-1]
+        if value.type == "call":
+            call_as(walk, value, "new-scope")
+        else:
+            visit(walk, value)
+        if target is not None and walk.where == "function":
+            bind(walk, target, True)
+
+
+def _try(walk: Walk, node: Node) -> None:
+    for part in node.named_children:
+        if part.type in ("except_clause", "except_group_clause"):
+            visit_cold(walk, [part])
+        else:
+            visit(walk, part)
+
+
+def _raise(walk: Walk, node: Node) -> None:
+    visit_cold(walk, node.named_children)
+
+
+def _assert(walk: Walk, node: Node) -> None:
+    parts = parts_of(node)
+    if parts:
+        ask_truth(walk, parts[0])
+        visit(walk, parts[0])
+        visit_cold(walk, parts[1:])
+
+
+def _return(walk: Walk, node: Node) -> None:
+    reading = walk.reading
+    parts = parts_of(node)
+    value = parts[0] if parts else None
+    reading.returns.append(value)
+    if value is not None:
+        for name in _returned_names(walk, value):
+            note_call(walk, name, "returned", value)
+        visit(walk, value)
+
+
+def _returned_names(walk: Walk, value: Node) -> list[str]:
+    """The names a return statement hands out, by themselves or wrapped: ``return
+    wraps(fn)(wrapper)``."""
+    if value.type == "identifier":
+        return [text(walk.source, value)]
+    if value.type == "conditional_expression":
+        parts = parts_of(value)
+        return [name for part in (parts[0], parts[-1]) for name in _returned_names(walk, part)]
+    if value.type in ("expression_list", "tuple"):
+        return [text(walk.source, p) for p in value.named_children if p.type == "identifier"]
+    if value.type == "call":
+        arguments = value.named_children[-1]
+        return [text(walk.source, a) for a in arguments.named_children if a.type == "identifier"]
+    return []
+
+
+def _conditional(walk: Walk, node: Node) -> None:
+    parts = parts_of(node)
+    if len(parts) != 3:
+        visit_children(walk, node)
+        return
+    body, condition, orelse = parts
+    ask_truth(walk, condition)
+    visit(walk, condition)
+    written = text(walk.source, condition)
+    body_cold, else_cold = guards.cold_branches(written)
+    for part, cold in ((body, body_cold), (orelse, else_cold)):
+        if cold:
+            visit_cold(walk, [part])
+        else:
+            visit(walk, part)
+
+
+def _boolean(walk: Walk, node: Node) -> None:
+    for operand in node.named_children:
+        ask_truth(walk, operand)
+        visit(walk, operand)
+
+
+def _comparison(walk: Walk, node: Node) -> None:
+    walk.reading.looks.add("comparison")
+    visit_children(walk, node)
+
+
+def _lambda(walk: Walk, node: Node) -> None:
+    reading = walk.reading
+    reading.looks.add("lambda")
+    before = set(reading.tensor_uses)
+    body = node.child_by_field_name("body")
+    parameters = node.child_by_field_name("parameters")
+    names = set()
+    if parameters is not None:
+        for parameter in parameters.named_children:
+            inner = parameter
+            if parameter.type != "identifier" and parameter.named_child_count:
+                inner = parameter.named_children[0]
+                if parameter.type == "default_parameter":
+                    visit(walk, parameter.named_children[-1])
+            names.add(text(walk.source, inner))
+    if body is not None:
+        visit(walk, body)
+    reading.tensor_uses -= names - before
+
+
+def _string(walk: Walk, node: Node) -> None:
+    if node.named_child_count <= 3 and all(c.type != "interpolation" for c in node.named_children):
+        return
+    for child in node.named_children:
+        if child.type == "interpolation":
+            walk.reading.looks.add("fstring")
+            visit_children(walk, child)
+
+
+def _keyword(walk: Walk, node: Node) -> None:
+    visit(walk, node.named_children[-1])
+
+
+def _splat(walk: Walk, node: Node) -> None:
+    if node.named_child_count:
+        ask_iterated(walk, node.named_children[-1])
+    visit_children(walk, node)
+
+
+def _yield(walk: Walk, node: Node) -> None:
+    walk.reading.yields = True
+    visit_children(walk, node)
+
+
+def _global(walk: Walk, node: Node) -> None:
+    walk.reading.globals.update(text(walk.source, name) for name in node.named_children)
+
+
+HANDLERS: dict[str, Handler] = {
+    "assert_statement": _assert,
+    "block": _block,
+    "boolean_operator": _boolean,
+    "comparison_operator": _comparison,
+    "conditional_expression": _conditional,
+    "dictionary_comprehension": _comprehension,
+    "for_statement": _for,
+    "generator_expression": _comprehension,
+    "global_statement": _global,
+    "if_statement": _if,
+    "keyword_argument": _keyword,
+    "lambda": _lambda,
+    "list_comprehension": _comprehension,
+    "list_splat": _splat,
+    "module": _block,
+    "not_operator": _boolean,
+    "raise_statement": _raise,
+    "return_statement": _return,
+    "set_comprehension": _comprehension,
+    "string": _string,
+    "try_statement": _try,
+    "while_statement": _while,
+    "with_item": _with_item,
+    "with_statement": _with,
+    "yield": _yield,
+}

@@ -1,0 +1,47 @@
+"""The scout's dispatch: which handler reads which kind of node."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import tree_sitter_python
+from tree_sitter import Language
+
+from pytest_dispatchguard.lint import (
+    scout_assignments,
+    scout_calls,
+    scout_definitions,
+    scout_imports,
+    scout_statements,
+)
+from pytest_dispatchguard.lint.scout_state import Handler, visit_children
+
+LANGUAGE: Final = Language(tree_sitter_python.language())
+
+_HANDLERS: dict[str, Handler] = {
+    **scout_assignments.HANDLERS,
+    **scout_calls.HANDLERS,
+    **scout_definitions.HANDLERS,
+    **scout_imports.HANDLERS,
+    **scout_statements.HANDLERS,
+}
+_SKIPPED = frozenset(
+    """identifier ellipsis integer float true false none comment line_continuation string_start
+    string_end escape_sequence string_content type_conversion type future_import_statement
+    pass_statement break_statement continue_statement nonlocal_statement type_alias_statement
+    type_parameter dotted_name import_prefix parameters lambda_parameters""".split()
+)
+
+
+def _table() -> list[Handler | None]:
+    table: list[Handler | None] = []
+    for kind in range(LANGUAGE.node_kind_count):
+        name = LANGUAGE.node_kind_for_id(kind) or ""
+        if name in _SKIPPED or not LANGUAGE.node_kind_is_named(kind):
+            table.append(None)
+        else:
+            table.append(_HANDLERS.get(name, visit_children))
+    return table
+
+
+TABLE: Final = _table()

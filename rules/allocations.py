@@ -1,0 +1,1307 @@
+"""DG5xx: tensors made from Python data, moved or grown anew on every call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import libcst as cst
+
+from pytest_dispatchguard import Assignment, Call, Finding, Fix, Loop, Place, Rule
+
+_FROM_DATA = frozenset({"torch.tensor", "torch.as_tensor", "torch.asarray"})
+_LEGACY_CLASSES = {
+    "HalfTensor": "float16",
+    "BFloat16Tensor": "bfloat16",
+    "FloatTensor": "float32",
+    "DoubleTensor": "float64",
+    "ByteTensor": "uint8",
+    "CharTensor": "int8",
+    "ShortTensor": "int16",
+    "IntTensor": "int32",
+    "LongTensor": "int64",
+    "BoolTensor": "bool",
+}
+_FILLED = frozenset({"zeros", "ones", "empty", "eye", "full"})
+"""Factories that give the same on every device, in every dtype."""
+_COMPUTED = frozenset(
+    "arange linspace logspace tril_indices triu_indices hann_window hamming_window blackman_window".split()
+)
+_RANDOM = frozenset({"rand", "randn", "randint", "randperm", "normal"})
+_FACTORIES = frozenset(f"torch.{n}" for n in _FILLED | _COMPUTED | _RANDOM)
+_RESHAPING = frozenset(
+    "view reshape unsqueeze squeeze expand permute transpose t contiguous flatten repeat".split()
+)
+"""Methods that change a tensor's layout and none of its numbers."""
+_CATS = frozenset(
+    f"torch.{n}" for n in ("cat", "concat", "concatenate", "hstack", "vstack", "dstack")
+)
+_NUMBERS = (cst.Integer, cst.Float)
+_STATEMENT_LOOPS = (cst.For, cst.While)
+
+Safety = Literal["safe", "unsafe"]
+
+
+# -- what several rules ask ------------------------------------------------------------------------
+
+
+def is_constant(node: cst.BaseExpression) -> bool:
+    """Whether an expression is a number written down, or computed from such."""
+    if isinstance(node, cst.UnaryOperation):
+        return is_constant(node.expression)
+    if isinstance(node, cst.BinaryOperation):
+        return is_constant(node.left) and is_constant(node.right)
+    if isinstance(node, cst.Name):
+        return node.value in ("True", "False")
+    if isinstance(node, cst.Attribute):
+        return isinstance(node.value, cst.Name) and node.value.value == "math"
+    if (
+        isinstance(node, cst.Call)
+        and isinstance(node.func, cst.Name)
+        and node.func.value == "float"
+    ):
+        return all(isinstance(a.value, cst.SimpleString) for a in node.args)
+    return isinstance(node, _NUMBERS)
+
+
+def is_constant_table(node: cst.BaseExpression) -> bool:
+    """Whether an expression is a list or tuple of numbers written down, nested or not."""
+    if not isinstance(node, cst.List | cst.Tuple) or not node.elements:
+        return False
+    return all(
+        isinstance(e, cst.Element) and (is_constant(e.value) or is_constant_table(e.value))
+        for e in node.elements
+    )
+
+
+def is_number(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether an expression is surely one Python number."""
+    kind = place.kind(node)
+    return is_constant(node) or (kind.what == "scalar" and kind.sure and not kind.optional)
+
+
+def is_host_data(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether an expression is surely a Python sequence of numbers, or a NumPy array."""
+    kind = place.kind(node)
+    if not kind.sure or kind.optional:
+        return False
+    if kind.cls == "numpy":
+        return True
+    if kind.what != "nested" or kind.cls == "dict":
+        return False
+    parts = kind.items or (kind.element,)
+    return all(p is not None and p.what == "scalar" and p.sure for p in parts)
+
+
+def data_argument(call: cst.Call, place: Place) -> cst.BaseExpression | None:
+    """The data that `torch.tensor(...)` and its like are given."""
+    return place.argument(call, 0, "data") if place.name(call) in _FROM_DATA else None
+
+
+def names_cpu(node: cst.BaseExpression) -> bool:
+    """Whether a device argument says `cpu`, or nothing."""
+    if isinstance(node, cst.Call) and node.args:
+        node = node.args[0].value
+    if isinstance(node, cst.SimpleString):
+        return str(node.evaluated_value).startswith(("cpu", "meta"))
+    return isinstance(node, cst.Name) and node.value == "None"
+
+
+def is_device(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether an expression is surely a device other than the CPU."""
+    if names_cpu(node):
+        return False
+    if isinstance(node, cst.SimpleString):
+        return str(node.evaluated_value).partition(":")[0] in (
+            "cuda",
+            "xpu",
+            "mps",
+            "hpu",
+            "npu",
+            "xla",
+        )
+    if isinstance(node, cst.Call):
+        return place.name(node) == "torch.device"
+    last = place.dotted(node).rpartition(".")[2]
+    return last in ("device", "_device", "dev") or last.endswith("_device")
+
+
+def move_target(call: cst.Call, place: Place) -> cst.BaseExpression | Literal["cuda"] | None:
+    """Where `x.to(device)`, `x.to(device=device)` or `x.cuda()` moves a tensor; None for what moves none,
+    or does more than that."""
+    if not isinstance(call.func, cst.Attribute):
+        return None
+    last = call.func.attr.value
+    if last == "cuda" and not call.args:
+        return "cuda"
+    if last != "to" or not call.args:
+        return None
+    device: cst.BaseExpression | None = None
+    for i, arg in enumerate(call.args):
+        keyword = arg.keyword.value if arg.keyword is not None else ""
+        if arg.star or keyword not in ("", "device", "non_blocking") or (not keyword and i > 0):
+            return None
+        if keyword != "non_blocking":
+            device = arg.value
+    return device if device is not None and is_device(device, place) else None
+
+
+def moved_by(call: cst.Call, place: Place) -> cst.BaseExpression | Literal["cuda"] | None:
+    """Where the result of a call is moved at once: the device of ``call(...).to(device)``."""
+    attribute = place.parent(call)
+    outer = place.parent(attribute) if isinstance(attribute, cst.Attribute) else None
+    if isinstance(outer, cst.Call) and outer.func is attribute:
+        return move_target(outer, place)
+    return None
+
+
+def device_of(call: cst.Call, place: Place) -> cst.BaseExpression | Literal["cuda"] | None:
+    """The device, not the CPU, that a call puts its new tensor on: by its argument, or moved at once."""
+    given = place.argument(call, None, "device")
+    if given is not None:
+        return None if names_cpu(given) else given
+    return moved_by(call, place)
+
+
+def is_kept(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether a value outlives the call on purpose: it is assigned to an attribute, an entry, or a global."""
+    parent: cst.CSTNode | None = node
+    while parent is not None and not isinstance(parent, cst.Assign | cst.AnnAssign | cst.AugAssign):
+        parent = place.parent(parent)
+    if isinstance(parent, cst.AnnAssign | cst.AugAssign):
+        targets: Sequence[cst.BaseExpression] = [parent.target]
+    elif isinstance(parent, cst.Assign):
+        targets = [t.target for t in parent.targets]
+    else:
+        return False
+    return any(not isinstance(t, cst.Name | cst.Tuple) for t in targets)
+
+
+class _Loads(cst.CSTVisitor):
+    """Where a name is read, and whether something writes through it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.reads: list[cst.Name] = []
+        self.written = False
+
+    def visit_Name(self, node: cst.Name) -> None:  # noqa: N802 - libcst's spelling
+        if node.value == self.name:
+            self.reads.append(node)
+
+    def visit_Attribute(self, node: cst.Attribute) -> bool:  # noqa: N802 - libcst's spelling
+        node.value.visit(self)
+        in_place = node.attr.value.endswith("_") and not node.attr.value.startswith("__")
+        if in_place and isinstance(node.value, cst.Name) and node.value.value == self.name:
+            self.written = True
+        return False
+
+    def visit_Arg(self, node: cst.Arg) -> bool:  # noqa: N802 - libcst's spelling
+        node.value.visit(self)
+        return False
+
+    def visit_AssignTarget(self, node: cst.AssignTarget) -> bool:  # noqa: N802 - libcst's spelling
+        return self._target(node.target)
+
+    def visit_AugAssign(self, node: cst.AugAssign) -> bool:  # noqa: N802 - libcst's spelling
+        if isinstance(node.target, cst.Name) and node.target.value == self.name:
+            self.written = True
+        self._target(node.target)
+        node.value.visit(self)
+        return False
+
+    def _target(self, target: cst.BaseExpression) -> bool:
+        if isinstance(target, cst.Subscript):
+            base = target.value
+            if isinstance(base, cst.Name) and base.value == self.name:
+                self.written = True
+            return True
+        return not isinstance(target, cst.Name)
+
+
+def loads(name: str, inside: cst.CSTNode) -> _Loads:
+    """The reads of a name inside a node."""
+    found = _Loads(name)
+    inside.visit(found)
+    return found
+
+
+def is_written_to(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether the function changes in place the tensor that an expression gives to a name."""
+    parent: cst.CSTNode | None = node
+    while parent is not None and not isinstance(parent, cst.Assign):
+        parent = place.parent(parent)
+    if not isinstance(parent, cst.Assign):
+        return False
+    names = [t.target.value for t in parent.targets if isinstance(t.target, cst.Name)]
+    return any(loads(n, place.function).written for n in names)
+
+
+def bare(node: cst.BaseExpression, place: Place) -> str:
+    """The source of an expression that may stand beside an operator."""
+    plain = isinstance(
+        node, cst.Name | cst.Attribute | cst.Call | cst.Subscript | cst.Integer | cst.Float
+    )
+    source = place.text(node)
+    return source if plain or node.lpar else f"({source})"
+
+
+def where_to_keep(place: Place) -> str:
+    """Advice on where a constant tensor can live."""
+    if place.in_module:
+        return "register it as a non-persistent buffer in `__init__`"
+    return "build it once for each device and keep it"
+
+
+# -- rules -----------------------------------------------------------------------------------------
+
+
+class ScalarTensorOnDevice(Rule):
+    """One Python number is copied to the device as a tensor, and the copy waited for.
+
+    ## What it does
+
+    Finds `torch.tensor(number, device=…)`, `torch.as_tensor(number, device=…)`,
+    `torch.tensor(number).to(device)` and `x.new_tensor(number)` in hot code.
+
+    ## Why it costs
+
+    The number becomes a tensor on the CPU first, and is then copied from pageable memory: the host waits
+    until the device has worked off its queue and made the copy. `torch.full` launches a fill kernel and
+    waits for nothing; on the CPU too it takes half the time.
+
+    ## Example
+
+    ```python
+    def forward(self, x):
+        limit = torch.tensor(0.5, device=x.device)
+    ```
+
+    ## Instead
+
+    ```python
+    def forward(self, x):
+        limit = torch.full((), 0.5, device=x.device)
+    ```
+
+    Where the tensor only takes part in arithmetic, the Python number alone does as well.
+
+    ## Fix safety
+
+    Safe for numbers written down and for sizes: both calls choose the same dtype and value. Unsafe for
+    other values: a float too large for the dtype becomes infinite in `torch.tensor` and is an error in
+    `torch.full`, and a NumPy scalar brings its own dtype to `torch.tensor`.
+    """
+
+    code = "DG501"
+    name = "scalar-tensor-on-device"
+    origin = "kornia#3221"
+    looks_for = Call("tensor", "as_tensor", "asarray", "new_tensor")
+    fixes = "safe"
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A number and a device."""
+        new = place.last_name(node) == "new_tensor"
+        data = place.argument(node, 0, "data") if new else data_argument(node, place)
+        if data is None or not is_number(data, place) or is_kept(node, place):
+            return None
+        if new:
+            source = place.receiver(node)
+            if source is None or not place.on_device(source):
+                return None
+        elif device_of(node, place) is None or arithmetic_partner(node, place) is not None:
+            return None
+        call = f"{place.text(node.func)}({place.text(data)})"
+        better = "new_full((), …)" if new else "torch.full((), …, device=…)"
+        return place.finding(
+            node,
+            f"`{call}` copies one number to the device and makes the host wait for the copy; "
+            f"`{better}` fills it there without waiting.",
+            fix=self._fix(node, data, new, place),
+        )
+
+    def _fix(self, node: cst.Call, data: cst.BaseExpression, new: bool, place: Place) -> Fix | None:
+        func = node.func
+        first = node.args[0]
+        given = {a.keyword.value for a in node.args[1:] if a.keyword is not None}
+        simple = first.value is data and first.keyword is None and not data.lpar
+        if not isinstance(func, cst.Attribute) or not simple or len(given) < len(node.args) - 1:
+            return None
+        if not given <= {"dtype", "device", "requires_grad"} or (not new and "device" not in given):
+            return None
+        return place.edits(
+            [(func.attr, "new_full" if new else "full"), (data, f"(), {place.text(data)}")],
+            safety=self._safety(data, "dtype" in given or new, place),
+            message=f"fill with `{'new_full' if new else 'torch.full'}`",
+        )
+
+    def _safety(self, data: cst.BaseExpression, converted: bool, place: Place) -> Safety:
+        if isinstance(data, cst.Name) and data.value in ("True", "False"):
+            return "safe"
+        number = data.expression if isinstance(data, cst.UnaryOperation) else data
+        if isinstance(number, _NUMBERS):
+            small = abs(float(number.evaluated_value)) < 2**31
+            return "safe" if small or not converted else "unsafe"
+        if isinstance(data, cst.Call) and place.name(data) == "len":
+            return "unsafe" if converted else "safe"
+        return "unsafe"
+
+
+class ConstantTensorBuiltPerCall(Rule):
+    """A tensor of constants is built anew on every call.
+
+    ## What it does
+
+    Finds `torch.tensor([0.1, 0.2])` and its like in hot code, where the numbers are written down in the
+    call, or stand in a tuple that never changes.
+
+    ## Why it costs
+
+    Every call walks the Python numbers, allocates, and, with a device, waits for a copy to it.
+
+    ## Example
+
+    ```python
+    def forward(self, x):
+        mean = torch.tensor([0.485, 0.456, 0.406], device=x.device)
+        return x - mean
+    ```
+
+    ## Instead
+
+    ```python
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.tensor([0.485, 0.456, 0.406]), persistent=False)
+
+    def forward(self, x):
+        return x - self.mean
+    ```
+
+    ## Fix safety
+
+    No fix: where the constant should live is for the author to say.
+    """
+
+    code = "DG502"
+    name = "constant-tensor-built-per-call"
+    origin = "diffusers#13406"
+    looks_for = Call("tensor", "as_tensor", "asarray", "new_tensor", *_LEGACY_CLASSES, "Tensor")
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A table of constants that nothing changes afterwards."""
+        name = place.name(node)
+        if place.last_name(node) == "new_tensor":
+            source = place.receiver(node)
+            if source is None or not place.is_tensor(source):
+                return None
+        elif name not in _FROM_DATA and not name.startswith("torch."):
+            return None
+        data = place.argument(node, 0, "data")
+        if data is None or not (is_constant_table(data) or self._lasting_tuple(data, place)):
+            return None
+        if place.argument(node, None, "requires_grad") is not None or is_kept(node, place):
+            return None
+        if is_written_to(node, place):
+            return None
+        copied = device_of(node, place) is not None or place.last_name(node) == "new_tensor"
+        cost = "and waits for the copy to the device " if copied else ""
+        shown = place.text(data)
+        shown = shown if len(shown) <= 40 and "\n" not in shown else "[…]"
+        return place.finding(
+            node,
+            f"`{place.text(node.func)}({shown})` builds the same constant {cost}on every call; "
+            f"{where_to_keep(place)}.",
+        )
+
+    def _lasting_tuple(self, data: cst.BaseExpression, place: Place) -> bool:
+        if not isinstance(data, cst.Name | cst.Attribute):
+            return False
+        owner, _, last = place.dotted(data).rpartition(".")
+        if owner and owner == place.self_name:
+            return set(place.attribute_values(last)) == {"tuple"}
+        constant = not owner and place.assignments(last) == 0 and last.isupper()
+        return constant and set(place.global_values(last)) in ({"tuple"}, {"list"})
+
+
+def arithmetic_partner(node: cst.BaseExpression, place: Place) -> cst.BaseExpression | None:
+    """The tensor that a value is added to, multiplied with or compared with, where that is all that is done
+    with it, and a Python number in its place would do."""
+    parent = place.parent(node)
+    other: cst.BaseExpression | None = None
+    if isinstance(parent, cst.BinaryOperation):
+        bitwise = (
+            cst.BitAnd,
+            cst.BitOr,
+            cst.BitXor,
+            cst.MatrixMultiply,
+            cst.LeftShift,
+            cst.RightShift,
+        )
+        if not isinstance(parent.operator, bitwise):
+            other = parent.right if parent.left is node else parent.left
+    elif isinstance(parent, cst.Comparison) and len(parent.comparisons) == 1:
+        part = parent.comparisons[0]
+        if not isinstance(part.operator, cst.Is | cst.IsNot | cst.In | cst.NotIn):
+            other = part.comparator if parent.left is node else parent.left
+    elif isinstance(parent, cst.AugAssign):
+        other = parent.target
+    elif isinstance(parent, cst.Call) and place.is_torch(parent, "where") and len(parent.args) == 3:
+        values = [a.value for a in parent.args[1:]]
+        if node in values and all(a.keyword is None for a in parent.args):
+            other = values[1] if values[0] is node else values[0]
+    return other if other is not None and place.is_tensor(other) else None
+
+
+class ScalarTensorInArithmetic(Rule):
+    """A number is wrapped in a tensor only to take part in arithmetic, which takes the number itself.
+
+    ## What it does
+
+    Finds `torch.tensor(number)` as an operand beside a tensor, in a comparison with one, or as a branch of
+    `torch.where`, written there or held by a name that is used for nothing else.
+
+    ## Why it costs
+
+    Building the tensor takes longer than most small operations, and with a device the host waits for a
+    copy to it. Operators take Python numbers as they are.
+
+    ## Example
+
+    ```python
+    def forward(self, x):
+        return x * torch.tensor(0.5, device=x.device)
+    ```
+
+    ## Instead
+
+    ```python
+    def forward(self, x):
+        return x * 0.5
+    ```
+
+    ## Fix safety
+
+    Unsafe: `torch.tensor` rounds a float to the default dtype, so that results of float64 arithmetic
+    differ in the last digits, and beside a tensor without dimensions it takes part in choosing the dtype.
+    None is offered where the call names a dtype.
+    """
+
+    code = "DG503"
+    name = "scalar-tensor-in-arithmetic"
+    origin = "torchvision#5515"
+    looks_for = Call("tensor", "as_tensor", "asarray")
+    fixes = "unsafe"
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A number, and nothing but operators around it."""
+        data = data_argument(node, place)
+        if data is None or not is_number(data, place):
+            return None
+        if place.argument(node, None, "requires_grad") is not None or place.kind(data).host:
+            return None
+        named = self._only_in_arithmetic(node, place)
+        if not named and arithmetic_partner(node, place) is None:
+            return None
+        waits = (
+            " and waits for its copy to the device" if device_of(node, place) is not None else ""
+        )
+        fix = None
+        if place.argument(node, None, "dtype") is None and moved_by(node, place) is None:
+            fix = place.replace(
+                node,
+                place.text(data) if named else bare(data, place),
+                safety="unsafe",
+                message="use the number itself",
+            )
+        shown = place.text(data)
+        return place.finding(
+            node,
+            f"`{place.text(node.func)}({shown})` builds a tensor{waits} only to be an operand; "
+            f"use `{shown}` itself.",
+            fix=fix,
+        )
+
+    def _only_in_arithmetic(self, node: cst.Call, place: Place) -> bool:
+        parent = place.parent(node)
+        if not isinstance(parent, cst.Assign) or len(parent.targets) != 1:
+            return False
+        target = parent.targets[0].target
+        if not isinstance(target, cst.Name) or place.assignments(target.value) != 1:
+            return False
+        found = loads(target.value, place.function)
+        uses = [n for n in found.reads if n is not target]
+        if not uses or found.written:
+            return False
+        return all(
+            place.value_of(n) is node and arithmetic_partner(n, place) is not None for n in uses
+        )
+
+
+class FactoryThenMove(Rule):
+    """A tensor is made on the CPU and moved to the device at once.
+
+    ## What it does
+
+    Finds `torch.zeros(n).to(device)`, `torch.arange(n).cuda()`, `torch.ones(n).type_as(x)` and the same with
+    a name between, when nothing else is done with the tensor on the CPU.
+
+    ## Why it costs
+
+    The tensor is allocated and filled on the CPU, then copied from pageable memory, and the host waits for
+    that copy. Factories take `device=`, which launches one kernel and waits for nothing.
+
+    ## Example
+
+    ```python
+    def forward(self, x):
+        state = torch.zeros(x.shape[0], 8).to(x.device)
+    ```
+
+    ## Instead
+
+    ```python
+    def forward(self, x):
+        state = torch.zeros(x.shape[0], 8, device=x.device)
+    ```
+
+    ## Fix safety
+
+    Safe for `zeros`, `ones`, `full`, `empty`, `eye` and integer ranges. Unsafe for ranges of floats and
+    windows, which a device may round differently, and for random factories, whose numbers come from the
+    device's own generator.
+    """
+
+    code = "DG504"
+    name = "factory-then-move"
+    origin = "transformers#22378"
+    looks_for = Call("to", "cuda", "type_as")
+    fixes = "safe"
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A factory under the move, with nothing but reshaping between."""
+        receiver = place.receiver(node)
+        if receiver is None:
+            return None
+        moved = self._under(receiver)
+        factory = self._factory(moved, place)
+        if factory is None or place.argument(factory, None, "device") is not None:
+            return None
+        given = {a.keyword.value for a in factory.args if a.keyword is not None}
+        if given & {"out", "pin_memory", "requires_grad"}:
+            return None
+        arguments = self._arguments(node, factory, place)
+        if arguments is None:
+            return None
+        name = place.text(factory.func)
+        fix = None
+        if moved is factory and arguments and not any(a.star for a in factory.args):
+            fix = place.edits(
+                [(node, self._rewritten(receiver, factory, arguments, place))],
+                safety=self._safety(factory, place),
+                message="make it on the device",
+            )
+        last = place.last_name(node)
+        return place.finding(
+            node,
+            f"`{name}(…)` is made on the CPU and then moved by `.{last}(…)`, and the host waits for that "
+            "copy; give the factory `device=` instead.",
+            fix=fix,
+        )
+
+    def _under(self, node: cst.BaseExpression) -> cst.BaseExpression:
+        while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+            if node.func.attr.value not in _RESHAPING or isinstance(node.func.value, cst.Name):
+                break
+            node = node.func.value
+        return node
+
+    def _factory(self, node: cst.BaseExpression, place: Place) -> cst.Call | None:
+        if isinstance(node, cst.Name):
+            value = place.value_of(node)
+            if not isinstance(value, cst.Call) or self._factory(value, place) is None:
+                return None
+            reads = [
+                n for n in loads(node.value, place.function).reads if place.value_of(n) is value
+            ]
+            return value if reads == [node] else None
+        if isinstance(node, cst.Call) and place.name(node) in _FACTORIES:
+            return node
+        return None
+
+    def _arguments(self, node: cst.Call, factory: cst.Call, place: Place) -> str | None:
+        """What the factory has to be given; empty where the author must say, None where nothing is wrong."""
+        if place.last_name(node) == "type_as" or self._to_tensor(node, place):
+            other = node.args[0].value if len(node.args) == 1 else None
+            if other is None or not place.on_device(other):
+                return None
+            like = place.text(other)
+            simple = isinstance(other, cst.Name | cst.Attribute)
+            exact = place.is_torch(factory, "zeros", "ones", "empty", "eye")
+            typed = place.argument(factory, None, "dtype") is not None
+            return (
+                f"device={like}.device, dtype={like}.dtype"
+                if simple and exact and not typed
+                else ""
+            )
+        target = move_target(node, place)
+        if target is None:
+            return self._with_dtype(node, factory, place)
+        return 'device="cuda"' if target == "cuda" else f"device={place.text(target)}"
+
+    def _to_tensor(self, node: cst.Call, place: Place) -> bool:
+        one = place.last_name(node) == "to" and len(node.args) == 1 and node.args[0].keyword is None
+        return one and place.is_tensor(node.args[0].value)
+
+    def _with_dtype(self, node: cst.Call, factory: cst.Call, place: Place) -> str | None:
+        if place.last_name(node) != "to":
+            return None
+        device = place.argument(node, 0, "device")
+        dtype = place.argument(node, 1, "dtype")
+        known = {"device", "dtype", "non_blocking"}
+        if device is None or dtype is None or not is_device(device, place):
+            return None
+        if any(
+            a.star or (a.keyword is not None and a.keyword.value not in known) for a in node.args
+        ):
+            return None
+        exact = place.is_torch(factory, "zeros", "ones", "empty", "eye")
+        if not exact or place.argument(factory, None, "dtype") is not None:
+            return ""
+        return f"device={place.text(device)}, dtype={place.text(dtype)}"
+
+    def _rewritten(
+        self, receiver: cst.BaseExpression, factory: cst.Call, arguments: str, place: Place
+    ) -> str:
+        inner = place.text(factory.with_changes(lpar=[], rpar=[]))
+        head = inner[:-1].rstrip()
+        joined = f"{head.rstrip(',')}, {arguments})" if factory.args else f"{head}{arguments})"
+        whole = place.text(receiver)
+        return whole.replace(place.text(factory), joined, 1)
+
+    def _safety(self, factory: cst.Call, place: Place) -> Safety:
+        last = place.name(factory).rpartition(".")[2]
+        if last in _FILLED:
+            return "safe"
+        whole = last == "arange" and all(
+            isinstance(a.value, cst.Integer)
+            or (place.kind(a.value).dtype == "int" and is_number(a.value, place))
+            for a in factory.args
+        )
+        return "safe" if whole or last in ("tril_indices", "triu_indices") else "unsafe"
+
+
+class ConstantMovedPerCall(Rule):
+    """A constant tensor that lives on the CPU is moved to the device on every call.
+
+    ## What it does
+
+    Finds `self.table.to(x.device)` where `self.table` is a plain attribute that was built on the CPU, no
+    buffer and no parameter, and `TABLE.to(device)` where `TABLE` is a tensor at module level.
+
+    ## Why it costs
+
+    `module.to(device)` does not move plain attributes, so that every call copies the same numbers from
+    pageable memory, and the host waits for each copy.
+
+    ## Example
+
+    ```python
+    def __init__(self):
+        super().__init__()
+        self.table = torch.arange(16)
+
+    def forward(self, x):
+        return x + self.table.to(x.device)
+    ```
+
+    ## Instead
+
+    ```python
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("table", torch.arange(16), persistent=False)
+
+    def forward(self, x):
+        return x + self.table
+    ```
+
+    ## Fix safety
+
+    No fix: the change is in another method, and buffers take part in `module.to(dtype)`.
+    """
+
+    code = "DG505"
+    name = "constant-moved-per-call"
+    origin = "diffusers#13406"
+    looks_for = Call("to", "cuda")
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A tensor that every call finds on the CPU again."""
+        receiver = place.receiver(node)
+        if not isinstance(receiver, cst.Name | cst.Attribute) or is_kept(node, place):
+            return None
+        if not self._moves(node, place):
+            return None
+        owner, _, last = place.dotted(receiver).rpartition(".")
+        if owner and owner == place.self_name:
+            known = place.attribute_values(last)
+            if place.cls is None or {"_apply", "to", "cuda"} & set(place.cls.methods):
+                return None
+            advice = (
+                f"register it with `register_buffer({last!r}, …, persistent=False)`"
+                if place.in_module
+                else "keep it on the device, one for each device if there are several"
+            )
+        elif not owner and place.assignments(last) == 0:
+            known = place.global_values(last)
+            advice = "keep one for each device, or make it a buffer of the module that uses it"
+        else:
+            return None
+        if not known or not all(self._on_cpu(v) for v in known):
+            return None
+        return place.finding(
+            node,
+            f"`{place.text(receiver)}` is a plain tensor on the CPU: `{place.text(node)}` copies it on "
+            f"every call, and the host waits for the copy; {advice}.",
+        )
+
+    def _moves(self, node: cst.Call, place: Place) -> bool:
+        if move_target(node, place) is not None:
+            return True
+        first = place.argument(node, 0, "device")
+        if first is None or place.last_name(node) != "to":
+            return False
+        return is_device(first, place) or place.on_device(first)
+
+    def _on_cpu(self, value: str) -> bool:
+        head, _, name = value.partition(":")
+        return head == "call" and (
+            name in _FACTORIES or name in ("torch.tensor", "torch.from_numpy")
+        )
+
+
+class ConcatenationInLoop(Rule):
+    """A tensor grows by concatenation in a loop: every round copies all that there is.
+
+    ## What it does
+
+    Finds `out = torch.cat([out, y])` in a loop that uses `out` for nothing else.
+
+    ## Why it costs
+
+    Each round allocates and copies the whole result so far, so that n rounds copy on the order of n² rows.
+    A list of parts and one `torch.cat` after the loop copies each row once, with one call.
+
+    ## Example
+
+    ```python
+    out = x.new_empty(0)
+    for step in steps:
+        out = torch.cat([out, step(x)])
+    ```
+
+    ## Instead
+
+    ```python
+    parts = []
+    for step in steps:
+        parts.append(step(x))
+    out = torch.cat(parts)
+    ```
+
+    ## Fix safety
+
+    No fix: it changes how the result starts, and what it is after no rounds.
+    """
+
+    code = "DG506"
+    name = "concatenation-in-loop"
+    origin = "keras#23305"
+    looks_for = Assignment()
+
+    def judge(
+        self, node: cst.Assign | cst.AnnAssign | cst.AugAssign, place: Place
+    ) -> Finding | None:
+        """`name = cat([name, …])`, and the loop asks for `name` nowhere else."""
+        if not isinstance(node, cst.Assign) or len(node.targets) != 1 or not place.loops:
+            return None
+        target, call, loop = node.targets[0].target, node.value, place.loops[-1]
+        if not isinstance(target, cst.Name) or not isinstance(call, cst.Call):
+            return None
+        if (
+            place.name(call) not in _CATS
+            or not isinstance(loop, _STATEMENT_LOOPS)
+            or self._short(loop)
+        ):
+            return None
+        parts = place.argument(call, 0, "tensors")
+        if not isinstance(parts, cst.List | cst.Tuple):
+            return None
+        name = target.value
+        if not any(isinstance(e.value, cst.Name) and e.value.value == name for e in parts.elements):
+            return None
+        if any(r for r in loads(name, loop).reads if not self._start(r, place, parts)):
+            return None
+        return place.finding(
+            node,
+            f"`{name} = {place.text(call.func)}([{name}, …])` copies all of `{name}` in every round of the "
+            f"loop; append to a list and concatenate once after it.",
+        )
+
+    def _start(self, read: cst.Name, place: Place, parts: cst.List | cst.Tuple) -> bool:
+        """Whether a mention is no use of what has grown: the cat itself, an assignment, `is None`."""
+        parent = place.parent(read)
+        if parent is None or parent is parts:
+            return True
+        if isinstance(parent, cst.Comparison):
+            return all(isinstance(c.operator, cst.Is | cst.IsNot) for c in parent.comparisons)
+        return False
+
+    def _short(self, loop: cst.CSTNode) -> bool:
+        if not isinstance(loop, cst.For):
+            return False
+        if isinstance(loop.iter, cst.List | cst.Tuple):
+            return len(loop.iter.elements) < 4
+        call = loop.iter
+        one = isinstance(call, cst.Call) and len(call.args) == 1 and isinstance(call.func, cst.Name)
+        if not one or not isinstance(call, cst.Call):
+            return False
+        stop = call.args[0].value
+        return isinstance(stop, cst.Integer) and int(stop.evaluated_value) < 4
+
+
+class LegacyTensorType(Rule):
+    """A tensor is converted to a legacy tensor type, which also moves it to the CPU.
+
+    ## What it does
+
+    Finds `x.type(torch.BoolTensor)` and its like, also by their names as text.
+
+    ## Why it costs
+
+    `torch.BoolTensor` means *bool, on the CPU*: a tensor on the device is copied to the host, which waits
+    for it. A dtype converts it where it is.
+
+    ## Example
+
+    ```python
+    mask = mask.type(torch.BoolTensor)
+    ```
+
+    ## Instead
+
+    ```python
+    mask = mask.type(torch.bool)
+    ```
+
+    ## Fix safety
+
+    Safe where the tensor is surely on the CPU. Unsafe elsewhere: the result stays on the device, which is
+    nearly always what was meant.
+    """
+
+    code = "DG507"
+    name = "legacy-tensor-type"
+    origin = "vllm#51738"
+    looks_for = Call("type")
+    fixes = "safe"
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """`.type(` with a legacy class."""
+        receiver = place.receiver(node)
+        if receiver is None or len(node.args) != 1 or place.kind(receiver).not_tensor:
+            return None
+        given = node.args[0].value
+        if isinstance(given, cst.SimpleString):
+            name = str(given.evaluated_value)
+        else:
+            name = place.name(given)
+        module, _, last = name.rpartition(".")
+        dtype = _LEGACY_CLASSES.get(last)
+        if dtype is None or module not in ("torch", "torch.cuda"):
+            return None
+        where = "the CPU" if module == "torch" else "the current GPU"
+        fix = None
+        if module == "torch" and node.args[0].keyword is None:
+            prefix = place.text(given.value) if isinstance(given, cst.Attribute) else ""
+            if prefix:
+                host = place.kind(receiver).is_tensor and place.kind(receiver).host
+                fix = place.replace(
+                    given,
+                    f"{prefix}.{dtype}",
+                    safety="safe" if host else "unsafe",
+                    message=f"convert to torch.{dtype}, where the tensor is",
+                )
+        return place.finding(
+            node,
+            f"`{place.text(given)}` is a type on {where}, so that `{place.text(node)}` also moves the "
+            f"tensor there, and the host waits for it; with `torch.{dtype}` it stays where it is.",
+            fix=fix,
+        )
+
+
+class TensorOfTensors(Rule):
+    """`torch.tensor` is given a list of tensors: each is read back to the host, one wait after the other.
+
+    ## What it does
+
+    Finds `torch.tensor([a, b])` and `torch.tensor([f(x) for x in xs])` where the elements are tensors.
+
+    ## Why it costs
+
+    `torch.tensor` wants Python numbers, so that it calls `item()` on every element: a wait for the device
+    each, then a copy back. `torch.stack` joins them on the device.
+
+    ## Example
+
+    ```python
+    losses = torch.tensor([a.mean(), b.mean()], device=x.device)
+    ```
+
+    ## Instead
+
+    ```python
+    losses = torch.stack([a.mean(), b.mean()])
+    ```
+
+    ## Fix safety
+
+    Unsafe: `stack` keeps the device and the gradient history of the elements, `torch.tensor` does not.
+    None is offered where no device is named, for the result is then on the CPU, or where a dtype is.
+    """
+
+    code = "DG508"
+    name = "tensor-of-tensors"
+    origin = "diffusers#13356"
+    looks_for = Call("tensor", "as_tensor", "asarray")
+    fixes = "unsafe"
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A list whose elements are surely tensors that may live on a device."""
+        data = data_argument(node, place)
+        if not isinstance(data, cst.List | cst.Tuple | cst.ListComp | cst.Name | cst.Attribute):
+            return None
+        kind = place.kind(data)
+        if kind.what != "nested" or not kind.sure or kind.cls == "dict":
+            return None
+        parts = kind.items or (kind.element,)
+        if not parts or not all(p is not None and p.on_device and not p.optional for p in parts):
+            return None
+        fix = None
+        keywords = [a.keyword.value for a in node.args[1:] if a.keyword is not None]
+        plain = (
+            isinstance(node.func, cst.Attribute) and keywords == ["device"] and len(node.args) == 2
+        )
+        scalars = all(p is not None and p.ndim == 0 for p in parts)
+        if plain and scalars and node.args[0].keyword is None:
+            assert isinstance(node.func, cst.Attribute)
+            fix = place.replace(
+                node,
+                f"{place.text(node.func.value)}.stack({place.text(data)})",
+                safety="unsafe",
+                message="stack the tensors where they are",
+            )
+        return place.finding(
+            node,
+            f"`{place.text(node.func)}` reads every tensor in `{_short_text(data, place)}` back to the "
+            "host, one wait for the device each; join them with `torch.stack`.",
+            fix=fix,
+        )
+
+
+class TensorOfTensor(Rule):
+    """A tensor is copied by `torch.tensor`, which warns on every call.
+
+    ## What it does
+
+    Finds `torch.tensor(x)` where `x` is a tensor already.
+
+    ## Why it costs
+
+    Each call builds and raises a warning (that it should be written otherwise) before it copies; the
+    warning machinery takes longer than the copy.
+
+    ## Example
+
+    ```python
+    start = torch.tensor(x)
+    ```
+
+    ## Instead
+
+    ```python
+    start = x.detach().clone()
+    ```
+
+    Where no copy is needed, `x.detach()` or `x` alone.
+
+    ## Fix safety
+
+    Safe: it is what the warning recommends, and what `torch.tensor` does; only the warning is gone.
+    """
+
+    code = "DG509"
+    name = "tensor-of-tensor"
+    origin = "torchmetrics#3284"
+    looks_for = Call("tensor")
+    fixes = "safe"
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """`torch.tensor` of what is surely a tensor."""
+        if not place.is_torch(node, "tensor"):
+            return None
+        data = place.argument(node, 0, "data")
+        if data is None or not place.is_tensor(data) or place.kind(data).optional:
+            return None
+        rest = node.args[1:]
+        keywords = {a.keyword.value for a in rest if a.keyword is not None}
+        fix = None
+        if (
+            node.args[0].value is data
+            and keywords <= {"dtype", "device"}
+            and len(keywords) == len(rest)
+        ):
+            copy = "clone()"
+            if rest:
+                given = ", ".join(
+                    place.text(a.with_changes(comma=cst.MaybeSentinel.DEFAULT)) for a in rest
+                )
+                copy = f"to({given}, copy=True)"
+            fix = place.replace(
+                node,
+                f"{bare(data, place)}.detach().{copy}",
+                safety="safe",
+                message="copy with `detach` and `clone`",
+            )
+        return place.finding(
+            node,
+            f"`{_short_text(data, place)}` is a tensor already: `{place.text(node.func)}` of it raises a "
+            "warning on every call before it copies; write `.detach().clone()`.",
+            fix=fix,
+        )
+
+
+class HostDataToDevice(Rule):
+    """Python or NumPy data is copied to the device on every call, and the copy waited for.
+
+    ## What it does
+
+    Finds `torch.tensor(values, device=…)` and `torch.as_tensor(values, device=…)` of Python sequences of
+    numbers and NumPy arrays, and `torch.from_numpy(array).to(device)`, in hot code.
+
+    ## Why it costs
+
+    The data is turned into a tensor on the CPU, and copied from pageable memory: the host waits until the
+    device has worked off its queue and made the copy.
+
+    ## Example
+
+    ```python
+    def forward(self, x):
+        size = torch.tensor([x.shape[-2], x.shape[-1]], device=x.device)
+        return x / size
+    ```
+
+    ## Instead
+
+    Pass single numbers to the operation as they are, keep what repeats (for each shape and device) and
+    copy it once, or compute it on the device. What does change on every call can be copied from pinned
+    memory with `non_blocking=True`, as long as nobody writes to that memory before the copy is done.
+
+    ## Fix safety
+
+    No fix: which of these is right depends on where the data comes from, and an unpinned or reused source
+    with `non_blocking=True` is a race.
+    """
+
+    code = "DG510"
+    name = "host-data-to-device"
+    origin = "vllm#51458"
+    looks_for = Call(
+        "tensor", "as_tensor", "asarray", "from_numpy", "FloatTensor", "LongTensor", "new_tensor"
+    )
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """Data that is surely the host's, put where the device is."""
+        last = place.last_name(node)
+        if last == "new_tensor":
+            source = place.receiver(node)
+            if source is None or not place.on_device(source):
+                return None
+        elif place.name(node) not in _FROM_DATA | {
+            "torch.from_numpy", "torch.FloatTensor", "torch.LongTensor",
+        } or device_of(node, place) is None:  # fmt: skip
+            return None
+        data = place.argument(node, 0, "data")
+        if data is None or is_constant_table(data) or is_kept(node, place):
+            return None
+        if not is_host_data(data, place) and last != "from_numpy":
+            return None
+        if last in ("FloatTensor", "LongTensor") and not isinstance(data, cst.List | cst.ListComp):
+            return None
+        return place.finding(
+            node,
+            f"`{place.text(node.func)}({_short_text(data, place)})` copies host data to the device on "
+            "every call, and the host waits for the copy; use the numbers as they are, keep the tensor "
+            "where the values repeat, or compute it on the device.",
+        )
+
+
+class AsTensorOfTensor(Rule):
+    """`torch.as_tensor` is called on what is a tensor already.
+
+    ## What it does
+
+    Finds `torch.as_tensor(x)` and `torch.asarray(x)`, without dtype or device, where `x` is surely a
+    tensor.
+
+    ## Why it costs
+
+    The call parses its arguments and hands back the very object it was given.
+
+    ## Example
+
+    ```python
+    def forward(self, x: torch.Tensor):
+        x = torch.as_tensor(x)
+    ```
+
+    ## Instead
+
+    ```python
+    def forward(self, x: torch.Tensor):
+        x = x
+    ```
+
+    Where `x` may be something else, ask first: `if not isinstance(x, torch.Tensor): x = torch.as_tensor(x)`.
+
+    ## Fix safety
+
+    Safe: the call returns its argument.
+    """
+
+    code = "DG511"
+    name = "as-tensor-of-tensor"
+    origin = "keras#22674"
+    looks_for = Call("as_tensor", "asarray")
+    fixes = "safe"
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """Nothing is converted."""
+        if not place.is_torch(node, "as_tensor", "asarray") or len(node.args) != 1:
+            return None
+        arg = node.args[0]
+        if arg.star or not place.is_tensor(arg.value) or place.kind(arg.value).optional:
+            return None
+        return place.finding(
+            node,
+            f"`{_short_text(arg.value, place)}` is a tensor already: `{place.text(node.func)}` hands it "
+            "back as it is; leave the call out.",
+            fix=place.replace(
+                node, bare(arg.value, place), safety="safe", message="leave the conversion out"
+            ),
+        )
+
+
+class ParameterLoop(Rule):
+    """Every parameter is updated by operations of its own, in a Python loop.
+
+    ## What it does
+
+    Finds loops over `parameters()` whose body only updates tensors in place: averaging of weights,
+    scaling of gradients, copies from one model to another.
+
+    ## Why it costs
+
+    Each operation pays Python, the dispatcher and a kernel launch for every parameter. The
+    `torch._foreach_*` functions, which torch's own optimizers use, take whole lists: one call, and few
+    launches.
+
+    ## Example
+
+    ```python
+    for p, q in zip(self.average.parameters(), self.model.parameters()):
+        p.mul_(0.9).add_(q, alpha=0.1)
+    ```
+
+    ## Instead
+
+    ```python
+    ps, qs = list(self.average.parameters()), list(self.model.parameters())
+    torch._foreach_mul_(ps, 0.9)
+    torch._foreach_add_(ps, qs, alpha=0.1)
+    ```
+
+    with the two lists made once.
+
+    ## Fix safety
+
+    No fix: the lists belong somewhere that lasts, and the functions want lists of one length.
+    """
+
+    code = "DG512"
+    name = "parameter-loop"
+    origin = "timm#1553"
+    looks_for = Loop()
+
+    def judge(self, node: cst.For | cst.While, place: Place) -> Finding | None:
+        """A for loop over parameters, and one in-place update in it."""
+        if not isinstance(node, cst.For) or not self._over_parameters(node.iter, place):
+            return None
+        names = _bound(node.target)
+        update = self._update(node.body, names)
+        if update is None:
+            return None
+        method = update.func.attr.value if isinstance(update.func, cst.Attribute) else ""
+        return place.finding(
+            node,
+            f"`.{method}(…)` runs once for each parameter, and pays Python, dispatcher and launch each "
+            f"time; collect the tensors in lists once and call `torch._foreach_{method}`.",
+        )
+
+    def _over_parameters(self, node: cst.BaseExpression, place: Place) -> bool:
+        if not isinstance(node, cst.Call):
+            return False
+        if place.name(node) == "zip" and node.args:
+            return all(self._over_parameters(a.value, place) for a in node.args)
+        return place.last_name(node) in ("parameters", "buffers") and not place.name(
+            node
+        ).startswith("torch.")
+
+    def _update(self, body: cst.BaseSuite, names: set[str]) -> cst.Call | None:
+        statements = body.body
+        if len(statements) != 1:
+            return None
+        only = statements[0]
+        if isinstance(only, cst.If) and only.orelse is None:
+            return self._update(only.body, names)
+        small = only.body[0] if isinstance(only, cst.SimpleStatementLine) else only
+        if not isinstance(small, cst.Expr) or not isinstance(small.value, cst.Call):
+            return None
+        call = small.value
+        func = call.func
+        if not isinstance(func, cst.Attribute) or func.attr.value not in _FOREACH:
+            return None
+        root: cst.BaseExpression = func.value
+        while isinstance(root, cst.Attribute | cst.Call):
+            root = root.value if isinstance(root, cst.Attribute) else root.func
+        return call if isinstance(root, cst.Name) and root.value in names else None
+
+
+_FOREACH = frozenset(
+    "add_ sub_ mul_ div_ lerp_ copy_ zero_ addcmul_ addcdiv_ neg_ abs_ sqrt_ clamp_min_ clamp_max_".split()
+)
+
+
+def _bound(target: cst.BaseExpression) -> set[str]:
+    if isinstance(target, cst.Name):
+        return {target.value}
+    if isinstance(target, cst.Tuple):
+        return {n for e in target.elements for n in _bound(e.value)}
+    return set()
+
+
+def _short_text(node: cst.BaseExpression, place: Place) -> str:
+    source = " ".join(place.text(node).split())
+    return source if len(source) <= 50 else source[:47] + "…"

@@ -1,0 +1,651 @@
+"""DG40x: Python asks a tensor for its truth, and the host waits until the device has the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+from dispatchguard_rules.syncs import (
+    Asked,
+    asked,
+    last_small,
+    on_host_by_trade,
+    only_raises,
+    only_warns,
+    say,
+    small_statements,
+    waits_inside,
+)
+
+from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, Truth
+from pytest_dispatchguard.model import Certainty
+
+
+def _question(node: cst.BaseExpression, place: Place) -> tuple[Certainty, Asked] | None:
+    """How surely the truth of a device tensor is asked here, and by whom; None where it is not, and for all
+    but the first tensor of a condition."""
+    certainty = place.certainty(node)
+    if certainty is None or waits_inside(node, place) or on_host_by_trade(place):
+        return None
+    who = asked(node, place)
+    same = [o for o in _leaves(who.whole, place) if place.certainty(o) == certainty]
+    if same and same[0] is not node:
+        return None
+    return certainty, who
+
+
+def _leaves(node: cst.BaseExpression, place: Place) -> list[cst.BaseExpression]:
+    """What a condition asks, chains taken apart, in order."""
+    if isinstance(node, cst.BooleanOperation):
+        return [*_leaves(node.left, place), *_leaves(node.right, place)]
+    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Not):
+        return _leaves(node.expression, place)
+    if isinstance(node, cst.Call) and place.name(node) == "bool" and len(node.args) == 1:
+        return _leaves(node.args[0].value, place)
+    return _leaves(node.value, place) if isinstance(node, cst.NamedExpr) else [node]
+
+
+def _more(who: Asked, place: Place) -> str:
+    """What is to be said where one condition asks several tensors."""
+    count = sum(place.certainty(o) is not None for o in _leaves(who.whole, place))
+    if count < 2:
+        return ""
+    return f" The condition asks {count} tensors, each in a wait of its own: join them with `&` or `|` and ask once at most."
+
+
+def _shown(node: cst.BaseExpression, place: Place) -> str:
+    """The condition as the message names it: `not x.any()` with its not, of a chain the operand."""
+    parent = place.parent(node)
+    if isinstance(parent, cst.UnaryOperation):
+        return say(place, parent)
+    return say(place, node)
+
+
+def _leaves_early(branch: cst.CSTNode | None) -> bool:
+    """Whether an if does nothing but leave: the block, the loop, the function."""
+    return (
+        isinstance(branch, cst.If)
+        and branch.orelse is None
+        and isinstance(last_small(branch.body), cst.Return | cst.Break | cst.Continue)
+    )
+
+
+class TruthInBranch(Rule):
+    """A branch asks for the truth of a tensor, and the host waits for the device to answer.
+
+    ## What it does
+
+    Finds tensors in the conditions of `if`, `elif` and ternaries, as operands of `and`, `or` and `not`, and
+    in `bool(...)`, in hot code. Host values (`.shape`, `len()`, `is None`, flags) and tensors that were
+    built on the CPU are no tensors in this sense.
+
+    ## Why it costs
+
+    Python needs the answer before it can go on: the host stops until the device has worked through
+    everything queued before it, and the queue runs empty.
+
+    ## Example
+
+    ```python
+    def forward(self, x, mask):
+        if mask.any():
+            x = x.masked_fill(mask, 0.0)
+        return x
+    ```
+
+    ## Instead
+
+    ```python
+    def forward(self, x, mask):
+        return x.masked_fill(mask, 0.0)
+    ```
+
+    ## Fix safety
+
+    No fix: whether both sides may be computed is for a reader to decide.
+    """
+
+    code = "DG401"
+    name = "tensor-truth-in-branch"
+    origin = "x-transformers#355"
+    looks_for = Truth()
+
+    def judge(self, node: cst.BaseExpression, place: Place) -> Finding | None:
+        question = _question(node, place)
+        if question is None:
+            return None
+        certainty, who = question
+        if who.asker in ("while", "assert", "filter", "each") or only_raises(who.by) or only_warns(who.by):
+            return None
+        if _host_first(node, who, place) is not None or _clamp(who, place) is not None:
+            return None
+        shown = _shown(node, place)
+        return place.finding(node, _advice(node, shown, who, place) + _more(who, place), certainty=certainty)
+
+
+def _advice(node: cst.BaseExpression, shown: str, who: Asked, place: Place) -> str:
+    if place.kind(node).optional and isinstance(node, cst.Name | cst.Attribute):
+        return (
+            f"`{shown}` asks a tensor that may be None for its truth: the host waits for the device, and a tensor of "
+            f"more than one element raises. Ask `{say(place, node)} is not None`."
+        )
+    if who.asker == "bool":
+        return (
+            f"`bool({shown})` makes the host wait until the device has the answer. Keep it as a tensor, or "
+            "read it where the host has to wait anyway."
+        )
+    if who.asker == "value" or (who.asker == "ternary" and isinstance(place.parent(node), cst.BooleanOperation)):
+        return (
+            f"`and`, `or` and `not` ask `{shown}` for its truth, so the host waits until the device has the answer. "
+            "Use `&`, `|`, `~` or `torch.logical_*`, which stay on the device."
+        )
+    if who.asker == "ternary":
+        return (
+            f"The ternary asks `{shown}` for its truth, so the host waits until the device has the answer. "
+            "Select on the device with `torch.where(condition, a, b)`."
+        )
+    if _leaves_early(who.by):
+        return (
+            f"`if {shown}` makes the host wait until the device has the answer, only to leave early. Drop the test "
+            "where going on gives the same result, or ask less often (every few rounds, once per batch)."
+        )
+    target = _only_assigned(who.by)
+    if target:
+        return (
+            f"`if {shown}` makes the host wait until the device has the answer. Select on the device instead: "
+            f"`{target} = torch.where(condition, new, {target})`, or `masked_fill` for a constant."
+        )
+    return (
+        f"`if {shown}` makes the host wait until the device has the answer. Compute without asking "
+        "(`torch.where`, `masked_fill`), or decide by something the host already knows."
+    )
+
+
+def _only_assigned(branch: cst.CSTNode | None) -> str:
+    """The one name that an if without else gives a new value, where it does nothing more."""
+    if not isinstance(branch, cst.If) or branch.orelse is not None:
+        return ""
+    smalls = list(small_statements(branch.body))
+    if len(smalls) != 1:
+        return ""
+    only = smalls[0]
+    if isinstance(only, cst.Assign) and len(only.targets) == 1 and isinstance(only.targets[0].target, cst.Name):
+        return only.targets[0].target.value
+    return ""
+
+
+class TruthInCheck(Rule):
+    """A check of values (`assert`, or an `if` that raises or warns) asks for the truth of a tensor.
+
+    ## What it does
+
+    Finds `assert tensor`, and `if tensor:` with nothing but a `raise` or a warning in it, in hot code.
+
+    ## Why it costs
+
+    Each check makes the host wait until the device has worked through everything queued before it, on every
+    call, though it nearly never fails. Under `torch.compile` it also breaks the graph.
+
+    ## Example
+
+    ```python
+    def forward(self, index):
+        assert (index >= 0).all()
+        return self.table[index]
+    ```
+
+    ## Instead
+
+    ```python
+    def forward(self, index):
+        torch._assert_async((index >= 0).all())
+        return self.table[index]
+    ```
+
+    ## Fix safety
+
+    No fix: an asynchronous assertion fails later, and with another exception.
+    """
+
+    code = "DG402"
+    name = "tensor-truth-in-check"
+    origin = "kornia#3842"
+    looks_for = Truth()
+
+    def judge(self, node: cst.BaseExpression, place: Place) -> Finding | None:
+        question = _question(node, place)
+        if question is None:
+            return None
+        certainty, who = question
+        if _host_first(node, who, place) is not None:
+            return None
+        shown = _shown(node, place)
+        if who.asker == "assert":
+            message = (
+                f"`assert {shown}` makes the host wait for the device on every call. `torch._assert_async(...)` checks "
+                "on the device; or check on the host where the values are made, or only when asked to."
+            )
+        elif only_raises(who.by) or only_warns(who.by):
+            message = (
+                f"`if {shown}` only checks values, and makes the host wait for the device on every call. "
+                "Check on the device (`torch._assert_async`), where the values are made, or only when asked to."
+            )
+        else:
+            return None
+        return place.finding(node, message + _more(who, place), certainty=certainty)
+
+
+class TruthInWhile(Rule):
+    """A `while` loop asks for the truth of a tensor in every round.
+
+    ## What it does
+
+    Finds tensors in the conditions of `while` loops in hot code.
+
+    ## Why it costs
+
+    The host waits for the device in every round, so it can never run ahead: each round costs a round trip.
+
+    ## Example
+
+    ```python
+    while (residual > tolerance).any():
+        x, residual = step(x)
+    ```
+
+    ## Instead
+
+    ```python
+    for i in range(max_rounds):
+        x, residual = step(x)
+        if i % 8 == 7 and bool((residual <= tolerance).all()):
+            break
+    ```
+
+    ## Fix safety
+
+    No fix: how many rounds may be run in vain is for a reader to decide.
+    """
+
+    code = "DG403"
+    name = "tensor-truth-in-while"
+    origin = "rl#3301"
+    looks_for = Truth()
+
+    def judge(self, node: cst.BaseExpression, place: Place) -> Finding | None:
+        question = _question(node, place)
+        if question is None or question[1].asker != "while":
+            return None
+        certainty, who = question
+        if _host_first(node, who, place) is not None:
+            return None
+        return place.finding(
+            node,
+            f"`while {_shown(node, place)}` makes the host wait for the device in every round. Count rounds on the "
+            "host, and ask the tensor only every few rounds, or not at all where the count is known.",
+            certainty=certainty,
+        )
+
+
+class TruthPerElement(Rule):
+    """The truth of one tensor after the other is asked: in `any()`, `all()`, or a comprehension's filter.
+
+    ## What it does
+
+    Finds `any(...)` and `all(...)` of Python over tensors, and comprehensions that filter by a tensor.
+
+    ## Why it costs
+
+    The host waits for the device once per element instead of once, or not at all.
+
+    ## Example
+
+    ```python
+    bad = any(g.isnan().any() for g in grads)
+    ```
+
+    ## Instead
+
+    ```python
+    bad = torch.stack([g.isnan().any() for g in grads]).any()
+    ```
+
+    ## Fix safety
+
+    No fix: the result becomes a tensor, which whoever reads it has to expect.
+    """
+
+    code = "DG404"
+    name = "tensor-truth-per-element"
+    origin = "DeepSpeed#4915"
+    looks_for = (Truth(), Call("any", "all"))
+
+    def judge(self, node: cst.BaseExpression, place: Place) -> Finding | None:
+        if isinstance(node, cst.Call):
+            return self._of_iterable(node, place)
+        question = _question(node, place)
+        if question is None:
+            return None
+        certainty, who = question
+        if who.asker == "each" and isinstance(who.by, cst.Call):
+            how = place.last_name(who.by)
+            element = say(place, who.whole)
+            message = (
+                f"`{how}(...)` asks one tensor after the other (`{element}`) for its truth, and the host waits for "
+                f"the device each time. `torch.stack([...]).{how}()` gives one tensor, to be read once or not at all."
+            )
+        elif who.asker == "filter":
+            message = (
+                f"The filter `if {say(place, who.whole)}` reads one tensor after the other, and the host waits for the "
+                "device each time. Read all of them at once (`.tolist()` of one tensor) and filter on the host."
+            )
+        else:
+            return None
+        return place.finding(node, message, certainty=certainty)
+
+    def _of_iterable(self, call: cst.Call, place: Place) -> Finding | None:
+        if place.name(call) not in ("any", "all") or len(call.args) != 1 or on_host_by_trade(place):
+            return None
+        given = call.args[0].value
+        if isinstance(given, cst.GeneratorExp | cst.ListComp):
+            return None
+        how, shown = place.last_name(call), say(place, given)
+        kind = place.kind(given)
+        if kind.on_device:
+            return place.finding(
+                call,
+                f"Python's `{how}({shown})` takes the tensor apart and waits for the device once per element. "
+                f"`{shown}.{how}()` is one operation.",
+            )
+        element = kind.element
+        if kind.what == "nested" and kind.sure and element is not None and element.on_device:
+            return place.finding(
+                call,
+                f"`{how}({shown})` asks one tensor after the other for its truth, and the host waits for the device "
+                f"each time. `torch.stack(...).{how}()` gives one tensor, to be read once or not at all.",
+            )
+        return None
+
+
+class DeviceBeforeHost(Rule):
+    """A boolean chain asks a tensor first, where a host value that is at hand could spare the wait.
+
+    ## What it does
+
+    Finds `and`/`or` chains that ask for the truth of a tensor before a plain host test.
+
+    ## Why it costs
+
+    `and` and `or` stop at the first operand that decides. Asking the tensor first makes the host wait for the
+    device even where the host test alone decides.
+
+    ## Example
+
+    ```python
+    if (diff >= 0).all() and q_len != 1:
+        ...
+    ```
+
+    ## Instead
+
+    ```python
+    if q_len != 1 and (diff >= 0).all():
+        ...
+    ```
+
+    ## Fix safety
+
+    Unsafe: the operands are evaluated in another order. That shows only where one of them raises or has
+    side effects and the other decides.
+    """
+
+    code = "DG405"
+    name = "device-test-before-host-test"
+    origin = "transformers#33570"
+    looks_for = Truth()
+    fixes = "unsafe"
+
+    def judge(self, node: cst.BaseExpression, place: Place) -> Finding | None:
+        question = _question(node, place)
+        if question is None:
+            return None
+        found = _host_first(node, question[1], place)
+        if found is None:
+            return None
+        chain, new, host = found
+        word = "and" if isinstance(chain.operator, cst.And) else "or"
+        return place.finding(
+            node,
+            f"`{say(place, node)}` makes the host wait for the device before `{say(place, host)}`, which the host knows, "
+            f"is even asked. Ask the host's test first: `{word}` then often need not ask the tensor.",
+            certainty=question[0],
+            fix=place.replace(
+                chain, new, safety="unsafe", message="Ask the host's test first; the operands are evaluated in another order"
+            ),
+        )
+
+
+def _host_first(
+    node: cst.BaseExpression, who: Asked, place: Place
+) -> tuple[cst.BooleanOperation, cst.BooleanOperation, cst.BaseExpression] | None:
+    """The chain in which a tensor is asked before a host test, the same with the host tests first, and the
+    test in question. Only for the first tensor of a chain whose value is used for its truth alone."""
+    if who.asker == "value":
+        return None
+    chain = _chain_around(node, place)
+    if chain is None:
+        return None
+    operands, operators = _operands(chain)
+    if not all(_asks_tensor(o, place) or _plain_host(o, place) for o in operands):
+        return None
+    first = next(i for i, o in enumerate(operands) if _asks_tensor(o, place))
+    if _bare(operands[first]) is not node:
+        return None
+    later = [o for o in operands[first + 1 :] if _plain_host(o, place)]
+    if not later:
+        return None
+    ordered = [o for o in operands if _plain_host(o, place)] + [o for o in operands if not _plain_host(o, place)]
+    new: cst.BaseExpression = ordered[0]
+    for operator, operand in zip(operators, ordered[1:], strict=True):
+        new = cst.BooleanOperation(new, operator, operand)
+    assert isinstance(new, cst.BooleanOperation)
+    return chain, new.with_changes(lpar=chain.lpar, rpar=chain.rpar), later[0]
+
+
+def _chain_around(node: cst.BaseExpression, place: Place) -> cst.BooleanOperation | None:
+    """The whole chain of one operator that a node is an operand of."""
+    parent = place.parent(node)
+    while isinstance(parent, cst.UnaryOperation):
+        parent = place.parent(parent)
+    if not isinstance(parent, cst.BooleanOperation):
+        return None
+    chain = parent
+    while True:
+        outer = place.parent(chain)
+        if (
+            isinstance(outer, cst.BooleanOperation)
+            and outer.left is chain
+            and not chain.lpar
+            and type(outer.operator) is type(chain.operator)
+        ):
+            chain = outer
+        else:
+            return chain
+
+
+def _operands(chain: cst.BooleanOperation) -> tuple[list[cst.BaseExpression], list[cst.BaseBooleanOp]]:
+    left = chain.left
+    if isinstance(left, cst.BooleanOperation) and not left.lpar and type(left.operator) is type(chain.operator):
+        operands, operators = _operands(left)
+        return [*operands, chain.right], [*operators, chain.operator]
+    return [left, chain.right], [chain.operator]
+
+
+def _bare(node: cst.BaseExpression) -> cst.BaseExpression:
+    while isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Not):
+        node = node.expression
+    return node
+
+
+def _asks_tensor(node: cst.BaseExpression, place: Place) -> bool:
+    return place.certainty(_bare(node)) is not None
+
+
+_PURE_CALLS = frozenset({"len", "isinstance"})
+_PURE_METHODS = frozenset({"dim", "ndimension", "numel", "size", "is_floating_point", "is_complex"})
+
+
+def _plain_host(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether an expression is a host value, read without side effects and without raising where the rest of
+    its chain makes sense."""
+    node = _bare(node)
+    if isinstance(node, cst.Integer | cst.Float | cst.SimpleString):
+        return True
+    if isinstance(node, cst.BooleanOperation):
+        return _plain_host(node.left, place) and _plain_host(node.right, place)
+    if isinstance(node, cst.Comparison):
+        if place.kind(node).what != "scalar":
+            return False
+        parts = [node.left, *(c.comparator for c in node.comparisons)]
+        identity = all(isinstance(c.operator, cst.Is | cst.IsNot) for c in node.comparisons)
+        return all(_no_effects(p, place) and (identity or _plain_host(p, place)) for p in parts)
+    if isinstance(node, cst.Call):
+        return _no_effects(node, place)
+    if isinstance(node, cst.Attribute) and node.attr.value == "training":
+        return True
+    return place.kind(node).what in ("scalar", "text") and place.kind(node).sure and _no_effects(node, place)
+
+
+def _no_effects(node: cst.BaseExpression, place: Place) -> bool:
+    if isinstance(node, cst.Name | cst.Integer | cst.Float | cst.SimpleString):
+        return True
+    if isinstance(node, cst.Attribute):
+        return _no_effects(node.value, place)
+    if isinstance(node, cst.Subscript):
+        whole = place.text(node.value)
+        return whole.endswith((".shape", ".size()")) and _no_effects(node.value, place)
+    if isinstance(node, cst.UnaryOperation):
+        return _no_effects(node.expression, place)
+    if isinstance(node, cst.BinaryOperation):
+        return _no_effects(node.left, place) and _no_effects(node.right, place)
+    if isinstance(node, cst.Call):
+        if place.name(node) in _PURE_CALLS:
+            return all(_no_effects(a.value, place) for a in node.args if place.name(node) == "len")
+        if place.last_name(node) in _PURE_METHODS and isinstance(node.func, cst.Attribute):
+            return place.is_tensor(node.func.value) and _no_effects(node.func.value, place)
+    return False
+
+
+class ClampByBranch(Rule):
+    """A branch on a tensor does what `clamp` does.
+
+    ## What it does
+
+    Finds `if x > limit: x = limit` (and `<`), and `if x > 1: y = x * k` after `y = k`, where `x` is a tensor.
+
+    ## Why it costs
+
+    The branch makes the host wait until the device has computed `x`. `clamp` does not ask.
+
+    ## Example
+
+    ```python
+    if scale > 1.0:
+        scale = 1.0
+    ```
+
+    ## Instead
+
+    ```python
+    scale = scale.clamp(max=1.0)
+    ```
+
+    ## Fix safety
+
+    Unsafe: the result is always a tensor, and NaN stays NaN.
+    """
+
+    code = "DG406"
+    name = "clamp-by-branch"
+    origin = "DeepSpeed#5632"
+    looks_for = Truth()
+    fixes = "unsafe"
+
+    def judge(self, node: cst.BaseExpression, place: Place) -> Finding | None:
+        question = _question(node, place)
+        if question is None:
+            return None
+        certainty, who = question
+        new = _clamp(who, place)
+        if new is None or not isinstance(who.by, cst.If):
+            return None
+        return place.finding(
+            node,
+            f"`if {say(place, node)}` makes the host wait for the device, only to clamp a value. `{new}` does the "
+            "same without asking.",
+            certainty=certainty,
+            fix=_one_line(who.by, new, place),
+        )
+
+
+def _one_line(branch: cst.If, new: str, place: Place) -> Fix | None:
+    """The fix that puts one simple statement in place of an if; none where that would lose a comment."""
+    if "#" in place.text(branch) or branch is not place.statement:
+        return None
+    return place.replace(branch, new, safety="unsafe", message="Clamp on the device; the result is always a tensor")
+
+
+def _clamp(who: Asked, place: Place) -> str | None:
+    """The statement with `clamp` that a branch on a tensor amounts to."""
+    branch = who.by
+    if who.asker != "if" or not isinstance(branch, cst.If) or branch.orelse is not None:
+        return None
+    test = who.whole
+    smalls = list(small_statements(branch.body))
+    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1 or len(smalls) != 1:
+        return None
+    only = smalls[0]
+    if not isinstance(only, cst.Assign) or len(only.targets) != 1:
+        return None
+    tensor, limit = test.left, test.comparisons[0].comparator
+    operator = test.comparisons[0].operator
+    above = isinstance(operator, cst.GreaterThan | cst.GreaterThanEqual)
+    if not above and not isinstance(operator, cst.LessThan | cst.LessThanEqual):
+        return None
+    if not isinstance(tensor, cst.Name | cst.Attribute) or place.kind(limit).what != "scalar":
+        return None
+    target, value = only.targets[0].target, only.value
+    if place.same(target, tensor) and place.same(value, limit):
+        name = place.text(tensor)
+        return f"{name} = {name}.clamp({'max' if above else 'min'}={place.text(limit)})"
+    factor = _factor(value, tensor, place)
+    if above and factor is not None and place.text(limit) in ("1", "1.0") and _was(target, factor, branch, place):
+        return f"{place.text(target)} = {place.text(tensor)}.clamp(min={place.text(limit)}) * {place.text(factor)}"
+    return None
+
+
+def _factor(value: cst.BaseExpression, tensor: cst.BaseExpression, place: Place) -> cst.BaseExpression | None:
+    """`k` of `tensor * k` or `k * tensor`."""
+    if not isinstance(value, cst.BinaryOperation) or not isinstance(value.operator, cst.Multiply):
+        return None
+    if place.same(value.left, tensor):
+        return value.right
+    return value.left if place.same(value.right, tensor) else None
+
+
+def _was(target: cst.BaseExpression, factor: cst.BaseExpression, branch: cst.If, place: Place) -> bool:
+    """Whether the target was given the factor before the branch, in the same block."""
+    for assign in _assigns_before(branch, place):
+        if any(place.same(t.target, target) for t in assign.targets):
+            return place.same(assign.value, factor)
+    return False
+
+
+def _assigns_before(branch: cst.If, place: Place) -> Iterator[cst.Assign]:
+    before: list[cst.Assign] = []
+    for statement in place.block:
+        if statement is branch:
+            break
+        if isinstance(statement, cst.SimpleStatementLine):
+            before.extend(s for s in statement.body if isinstance(s, cst.Assign))
+    return reversed(before)

@@ -1,0 +1,281 @@
+"""The cache: what it keeps, and that nothing that happens to its file stops a run."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pytest_dispatchguard.lint import cache as module
+from pytest_dispatchguard.lint.cache import Cache, cache_path, clean
+from pytest_dispatchguard.lint.files import File
+from pytest_dispatchguard.model import UserError
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return cache_path(tmp_path)
+
+
+@pytest.fixture
+def cache(path: Path) -> Iterator[Cache]:
+    opened = Cache.open(path, "1")
+    yield opened
+    opened.close()
+
+
+def reopened(path: Path, version: str = "1") -> dict[str, str]:
+    opened = Cache.open(path, version)
+    try:
+        return opened.get_many("facts", ["a", "b", "ü"])
+    finally:
+        opened.close()
+
+
+def test_rows_outlive_the_run(cache: Cache, path: Path) -> None:
+    values = {"a": "{}", "b": "x" * 100_000, "ü": "ü"}
+    cache.put_many("facts", values)
+    assert cache.get_many("facts", ["a", "b", "ü", "none"]) == values
+    assert cache.get_many("other", ["a"]) == {}
+    cache.put_many("facts", {"a": "new"})
+    cache.close()
+    assert reopened(path) == values | {"a": "new"}
+    assert cache.notes == ()
+
+
+def test_the_folder_is_not_for_git(cache: Cache, path: Path) -> None:
+    assert (path.parent / ".gitignore").read_text(encoding="utf-8") == "*\n"
+
+
+def test_many_rows(cache: Cache) -> None:
+    values = {f"key{number}": str(number) for number in range(2_345)}
+    cache.put_many("facts", values)
+    assert cache.get_many("facts", values) == values
+    assert cache.get_many("facts", []) == {}
+
+
+def test_prune(cache: Cache) -> None:
+    cache.put_many("facts", {"a": "1", "b": "2"})
+    cache.put_many("other", {"a": "3"})
+    cache.prune("facts", {"b"})
+    assert cache.get_many("facts", ["a", "b"]) == {"b": "2"}
+    assert cache.get_many("other", ["a"]) == {"a": "3"}
+
+
+def test_names_that_no_encoding_holds(cache: Cache) -> None:
+    cache.put_many("facts", {"\udce9": "x", "a": "y"})
+    assert cache.get_many("facts", ["\udce9", "a"]) == {"a": "y"}
+
+
+def test_another_version_starts_anew(cache: Cache, path: Path) -> None:
+    cache.put_many("facts", {"a": "1"})
+    assert reopened(path, "2") == {}
+    # The older run goes on, and neither reads nor writes what is not its own.
+    cache.put_many("facts", {"a": "1"})
+    assert cache.get_many("facts", ["a"]) == {}
+    assert reopened(path, "2") == {}
+
+
+FILE = File(Path("/p/a.py"), "a.py", 10, 1_000, 2_000, 3)
+
+
+def test_hashes_of_untouched_files(cache: Cache) -> None:
+    cache.put_hashes([FILE], {"a.py": "hash", "other.py": "x"})
+    assert cache.hashes([FILE]) == {"a.py": "hash"}
+    for changed in (
+        replace(FILE, size=11),
+        replace(FILE, mtime_ns=1_001),
+        replace(FILE, ctime_ns=2_001),
+        replace(FILE, inode=4),
+        replace(FILE, rel="b.py"),
+    ):
+        assert cache.hashes([changed]) == {}
+    cache.prune_hashes({"b.py"})
+    assert cache.hashes([FILE]) == {}
+
+
+def test_a_file_changed_just_now_is_read_again(cache: Cache, tmp_path: Path) -> None:
+    (tmp_path / "a.py").touch()
+    recent = replace(FILE, mtime_ns=(tmp_path / "a.py").stat().st_mtime_ns)
+    cache.put_hashes([recent], {"a.py": "hash"})
+    assert cache.hashes([recent]) == {}
+
+
+@pytest.mark.parametrize("junk", [b"garbage", b"\0" * 8192, b"SQLite format 3\0 cut short"])
+def test_garbage_in_our_place_is_replaced(path: Path, junk: bytes) -> None:
+    path.parent.mkdir()
+    path.write_bytes(junk)
+    with closing_cache(path) as opened:
+        assert len(opened.notes) == 1
+        assert "started anew" in opened.notes[0]
+        opened.put_many("facts", {"a": "1"})
+    assert reopened(path) == {"a": "1"}
+
+
+class closing_cache:  # noqa: N801
+    def __init__(self, path: Path, version: str = "1") -> None:
+        self.cache = Cache.open(path, version)
+
+    def __enter__(self) -> Cache:
+        return self.cache
+
+    def __exit__(self, *_: object) -> None:
+        self.cache.close()
+
+
+def test_an_empty_file_is_filled(path: Path) -> None:
+    path.parent.mkdir()
+    path.touch()
+    with closing_cache(path) as opened:
+        assert opened.notes == ()
+        opened.put_many("facts", {"a": "1"})
+    assert reopened(path) == {"a": "1"}
+
+
+def test_our_own_but_broken(cache: Cache, path: Path) -> None:
+    cache.put_many("facts", {f"key{number}": "x" * 500 for number in range(500)})
+    cache.close()
+    data = bytearray(path.read_bytes())
+    data[100:8192] = b"\xff" * (8192 - 100)
+    path.write_bytes(data)
+    with closing_cache(path) as opened:
+        assert "started anew" in opened.notes[0]
+        opened.put_many("facts", {"a": "1"})
+    assert reopened(path) == {"a": "1"}
+
+
+def test_broken_deep_inside_costs_one_run(cache: Cache, path: Path) -> None:
+    cache.put_many("facts", {f"key{number}": "x" * 500 for number in range(500)})
+    cache.close()
+    data = bytearray(path.read_bytes())
+    data[4 * 4096 :] = b"\xff" * (len(data) - 4 * 4096)
+    path.write_bytes(data)
+    with closing_cache(path) as opened:
+        opened.get_many("facts", [f"key{number}" for number in range(500)])
+        opened.put_many("facts", {"a": "1"})
+    with closing_cache(path) as opened:
+        opened.put_many("facts", {"a": "1"})
+    assert reopened(path) == {"a": "1"}
+
+
+def test_somebody_elses_database_is_left_alone(path: Path) -> None:
+    path.parent.mkdir()
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE precious (x)")
+        other.execute("INSERT INTO precious VALUES (1)")
+        other.commit()
+    before = path.read_bytes()
+    with closing_cache(path) as opened:
+        assert "left alone" in opened.notes[0]
+        opened.put_many("facts", {"a": "1"})
+        assert opened.get_many("facts", ["a"]) == {}
+    assert path.read_bytes() == before
+    with pytest.raises(UserError, match="not a dispatchguard cache"):
+        clean(path.parent.parent)
+
+
+def test_a_folder_in_the_way(path: Path) -> None:
+    path.mkdir(parents=True)
+    with closing_cache(path) as opened:
+        opened.put_many("facts", {"a": "1"})
+        assert opened.get_many("facts", ["a"]) == {}
+
+
+def test_a_file_instead_of_the_folder(path: Path) -> None:
+    path.parent.touch()
+    with closing_cache(path) as opened:
+        assert opened.connection is None
+        assert opened.hashes([FILE]) == {}
+        opened.prune("facts", ())
+    assert clean(path.parent.parent) is False
+
+
+@pytest.mark.skipif(
+    hasattr(os, "geteuid") and os.geteuid() == 0, reason="root may write everywhere"
+)
+def test_a_read_only_folder(path: Path) -> None:
+    with closing_cache(path) as opened:
+        opened.put_many("facts", {"a": "1"})
+    path.chmod(0o444)
+    path.parent.chmod(0o555)
+    try:
+        assert reopened(path) == {"a": "1"}
+        with closing_cache(path) as opened:
+            opened.put_many("facts", {"a": "2"})
+        assert reopened(path) == {"a": "1"}
+        assert reopened(path, "2") == {}
+    finally:
+        path.parent.chmod(0o755)
+
+
+def test_a_locked_file_stops_nobody(
+    cache: Cache, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.put_many("facts", {"a": "1"})
+    monkeypatch.setattr(module, "_BUSY_SECONDS", 0.05)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other, closing_cache(path) as mine:
+        other.execute("BEGIN EXCLUSIVE")
+        mine.put_many("facts", {"a": "2"})
+        assert mine.get_many("facts", ["a"]) == {}
+        with closing_cache(path) as late:
+            assert late.connection is None
+        other.execute("ROLLBACK")
+        assert mine.get_many("facts", ["a"]) == {"a": "1"}
+
+
+def test_an_interrupt_leaves_no_half_written_rows(cache: Cache, path: Path) -> None:
+    cache.put_many("facts", {"a": "1"})
+
+    def interrupt(connection: sqlite3.Connection) -> None:
+        connection.execute("DELETE FROM rows")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cache._transact("IMMEDIATE", interrupt)
+    assert reopened(path) == {"a": "1"}
+    cache.put_many("facts", {"b": "2"})
+    assert reopened(path) == {"a": "1", "b": "2"}
+
+
+def _hammer(path: Path, worker: int) -> None:
+    opened = Cache.open(path, "1")
+    for number in range(30):
+        opened.put_many("facts", {f"{worker}-{number}": "x" * 1000, "shared": str(worker)})
+        opened.get_many("facts", ["shared"])
+    opened.close()
+
+
+def test_two_runs_at_once(path: Path) -> None:
+    context = multiprocessing.get_context("spawn" if os.name == "nt" else "fork")
+    workers = [context.Process(target=_hammer, args=(path, number)) for number in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+        assert worker.exitcode == 0
+    with closing_cache(path) as opened:
+        keys = [f"{worker}-{number}" for worker in range(2) for number in range(30)]
+        assert len(opened.get_many("facts", keys)) == 60
+        assert opened.notes == ()
+
+
+def test_clean(cache: Cache, path: Path, tmp_path: Path) -> None:
+    cache.close()
+    assert clean(tmp_path) is True
+    assert not path.parent.exists()
+    assert clean(tmp_path) is False
+
+
+def test_clean_leaves_what_else_is_there(cache: Cache, path: Path, tmp_path: Path) -> None:
+    cache.close()
+    profile = path.with_name("profile.json")
+    profile.touch()
+    assert clean(tmp_path) is True
+    assert profile.exists()
+    assert (path.parent / ".gitignore").exists()
