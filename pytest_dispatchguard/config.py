@@ -27,8 +27,10 @@ MARKERS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
 LIBRARY_FOLDERS = ("site-packages", "dist-packages")
 """Folders of installed packages: a project around them does not own what is inside."""
 
-DEFAULT_SELECT = ("DG",)
 DEFAULT_SRC = (".", "src")
+
+UNPARSABLE = "DG001"
+"""The code of files that cannot be read."""
 
 SURELY_FOREIGN = (
     ".git",
@@ -62,8 +64,8 @@ class Config:
     """The project root: reported paths and globs are relative to it."""
     file: Path | None = None
     """The pyproject.toml, or ``--config`` file, that the settings came from."""
-    select: tuple[str, ...] = DEFAULT_SELECT
-    """Codes and prefixes of the rules that speak."""
+    select: tuple[str, ...] | None = None
+    """Codes and prefixes of the rules that speak; None for the rules of every pack."""
     extend_select: tuple[str, ...] = ()
     """Codes and prefixes added to them, rules that are off by default among them."""
     ignore: tuple[str, ...] = ()
@@ -138,16 +140,22 @@ def selected(config: Config, code: str, default: bool = True) -> bool:
     The longest matching prefix decides between `select`/`extend-select` and `ignore`; at equal
     length `ignore` wins. A rule that is off by default speaks only when one of the two selects it
     by its full code, or `extend-select` by at least its family (`DG6`): `select = ["DG6"]` narrows
-    what runs and so does not switch more on.
+    what runs and so does not switch more on. DG001 speaks unless `ignore` names it.
     """
-    wanted = _longest(code, config.select + config.extend_select)
+    chosen = config.select or ()
+    wanted = _longest(code, chosen + config.extend_select)
     unwanted = _longest(code, config.ignore)
-    if wanted == 0 or unwanted >= wanted:
+    if code == UNPARSABLE and unwanted == 0:
+        # A file of which nothing was checked must not pass for clean.
+        return True
+    if wanted == 0 and (config.select is not None or unwanted):
+        return False
+    if wanted and unwanted >= wanted:
         return False
     return (
         default
-        or code in config.select
-        or any(code.startswith(prefix) and len(prefix) >= 3 for prefix in config.extend_select)
+        or code in chosen
+        or any(code.startswith(prefix) and prefix[-1:].isdigit() for prefix in config.extend_select)
     )
 
 
@@ -244,7 +252,7 @@ def unknown_code(code: str, known_codes: Collection[str]) -> str | None:
     """What to say of a code or prefix that names no rule; None when it names one."""
     if code and any(known.startswith(code) for known in known_codes):
         return None
-    families = {known[:3] for known in known_codes}
+    families = {known[:-2] for known in known_codes}
     valid = known_codes if len(code) > 3 else families
     return f'unknown code "{code}"; {did_you_mean(code, valid)}'
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Literal
 
@@ -38,6 +39,9 @@ _CATS = frozenset(
 )
 _NUMBERS = (cst.Integer, cst.Float)
 _STATEMENT_LOOPS = (cst.For, cst.While)
+
+_COUNTS = re.compile(r"(?:^|[._])(?:len|numel|nelement|size|sum|num|count|total)(?:$|[_s(])")
+"""What counts elements, by its name."""
 
 Safety = Literal["safe", "unsafe"]
 
@@ -98,8 +102,11 @@ def data_argument(call: cst.Call, place: Place) -> cst.BaseExpression | None:
     return place.argument(call, 0, "data") if place.name(call) in _FROM_DATA else None
 
 
-def names_cpu(node: cst.BaseExpression) -> bool:
+def names_cpu(node: cst.BaseExpression, place: Place) -> bool:
     """Whether a device argument says `cpu`, or nothing."""
+    held = place.value_of(node)
+    if held is not None and held is not node:
+        return names_cpu(held, place)
     if isinstance(node, cst.Call) and node.args:
         node = node.args[0].value
     if isinstance(node, cst.SimpleString):
@@ -109,7 +116,7 @@ def names_cpu(node: cst.BaseExpression) -> bool:
 
 def is_device(node: cst.BaseExpression, place: Place) -> bool:
     """Whether an expression is surely a device other than the CPU."""
-    if names_cpu(node):
+    if names_cpu(node, place):
         return False
     if isinstance(node, cst.SimpleString):
         return str(node.evaluated_value).partition(":")[0] in (
@@ -159,7 +166,7 @@ def device_of(call: cst.Call, place: Place) -> cst.BaseExpression | Literal["cud
     """The device, not the CPU, that a call puts its new tensor on: by its argument, or moved at once."""
     given = place.argument(call, None, "device")
     if given is not None:
-        return None if names_cpu(given) else given
+        return None if names_cpu(given, place) else given
     return moved_by(call, place)
 
 
@@ -246,11 +253,33 @@ def bare(node: cst.BaseExpression, place: Place) -> str:
     return source if plain or node.lpar else f"({source})"
 
 
+def is_for_nothing(place: Place) -> bool:
+    """Whether the place is only reached where there is no data: ``if len(x) == 0``, ``if not x.numel()``."""
+    return any(_asks_for_nothing(test, holds, place) for test, holds in place.conditions)
+
+
+def _asks_for_nothing(test: cst.BaseExpression, holds: bool, place: Place) -> bool:
+    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        return _asks_for_nothing(test.expression, not holds, place)
+    if isinstance(test, cst.Call):
+        return not holds and place.last_name(test) in ("len", "numel", "nelement")
+    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
+        return False
+    part = test.comparisons[0]
+    zero = isinstance(part.comparator, cst.Integer) and part.comparator.value == "0"
+    asked = isinstance(part.operator, cst.Equal if holds else cst.NotEqual | cst.GreaterThan)
+    if isinstance(test.left, cst.Subscript):
+        counts = place.dotted(test.left.value).endswith(".shape")
+    else:
+        counts = _COUNTS.search(place.text(test.left)) is not None
+    return zero and asked and counts
+
+
 def where_to_keep(place: Place) -> str:
     """Advice on where a constant tensor can live."""
     if place.in_module:
         return "register it as a non-persistent buffer in `__init__`"
-    return "build it once for each device and keep it"
+    return "build it once for each device and dtype, and keep it"
 
 
 # -- rules -----------------------------------------------------------------------------------------
@@ -305,12 +334,16 @@ class ScalarTensorOnDevice(Rule):
         data = place.argument(node, 0, "data") if new else data_argument(node, place)
         if data is None or not is_number(data, place) or is_kept(node, place):
             return None
+        if is_for_nothing(place):
+            return None
         if new:
             source = place.receiver(node)
             if source is None or not place.on_device(source):
                 return None
-        elif device_of(node, place) is None or arithmetic_partner(node, place) is not None:
+        elif device_of(node, place) is None:
             return None
+        elif is_plain_operand(node, place, arithmetic_partner(node, place)):
+            return None  # DG503 says more
         call = f"{place.text(node.func)}({place.text(data)})"
         better = "new_full((), …)" if new else "torch.full((), …, device=…)"
         return place.finding(
@@ -325,26 +358,36 @@ class ScalarTensorOnDevice(Rule):
         first = node.args[0]
         given = {a.keyword.value for a in node.args[1:] if a.keyword is not None}
         simple = first.value is data and first.keyword is None and not data.lpar
-        if not isinstance(func, cst.Attribute) or not simple or len(given) < len(node.args) - 1:
+        if not simple or len(given) < len(node.args) - 1:
             return None
         if not given <= {"dtype", "device", "requires_grad"} or (not new and "device" not in given):
             return None
+        written = "" if isinstance(func, cst.Attribute) else place.spelling("torch.full")
+        if isinstance(func, cst.Attribute):
+            change: tuple[cst.CSTNode, str] = (func.attr, "new_full" if new else "full")
+        elif written:
+            change = (func, written)
+        else:
+            return None
         return place.edits(
-            [(func.attr, "new_full" if new else "full"), (data, f"(), {place.text(data)}")],
-            safety=self._safety(data, "dtype" in given or new, place),
+            [change, (data, f"(), {place.text(data)}")],
+            safety=self._safety(data, place),
             message=f"fill with `{'new_full' if new else 'torch.full'}`",
         )
 
-    def _safety(self, data: cst.BaseExpression, converted: bool, place: Place) -> Safety:
+    def _safety(self, data: cst.BaseExpression, place: Place) -> Safety:
         if isinstance(data, cst.Name) and data.value in ("True", "False"):
             return "safe"
         number = data.expression if isinstance(data, cst.UnaryOperation) else data
-        if isinstance(number, _NUMBERS):
-            small = abs(float(number.evaluated_value)) < 2**31
-            return "safe" if small or not converted else "unsafe"
-        if isinstance(data, cst.Call) and place.name(data) == "len":
-            return "unsafe" if converted else "safe"
-        return "unsafe"
+        if isinstance(number, cst.Integer):
+            return "safe" if number.evaluated_value < 2**63 else "unsafe"
+        if isinstance(number, cst.Float):
+            return "safe" if abs(number.evaluated_value) < 1e38 else "unsafe"
+        if isinstance(data, cst.Call):
+            size = place.name(data) == "len" or place.last_name(data) in ("size", "numel", "dim")
+            return "safe" if size or is_constant(data) else "unsafe"
+        shape = isinstance(data, cst.Subscript) and place.dotted(data.value).endswith(".shape")
+        return "safe" if shape else "unsafe"
 
 
 class ConstantTensorBuiltPerCall(Rule):
@@ -402,7 +445,7 @@ class ConstantTensorBuiltPerCall(Rule):
             return None
         if place.argument(node, None, "requires_grad") is not None or is_kept(node, place):
             return None
-        if is_written_to(node, place):
+        if is_written_to(node, place) or is_for_nothing(place):
             return None
         copied = device_of(node, place) is not None or place.last_name(node) == "new_tensor"
         cost = "and waits for the copy to the device " if copied else ""
@@ -450,7 +493,18 @@ def arithmetic_partner(node: cst.BaseExpression, place: Place) -> cst.BaseExpres
         values = [a.value for a in parent.args[1:]]
         if node in values and all(a.keyword is None for a in parent.args):
             other = values[1] if values[0] is node else values[0]
-    return other if other is not None and place.is_tensor(other) else None
+    if other is None or not place.is_tensor(other) or place.kind(other).built:
+        return None
+    return other
+
+
+def is_plain_operand(node: cst.Call, place: Place, partner: cst.BaseExpression | None) -> bool:
+    """Whether a number in place of a tensor of one leaves the dtype of the result alone: no dtype is named,
+    or that of the other operand."""
+    dtype = place.argument(node, None, "dtype")
+    if partner is None or dtype is None:
+        return partner is not None
+    return place.text(dtype) == f"{place.text(partner)}.dtype"
 
 
 class ScalarTensorInArithmetic(Rule):
@@ -484,7 +538,6 @@ class ScalarTensorInArithmetic(Rule):
 
     Unsafe: `torch.tensor` rounds a float to the default dtype, so that results of float64 arithmetic
     differ in the last digits, and beside a tensor without dimensions it takes part in choosing the dtype.
-    None is offered where the call names a dtype.
     """
 
     code = "DG503"
@@ -501,16 +554,18 @@ class ScalarTensorInArithmetic(Rule):
         if place.argument(node, None, "requires_grad") is not None or place.kind(data).host:
             return None
         named = self._only_in_arithmetic(node, place)
-        if not named and arithmetic_partner(node, place) is None:
+        if not named and not is_plain_operand(node, place, arithmetic_partner(node, place)):
             return None
         waits = (
             " and waits for its copy to the device" if device_of(node, place) is not None else ""
         )
         fix = None
-        if place.argument(node, None, "dtype") is None and moved_by(node, place) is None:
+        if moved_by(node, place) is None:
             fix = place.replace(
                 node,
-                place.text(data) if named else bare(data, place),
+                bare(data, place)
+                if isinstance(place.parent(node), cst.BinaryOperation | cst.Comparison)
+                else place.text(data),
                 safety="unsafe",
                 message="use the number itself",
             )
@@ -534,7 +589,9 @@ class ScalarTensorInArithmetic(Rule):
         if not uses or found.written:
             return False
         return all(
-            place.value_of(n) is node and arithmetic_partner(n, place) is not None for n in uses
+            place.value_of(n) is node
+            and is_plain_operand(node, place, arithmetic_partner(n, place))
+            for n in uses
         )
 
 
@@ -587,8 +644,10 @@ class FactoryThenMove(Rule):
         factory = self._factory(moved, place)
         if factory is None or place.argument(factory, None, "device") is not None:
             return None
+        if is_for_nothing(place):
+            return None
         given = {a.keyword.value for a in factory.args if a.keyword is not None}
-        if given & {"out", "pin_memory", "requires_grad"}:
+        if given & {"out", "pin_memory", "requires_grad", "generator"}:
             return None
         arguments = self._arguments(node, factory, place)
         if arguments is None:
@@ -1134,17 +1193,24 @@ class HostDataToDevice(Rule):
         } or device_of(node, place) is None:  # fmt: skip
             return None
         data = place.argument(node, 0, "data")
-        if data is None or is_constant_table(data) or is_kept(node, place):
+        if data is None or is_constant_table(data) or is_kept(node, place) or is_for_nothing(place):
             return None
         if not is_host_data(data, place) and last != "from_numpy":
             return None
         if last in ("FloatTensor", "LongTensor") and not isinstance(data, cst.List | cst.ListComp):
             return None
+        advice = (
+            "use the numbers as they are, keep the tensor where the values repeat, or compute it on "
+            "the device"
+        )
+        if isinstance(data, cst.List | cst.Tuple) and len(data.elements) == 1:
+            advice = "fill it there with `torch.full((1,), …, device=…)`, which does not wait"
+        if place.loops and place.invariant(node, place.loops[-1]):
+            advice = "it is the same in every round of the loop: build it before"
         return place.finding(
             node,
             f"`{place.text(node.func)}({_short_text(data, place)})` copies host data to the device on "
-            "every call, and the host waits for the copy; use the numbers as they are, keep the tensor "
-            "where the values repeat, or compute it on the device.",
+            f"every call, and the host waits for the copy; {advice}.",
         )
 
 

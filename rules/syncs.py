@@ -23,6 +23,7 @@ RANDOM = frozenset(
     "random sample uniform".split()
 )
 _OTHER_ARRAYS = frozenset({"numpy", "jax", "tensorflow", "cupy", "mlx", "paddle", "pandas", "openvino"})
+_HOST_TABLES = frozenset("params flags meta metadata config options kwargs extra_args settings".split())
 _WORKING_ON_HOST = (
     "collat", "dataset", "dataloader", "sampler", "tokeniz", "processor", "feature_extract",
     "featureextract", "augment", "benchmark", "profil", "_worker",
@@ -35,7 +36,7 @@ def say(place: Place, node: cst.CSTNode, room: int = 48) -> str:
     """The source of a node on one line, shortened where it is long."""
     text = " ".join(place.text(node).split())
     while len(text) > 2 and text[0] == "(" and text[-1] == ")" and _matching(text):
-        text = text[1:-1]
+        text = text[1:-1].strip()
     return text if len(text) <= room else text[: room - 1].rstrip() + "…"
 
 
@@ -204,7 +205,8 @@ def tensor_certainty(node: cst.BaseExpression, place: Place, strict: bool = Fals
     and the file knows no arrays but torch's."""
     kind = place.kind(node)
     if kind.what != "unknown":
-        return place.certainty(node)
+        certainty = place.certainty(node)
+        return "maybe" if certainty == "sure" and _from_table(node) else certainty
     if kind.cls or strict or "torch" not in place.imports:
         return None
     methods = list(_methods(node))
@@ -215,6 +217,16 @@ def tensor_certainty(node: cst.BaseExpression, place: Place, strict: bool = Fals
     if methods and methods[0] in REDUCING and _OTHER_ARRAYS.isdisjoint(place.imports):
         return "sure"
     return "maybe"
+
+
+def _from_table(node: cst.BaseExpression) -> bool:
+    """Whether a value comes out of a table of settings (`params["order"]`), which nobody moves to a device."""
+    while isinstance(node, cst.Attribute | cst.Subscript | cst.Call):
+        inner = node.func if isinstance(node, cst.Call) else node.value
+        if isinstance(node, cst.Subscript) and isinstance(inner, cst.Name) and inner.value in _HOST_TABLES:
+            return True
+        node = inner
+    return False
 
 
 def _methods(node: cst.BaseExpression) -> Iterator[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import libcst as cst
@@ -10,6 +12,7 @@ from dispatchguard_rules.syncs import (
     NUMBERS,
     RANDOM,
     READS,
+    REDUCING,
     Read,
     bound_names,
     holds,
@@ -31,6 +34,7 @@ _LOGGING = frozenset(
     "add_scalar add_scalars append debug extend info info_once log log_dict log_metric log_metrics print put report "
     "set_description set_postfix update write track record".split()
 )
+_TAKES_TENSORS = ("add", "sub", "mul", "div", "pow", "clamp", "where", "minimum", "maximum", "lerp")
 _HOLDS_STILL = frozenset({"backward", "step", "training_step", "train_step", "zero_grad"})
 
 
@@ -163,7 +167,7 @@ def _settled(node: cst.BaseExpression, place: Place) -> bool:
         if last.endswith("_") or last in RANDOM:
             return False
         ours = place.name(node).startswith("torch.") or (
-            place.kind(node.func.value).is_tensor and _settled(node.func.value, place)
+            (place.kind(node.func.value).is_tensor or last in REDUCING) and _settled(node.func.value, place)
         )
         return ours and all(not a.star and _settled(a.value, place) for a in node.args)
     return False
@@ -295,8 +299,8 @@ def _use(read: Read, place: Place) -> str:
             return f"Hand on the tensor (`{_detached(read, place)}`) and read it at the log interval only."
         if last == "range" or (place.name(parent).startswith("torch.") and last in ("zeros", "ones", "empty", "full", "arange")):
             return "Pass the size along as a Python number from where the host knows it."
-        if place.name(parent).startswith("torch."):
-            return f"torch takes the tensor itself in most places: pass `{say(place, read.tensor)}` on unread."
+        if place.is_torch(parent, *_TAKES_TENSORS):
+            return f"`torch.{last}` takes the tensor itself: pass `{say(place, read.tensor)}` on unread."
     if isinstance(parent, cst.Comparison):
         return "Compare on the device and select with `torch.where`, or decide by something the host already knows."
     return "Keep it on the device as a tensor, or read it outside the hot path, where the host has to wait anyway."
@@ -451,8 +455,10 @@ class ListOfTensor(_ReadRule):
     role = "plain"
 
     def tell(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
-        """One read on its own."""
+        """One read on its own; of what was stacked to be read at once it is a maybe."""
         shown = say(place, read.call)
+        if isinstance(read.tensor, cst.Call) and place.is_torch(read.tensor, "stack", "cat"):
+            read = replace(read, certainty="maybe")
         return _finding(
             place,
             read,
@@ -505,6 +511,8 @@ class CopyToHost(Rule):
         certainty = tensor_certainty(tensor, place, strict=place.last_name(node) != "cpu")
         if certainty is None or waits_inside(tensor, place):
             return None
+        if _on_odd_devices(node, place) or _earlier_in_statement(node, place):
+            return None
         shown = say(place, node)
         if place.last_name(node) == "numpy" and not node.args:
             return place.finding(
@@ -513,12 +521,58 @@ class CopyToHost(Rule):
                 "Stay with torch in hot code.",
                 certainty="maybe",
             )
+        foreign = _given_to(node, place)
+        if foreign:
+            return place.finding(
+                node,
+                f"`{shown}` copies from the device for `{foreign}`, and the host waits for it. Gather what it needs into "
+                "one copy, or find an operation of torch that does the work.",
+                certainty="maybe",
+            )
         return place.finding(
             node,
             f"`{shown}` copies from the device, and the host waits for it. Keep the work on the device, or copy once, "
             "outside the hot path.",
             certainty=certainty,
         )
+
+
+def _earlier_in_statement(call: cst.Call, place: Place) -> bool:
+    """Whether the statement copies another tensor before: one place gets one finding."""
+    for other, scene in place.calls("cpu", "to"):
+        if other is call:
+            return False
+        if scene.statement is place.statement and isinstance(scene.statement, cst.SimpleStatementLine):
+            tensor = place.receiver(other)
+            if tensor is not None and _copies_to_cpu(other, place) and tensor_certainty(tensor, place) == "sure":
+                return True
+    return False
+
+
+def _on_odd_devices(node: cst.CSTNode, place: Place) -> bool:
+    """Whether the place is a way around what some device cannot do."""
+    tests = [test for test, _ in place.conditions]
+    parent = place.parent(node)
+    while parent is not None:
+        if isinstance(parent, cst.IfExp):
+            tests.append(parent.test)
+        parent = place.parent(parent)
+    return any(_ODD_DEVICES.search(place.text(test)) for test in tests)
+
+
+def _given_to(copy: cst.Call, place: Place) -> str:
+    """The function of another library that a copy is handed to as a NumPy array."""
+    node: cst.CSTNode = copy
+    parent = place.parent(node)
+    as_numpy = False
+    while isinstance(parent, cst.Attribute | cst.Call):
+        if isinstance(parent, cst.Call) and parent.func is not node:
+            name = place.name(parent)
+            foreign = as_numpy and not name.startswith(("torch.", "numpy.", "self.")) and place.callee(parent) is None
+            return place.text(parent.func) if foreign else ""
+        as_numpy = as_numpy or (isinstance(parent, cst.Attribute) and parent.attr.value == "numpy")
+        node, parent = parent, place.parent(parent)
+    return ""
 
 
 def _copies_to_cpu(call: cst.Call, place: Place) -> bool:
@@ -535,6 +589,8 @@ def _copies_to_cpu(call: cst.Call, place: Place) -> bool:
     return device is not None and place.text(device) in ('"cpu"', "'cpu'", 'torch.device("cpu")', "torch.device('cpu')")
 
 
+_WARNING = re.compile(r"warn|error|exception|critical|fatal|check|assert|fail", re.IGNORECASE)
+_ODD_DEVICES = re.compile(r"mps|npu|xla|hpu|tpu|deterministic|directml", re.IGNORECASE)
 _TEXTS = frozenset({"str", "repr", "format", "print"})
 
 
@@ -599,13 +655,13 @@ class TextOfTensor(Rule):
 
 
 def _goes_to_a_warning(node: cst.CSTNode, place: Place) -> bool:
-    """Whether a text is made for a warning or error under a condition: those are rare by nature."""
+    """Whether a text is made for a warning, an error or a check under a condition: those are rare by nature."""
     parent = place.parent(node)
     while isinstance(parent, cst.BinaryOperation | cst.ConcatenatedString):
         parent = place.parent(parent)
     if not isinstance(parent, cst.Call) or not place.conditions:
         return False
-    return place.last_name(parent).startswith(("warn", "error", "exception", "critical", "fatal"))
+    return _WARNING.search(place.last_name(parent)) is not None
 
 
 class ReadPerElement(_ReadRule):
@@ -650,7 +706,10 @@ class ReadPerElement(_ReadRule):
         if base is not None:
             how = f"Read `{say(place, base)}.tolist()` once before the loop and index the list."
         elif isinstance(loop, cst.For):
-            how = "Collect the tensors and read them all at once after the loop: `torch.stack(...).tolist()`."
+            how = (
+                "Compute it for all rounds first, or collect the tensors, and read them all at once with one "
+                "`torch.stack(...).tolist()`."
+            )
         else:
             how = "Stack them and read once: `torch.stack([...]).tolist()`."
         return _finding(
@@ -984,6 +1043,8 @@ class IterationOverTensor(Rule):
             if loop in scene.loops and (r := read_of(call, place)) is not None
             and _iterated_by(r, scene, place) is node
         ]  # fmt: skip
+        if reads and _zipped_before(node, place):
+            return None
         if reads:
             return place.finding(
                 node,
@@ -1009,6 +1070,15 @@ class IterationOverTensor(Rule):
         return place.replace(
             loop, f"{text}.tolist()", safety="unsafe", message="Read the tensor once; meant for one dimension"
         )
+
+
+def _zipped_before(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether a zip runs over another tensor before this one: one place gets one finding."""
+    parent = place.parent(node)
+    if not isinstance(parent, cst.Call) or place.name(parent) != "zip":
+        return False
+    values = [a.value for a in parent.args]
+    return any(place.on_device(v) for v in values[: next(i for i, v in enumerate(values) if v is node)])
 
 
 def _loop_over(node: cst.BaseExpression, place: Place) -> cst.CSTNode | None:

@@ -48,7 +48,7 @@ def complaint(folder: Path, *paths: str, config: str | None = None, **overrides:
 def test_defaults_without_any_settings(tmp_path: Path) -> None:
     config = load(tmp_path)
     assert config == Config(root=tmp_path)
-    assert config.select == ("DG",)
+    assert config.select is None
     assert not is_project(config)
 
 
@@ -256,7 +256,18 @@ def test_config_file_is_the_root_of_what_has_none(tmp_path: Path) -> None:
     ("settings", "code", "default", "expected"),
     [
         ({}, "DG401", True, True),
-        ({}, "XX401", True, False),
+        ({}, "XX401", True, True),
+        ({}, "XX401", False, False),
+        ({"select": ()}, "DG401", True, False),
+        ({"select": ("DG",)}, "XX401", True, False),
+        ({"select": ("DG",), "extend_select": ("XX",)}, "XX401", True, True),
+        ({"extend_select": ("XX",)}, "DG401", True, True),
+        ({"ignore": ("XX",)}, "XX401", True, False),
+        ({"extend_select": ("DG401",), "ignore": ("DG4",)}, "DG401", True, True),
+        ({"select": ("DG4",)}, "DG001", True, True),
+        ({"select": ("DG4",), "ignore": ("DG0",)}, "DG001", True, False),
+        ({"ignore": ("DG001",)}, "DG001", True, False),
+        ({"select": ("DG4",)}, "DG002", True, False),
         ({"ignore": ("DG4",)}, "DG401", True, False),
         ({"select": ("DG401",), "ignore": ("DG4",)}, "DG401", True, True),
         ({"select": ("DG4",), "ignore": ("DG401",)}, "DG401", True, False),

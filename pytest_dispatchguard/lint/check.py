@@ -10,8 +10,10 @@ from typing import Any, Literal
 from pytest_dispatchguard import __version__
 from pytest_dispatchguard.config import Config, find_root, load_config, selected
 from pytest_dispatchguard.lint import baseline as baselines
-from pytest_dispatchguard.lint import engine, gitdiff, packs
+from pytest_dispatchguard.lint import engine, gitdiff
 from pytest_dispatchguard.lint.cache import Cache, cache_path
+from pytest_dispatchguard.lint.catalog import Catalog, fingerprint
+from pytest_dispatchguard.lint.catalog import catalog as catalog_of
 from pytest_dispatchguard.lint.files import (
     Discovery,
     File,
@@ -75,12 +77,12 @@ def settings(
     config_file: Path | None,
     given: Mapping[str, Any],
     cached: bool,
-) -> tuple[Config, packs.Catalog, Cache | None]:
+) -> tuple[Config, Catalog, Cache | None]:
     """The configuration, the rules there are, and the open cache."""
     asked = [cwd / p for p in paths] or [cwd]
     root = find_root(asked, None if config_file is None else cwd / config_file)
-    cache = Cache.open(cache_path(root), packs.fingerprint()) if cached else None
-    catalog = _catalog(cache)
+    cache = Cache.open(cache_path(root), fingerprint()) if cached else None
+    catalog = catalog_of(cache)
     config = load_config(
         paths,
         cwd=cwd,
@@ -89,16 +91,6 @@ def settings(
         **given,
     )
     return config, catalog, cache
-
-
-def _catalog(cache: Cache | None) -> packs.Catalog:
-    stored = {} if cache is None else cache.get_many("rules", ["catalog"])
-    if "catalog" in stored:
-        return packs.unpack_catalog(stored["catalog"])
-    catalog = packs.catalog()
-    if cache is not None:
-        cache.put_many("rules", {"catalog": packs.pack_catalog(catalog)})
-    return catalog
 
 
 def check(request: Request) -> Checked:
@@ -115,7 +107,7 @@ def check(request: Request) -> Checked:
 
 
 def _check(
-    request: Request, config: Config, catalog: packs.Catalog, cache: Cache | None, pool: Pool
+    request: Request, config: Config, catalog: Catalog, cache: Cache | None, pool: Pool
 ) -> Checked:
     discovery, texts = _inputs(request, config)
     notes = [*(cache.notes if cache else ())]

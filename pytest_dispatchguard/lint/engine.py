@@ -6,14 +6,15 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
 from pytest_dispatchguard.config import Config, ignored_in_file, selected
 from pytest_dispatchguard.lint import briefs as briefing
-from pytest_dispatchguard.lint import heat, packs, scout, suppress
+from pytest_dispatchguard.lint import heat, scout, suppress
 from pytest_dispatchguard.lint.cache import Cache
+from pytest_dispatchguard.lint.catalog import Catalog
 from pytest_dispatchguard.lint.chunks import Lines, Outline, import_line, worth_judging
 from pytest_dispatchguard.lint.facts import FileFacts
 from pytest_dispatchguard.lint.files import Discovery, File, Source, Unreadable, read_source
@@ -91,7 +92,7 @@ def target_of(config: Config) -> Target:
 def run(
     config: Config,
     discovery: Discovery,
-    catalog: packs.Catalog,
+    catalog: Catalog,
     cache: Cache | None,
     pool: Pool,
     *,
@@ -102,7 +103,7 @@ def run(
     tell = progress or (lambda what, done, total: None)
     survey = scout_files(config, discovery, cache, pool, texts or {}, tell)
     targets = [f.rel for f in discovery.targets if f.rel in survey.scouted]
-    briefs = _briefs(config, survey, cache, tell)
+    briefs = _briefs(config, survey, catalog, cache, tell)
     judged, problems = _judge(config, survey, targets, briefs, catalog, cache, pool, tell)
     read = Texts(discovery, survey.texts)
     return _settle(config, survey, targets, judged, problems, catalog.infos, briefs, read)
@@ -225,7 +226,9 @@ class Briefs:
     hot: dict[str, int]
 
 
-def solve(config: Config, survey: Survey, cache: Cache | None) -> tuple[Project, heat.Heat]:
+def solve(
+    config: Config, survey: Survey, catalog: Catalog, cache: Cache | None
+) -> tuple[Project, heat.Heat]:
     """The project's call graph and what is hot in it."""
     facts = _facts(survey, sorted(survey.scouted), cache)
     project = build(facts, config.src)
@@ -233,13 +236,15 @@ def solve(config: Config, survey: Survey, cache: Cache | None) -> tuple[Project,
         project,
         hot_roots=config.hot_roots,
         cold=config.cold,
-        library_roots=packs.hot_roots(),
+        library_roots=catalog.hot_roots,
     )
     return project, solved
 
 
-def _briefs(config: Config, survey: Survey, cache: Cache | None, tell: Progress) -> Briefs:
-    project_key = _project_key(config, survey)
+def _briefs(
+    config: Config, survey: Survey, catalog: Catalog, cache: Cache | None, tell: Progress
+) -> Briefs:
+    project_key = _project_key(config, survey, catalog)
     stored: dict[str, str] = {}
 
     def from_cache(rels: Iterable[str]) -> dict[str, str]:
@@ -256,7 +261,7 @@ def _briefs(config: Config, survey: Survey, cache: Cache | None, tell: Progress)
         keys, hot = json.loads(index[project_key])
         return Briefs(from_cache, keys, hot)
     tell("finding what is hot", 0, 1)
-    project, solved = solve(config, survey, cache)
+    project, solved = solve(config, survey, catalog, cache)
     made = briefing.briefs(project, solved, sorted(survey.scouted))
     stored = {rel: pack_brief(b) for rel, b in made.items()}
     keys = {rel: _sha(text.encode()) for rel, text in stored.items()}
@@ -270,8 +275,9 @@ def _briefs(config: Config, survey: Survey, cache: Cache | None, tell: Progress)
     return Briefs(from_cache, keys, hot)
 
 
-def _project_key(config: Config, survey: Survey) -> str:
+def _project_key(config: Config, survey: Survey, catalog: Catalog) -> str:
     words = [json.dumps([config.hot_roots, config.cold, config.src, config.tensor_types])]
+    words.append(json.dumps(sorted(catalog.hot_roots.items())))
     words.extend(f"{rel}={survey.scouted[rel].shape}" for rel in sorted(survey.scouted))
     return _sha("\n".join(words).encode("utf-8", "surrogatepass"))
 
@@ -284,7 +290,7 @@ def _judge(
     survey: Survey,
     targets: Sequence[str],
     briefs: Briefs,
-    catalog: packs.Catalog,
+    catalog: Catalog,
     cache: Cache | None,
     pool: Pool,
     tell: Progress,
@@ -292,7 +298,7 @@ def _judge(
     """Findings by file: those of whole files that are known, then those of functions that are known, and
     only the rest is judged."""
     target = target_of(config)
-    words = json.dumps([target.tensor_types, target.tree_modules, target.python, target.torch])
+    words = json.dumps([catalog.stamp, *astuple(target)])
     keys = {
         rel: _sha(f"{survey.scouted[rel].digest}:{briefs.keys[rel]}:{words}".encode())
         for rel in targets

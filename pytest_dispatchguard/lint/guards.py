@@ -151,16 +151,15 @@ def _verdict_of_comparison(
 
 @lru_cache(maxsize=65536)
 def _cold_branches(condition: str, body_assigns: frozenset[str]) -> tuple[bool, bool]:
-    if not _WORTH_PARSING.search(condition):
+    if not worth_asking(condition):
         return False, False
     node = _parse(condition)
     if node is None:
         return False, False
-    if not body_assigns:
-        return _verdict(node, ())
     return _verdict(node, body_assigns)
 
 
+@lru_cache(maxsize=65536)
 def worth_asking(condition: str) -> bool:
     """Whether the condition can make a branch cold at all: a quick no spares the reader the
     branch."""

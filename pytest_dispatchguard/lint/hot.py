@@ -22,13 +22,13 @@ def hot_functions(
     progress: engine.Progress | None,
 ) -> list[HotPlace]:
     """The hot functions in the paths, by path and line, each with why it is hot."""
-    config, _, cache = settings(paths, cwd, config_file, {}, cached)
+    config, catalog, cache = settings(paths, cwd, config_file, {}, cached)
     tell = progress or (lambda what, done, total: None)
     try:
         discovery = discover(paths, config, cwd=cwd)
         with Pool(jobs) as pool:
             survey = engine.scout_files(config, discovery, cache, pool, {}, tell)
-        _, solved = engine.solve(config, survey, cache)
+        _, solved = engine.solve(config, survey, catalog, cache)
     finally:
         if cache is not None:
             cache.close()

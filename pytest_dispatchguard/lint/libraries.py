@@ -43,7 +43,7 @@ _LIGHTNING_STEPS = (
 LIBRARY_ROOTS: Mapping[str, Known] = {
     "torch.nn.Module": _known("forward __call__ _call_impl", module=True),
     "torch.autograd.Function": _known("forward backward jvp setup_context vjp"),
-    "torch.optim.Optimizer": _known("", steps="step zero_grad", article="an"),
+    "torch.optim.Optimizer": _known("", steps="step zero_grad"),
     "torch.optim.lr_scheduler.LRScheduler": _known("", steps="step get_lr _get_closed_form_lr"),
     "torch.distributions.Distribution": _known("log_prob rsample sample entropy cdf icdf"),
     "torch.distributions.Transform": _known("_call _inverse log_abs_det_jacobian __call__"),
@@ -57,9 +57,7 @@ LIBRARY_ROOTS: Mapping[str, Known] = {
     ),
     "keras.Loss": _known("call __call__"),
     "keras.Metric": _known("update_state __call__"),
-    "keras.Optimizer": _known(
-        "", steps="apply apply_gradients update_step stateless_apply", article="an"
-    ),
+    "keras.Optimizer": _known("", steps="apply apply_gradients update_step stateless_apply"),
     "torchmetrics.Metric": _known("update forward __call__", module=True),
     "torchmetrics.MetricCollection": _known("update forward", module=True),
     "lightning.LightningModule": _known("forward", steps=_LIGHTNING_STEPS, module=True),

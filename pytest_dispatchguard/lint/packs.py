@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
-from importlib.util import find_spec
 from pathlib import Path
 
 import pluggy
 
-from pytest_dispatchguard import __version__, hookspecs
+from pytest_dispatchguard import hookspecs
+from pytest_dispatchguard.lint.catalog import Catalog, stamp
 from pytest_dispatchguard.lint.rule import Rule
 from pytest_dispatchguard.model import RuleInfo, UserError
 
@@ -71,7 +69,7 @@ def load() -> Packs:
     for entry in _entries():
         try:
             manager.register(entry.load(), name=entry.value)
-        except Exception as error:  # noqa: BLE001 - whatever a pack raises, the user is told which it is
+        except Exception as error:
             raise UserError(
                 f"rule pack {entry.value!r} cannot be loaded ({type(error).__name__}: {error}); "
                 "mend it or uninstall it"
@@ -102,63 +100,27 @@ def _check(cls: type[Rule], taken: Mapping[str, Rule]) -> None:
             raise UserError(f"rule {cls.__name__} ({code}) does not state its {attribute!r}")
 
 
-def hot_roots() -> Mapping[str, tuple[str, ...]]:
-    """What third-party packs know of hot methods; the built-in pack adds none, so that alone it is not
-    imported for this."""
-    return load().hot_roots if len(_entries()) > 1 else {}
-
-
-@dataclass(frozen=True, slots=True)
-class Catalog:
-    """What a run needs to know of the rules when it does not judge: importing them costs more than most
-    runs over a known project take."""
-
-    infos: tuple[RuleInfo, ...]
-    """By code, the linter's own reports among them."""
-    tokens: frozenset[str]
-    """What the rules look for (see `rule.Look`)."""
-
-
 def catalog() -> Catalog:
     """The catalog of all rules, by importing them."""
-    rules = load().rules
-    infos = sorted((*OWN, *(r.info() for r in rules)), key=lambda i: i.code)
-    return Catalog(
-        tuple(infos), frozenset().union(*(look.tokens for r in rules for look in r.looks()))
-    )
+    found = load()
+    infos = sorted((*OWN, *(r.info() for r in found.rules)), key=lambda i: i.code)
+    tokens = frozenset[str]().union(*(look.tokens for r in found.rules for look in r.looks()))
+    files = tuple(sorted(_files({e.value.partition(":")[0] for e in _entries()} | _homes(found))))
+    return Catalog(tuple(infos), tokens, found.hot_roots, files, stamp(files))
 
 
-def fingerprint() -> str:
-    """Changes whenever a pack or the linter itself does: what a cache may be trusted for."""
-    parts: list[str] = [__version__, sys.version.split()[0]]
-    for entry in _entries():
-        parts.append(f"{entry.value}={entry.dist.version if entry.dist else ''}")
-        parts.extend(_stamps(entry.value.partition(":")[0]))
-    parts.extend(_stamps("pytest_dispatchguard.lint"))
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
+def _homes(found: Packs) -> set[str]:
+    return {type(rule).__module__ for rule in found.rules}
 
 
-def _stamps(module: str) -> Iterable[str]:
-    """Size and time of a module's files, without importing it."""
-    try:
-        spec = find_spec(module)
-    except (ImportError, ValueError):
-        return
-    if spec is None or spec.origin is None:
-        return
-    origin = Path(spec.origin)
-    files = sorted(origin.parent.glob("*.py")) if origin.name == "__init__.py" else [origin]
-    for file in files:
-        status = file.stat()
-        yield f"{file.name}:{status.st_size}:{status.st_mtime_ns}"
-
-
-def pack_catalog(catalog: Catalog) -> str:
-    """A catalog as text for the cache."""
-    return json.dumps([[asdict(i) for i in catalog.infos], sorted(catalog.tokens)])
-
-
-def unpack_catalog(text: str) -> Catalog:
-    """A catalog from the cache."""
-    infos, tokens = json.loads(text)
-    return Catalog(tuple(RuleInfo(**i) for i in infos), frozenset(tokens))
+def _files(modules: Iterable[str]) -> set[str]:
+    """The source files of modules; of packages, all that lie in their folder."""
+    out: set[str] = set()
+    for module in modules:
+        file = getattr(sys.modules.get(module), "__file__", None)
+        if file is None:
+            continue
+        path = Path(file)
+        own = path.parent.glob("*.py") if path.name == "__init__.py" else [path]
+        out.update(str(p) for p in own)
+    return out

@@ -88,6 +88,22 @@ class Place:
         """Whether a call is ``torch.NAME(...)`` for one of the names."""
         return self.name(call) in {f"torch.{n}" for n in names}
 
+    def spelling(self, name: str) -> str:
+        """How the file writes a dotted name with the imports it has: ``F.relu`` for
+        ``torch.nn.functional.relu``. Empty where none of them reaches it, or a local name hides them."""
+        found = []
+        for local, targets in self._reader.brief.names.items():
+            if targets and local not in self._reader.assigned:
+                whole = targets[0]
+                if name == whole or name.startswith(whole + "."):
+                    found.append(local + name[len(whole) :])
+        return min(found, key=lambda f: (len(f), f), default="")
+
+    def is_taken(self, name: str) -> bool:
+        """Whether a plain name stands for something in the file, or in the function, already."""
+        reader = self._reader
+        return name in reader.brief.names or name in reader.brief.globals or name in reader.assigned
+
     def receiver(self, call: cst.Call) -> cst.BaseExpression | None:
         """``x`` of ``x.item()``; None for calls of plain names."""
         return call.func.value if isinstance(call.func, cst.Attribute) else None

@@ -148,7 +148,9 @@ def _note_registration(walk: Walk, last: str, callee: Node, given: list[Node]) -
         return
     if given[0].type != "string":
         return
-    name = text(walk.source, given[0]).strip("rbu'\"")
+    name = "".join(
+        text(walk.source, part) for part in given[0].named_children if part.type == "string_content"
+    )
     if not name.isidentifier():
         return
     value = given[1] if len(given) > 1 else None

@@ -56,11 +56,11 @@ def _doubt_of_call(walk: Walk, node: Node, names: set[str], attributes: set[str]
     kind = callee.type
     if kind == "identifier":
         name = text(walk.source, callee)
-        return not (name in words.HOST_CALLS or name.startswith(words.HOST_PREFIXES))
+        return not (name in words.HOST_FUNCTIONS or name.startswith(words.HOST_PREFIXES))
     if kind == "attribute":
         parts = callee.named_children
         name = text(walk.source, parts[-1])
-        if name in words.HOST_CALLS or name.startswith(words.HOST_PREFIXES):
+        if name in words.HOST_METHODS or name.startswith(words.HOST_PREFIXES):
             return False
     return True
 
@@ -158,7 +158,7 @@ def ask_comprehended(walk: Walk, generator: Node, last: str) -> None:
         ask_truth(walk, generator.named_children[0])
 
 
-def _tensor_attribute(attributes: dict[str, list[Value]], name: str, token: str) -> bool:
+def may_be_tensor_attribute(attributes: dict[str, list[Value]], name: str, token: str) -> bool:
     """Whether an attribute of self may be a tensor (or, where it is sliced, a list of modules)."""
     for value in attributes.get(name, ()):
         if value in ("param", "buffer"):
@@ -175,7 +175,7 @@ def _tensor_attribute(attributes: dict[str, list[Value]], name: str, token: str)
     return False
 
 
-def _may_be_tensor(walk: Walk, reading: Reading, name: str, token: str, seen: set[str]) -> bool:
+def may_be_tensor(walk: Walk, reading: Reading, name: str, token: str, seen: set[str]) -> bool:
     """Whether a name may stand for a tensor, by all that is bound to it in the function."""
     if name in seen or name == reading.self_name:
         return False
@@ -196,7 +196,7 @@ def _may_be_tensor(walk: Walk, reading: Reading, name: str, token: str, seen: se
         attributes: set[str] = set()
         if doubt(walk, value, names, attributes):
             return True
-        if any(_may_be_tensor(walk, reading, other, token, seen) for other in names):
+        if any(may_be_tensor(walk, reading, other, token, seen) for other in names):
             return True
         if attributes:
             reading.pending_self.setdefault(token, set()).update(attributes)

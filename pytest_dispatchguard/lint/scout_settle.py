@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest_dispatchguard.lint import scout_words as words
 from pytest_dispatchguard.lint.facts import CallFact, FileFacts, Value
-from pytest_dispatchguard.lint.scout_doubts import _may_be_tensor, _tensor_attribute
+from pytest_dispatchguard.lint.scout_doubts import may_be_tensor, may_be_tensor_attribute
 from pytest_dispatchguard.lint.scout_state import Reading, Walk, binding_values, local_values
 
 
@@ -16,7 +16,7 @@ def settle(walk: Walk, reading: Reading, declared: bool) -> None:
     for token, names in reading.pending.items():
         if token not in reading.looks:
             seen: set[str] = set()
-            if any(_may_be_tensor(walk, reading, name, token, seen) for name in sorted(names)):
+            if any(may_be_tensor(walk, reading, name, token, seen) for name in sorted(names)):
                 reading.looks.add(token)
     fact.tensors = _tensors(reading)
     fact.yields = reading.yields
@@ -163,7 +163,7 @@ def finish(walk: Walk) -> FileFacts:
         fact.calls = kept
         for token, names in reading.pending_self.items():
             if token not in reading.looks and any(
-                _tensor_attribute(attributes, n, token) for n in names
+                may_be_tensor_attribute(attributes, n, token) for n in names
             ):
                 reading.looks.add(token)
         fact.looks = sorted(reading.looks)

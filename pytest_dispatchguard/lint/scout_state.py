@@ -15,9 +15,10 @@ class Reading:
     """A function (or the module's own level) while it is being read."""
 
     __slots__ = (
-        "backward", "bindings", "calls", "fact", "globals", "hooks", "hosts", "looks", "nested",
-        "outer", "owner", "param_values", "params", "passed", "pending", "pending_self", "reads",
-        "returns", "self_name", "step", "tensor_uses", "tested", "yields",
+        "backward", "binding_memo", "bindings", "calls", "fact", "globals", "hooks", "hosts",
+        "known_locals", "looks", "nested", "outer", "owner", "param_values", "params", "passed",
+        "pending", "pending_self", "reads", "returns", "self_name", "step", "tensor_uses",
+        "tested", "yields",
     )  # fmt: skip
 
     def __init__(self, fact: FunctionFact | None, owner: ClassFact | None, self_name: str) -> None:
@@ -42,6 +43,8 @@ class Reading:
         self.nested: set[str] = set()
         self.globals: set[str] = set()
         self.hooks: list[CallFact] = []
+        self.binding_memo: dict[str, list[Value]] = {}
+        self.known_locals: frozenset[str] | None = None
         self.returns: list[Node | None] = []
         self.yields = False
         self.backward = False
@@ -183,23 +186,32 @@ def local_values(walk: Walk, node: Node) -> list[Value]:
 
 
 def binding_values(walk: Walk, reading: Reading, name: str) -> list[Value]:
-    """What a local at the root of a call may stand for, where that can lead to a function."""
+    """What a local at the root of a call may stand for, where that can lead to a function. For functions that
+    have been read to the end."""
+    known = reading.binding_memo.get(name)
+    if known is not None:
+        return known
     found: list[Value] = []
+    reading.binding_memo[name] = found
     bound = reading.bindings.get(name)
     if bound is None:
-        return [v for v in reading.param_values.get(name, ()) if v.startswith("ann:")]
-    local = (
-        frozenset(reading.params | reading.bindings.keys()) - reading.nested - {reading.self_name}
-    )
+        found.extend(v for v in reading.param_values.get(name, ()) if v.startswith("ann:"))
+        return found
     for value in bound:
         if isinstance(value, bool):
             continue
-        if value.type == "call":
-            arguments = value.named_children[-1].named_children
+        kind = value.type
+        if kind not in ("call", "identifier", "attribute", "conditional_expression", "await"):
+            continue
+        if kind == "call":
             callee = resolved(dotted(walk.source, value.named_children[0]), walk.imports)
-            if callee in ("functools.partial", "torch.compile") and arguments:
-                value = arguments[0]
-        for word in values(walk.source, value, walk.imports, local):
-            if word.startswith(("call:", "name:")) and word not in found:
+            if callee in ("functools.partial", "torch.compile"):
+                arguments = value.named_children[-1].named_children
+                value = arguments[0] if arguments else value
+        if reading.known_locals is None:
+            names = reading.params | reading.bindings.keys()
+            reading.known_locals = frozenset(names) - reading.nested - {reading.self_name}
+        for word in values(walk.source, value, walk.imports, reading.known_locals):
+            if word.startswith(("call:", "name:")) and word not in found and len(found) < 4:
                 found.append(word)
-    return found[:4]
+    return found

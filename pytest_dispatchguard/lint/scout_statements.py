@@ -102,12 +102,15 @@ def _branch(walk: Walk, node: Node, clauses: list[Node], following: int) -> None
     orelse_raises = False
     if after is not None and after.type == "else_clause":
         orelse_raises = last_kind(after.child_by_field_name("body")) == "raise_statement"
-    body_cold, else_cold = guards.cold_branches(
-        written,
-        body_assigns=_assigned(walk, block.named_children) if guards.worth_asking(written) else (),
-        body_raises=last_kind(block) == "raise_statement",
-        orelse_raises=orelse_raises,
-    )
+    body_cold = last_kind(block) == "raise_statement"
+    else_cold = orelse_raises
+    if guards.worth_asking(written):
+        body_cold, else_cold = guards.cold_branches(
+            written,
+            body_assigns=_assigned(walk, block.named_children),
+            body_raises=body_cold,
+            orelse_raises=orelse_raises,
+        )
     if body_cold:
         visit_cold(walk, [block])
     else:

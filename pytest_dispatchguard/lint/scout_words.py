@@ -73,20 +73,24 @@ TYPE_TESTS = frozenset(
 """Calls that ask, or change, what their argument is: after them its uses prove nothing of the
 argument."""
 
-HOST_CALLS = frozenset(
+HOST_FUNCTIONS = frozenset(
     """len isinstance hasattr callable issubclass getattr bool int float str repr type id range set
     dict list tuple frozenset sorted format vars dir locals globals input open ord chr hex oct bin
-    hash iter any all keys items values startswith endswith is_floating_point is_complex dim size
-    numel ndimension is_contiguous is_tensor is_grad_enabled is_autocast_enabled is_available
-    is_scripting is_tracing is_compiling is_inference_mode_enabled is_inference is_initialized
-    device_count get_rank get_world_size signature has_torch_function has_torch_function_unary
-    has_torch_function_variadic is_storage is_nested is_sparse find strip lstrip rstrip lower upper
-    join isdigit group match fullmatch exists is_file is_dir perf_counter time monotonic get_device
-    element_size data_ptr stride named_parameters named_modules named_buffers named_children
-    parameters modules buffers children finfo iinfo unpack_dual nelement can_cast broadcast_shapes
-    is_conj is_leaf get_default_dtype enumerate_range _get_name""".split()
+    hash iter any all signature unpack_dual""".split()
 )
-"""Calls whose result is a Python value whatever they are given."""
+"""Functions whose result is a Python value whatever they are given."""
+
+HOST_METHODS = frozenset(
+    """keys items startswith endswith is_floating_point is_complex dim size numel ndimension
+    is_contiguous is_tensor is_grad_enabled is_autocast_enabled is_available is_scripting is_tracing
+    is_compiling is_inference_mode_enabled is_inference device_count get_rank get_world_size
+    signature has_torch_function has_torch_function_unary has_torch_function_variadic find strip
+    lstrip rstrip lower upper join isdigit group fullmatch exists is_file is_dir perf_counter time
+    monotonic get_device element_size data_ptr stride named_parameters named_modules named_buffers
+    named_children parameters modules buffers children finfo iinfo unpack_dual nelement can_cast
+    broadcast_shapes get_default_dtype format item tolist""".split()
+)
+"""Methods, and functions of modules, whose result is a Python value."""
 
 HOST_PREFIXES = (
     "is_", "has_", "should_", "can_", "_is_", "_has_", "_should_", "use_", "supports_", "needs_",

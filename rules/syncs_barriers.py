@@ -1,0 +1,128 @@
+"""DG43x: the host waits for the device, or throws memory away, because it is told to."""
+
+from __future__ import annotations
+
+import re
+
+import libcst as cst
+from dispatchguard_rules.syncs import on_host_by_trade, say
+
+from pytest_dispatchguard import Call, Finding, Place, Rule
+
+_DEVICES = frozenset({"cuda", "xpu", "mps", "npu", "hpu", "mtia", "accelerator", "musa", "mlu"})
+_MEASURING = re.compile(r"profil|bench|timing|timer|measur|debug|verbose|elapsed|wall_clock", re.IGNORECASE)
+
+
+def _on_device_module(name: str) -> bool:
+    """Whether a dotted name is of torch's module of a device: `torch.cuda.synchronize`."""
+    parts = name.split(".")
+    return len(parts) >= 3 and parts[0] == "torch" and parts[1] in _DEVICES
+
+
+def _measured(place: Place) -> bool:
+    """Whether the place measures time or memory, where waiting is the point."""
+    if on_host_by_trade(place) or _MEASURING.search(place.qualname):
+        return True
+    return any(_MEASURING.search(place.text(test)) for test, _ in place.conditions)
+
+
+class Synchronize(Rule):
+    """The host waits for the whole device: `synchronize()`.
+
+    ## What it does
+
+    Finds `torch.cuda.synchronize()` (and that of other devices, of `torch.accelerator` and of streams) in hot code.
+
+    ## Why it costs
+
+    The host stops until the device has finished everything, and the queue runs empty.
+
+    ## Example
+
+    ```python
+    torch.cuda.synchronize()
+    ```
+
+    ## Instead
+
+    ```python
+    torch.cuda.current_stream().wait_stream(side_stream)
+    ```
+
+    ## Fix safety
+
+    No fix: what the barrier guards is for a reader to know.
+    """
+
+    code = "DG431"
+    name = "synchronize"
+    origin = "tensordict#1545"
+    looks_for = Call("synchronize")
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        name = place.name(node)
+        inner = node.func.value if isinstance(node.func, cst.Attribute) else None
+        of_stream = isinstance(inner, cst.Call) and place.last_name(inner).endswith("_stream")
+        if not (_on_device_module(name) or of_stream) or _measured(place):
+            return None
+        return place.finding(
+            node,
+            f"`{say(place, node)}` stops the host until the device has finished everything queued. Where one stream "
+            "needs another, use `wait_stream` or an event; reads wait by themselves.",
+        )
+
+
+class ThrowAwayMemory(Rule):
+    """Cached device memory is given back, or the garbage collector run, in hot code.
+
+    ## What it does
+
+    Finds `torch.cuda.empty_cache()` (and that of other devices) and `gc.collect()` in hot code.
+
+    ## Why it costs
+
+    `empty_cache` waits for the device, and the next allocations have to ask the driver anew. `gc.collect` walks
+    all Python objects there are.
+
+    ## Example
+
+    ```python
+    def training_step(self, batch):
+        loss = self.loss(batch)
+        torch.cuda.empty_cache()
+        return loss
+    ```
+
+    ## Instead
+
+    ```python
+    def training_step(self, batch):
+        return self.loss(batch)
+    ```
+
+    ## Fix safety
+
+    No fix: whether memory is that short is for a reader to know.
+    """
+
+    code = "DG432"
+    name = "throw-away-memory"
+    origin = "peft#2894"
+    looks_for = Call("empty_cache", "collect", "ipc_collect")
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        name = place.name(node)
+        if _measured(place):
+            return None
+        if name == "gc.collect":
+            return place.finding(
+                node,
+                "`gc.collect()` walks all Python objects there are, on every call. Drop it, or run it every many steps.",
+            )
+        if name.rpartition(".")[2] in ("empty_cache", "ipc_collect") and _on_device_module(name):
+            return place.finding(
+                node,
+                f"`{say(place, node)}` waits for the device and gives memory back that the next call asks the driver for "
+                "anew. Drop it, or run it every many steps.",
+            )
+        return None

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_dispatchguard.lint.guards import cold_branches, rest_is_cold
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "TYPE_CHECKING",
+        "typing.TYPE_CHECKING",
+        "torch.jit.is_scripting()",
+        "torch.jit.is_tracing() or torch.onnx.is_in_onnx_export()",
+        "torch.compiler.is_compiling()",
+        "self.verbose",
+        "verbose > 0",
+        "DEBUG and x.any()",
+        "logger.isEnabledFor(logging.DEBUG)",
+        "step % self.log_every == 0",
+        "step % 100 == 0",
+        "not self.built",
+        "not self._is_initialized",
+        "not (self.built)",
+        "(\n    torch.jit.is_scripting()\n    # traced\n)",
+    ],
+)
+def test_the_body_is_cold(condition: str) -> None:
+    assert cold_branches(condition) == (True, False)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["not torch.jit.is_scripting()", "self.built", "not TYPE_CHECKING", "step % interval"],
+)
+def test_the_else_is_cold(condition: str) -> None:
+    assert cold_branches(condition) == (False, True)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "x is None",
+        "mask is not None",
+        "self.training",
+        "x > 0",
+        "i % 2 == 0",
+        "self.depth % 4 == 0",
+        "verbose or x.any()",
+        "rebuilt",
+        "not mask",
+        "hasattr(self, 'bias')",
+        "",
+        "if (",
+        "x = 3",
+    ],
+)
+def test_neither_is_cold(condition: str) -> None:
+    assert cold_branches(condition) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("condition", "assigned"),
+    [
+        ("self._cache is None", "self._cache"),
+        ("self.mask is None or self.training", ""),
+        ("getattr(self, '_cache', None) is None", "self._cache"),
+        ("not hasattr(self, '_cache')", "self._cache"),
+        ("key not in self._cache", "self._cache"),
+        ("_CACHE is None", "_CACHE"),
+    ],
+)
+def test_lazy_initialisation_is_cold_only_where_it_is_filled(condition: str, assigned: str) -> None:
+    filled = {assigned} if assigned else {"self.other"}
+    assert cold_branches(condition, body_assigns=filled) == (bool(assigned), False)
+    assert cold_branches(condition) == (False, False)
+
+
+def test_a_local_that_is_filled_is_filled_on_every_call() -> None:
+    assert cold_branches("mask is None", body_assigns={"mask"}) == (False, False)
+
+
+def test_blocks_that_raise_are_cold() -> None:
+    assert cold_branches("x > 0", body_raises=True) == (True, False)
+    assert cold_branches("x > 0", orelse_raises=True) == (False, True)
+
+
+def test_what_follows_an_early_return() -> None:
+    condition = "self._cache is not None"
+    assert rest_is_cold(condition, True, {"self._cache"})
+    assert not rest_is_cold(condition, True, {"self.other"})
+    assert not rest_is_cold(condition, False, {"self._cache"})
+    assert rest_is_cold("not torch.jit.is_tracing()", True, ())
+    assert not rest_is_cold("x is None", True, {"x"})
+
+
+@given(st.text(alphabet="selfx._ ()%=0notandrisNone[]'\"\n\\", max_size=60))
+def test_any_text_is_answered(condition: str) -> None:
+    body, orelse = cold_branches(condition, body_assigns={"self.x"})
+    assert isinstance(body, bool)
+    assert isinstance(orelse, bool)
+
+
+@given(st.sampled_from(["self.built", "TYPE_CHECKING", "x > 0", "self.verbose and x", "a is None"]))
+def test_not_swaps_the_branches(condition: str) -> None:
+    assert cold_branches(f"not ({condition})") == cold_branches(condition)[::-1]

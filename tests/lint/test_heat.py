@@ -1,0 +1,523 @@
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from pytest_dispatchguard.lint.briefs import briefs
+from pytest_dispatchguard.lint.facts import Brief, HotFact
+from pytest_dispatchguard.lint.heat import solve
+from pytest_dispatchguard.lint.packing import pack_brief, unpack_brief
+from pytest_dispatchguard.lint.project import Project, build, module_name
+from pytest_dispatchguard.lint.scout import scan
+
+
+def project_of(files: Mapping[str, str]) -> Project:
+    return build(
+        {
+            path: scan(textwrap.dedent(text), module_name(path), path.endswith("__init__.py"))
+            for path, text in files.items()
+        }
+    )
+
+
+def heat_of(
+    files: Mapping[str, str] | str, hot_roots: Sequence[str] = (), cold: Sequence[str] = ()
+) -> dict[str, HotFact]:
+    """Dotted name to fact of all that is hot."""
+    given = {"m.py": files} if isinstance(files, str) else files
+    solved = solve(project_of(given), hot_roots, cold)
+    return {function.replace(":", "."): fact for function, fact in solved.hot.items()}
+
+
+def brief_of(files: Mapping[str, str], path: str) -> Brief:
+    project = project_of(files)
+    return briefs(project, solve(project), [path])[path]
+
+
+MODULE = "import torch\nfrom torch import nn\n"
+
+
+# --- roots --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("base", "method", "reason", "per"),
+    [
+        ("torch.nn.Module", "forward", "forward of a torch.nn.Module", "call"),
+        ("torch.nn.Linear", "forward", "forward of a torch.nn.Module", "call"),
+        ("torch.nn.modules.module.Module", "__call__", "__call__ of a torch.nn.Module", "call"),
+        ("torch.autograd.Function", "backward", "backward of a torch.autograd.Function", "call"),
+        ("torch.optim.Optimizer", "step", "step of a torch.optim.Optimizer", "step"),
+        ("torch.optim.lr_scheduler.StepLR", "get_lr", "of a torch.optim.lr_scheduler.LRScheduler", "step"),
+        ("keras.Layer", "call", "call of a keras.Layer", "call"),
+        ("keras.layers.Dense", "call", "call of a keras.Layer", "call"),
+        ("keras.src.ops.operation.Operation", "__call__", "__call__ of a keras.Operation", "call"),
+        ("torchmetrics.Metric", "update", "update of a torchmetrics.Metric", "call"),
+        ("torchmetrics.metric.Metric", "update", "update of a torchmetrics.Metric", "call"),
+        ("pytorch_lightning.LightningModule", "training_step", "of a lightning.LightningModule", "step"),
+        ("lightning.pytorch.callbacks.Callback", "on_train_batch_end", "of a lightning.Callback", "step"),
+        ("transformers.PreTrainedModel", "forward", "forward of a transformers.PreTrainedModel", "call"),
+    ],
+)  # fmt: skip
+def test_roots_of_libraries(base: str, method: str, reason: str, per: str) -> None:
+    root = base.partition(".")[0]
+    text = f"import {root}\nclass C({base}):\n    def {method}(self, x): ...\n    def other(self): ...\n"
+    name = f"m.C.{method}"
+    [(found, fact)] = heat_of(text).items()
+    assert found == name
+    assert fact.reason in (reason, f"{method} {reason}")
+    assert (fact.root, fact.path, fact.loop, fact.per) == (name, [name], False, per)
+
+
+def test_a_base_is_found_through_the_project() -> None:
+    hot = heat_of(
+        {
+            "pkg/base.py": "import torch\nclass Base(torch.nn.Module): ...\n",
+            "pkg/__init__.py": "from .base import Base as Root\n",
+            "pkg/a.py": "import pkg\nclass A(pkg.Root):\n    def forward(self): ...\n",
+            "pkg/b.py": "class Module: ...\nclass B(Module):\n    def forward(self): ...\n",
+        }
+    )
+    assert list(hot) == ["pkg.a.A.forward"]
+
+
+def test_an_unknown_base_counts_with_strong_evidence_only() -> None:
+    hot = heat_of(
+        MODULE
+        + """
+class A(elsewhere.Thing):
+    def __init__(self):
+        self.linear = nn.Linear(2, 2)
+    def forward(self, x): ...
+class B(elsewhere.Thing):
+    def __init__(self):
+        self.n = 2
+    def forward(self, x): ...
+"""
+    )
+    assert list(hot) == ["m.A.forward"]
+
+
+def test_protocols_compiled_functions_and_hooks() -> None:
+    hot = heat_of(
+        MODULE
+        + """
+class T:
+    def __torch_function__(cls, func, types, args=(), kwargs=None): ...
+@torch.compile(fullgraph=True)
+def fast(x): ...
+def watch(module, args): ...
+def attach(model):
+    model.register_forward_hook(watch)
+"""
+    )
+    assert {name: fact.reason for name, fact in hot.items()} == {
+        "m.T.__torch_function__": "torch calls it for every function of torch",
+        "m.fast": "compiled by torch.compile",
+        "m.watch": "a hook that torch calls",
+    }
+
+
+def test_only_the_loops_of_a_training_loop_are_hot() -> None:
+    hot = heat_of(
+        """
+def train(model, data, optimizer):
+    model = prepare(model)
+    for batch in data:
+        loss = compute(model, batch)
+        loss.backward()
+        optimizer.step()
+    report()
+def prepare(model): ...
+def compute(model, batch): ...
+def report(): ...
+def main():
+    train(1, 2, 3)
+"""
+    )
+    assert set(hot) == {"m.train", "m.compute"}
+    assert hot["m.train"].only_loops
+    assert hot["m.train"].per == "step"
+    assert not hot["m.compute"].only_loops
+
+
+def test_a_training_loop_in_main_counts() -> None:
+    text = "def main():\n    for b in data:\n        loss(b).backward()\n        optimizer.step()\n"
+    assert list(heat_of({"scripts/train.py": text})) == ["scripts.train.main"]
+    assert heat_of({"tests/test_train.py": text}) == {}
+
+
+# --- paths --------------------------------------------------------------------------------------
+
+
+def test_what_hot_functions_call_is_hot_by_the_shortest_path() -> None:
+    hot = heat_of(
+        MODULE
+        + """
+class A(nn.Module):
+    def forward(self, x):
+        return self.far(x) + near(x)
+    def far(self, x):
+        return near(x)
+    def unused(self): ...
+def near(x):
+    return deep(x)
+def deep(x): ...
+def other(): ...
+"""
+    )
+    assert {name: fact.path for name, fact in hot.items()} == {
+        "m.A.forward": ["m.A.forward"],
+        "m.A.far": ["m.A.forward", "m.A.far"],
+        "m.near": ["m.A.forward", "m.near"],
+        "m.deep": ["m.A.forward", "m.near", "m.deep"],
+    }
+
+
+def test_loops_are_told() -> None:
+    hot = heat_of(
+        MODULE
+        + """
+class A(nn.Module):
+    def forward(self, xs):
+        for x in xs:
+            inner(x)
+        once(xs)
+def inner(x):
+    below(x)
+def below(x): ...
+def once(x): ...
+"""
+    )
+    assert {name.removeprefix("m."): fact.loop for name, fact in hot.items()} == {
+        "A.forward": False,
+        "inner": True,
+        "below": True,
+        "once": False,
+    }
+
+
+def test_self_reaches_subclasses_and_super_reaches_bases() -> None:
+    hot = heat_of(
+        MODULE
+        + """
+class Base(nn.Module):
+    def forward(self, x):
+        return self.inner(x)
+    def helper(self, x): ...
+    def unused(self): ...
+class Sub(Base):
+    def inner(self, x):
+        return super().helper(x)
+class Other:
+    def inner(self, x): ...
+"""
+    )
+    assert set(hot) == {"m.Base.forward", "m.Sub.inner", "m.Base.helper"}
+
+
+@pytest.mark.parametrize(
+    ("body", "reached"),
+    [
+        ("return apply(helper, x)", True),
+        ("return functools.partial(helper, 1)(x)", True),
+        ("fn = helper\n        return fn(x)", True),
+        ("return [helper(v) for v in x]", True),
+        ("g = lambda v: helper(v)\n        return g(x)", True),
+        ("def inner(v):\n            return helper(v)\n        return inner(x)", True),
+        ("raise ValueError(helper(x))", False),
+        ("if self._n is None:\n            self._n = helper(x)", False),
+        ("if torch.jit.is_tracing():\n            helper(x)", False),
+        ("return helper", False),
+    ],
+)
+def test_ways_to_call(body: str, reached: bool) -> None:
+    text = f"import functools, torch\nclass A(torch.nn.Module):\n    def forward(self, x):\n        {body}\n"
+    assert ("m.helper" in heat_of(text + "def helper(v): ...\n")) is reached
+
+
+def test_properties_contexts_and_instances() -> None:
+    hot = heat_of(
+        MODULE
+        + """
+class Scope:
+    def __init__(self): ...
+    def __enter__(self): ...
+    def __exit__(self, *a): ...
+    def other(self): ...
+class Spec:
+    def __init__(self, x): ...
+    def check(self): ...
+class A(nn.Module):
+    def __init__(self):
+        self.spec = Spec(1)
+    @property
+    def width(self): ...
+    @width.setter
+    def width(self, value):
+        set_width(value)
+    def forward(self, x):
+        with Scope():
+            spec = Spec(self.width)
+            spec.check()
+def set_width(value): ...
+"""
+    )
+    assert set(hot) == {
+        "m.A.forward",
+        "m.A.width",
+        "m.Scope.__init__",
+        "m.Scope.__enter__",
+        "m.Scope.__exit__",
+        "m.Spec.__init__",
+        "m.Spec.check",
+    }
+
+
+def test_wrappers_of_decorators_and_factories_are_hot_and_decorators_are_not() -> None:
+    hot = heat_of(
+        """
+import functools, torch
+def plain(fn):
+    @functools.wraps(fn)
+    def wrapper(*args):
+        return before(*args)
+    return wrapper
+def with_arguments(n):
+    def decorator(fn):
+        def wrapped(*args):
+            return fn(*args)
+        return wrapped
+    return decorator
+def inject(fn, name):
+    def handler(*args):
+        return fn(*args)
+    return handler
+def before(*args): ...
+class A(torch.nn.Module):
+    @plain
+    @with_arguments(2)
+    def forward(self, x):
+        fn = inject(self.inner, "a")
+        return fn(x)
+    def inner(self, x): ...
+"""
+    )
+    assert set(hot) == {
+        "m.A.forward",
+        "m.A.inner",
+        "m.plain.<locals>.wrapper",
+        "m.with_arguments.<locals>.decorator.<locals>.wrapped",
+        "m.inject",
+        "m.inject.<locals>.handler",
+        "m.before",
+    }
+
+
+def test_an_unknown_receiver_is_guessed_only_by_a_rare_name() -> None:
+    files = {
+        "pkg/helper.py": "class H:\n    def fuse_all_inputs(self): ...\n    def compute(self): ...\n",
+        "pkg/model.py": MODULE + "from pkg import helper\nclass A(nn.Module):\n    def forward(self, h):\n"
+        "        h.fuse_all_inputs()\n        h.compute()\n",
+    }  # fmt: skip
+    assert set(heat_of(files)) == {"pkg.model.A.forward", "pkg.helper.H.fuse_all_inputs"}
+    files["pkg/model.py"] = files["pkg/model.py"].replace("from pkg import helper\n", "")
+    assert set(heat_of(files)) == {"pkg.model.A.forward"}
+
+
+# --- cold ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "__init__",
+        "build",
+        "extra_repr",
+        "get_config",
+        "state_dict",
+        "reset_parameters",
+        "save_pretrained",
+    ],
+)
+def test_set_up_is_cold_whoever_calls_it(name: str) -> None:
+    hot = heat_of(
+        MODULE + f"class A(nn.Module):\n    def forward(self, x):\n        return self.{name}()\n"
+        f"    def {name}(self):\n        return below()\ndef below(): ...\n"
+    )
+    assert list(hot) == ["m.A.forward"]
+
+
+@pytest.mark.parametrize(
+    "path", ["tests/a.py", "pkg/test_a.py", "pkg/a_test.py", "pkg/cli/a.py", "pkg/convert_a.py"]
+)
+def test_files_that_are_cold(path: str) -> None:
+    assert heat_of({path: MODULE + "class A(nn.Module):\n    def forward(self): ...\n"}) == {}
+
+
+def test_cached_functions_are_cold() -> None:
+    hot = heat_of(
+        "import functools, torch\n@functools.lru_cache\ndef table(): ...\n"
+        "class A(torch.nn.Module):\n    def forward(self):\n        table()\n"
+    )
+    assert list(hot) == ["m.A.forward"]
+
+
+# --- the user's word ----------------------------------------------------------------------------
+
+
+TWO = """
+import torch
+class A(torch.nn.Module):
+    def forward(self, x):
+        return middle(x)
+def middle(x):
+    return last(x)
+def last(x): ...
+class Plain:
+    def __init__(self): ...
+    def run(self): ...
+def build(x): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("hot", "cold", "found"),
+    [
+        ((), (), {"A.forward", "middle", "last"}),
+        ((), ("m.middle",), {"A.forward"}),
+        ((), ("m.A",), set()),
+        ((), ("m.*",), set()),
+        (("m.Plain",), (), {"A.forward", "middle", "last", "Plain.__init__", "Plain.run"}),
+        (("m.build",), (), {"A.forward", "middle", "last", "build"}),
+        (("m.b*",), (), {"A.forward", "middle", "last"}),
+        (("m.last",), ("m.last",), {"A.forward", "middle"}),
+    ],
+)
+def test_configuration(hot: tuple[str, ...], cold: tuple[str, ...], found: set[str]) -> None:
+    assert set(heat_of(TWO, hot, cold)) == {f"m.{name}" for name in found}
+
+
+def test_decorators_in_the_configuration() -> None:
+    text = "from lib import op\n@op\ndef f(x): ...\n@op.other\ndef g(x): ...\n"
+    assert set(heat_of(text, ["@lib.op"])) == {"m.f"}
+    assert set(heat_of(text, ["@lib.*"])) == {"m.f", "m.g"}
+
+
+def test_marks() -> None:
+    text = TWO.replace("def middle(x):", "def middle(x):  # dispatchguard: cold").replace(
+        "def build(x)", "# dispatchguard: hot\ndef build(x)"
+    )
+    assert set(heat_of(text)) == {"m.A.forward", "m.build"}
+
+
+def test_library_roots_of_third_parties() -> None:
+    project = project_of({"m.py": "import lib\nclass C(lib.Layer):\n    def run(self): ...\n"})
+    assert solve(project).hot == {}
+    solved = solve(project, library_roots={"lib.Layer": ["run"]})
+    assert solved.hot["m:C.run"].reason == "run of a lib.Layer"
+    [line] = solved.functions
+    assert (line.path, line.function, line.line) == ("m.py", "C.run", 3)
+
+
+def test_the_same_project_gives_the_same_heat() -> None:
+    files = {"b.py": TWO, "a.py": TWO, "c.py": "from a import *\nfrom b import middle as m\n"}
+    first = solve(project_of(files))
+    second = solve(project_of(dict(reversed(files.items()))))
+    assert first.functions == second.functions
+    assert list(first.hot.items()) == list(second.hot.items())
+
+
+# --- briefs -------------------------------------------------------------------------------------
+
+
+FILES = {
+    "pkg/__init__.py": "",
+    "pkg/tree/__init__.py": "from pkg.tree.api import flatten\n",
+    "pkg/tree/api.py": "def flatten(x) -> list: ...\n",
+    "pkg/base.py": """
+        import torch
+        from torch import nn
+        class Base(nn.modules.Module):
+            def __init__(self):
+                self.scale = nn.Parameter(torch.ones(1))
+            @property
+            def width(self): ...
+            def helper(self, x):
+                return torch.relu(x)
+        def factory(fn):
+            def inner(*args):
+                return fn(*args)
+            return inner
+    """,
+    "pkg/model.py": """
+        import contextlib
+        import torch
+        from pkg import tree
+        from pkg.base import Base, factory
+        LIMIT = 3
+        class Block(Base):
+            def __init__(self):
+                self.inner = Base()
+                self.linear = torch.nn.Linear(2, 2)
+            def forward(self, x):
+                y = self.helper(x)
+                parts = tree.flatten(x)
+                return factory(y)(x.unsqueeze(0))
+        @contextlib.contextmanager
+        def scope():
+            yield
+    """,
+    "pkg/idle.py": "def f(): ...\n",
+}
+
+
+def test_a_brief_tells_what_judging_one_file_needs() -> None:
+    brief = brief_of(FILES, "pkg/model.py")
+    assert brief.module == "pkg.model"
+    assert brief.imports == ["contextlib", "pkg", "torch"]
+    assert brief.names["tree"] == ["pkg.tree"]
+    assert brief.names["Base"] == ["pkg.base.Base"]
+    assert brief.names["Block"] == ["pkg.model.Block"]
+    assert brief.globals == {"LIMIT": ["int"]}
+    assert list(brief.hot) == ["Block.forward"]
+    assert brief.tensors == {"Block.forward": ["x"]}
+    block = brief.classes["Block"]
+    assert block.is_module
+    assert block.ancestors == ["pkg.base.Base", "torch.nn.Module"]
+    assert block.attrs == {
+        "inner": ["call:pkg.base.Base"],
+        "linear": ["call:torch.nn.Linear"],
+        "scale": ["param"],
+    }
+    assert block.methods["helper"] == "pkg.base:Base.helper"
+    assert block.properties == ["width"]
+    assert brief.callees["Block.self.helper"].returns == "call:torch.relu"
+    assert brief.callees["tree.flatten"].target == "pkg.tree.api:flatten"
+    assert brief.callees["factory"].returns_function
+    assert "pkg.base.Base" in brief.modules
+    assert "pkg.tree" not in brief.modules
+
+
+def test_only_files_with_hot_functions_have_briefs() -> None:
+    project = project_of(FILES)
+    made = briefs(project, solve(project))
+    assert set(made) == {"pkg/base.py", "pkg/model.py", "pkg/tree/api.py"}
+    assert briefs(project, solve(project), ["pkg/idle.py"]) == {}
+
+
+def test_a_brief_survives_json() -> None:
+    brief = brief_of(FILES, "pkg/model.py")
+    assert unpack_brief(pack_brief(brief)) == brief
+
+
+def test_names_keep_the_nearest_name_first() -> None:
+    files = {
+        "pkg/__init__.py": "from pkg.impl import thing\n",
+        "pkg/impl.py": "def thing(): ...\n",
+        "pkg/use.py": MODULE
+        + "from pkg import thing\nclass A(nn.Module):\n    def forward(self):\n        thing()\n",
+    }
+    assert brief_of(files, "pkg/use.py").names["thing"] == ["pkg.thing", "pkg.impl.thing"]

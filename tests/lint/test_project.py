@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from pytest_dispatchguard.lint.project import (
+    Project,
+    absolute,
+    build,
+    dotted_thing,
+    method_owner,
+    module_name,
+    mro,
+    resolve,
+)
+from pytest_dispatchguard.lint.scout import scan
+
+
+def project_of(files: dict[str, str], roots: tuple[str, ...] = ()) -> Project:
+    return build(
+        {
+            path: scan(
+                textwrap.dedent(text), module_name(path, roots), path.endswith("__init__.py")
+            )
+            for path, text in files.items()
+        },
+        roots,
+    )
+
+
+def names(project: Project, module: str, name: str) -> list[str]:
+    return [dotted_thing(thing) for thing in resolve(project, module, name)]
+
+
+@pytest.mark.parametrize(
+    ("path", "roots", "name"),
+    [
+        ("pkg/a.py", (), "pkg.a"),
+        ("pkg/__init__.py", (), "pkg"),
+        ("src/pkg/a.py", ("src",), "pkg.a"),
+        ("src/pkg/a.py", ("./src/", "."), "pkg.a"),
+        ("src/pkg/a.py", ("src", "src/pkg"), "a"),
+        ("srcs/a.py", ("src",), "srcs.a"),
+        ("a.py", ("src",), "a"),
+    ],
+)
+def test_module_names(path: str, roots: tuple[str, ...], name: str) -> None:
+    assert module_name(path, roots) == name
+
+
+def test_names_are_followed_through_reexports_stars_and_aliases() -> None:
+    project = project_of(
+        {
+            "pkg/__init__.py": "from pkg.core import *\nfrom .core import helper as aid\n",
+            "pkg/core.py": "def helper(): ...\nclass Base: ...\nalso = helper\n",
+            "pkg/use.py": """
+                import pkg
+                import pkg.core as c
+                from pkg import aid, Base as B
+                from torch import nn
+                import torch.nn.modules.module as m
+            """,
+        }
+    )
+    assert names(project, "pkg.use", "pkg.helper") == ["pkg.core.helper"]
+    assert names(project, "pkg.use", "c.also") == ["pkg.core.helper"]
+    assert names(project, "pkg.use", "aid") == ["pkg.core.helper"]
+    assert names(project, "pkg.use", "B") == ["pkg.core.Base"]
+    assert names(project, "pkg.use", "nn.Linear") == ["torch.nn.Linear"]
+    assert names(project, "pkg.use", "m.Module") == ["torch.nn.Module"]
+    assert names(project, "pkg.use", "nothing") == []
+
+
+def test_a_conditional_import_stands_for_all_it_may_be() -> None:
+    project = project_of(
+        {
+            "pkg/__init__.py": """
+                if backend() == "torch":
+                    from pkg.torch_impl import *
+                elif backend() == "jax":
+                    from pkg.jax_impl import *
+            """,
+            "pkg/torch_impl.py": "def add(): ...\n",
+            "pkg/jax_impl.py": "def add(): ...\n",
+            "pkg/use.py": "from pkg import add\n",
+        }
+    )
+    assert sorted(names(project, "pkg.use", "add")) == ["pkg.jax_impl.add", "pkg.torch_impl.add"]
+
+
+def test_a_package_is_not_mistaken_for_a_name_that_its_parent_imports() -> None:
+    project = project_of(
+        {
+            "pkg/__init__.py": "from pkg.other import *\n",
+            "pkg/other.py": "import torch\n",
+            "pkg/torch/__init__.py": "",
+            "pkg/torch/trainer.py": "class Trainer: ...\n",
+            "pkg/use.py": "from pkg.torch.trainer import Trainer\n",
+        }
+    )
+    assert names(project, "pkg.use", "Trainer") == ["pkg.torch.trainer.Trainer"]
+
+
+def test_import_cycles_end() -> None:
+    project = project_of({"a.py": "from b import x\n", "b.py": "from a import x\n"})
+    assert names(project, "a", "x") == []
+    assert absolute(project, "a.x.y") == ()
+
+
+def test_inheritance_is_linear_and_keeps_library_names() -> None:
+    project = project_of(
+        {
+            "pkg/base.py": "import torch\nclass Root(torch.nn.modules.Module):\n    def f(self): ...\n",
+            "pkg/all.py": """
+                from pkg.base import Root
+                class Left(Root):
+                    pass
+                class Right(Root):
+                    def f(self): ...
+                class Both(Left, Right):
+                    pass
+                class Loop(Loop):
+                    pass
+            """,
+        }
+    )
+    assert mro(project, "pkg.all:Both") == (
+        "pkg.all:Both",
+        "pkg.all:Left",
+        "pkg.all:Right",
+        "pkg.base:Root",
+        "torch.nn.Module",
+    )
+    assert method_owner(project, "pkg.all:Both", "f") == "pkg.all:Right"
+    assert mro(project, "pkg.all:Loop") == ("pkg.all:Loop",)
+
+
+def test_contradicting_bases_end_too() -> None:
+    project = project_of(
+        {
+            "m.py": "class A: ...\nclass B: ...\nclass X(A, B): ...\nclass Y(B, A): ...\nclass Z(X, Y): ...\n"
+        }
+    )
+    assert set(mro(project, "m:Z")) == {"m:Z", "m:X", "m:Y", "m:A", "m:B"}
+
+
+def test_attributes_lead_to_the_methods_of_their_class() -> None:
+    project = project_of(
+        {
+            "m.py": """
+                class Helper:
+                    def run(self): ...
+                class User:
+                    def __init__(self):
+                        self.helper = Helper()
+            """
+        }
+    )
+    [helper] = resolve(project, "m", "User.helper")
+    assert (helper.kind, helper.id) == ("instance", "m:Helper")
+    assert names(project, "m", "User.helper.run") == ["m.Helper.run"]

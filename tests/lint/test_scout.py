@@ -1,0 +1,487 @@
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_dispatchguard.lint.facts import FileFacts, FunctionFact
+from pytest_dispatchguard.lint.packing import pack_facts, unpack_facts
+from pytest_dispatchguard.lint.scout import scan
+
+
+def facts_of(text: str, module: str = "pkg.mod", is_package: bool = False) -> FileFacts:
+    return scan(textwrap.dedent(text), module, is_package)
+
+
+def function(text: str, name: str = "f") -> FunctionFact:
+    return next(f for f in facts_of(text).functions if f.name == name)
+
+
+def looks(body: str, header: str = "def f(x, y, mask=None, training=False):") -> set[str]:
+    text = "import torch\n" + header + "\n" + textwrap.indent(textwrap.dedent(body), "    ")
+    return set(function(text).looks)
+
+
+# --- names and places ---------------------------------------------------------------------------
+
+
+def test_functions_have_qualified_names_and_exact_places() -> None:
+    text = "import a\n\n@a.deco\ndef f(x):\n    def g(): ...\n    return g\nclass C:\n    def m(self): ...\n"
+    facts = facts_of(text)
+    assert [f.name for f in facts.functions] == ["f", "f.<locals>.g", "C.m"]
+    first = facts.functions[0]
+    assert (first.line, first.end_line) == (4, 6)
+    assert text.encode()[first.start_byte : first.end_byte].decode().startswith("@a.deco\ndef f(x)")
+    assert first.decorators == ["a.deco"]
+    assert first.params == ["x"]
+    assert first.returns_function
+
+
+def test_places_count_bytes_of_utf8() -> None:
+    text = '"""äöü"""\ndef f():\n    return "ß"\n'
+    fact = facts_of(text).functions[0]
+    assert text.encode()[fact.start_byte : fact.end_byte].decode() == 'def f():\n    return "ß"'
+
+
+def test_imports_are_resolved_against_the_module() -> None:
+    text = """
+    import torch.nn.functional as F
+    import os.path
+    from . import sibling
+    from ..up import thing as other
+    from .star import *
+    try:
+        import fast
+    except ImportError:
+        import slow as fast
+    def f():
+        from torch import nn
+    """
+    assert facts_of(text, "pkg.sub.mod").imports == [
+        ("F", "torch.nn.functional"),
+        ("os", "os"),
+        ("sibling", "pkg.sub.sibling"),
+        ("other", "pkg.up.thing"),
+        ("*", "pkg.sub.star"),
+        ("fast", "fast"),
+        ("fast", "slow"),
+        ("nn", "torch.nn"),
+    ]
+    assert facts_of("from .a import b\n", "pkg.sub", True).imports == [("b", "pkg.sub.a.b")]
+
+
+def test_classes_know_what_their_methods_assign() -> None:
+    text = """
+    import torch
+    from torch import nn
+    class Layer(nn.Module, Generic[T]):
+        scale: float
+        flag = True
+        def __init__(self, size: int, act=None, bias=True):
+            super().__init__()
+            self.size = size
+            self.bias = bias
+            self.act = act
+            self.linear = nn.Linear(size, size)
+            self.weight = nn.Parameter(torch.empty(size))
+            self.register_buffer("mask", torch.ones(3))
+            self.register_parameter("extra", None)
+            layers = nn.ModuleList()
+            self.layers = layers
+            self.fn = torch.relu
+            self.pick = nn.ReLU() if act else nn.GELU()
+    """
+    [fact] = facts_of(text).classes
+    assert fact.bases == ["nn.Module", "Generic"]
+    assert fact.attrs == {
+        "scale": ["ann:float"],
+        "flag": ["bool"],
+        "size": ["ann:int"],
+        "bias": ["bool"],
+        "act": ["none", "unknown"],
+        "linear": ["call:torch.nn.Linear"],
+        "weight": ["param"],
+        "mask": ["buffer"],
+        "extra": ["none"],
+        "layers": ["call:torch.nn.ModuleList"],
+        "fn": ["name:torch.relu"],
+        "pick": ["call:torch.nn.ReLU", "call:torch.nn.GELU"],
+    }
+
+
+def test_module_level_names() -> None:
+    text = "import torch\nA = 3\nB = torch.zeros(2)\nrelu = torch.nn.functional.relu\nC: 'Tensor' = None\n"
+    assert facts_of(text).assigns == {
+        "A": ["int"],
+        "B": ["call:torch.zeros"],
+        "relu": ["name:torch.nn.functional.relu"],
+        "C": ["ann:Tensor", "none"],
+    }
+
+
+def test_marks() -> None:
+    text = """
+    def a():  # dispatchguard: hot
+        pass
+    # dispatchguard: cold
+    def b():
+        pass
+    @deco  # dispatchguard: hot
+    def c():
+        x = 1  # dispatchguard: cold
+    class D:  # dispatchguard: hot
+        pass
+    def e():
+        pass
+    """
+    facts = facts_of(text)
+    assert [f.mark for f in facts.functions] == ["hot", "cold", "hot", ""]
+    assert facts.classes[0].mark == "hot"
+
+
+# --- calls ----------------------------------------------------------------------------------------
+
+
+def test_calls_and_all_that_may_lead_on() -> None:
+    text = """
+    import functools
+    from pkg import tree, Spec, apply
+    class C:
+        def f(self, x):
+            spec = Spec(x)
+            spec.check()
+            for part in self.parts:
+                self.helper(part)
+            with tree.scope():
+                tree.map(self.visit, x)
+            fn = functools.partial(local, 1)
+            apply(fn, x)
+            return super().f(self.width)
+    def local(): ...
+    """
+    fact = function(text, "C.f")
+    calls = {(c.name, c.how, c.loop) for c in fact.calls}
+    assert {
+        ("Spec", "call", False),
+        ("spec.check", "call", False),
+        ("self.helper", "call", True),
+        ("tree.scope", "new-scope", False),
+        ("self.visit", "passed", False),
+        ("apply", "call", False),
+        ("fn", "passed", False),
+        ("super().f", "call", False),
+        ("self.width", "passed", False),
+    } <= calls
+    assert fact.locals == {"spec": ["call:pkg.Spec"], "fn": ["name:local"]}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "raise ValueError(helper(x))",
+        "try:\n    pass\nexcept Exception:\n    helper(x)",
+        "assert x, helper(x)",
+        "if torch.jit.is_tracing():\n    helper(x)",
+        "if x is None:\n    helper(x)\n    raise ValueError",
+        "if x:\n    pass\nelse:\n    helper(x)\n    raise ValueError",
+        "if self._n is None:\n    self._n = helper(x)",
+        "if self._n is not None:\n    return self._n\nself._n = helper(x)\nreturn self._n",
+        "y = helper(x) if torch.jit.is_scripting() else x",
+        "if x:\n    pass\nelif self.verbose:\n    helper(x)",
+    ],
+)
+def test_cold_regions_do_not_count(body: str) -> None:
+    found = function("def f(self, x):\n" + textwrap.indent(body, "    "))
+    assert "helper" not in [c.name for c in found.calls]
+    assert "call:helper" not in found.looks
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if helper(x) is None:\n    raise ValueError",
+        "try:\n    helper(x)\nfinally:\n    pass",
+        "if not torch.jit.is_tracing():\n    helper(x)",
+        "if x is None:\n    x = helper(x)",
+        "g = lambda: helper(x)",
+        "if self.a is not None:\n    return self.a\nself.b = helper(x)",
+    ],
+)
+def test_hot_regions_do(body: str) -> None:
+    found = function("def f(self, x):\n" + textwrap.indent(body, "    "))
+    assert "helper" in [c.name for c in found.calls]
+    assert "call:helper" in found.looks
+
+
+def test_comprehensions_are_loops() -> None:
+    fact = function("def f(xs):\n    return [g(x) for x in h(xs)]\n")
+    assert {c.name: c.loop for c in fact.calls} == {"g": True, "h": False}
+
+
+def test_training_loops() -> None:
+    text = "def f(o, m):\n    for b in d:\n        m(b).backward()\n        o.step()\n"
+    assert function(text).training_loop
+    assert not function("def f(o, m):\n    m(b).backward()\n    o.step()\n").training_loop
+
+
+def test_hooks_are_told() -> None:
+    text = "class C:\n    def __init__(self, m):\n        m.register_forward_hook(self.hook)\n"
+    assert ("self.hook", "hook") in [(c.name, c.how) for c in function(text, "C.__init__").calls]
+
+
+# --- looks ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if mask:\n    pass",
+        "if x > 0:\n    pass",
+        "if x.sum() > 0 and training:\n    pass",
+        "while x.any():\n    pass",
+        "assert not x.isnan().any()",
+        "y = 1 if mask else 2",
+        "z = y or x",
+        "return [v for v in x if v]",
+        "ok = x.any()\nif ok:\n    pass",
+        "return bool(x)",
+        "return any(v > 0 for v in x)",
+    ],
+)
+def test_truth_of_a_possible_tensor(body: str) -> None:
+    assert "truth" in looks(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if mask is None:\n    pass",
+        "if training:\n    pass",
+        "if x.shape[0] > 2:\n    pass",
+        "if x.ndim == 3 and x.dtype != torch.float32:\n    pass",
+        "if isinstance(x, list) or callable(y):\n    pass",
+        "if len(x):\n    pass",
+        "if x.dim() == 2:\n    pass",
+        "if 'a' in y:\n    pass",
+        "if y == 'same':\n    pass",
+        "n = len(x)\nif n > 2:\n    pass",
+        "n = x.shape[0]\nif n:\n    pass",
+        "for i in range(3):\n    if i > 1:\n        pass",
+        "if not is_flag(x):\n    pass",
+        "if x.requires_grad:\n    pass",
+        "ok = mask is None\nif ok:\n    pass",
+    ],
+)
+def test_truth_of_a_host_value_is_passed_over(body: str) -> None:
+    assert "truth" not in looks(body)
+
+
+def test_truth_of_an_attribute_counts_where_it_is_a_tensor() -> None:
+    text = """
+    import torch
+    class C(torch.nn.Module):
+        def __init__(self):
+            self.flag = True
+            self.register_buffer("ready", torch.zeros(1))
+        def f(self, x):
+            if self.flag:
+                pass
+        def g(self, x):
+            if self.ready:
+                pass
+    """
+    assert "truth" not in function(text, "C.f").looks
+    assert "truth" in function(text, "C.g").looks
+
+
+@pytest.mark.parametrize(
+    ("body", "token", "there"),
+    [
+        ("return x[mask]", "subscript", True),
+        ("return x[~y]", "subscript", True),
+        ("return x[x > 0]", "subscript", True),
+        ("return x[:, 0], x[..., None], x['a'], x[1:3]", "subscript", False),
+        ("for i in range(2):\n    x[i]", "subscript", False),
+        ("x[mask] = 0", "setitem", True),
+        ("x[0] = 0", "setitem", False),
+        ("for v in x:\n    pass", "iterate", True),
+        ("for v in range(3):\n    pass", "iterate", False),
+        ("for k, v in y.items():\n    pass", "iterate", False),
+        ("a, b = x", "iterate", True),
+        ("a, b = x.shape", "iterate", False),
+        ("a, b = torch.chunk(x, 2)", "iterate", False),
+        ("return list(x)", "iterate", True),
+        ("return sum(len(v) for v in [1])", "iterate", False),
+        ("return f'{x}'", "fstring", True),
+        ("return 'plain'", "fstring", False),
+        ("import os", "import", True),
+        ("def g(): pass", "def", True),
+        ("return lambda: 1", "lambda", True),
+        ("return x.data.shape", "attr:data", True),
+        ("return x.item()", "call:item", True),
+        ("with torch.no_grad():\n    pass", "with", True),
+        ("while False:\n    pass", "loop", True),
+        ("return x == y", "comparison", True),
+        ("x = 1", "assign", True),
+        ("pass", "name:f", True),
+    ],
+)
+def test_tokens(body: str, token: str, there: bool) -> None:
+    assert (token in looks(body)) is there
+
+
+def test_what_a_nested_function_holds_its_outer_one_holds() -> None:
+    found = looks("def g():\n    return x.item()\nreturn g")
+    assert "call:item" in found
+    assert "name:g" not in found
+
+
+def test_writing_to_self_counts() -> None:
+    text = "class C:\n    def f(self):\n        self.x = 1\n    def g(self, o):\n        o.x = 1\n"
+    assert "self-write" in function(text, "C.f").looks
+    assert "self-write" not in function(text, "C.g").looks
+
+
+# --- tensors by use -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("return x.unsqueeze(0)", ["x"]),
+        ("return torch.relu(x)", ["x"]),
+        ("return x.mean()", []),
+        ("if isinstance(x, list): pass\nreturn x.unsqueeze(0)", []),
+        ("x = torch.as_tensor(x)\nreturn x.unsqueeze(0)", []),
+        ("z = x.unsqueeze(0)\nx = z\nreturn x", ["x"]),
+        ("h = net(x)\nreturn h.softmax(-1)", ["h"]),
+        ("return torch.tensor(x)", []),
+        ("return training.unsqueeze(0)", []),
+        ("return x.view(np.uint8)", []),
+        ("g = lambda x: x.unsqueeze(0)", []),
+    ],
+)
+def test_names_used_as_only_tensors_are(body: str, found: list[str]) -> None:
+    text = "import torch\ndef f(x, training=False):\n" + textwrap.indent(body, "    ")
+    assert function(text).tensors == found
+
+
+def test_without_torch_nothing_is_surely_a_tensor() -> None:
+    assert function("def f(x):\n    return x.unsqueeze(0)\n").tensors == []
+
+
+@pytest.mark.parametrize(
+    ("text", "returns"),
+    [
+        ("def f() -> 'Tensor': ...", "ann:Tensor"),
+        ("import torch as t\ndef f(x) -> t.Tensor: ...", "ann:torch.Tensor"),
+        ("import torch\ndef f(x):\n    return torch.zeros(2)", "call:torch.zeros"),
+        ("def f(x):\n    if x: return 1\n    return 2", "int"),
+        ("def f(x):\n    if x: return 1\n    return 'a'", "unknown"),
+        ("def f(x):\n    return x.sum()", "unknown"),
+        ("def f(x): ...", "none"),
+    ],
+)
+def test_what_is_returned(text: str, returns: str) -> None:
+    assert function(text).returns == returns
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+
+def test_broken_syntax_is_placed() -> None:
+    line, column, message = facts_of("x = 1\ndef f(:\n    pass\n").error or (0, 0, "")
+    assert line == 2
+    assert column > 1
+    assert message
+
+
+@pytest.mark.parametrize("text", ["print 'x'\n", "def f():\n    print x\n", "x = \0\n"])
+def test_what_is_no_python_is_an_error(text: str) -> None:
+    assert scan(text, "m", False).error is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\ufeffx = 1\n",
+        "x = 1\r\nif x:\r\n\ty = 2\r\n",
+        "\x0cdef f():\n\treturn 1\n",
+        "match x:\n    case [a, *b]:\n        f(a)\n",
+        "s = 'print x'\n",
+    ],
+)
+def test_odd_but_right_text_is_none(text: str) -> None:
+    assert scan(text, "m", False).error is None
+
+
+def nested() -> Iterator[str]:
+    yield "x = " + "(" * 500 + "1" + ")" * 500 + "\n"
+    yield "x = " + "+".join(["y"] * 3000) + "\n"
+    yield "".join("    " * i + "if x:\n" for i in range(90)) + "    " * 90 + "f(x)\n"
+    yield "def f(x):\n    return x" + ".g(1)" * 700 + "\n"
+
+
+@pytest.mark.parametrize("text", list(nested()))
+def test_deep_nesting_ends_well(text: str) -> None:
+    limit = sys.getrecursionlimit()
+    scan(text, "m", False)
+    assert sys.getrecursionlimit() == limit
+
+
+def test_a_long_file() -> None:
+    facts = scan("def f(x):\n    return g(x)\n" * 10_000, "m", False)
+    assert len(facts.functions) == 10_000
+
+
+STATEMENTS = st.recursive(
+    st.sampled_from(
+        [
+            "x = f(y)",
+            "return x",
+            "self.a = b[c]",
+            "raise E(x)",
+            "import torch",
+            "a, b = x",
+            "assert x, y",
+        ]
+    ),
+    lambda inner: st.builds(
+        lambda head, body: head + ":\n" + textwrap.indent("\n".join(body), "    "),
+        st.sampled_from(
+            [
+                "if x",
+                "for i in x",
+                "while f(x)",
+                "with f() as g",
+                "def f(a, *b, c=1, **d)",
+                "class C(B)",
+            ]
+        ),
+        st.lists(inner, min_size=1, max_size=3),
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(STATEMENTS, max_size=4))
+def test_generated_code_is_read_and_survives_json(statements: list[str]) -> None:
+    text = "\n".join(statements) + "\n"
+    facts = scan(text, "pkg.m", False)
+    source = text.encode()
+    for fact in facts.functions:
+        assert source[fact.start_byte : fact.end_byte].startswith(b"def ")
+        assert fact.looks == sorted(fact.looks)
+    assert unpack_facts(pack_facts(facts)) == facts
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(max_size=80))
+def test_any_text_is_answered(text: str) -> None:
+    assert isinstance(scan(text, "m", False), FileFacts)
