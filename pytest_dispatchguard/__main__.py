@@ -2,6 +2,11 @@
 
 import sys
 
-from pytest_dispatchguard.cli import main
+if __name__ == "__main__":
+    if not getattr(sys.flags, "safe_path", False) and sys.path:
+        # `python -m` puts the current folder first: what lies there is to be read, never imported.
+        del sys.path[0]
 
-sys.exit(main())
+    from pytest_dispatchguard.cli import main
+
+    sys.exit(main())

@@ -8,7 +8,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from pytest_dispatchguard import __version__
 from pytest_dispatchguard.model import UserError
@@ -28,9 +28,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        arguments = _parser().parse_args(argv)
+        arguments = _arguments(sys.argv[1:] if argv is None else argv)
         status: int = arguments.run(arguments)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return status
     except UserError as error:
         print(f"dispatchguard: {error}", file=sys.stderr)
@@ -39,8 +40,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("dispatchguard: interrupted; nothing was half-written", file=sys.stderr)
         return _INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has had enough (`| head`): no news, and nothing more to flush.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read our output has had enough (`| head`): no news.
+        _give_up_output()
+        return FAILED
+    except _OutputError as error:
+        _give_up_output()
+        print(f"dispatchguard: the report cannot be written: {error}", file=sys.stderr)
         return FAILED
     except Exception as error:  # noqa: BLE001 - the last resort: one line, and the trace on request
         if os.environ.get("DISPATCHGUARD_TRACEBACK"):
@@ -53,7 +58,42 @@ def main(argv: Sequence[str] | None = None) -> int:
         return FAILED
 
 
+class _OutputError(Exception):
+    """Standard output takes no more, for a reason other than that nobody reads it."""
+
+
+def _give_up_output() -> None:
+    """Lets what is left in the buffer of standard output go nowhere when the process ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _arguments(argv: Sequence[str]) -> argparse.Namespace:
+    parser = _parser()
+    arguments, unknown = parser.parse_known_args(argv)
+    if unknown:
+        from pytest_dispatchguard.config import did_you_mean
+
+        word = unknown[0].partition("=")[0]
+        options: list[str] = [o for a in arguments.parser._actions for o in a.option_strings]
+        if word.startswith("-"):
+            arguments.parser.error(f"unknown option {word}; {did_you_mean(word, options)}")
+        arguments.parser.error(f"unexpected argument {word!r}")
+    return arguments
+
+
 class _Parser(argparse.ArgumentParser):
+    def __init__(self, **settings: Any) -> None:
+        # An option has one spelling: a cut-off one may mean another option in the next release.
+        super().__init__(**settings, allow_abbrev=False)
+        self.set_defaults(parser=self)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            from pytest_dispatchguard.config import did_you_mean
+
+            advice = did_you_mean(str(value), list(action.choices))
+            raise argparse.ArgumentError(action, f"{value!r} is not there to choose; {advice}")
+
     def error(self, message: str) -> NoReturn:
         print(f"{self.prog}: {message}; see `{self.prog} --help`", file=sys.stderr)
         raise SystemExit(FAILED)
@@ -183,11 +223,14 @@ def _formats() -> tuple[str, ...]:
 
 
 def _codes(text: str) -> tuple[str, ...]:
-    return tuple(word.strip() for word in text.split(",") if word.strip())
+    codes = tuple(word.strip() for word in text.split(",") if word.strip())
+    if not codes:
+        raise argparse.ArgumentTypeError("names no code")
+    return codes
 
 
 def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1")
     return int(text)
 
@@ -225,6 +268,8 @@ def _request(arguments: argparse.Namespace) -> Request:
         raise UserError("--fix and --diff exclude each other: --diff shows what --fix would do")
     if arguments.unsafe_fixes and not (arguments.fix or arguments.diff):
         raise UserError("--unsafe-fixes goes with --fix or --diff")
+    if arguments.prune_baseline and arguments.diff:
+        raise UserError("--prune-baseline goes without --diff, which changes nothing")
     if arguments.write_baseline and (
         arguments.fix or arguments.diff or arguments.prune_baseline or arguments.diff_base
     ):
@@ -273,12 +318,13 @@ def _tell(arguments: argparse.Namespace, checked: Checked) -> bool:
             unified(path, checked.before[path], checked.after[path])
             for path in sorted(checked.after)
         )
-        _put(arguments, text)
+        _put(arguments, text, sys.stdout)
         return bool(text)
-    if arguments.fix and any(p == Path("-") for p in arguments.paths):
+    stream = sys.stdout
+    if arguments.fix and Path("-") in arguments.paths:
         # Standard input is fixed to standard output, as editors expect of a filter.
-        sys.stdout.write(checked.stdin_after or "")
-        return bool(checked.report.findings)
+        _write_bytes(checked.stdin_after or b"")
+        stream = sys.stderr
     if arguments.statistics:
         from pytest_dispatchguard.report.statistics import statistics
 
@@ -290,28 +336,63 @@ def _tell(arguments: argparse.Namespace, checked: Checked) -> bool:
         text = render(
             checked.report, arguments.format, color=color, width=_width(), sources=checked.reader
         )
-    _put(arguments, text)
+    _put(arguments, text, stream)
     return bool(checked.report.findings)
 
 
-def _put(arguments: argparse.Namespace, text: str) -> None:
+def _put(arguments: argparse.Namespace, text: str, stream: TextIO | None) -> None:
     if arguments.output is None:
-        sys.stdout.write(text)
+        _write(text, stream)
         return
     from pytest_dispatchguard.lint.files import write_source
 
+    data = text.encode("utf-8", "backslashreplace")
     try:
-        write_source(arguments.output, text.encode())
+        if arguments.output.exists() and not arguments.output.is_file():
+            # A device or a pipe is written to, never replaced.
+            arguments.output.write_bytes(data)
+        else:
+            write_source(arguments.output, data)
     except OSError as error:
         raise UserError(
             f"{arguments.output}: cannot be written: {error.strerror or error}"
         ) from None
 
 
+def _write(text: str, stream: TextIO | None) -> None:
+    if stream is None:  # closed by whoever started us
+        return
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise _OutputError(error.strerror or str(error)) from None
+
+
+def _write_bytes(data: bytes) -> None:
+    if sys.stdout is None:
+        return
+    sys.stdout.flush()
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise _OutputError(error.strerror or str(error)) from None
+
+
 def _color(choice: str) -> bool:
     if choice != "auto":
         return choice == "always"
-    return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    return (
+        sys.stdout is not None
+        and sys.stdout.isatty()
+        and "NO_COLOR" not in os.environ
+        and os.environ.get("TERM") != "dumb"
+    )
 
 
 def _width() -> int:
@@ -333,11 +414,14 @@ def _rule(arguments: argparse.Namespace) -> int:
     if found is None:
         from difflib import get_close_matches
 
-        near = get_close_matches(code, [i.code for i in infos], n=1, cutoff=0.0)
+        words = [w for i in infos for w in (i.code, i.name)]
+        near = get_close_matches(arguments.code, words, n=1) or get_close_matches(
+            code, [i.code for i in infos], n=1, cutoff=0.0
+        )
         raise UserError(
             f"no rule {arguments.code!r}; the nearest is {near[0]}. `dispatchguard rules` lists them"
         )
-    sys.stdout.write(page(found, color=_color("auto"), width=_width()))
+    _write(page(found, color=_color("auto"), width=_width()), sys.stdout)
     return CLEAN
 
 
@@ -345,7 +429,7 @@ def _rules(arguments: argparse.Namespace) -> int:
     from pytest_dispatchguard.lint import packs
     from pytest_dispatchguard.report.rules import listing
 
-    sys.stdout.write(listing(packs.catalog().infos, arguments.format))
+    _write(listing(packs.catalog().infos, arguments.format), sys.stdout)
     return CLEAN
 
 
@@ -364,20 +448,21 @@ def _hot(arguments: argparse.Namespace) -> int:
             cached=not arguments.no_cache,
             progress=tell,
         )
-    sys.stdout.write(listing(found, arguments.format))
+    _write(listing(found, arguments.format), sys.stdout)
     return CLEAN
 
 
 def _clean(arguments: argparse.Namespace) -> int:
-    from pytest_dispatchguard.config import find_root
+    from pytest_dispatchguard.config import absolute, find_root
     from pytest_dispatchguard.lint.cache import cache_path, clean
 
     for path in arguments.paths or [Path()]:
         if not path.exists():
             raise UserError(f"{path}: no such file or folder")
-        root = find_root([Path.cwd() / path])
+        root = find_root([absolute(Path.cwd() / path)])
         gone = clean(root)
-        print(f"dropped {cache_path(root)}" if gone else f"no cache at {cache_path(root)}")
+        said = f"dropped {cache_path(root)}" if gone else f"no cache at {cache_path(root)}"
+        _write(said + "\n", sys.stdout)
     return CLEAN
 
 

@@ -14,7 +14,7 @@ _EVERY = 0.1
 @contextmanager
 def progress() -> Iterator[Callable[[str, int, int], None] | None]:
     """Gives a function to tell what is being done, how many are done, of how many; None off a terminal."""
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
     began = time.monotonic()

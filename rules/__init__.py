@@ -12,6 +12,7 @@ FAMILIES = (
     "contexts",
     "closures",
     "syncs",
+    "syncs_barriers",
     "syncs_reads",
     "syncs_truth",
     "syncs_shapes",

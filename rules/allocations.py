@@ -8,7 +8,7 @@ from typing import Literal
 
 import libcst as cst
 
-from pytest_dispatchguard import Assignment, Call, Finding, Fix, Loop, Place, Rule
+from pytest_dispatchguard import Assignment, Call, Edit, Finding, Fix, Loop, Place, Rule, Span
 
 _FROM_DATA = frozenset({"torch.tensor", "torch.as_tensor", "torch.asarray"})
 _LEGACY_CLASSES = {
@@ -275,6 +275,15 @@ def _asks_for_nothing(test: cst.BaseExpression, holds: bool, place: Place) -> bo
     return zero and asked and counts
 
 
+def _end(node: cst.BaseExpression, place: Place) -> Span | None:
+    """The place behind an expression and its parentheses; None where these stand apart."""
+    at = place.after(node, "").span
+    if any(not p.whitespace_before.empty for p in node.rpar):
+        return None
+    column = at.column + len(node.rpar)
+    return Span(at.line, column, at.line, column)
+
+
 def where_to_keep(place: Place) -> str:
     """Advice on where a constant tensor can live."""
     if place.in_module:
@@ -344,12 +353,14 @@ class ScalarTensorOnDevice(Rule):
             return None
         elif is_plain_operand(node, place, arithmetic_partner(node, place)):
             return None  # DG503 says more
+        elif only_in_arithmetic(node, place):
+            return None
         call = f"{place.text(node.func)}({place.text(data)})"
         better = "new_full((), …)" if new else "torch.full((), …, device=…)"
         return place.finding(
             node,
             f"`{call}` copies one number to the device and makes the host wait for the copy; "
-            f"`{better}` fills it there without waiting.",
+            f"`{better}` fills it there without waiting",
             fix=self._fix(node, data, new, place),
         )
 
@@ -454,7 +465,7 @@ class ConstantTensorBuiltPerCall(Rule):
         return place.finding(
             node,
             f"`{place.text(node.func)}({shown})` builds the same constant {cost}on every call; "
-            f"{where_to_keep(place)}.",
+            f"{where_to_keep(place)}",
         )
 
     def _lasting_tuple(self, data: cst.BaseExpression, place: Place) -> bool:
@@ -507,6 +518,24 @@ def is_plain_operand(node: cst.Call, place: Place, partner: cst.BaseExpression |
     return place.text(dtype) == f"{place.text(partner)}.dtype"
 
 
+def only_in_arithmetic(node: cst.Call, place: Place) -> bool:
+    """Whether a call's result is held by a name that is only ever an operand beside tensors."""
+    parent = place.parent(node)
+    if not isinstance(parent, cst.Assign) or len(parent.targets) != 1:
+        return False
+    target = parent.targets[0].target
+    if not isinstance(target, cst.Name) or place.assignments(target.value) != 1:
+        return False
+    found = loads(target.value, place.function)
+    uses = [n for n in found.reads if n is not target]
+    if not uses or found.written:
+        return False
+    return all(
+        place.value_of(n) is node and is_plain_operand(node, place, arithmetic_partner(n, place))
+        for n in uses
+    )
+
+
 class ScalarTensorInArithmetic(Rule):
     """A number is wrapped in a tensor only to take part in arithmetic, which takes the number itself.
 
@@ -553,7 +582,7 @@ class ScalarTensorInArithmetic(Rule):
             return None
         if place.argument(node, None, "requires_grad") is not None or place.kind(data).host:
             return None
-        named = self._only_in_arithmetic(node, place)
+        named = only_in_arithmetic(node, place)
         if not named and not is_plain_operand(node, place, arithmetic_partner(node, place)):
             return None
         waits = (
@@ -573,25 +602,8 @@ class ScalarTensorInArithmetic(Rule):
         return place.finding(
             node,
             f"`{place.text(node.func)}({shown})` builds a tensor{waits} only to be an operand; "
-            f"use `{shown}` itself.",
+            f"use `{shown}` itself",
             fix=fix,
-        )
-
-    def _only_in_arithmetic(self, node: cst.Call, place: Place) -> bool:
-        parent = place.parent(node)
-        if not isinstance(parent, cst.Assign) or len(parent.targets) != 1:
-            return False
-        target = parent.targets[0].target
-        if not isinstance(target, cst.Name) or place.assignments(target.value) != 1:
-            return False
-        found = loads(target.value, place.function)
-        uses = [n for n in found.reads if n is not target]
-        if not uses or found.written:
-            return False
-        return all(
-            place.value_of(n) is node
-            and is_plain_operand(node, place, arithmetic_partner(n, place))
-            for n in uses
         )
 
 
@@ -654,17 +666,13 @@ class FactoryThenMove(Rule):
             return None
         name = place.text(factory.func)
         fix = None
-        if moved is factory and arguments and not any(a.star for a in factory.args):
-            fix = place.edits(
-                [(node, self._rewritten(receiver, factory, arguments, place))],
-                safety=self._safety(factory, place),
-                message="make it on the device",
-            )
+        if moved is factory and arguments:
+            fix = self._fix(node, receiver, factory, arguments, place)
         last = place.last_name(node)
         return place.finding(
             node,
             f"`{name}(…)` is made on the CPU and then moved by `.{last}(…)`, and the host waits for that "
-            "copy; give the factory `device=` instead.",
+            "copy; give the factory `device=` instead",
             fix=fix,
         )
 
@@ -729,14 +737,29 @@ class FactoryThenMove(Rule):
             return ""
         return f"device={place.text(device)}, dtype={place.text(dtype)}"
 
-    def _rewritten(
-        self, receiver: cst.BaseExpression, factory: cst.Call, arguments: str, place: Place
-    ) -> str:
-        inner = place.text(factory.with_changes(lpar=[], rpar=[]))
-        head = inner[:-1].rstrip()
-        joined = f"{head.rstrip(',')}, {arguments})" if factory.args else f"{head}{arguments})"
-        whole = place.text(receiver)
-        return whole.replace(place.text(factory), joined, 1)
+    def _fix(
+        self,
+        node: cst.Call,
+        receiver: cst.BaseExpression,
+        factory: cst.Call,
+        arguments: str,
+        place: Place,
+    ) -> Fix | None:
+        if not factory.args or any(a.star for a in factory.args):
+            return None
+        if "#" in place.text(node):
+            return None
+        inner, end = _end(factory.args[-1].value, place), _end(receiver, place)
+        whole = place.replace(node, "", safety="safe", message="").edits[0]
+        if inner is None or end is None:
+            return None
+        added = Edit(whole.path, inner, f", {arguments}")
+        gone = Span(end.line, end.column, whole.span.end_line, whole.span.end_column)
+        return Fix(
+            self._safety(factory, place),
+            "make it on the device",
+            (added, Edit(whole.path, gone, "")),
+        )
 
     def _safety(self, factory: cst.Call, place: Place) -> Safety:
         last = place.name(factory).rpartition(".")[2]
@@ -822,7 +845,7 @@ class ConstantMovedPerCall(Rule):
         return place.finding(
             node,
             f"`{place.text(receiver)}` is a plain tensor on the CPU: `{place.text(node)}` copies it on "
-            f"every call, and the host waits for the copy; {advice}.",
+            f"every call, and the host waits for the copy; {advice}",
         )
 
     def _moves(self, node: cst.Call, place: Place) -> bool:
@@ -905,7 +928,7 @@ class ConcatenationInLoop(Rule):
         return place.finding(
             node,
             f"`{name} = {place.text(call.func)}([{name}, …])` copies all of `{name}` in every round of the "
-            f"loop; append to a list and concatenate once after it.",
+            f"loop; append to a list and concatenate once after it",
         )
 
     def _start(self, read: cst.Name, place: Place, parts: cst.List | cst.Tuple) -> bool:
@@ -995,7 +1018,7 @@ class LegacyTensorType(Rule):
         return place.finding(
             node,
             f"`{place.text(given)}` is a type on {where}, so that `{place.text(node)}` also moves the "
-            f"tensor there, and the host waits for it; with `torch.{dtype}` it stays where it is.",
+            f"tensor there, and the host waits for it; with `torch.{dtype}` it stays where it is",
             fix=fix,
         )
 
@@ -1064,7 +1087,7 @@ class TensorOfTensors(Rule):
         return place.finding(
             node,
             f"`{place.text(node.func)}` reads every tensor in `{_short_text(data, place)}` back to the "
-            "host, one wait for the device each; join them with `torch.stack`.",
+            "host, one wait for the device each; join them with `torch.stack`",
             fix=fix,
         )
 
@@ -1136,7 +1159,7 @@ class TensorOfTensor(Rule):
         return place.finding(
             node,
             f"`{_short_text(data, place)}` is a tensor already: `{place.text(node.func)}` of it raises a "
-            "warning on every call before it copies; write `.detach().clone()`.",
+            "warning on every call before it copies; write `.detach().clone()`",
             fix=fix,
         )
 
@@ -1210,7 +1233,7 @@ class HostDataToDevice(Rule):
         return place.finding(
             node,
             f"`{place.text(node.func)}({_short_text(data, place)})` copies host data to the device on "
-            f"every call, and the host waits for the copy; {advice}.",
+            f"every call, and the host waits for the copy; {advice}",
         )
 
 
@@ -1263,7 +1286,7 @@ class AsTensorOfTensor(Rule):
         return place.finding(
             node,
             f"`{_short_text(arg.value, place)}` is a tensor already: `{place.text(node.func)}` hands it "
-            "back as it is; leave the call out.",
+            "back as it is; leave the call out",
             fix=place.replace(
                 node, bare(arg.value, place), safety="safe", message="leave the conversion out"
             ),
@@ -1323,7 +1346,7 @@ class ParameterLoop(Rule):
         return place.finding(
             node,
             f"`.{method}(…)` runs once for each parameter, and pays Python, dispatcher and launch each "
-            f"time; collect the tensors in lists once and call `torch._foreach_{method}`.",
+            f"time; collect the tensors in lists once and call `torch._foreach_{method}`",
         )
 
     def _over_parameters(self, node: cst.BaseExpression, place: Place) -> bool:

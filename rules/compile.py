@@ -166,7 +166,7 @@ class CtypesInHotCode(Rule):
             node,
             f"`{shown(node, place)}` goes through ctypes, in Python, on every call; keep what does not "
             "change, and call hot functions through a compiled extension (a torch custom op, or a C++ "
-            "binding).",
+            "binding)",
         )
 
 
@@ -229,7 +229,7 @@ class CompiledPerCall(Rule):
         return place.finding(
             node,
             f"`{shown(node, place)}` hands the function to the compiler anew on every call; do it once, "
-            "in `__init__` or at module level, and keep the result.",
+            "in `__init__` or at module level, and keep the result",
         )
 
     def _decorated(self, node: cst.FunctionDef, place: Place) -> Finding | None:
@@ -240,7 +240,7 @@ class CompiledPerCall(Rule):
                 return place.finding(
                     node,
                     f"`{node.name.value}` is made and handed to `{name}` anew on every call; define it "
-                    "once, at module level, and pass it what it needs.",
+                    "once, at module level, and pass it what it needs",
                 )
         return None
 
@@ -301,7 +301,7 @@ class TransformBuiltPerCall(Rule):
         return place.finding(
             node,
             f"`{shown(node, place)}` builds the same wrapper on every call; build it once, in `__init__` "
-            "or at module level, and keep it.",
+            "or at module level, and keep it",
         )
 
 
@@ -443,7 +443,7 @@ class ModuleBuiltPerCall(Rule):
         return place.finding(
             node,
             f"`{shown(node, place)}` builds a module on every call only to call it; use "
-            f"`{function.name}`, or build it once in `__init__`.",
+            f"`{function.name}`, or build it once in `__init__`",
             fix=fix,
         )
 
@@ -541,6 +541,7 @@ class NumberGuardInCompiledForward(Rule):
     ## Instead
 
     ```python
+    class Block(nn.Module):
         @torch.compile
         def forward(self, x, entry):
             return x + entry
@@ -575,7 +576,7 @@ class NumberGuardInCompiledForward(Rule):
                 read,
                 f"`{place.text(read)}` is a number that instances differ in, read in a compiled method: "
                 "its guard makes the compiler compile anew for each value; look up what depends on it "
-                "outside, and pass that in.",
+                "outside, and pass that in",
                 certainty="sure" if sure else "maybe",
             )
 
@@ -639,7 +640,7 @@ class TreeMapInTensorHandler(Rule):
                 call,
                 f"`{shown(call, place)}` walks and rebuilds the arguments of every operation on "
                 f"`{place.class_name.rpartition('.')[2]}`; handle flat arguments first, and map over trees "
-                "only where there are any.",
+                "only where there are any",
             )
         return None
 
@@ -731,7 +732,7 @@ class AttributesThroughTorchFunction(Rule):
             return place.finding(
                 node,
                 f"`dispatch_device=True` sends each `.device` of a `{name}` through the dispatcher and "
-                "`__torch_dispatch__`; define a `device` property that asks the inner tensor.",
+                "`__torch_dispatch__`; define a `device` property that asks the inner tensor",
             )
         wrapper = "torch.Tensor" in cls.ancestors and "__new__" in cls.methods
         if not wrapper or "__torch_function__" in cls.methods or "__torch_function__" in cls.attrs:
@@ -739,7 +740,7 @@ class AttributesThroughTorchFunction(Rule):
         return place.finding(
             node,
             f"`{name}` handles operations here, yet each of them, and each read of `.device`, goes through "
-            f"the default `__torch_function__` first; set `__torch_function__ = {_DISABLED}` in the class.",
+            f"the default `__torch_function__` first; set `__torch_function__ = {_DISABLED}` in the class",
         )
 
 
@@ -785,6 +786,6 @@ class EinopsInForward(Rule):
         return place.finding(
             node,
             f"`{shown(node, place)}` works its pattern out in Python on every call; where this runs "
-            "uncompiled, reshape and permute directly.",
+            "uncompiled, reshape and permute directly",
             certainty="maybe",
         )

@@ -201,7 +201,7 @@ class GeneratorContextPerCall(Rule):
 
     def judge(self, node: cst.With | cst.Call, place: Place) -> Iterator[Finding]:
         """Flags entered generator contexts."""
-        if not place.per_call:
+        if not place.per_call or guarded(place, _WATCHING):
             return
         if isinstance(node, cst.With):
             calls = [] if around_a_loop(node) and not place.loops else list(entered(node))
@@ -320,6 +320,8 @@ class NullContextPerCall(Rule):
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """Flags null contexts that hold nothing."""
         if place.name(node) != _NULL or node.args or not place.per_call:
+            return None
+        if guarded(place, re.compile("meta")):
             return None
         return place.finding(
             node,
@@ -566,7 +568,7 @@ class GradModeHoistable(Rule):
             if name not in _NO_GRAD | _INFERENCE | _ENABLE:
                 continue
             shown = f"`{place.text(call)}`"
-            if name in _NO_GRAD and _already_off(place):
+            if name in _NO_GRAD and _already_off(call, node, place):
                 return place.finding(
                     call,
                     f"Gradients are off here already: {shown} makes an object and switches the mode for nothing, "
@@ -588,28 +590,22 @@ class GradModeHoistable(Rule):
         return None
 
 
-def _already_off(place: Place) -> bool:
-    """Whether the innermost grad mode around the place is no_grad or inference_mode."""
-    for around in reversed(place.withs):
-        for item in reversed(around.items):
-            if not isinstance(item.item, cst.Call):
-                return False
-            name = place.name(item.item)
-            if name in _ENABLE:
-                return False
-            if name in _NO_GRAD | _INFERENCE:
-                return _is_on(item.item, place)
+def _already_off(call: cst.Call, node: cst.With, place: Place) -> bool:
+    """Whether the innermost grad mode around a context of a with statement is no_grad or inference_mode."""
+    before = [item.item for item in node.items]
+    around = [item.item for outer in place.withs for item in outer.items]
+    for entered_first in reversed([*around, *before[: before.index(call)]]):
+        if not isinstance(entered_first, cst.Call):
+            return False
+        name = place.name(entered_first)
+        if name in _NO_GRAD | _INFERENCE | _ENABLE:
+            return name not in _ENABLE and not entered_first.args
     for decorator in place.function.decorators:
-        call = decorator.decorator
-        name = place.name(call)
+        mode = decorator.decorator
+        name = place.name(mode)
         if name in _NO_GRAD | _INFERENCE:
-            return not isinstance(call, cst.Call) or _is_on(call, place)
+            return not isinstance(mode, cst.Call) or not mode.args
     return False
-
-
-def _is_on(call: cst.Call, place: Place) -> bool:
-    """Whether a grad mode is entered without a mode, or with True."""
-    return not call.args
 
 
 class AutocastOffPerCall(Rule):
@@ -775,8 +771,17 @@ class DeviceModePerCall(Rule):
                         f"Inside `with {place.text(side)}` every torch call first runs a Python function, and "
                         "entering it costs the host several microseconds. Give `device=` to the calls that make "
                         "tensors.",
+                        certainty="sure" if self._makes_tensors(node, place) else "maybe",
                     )
         return None
+
+    @staticmethod
+    def _makes_tensors(node: cst.With, place: Place) -> bool:
+        """Whether the body calls torch itself: there `device=` can be given."""
+        return any(
+            place.name(call).startswith("torch.") and node in scene.withs
+            for call, scene in place.calls()
+        )
 
 
 def _sides(node: cst.BaseExpression) -> Sequence[cst.BaseExpression]:

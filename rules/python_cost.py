@@ -35,10 +35,15 @@ _STDLIB = frozenset(
     operator os pathlib pickle platform queue random re shutil signal statistics string struct sys
     tempfile textwrap threading time traceback types typing uuid warnings weakref zlib""".split()
 )
+_WARNS_BY_NAME = re.compile(r"warn|deprecat|^__init__$", re.IGNORECASE)
+_COPIES_BY_NAME = re.compile(r"copy|clone|^reset|^make_|build|init|prepare|setup|^_?start")
 _LEVELS = ("debug", "info")
 _LOGGERS = frozenset({"logger", "_logger", "log", "_log"})
 _GETTERS = ("getLogger", "get_logger", "_get_logger")
 _FLOAT_SPEC = re.compile(r"\.\d+[feg]")
+_ENVIRONMENT_WRITE = re.compile(
+    r"environ\[[^\]]+\]\s*=[^=]|environ\.(?:pop|update|setdefault|clear)|del os\.environ|putenv"
+)
 _WALKS = (
     "parameters",
     "named_parameters",
@@ -68,12 +73,6 @@ _DEVICE_FACTS = frozenset(
         "torch.mps.is_available",
         "torch.mps.device_count",
         "torch.backends.mps.is_available",
-        "torch.backends.mps.is_built",
-        "torch.backends.cuda.is_built",
-        "torch.backends.mkldnn.is_available",
-        "torch.backends.cudnn.is_available",
-        "torch.backends.cudnn.version",
-        "torch.distributed.is_available",
     }
 )
 _NOT_MODULES = ("torchmetrics.", "keras.Metric", "keras.Loss", "lightning.", "keras.Optimizer")
@@ -93,6 +92,8 @@ def _in_torch_module(place: Place) -> bool:
     if cls is None or not cls.is_module or not place.self_name:
         return False
     if any(a.startswith(_NOT_MODULES) for a in cls.ancestors):
+        return False
+    if not any(a.startswith("torch.nn.") for a in cls.ancestors):
         return False
     return not {"__setattr__", "__getattr__"} & cls.methods.keys()
 
@@ -121,6 +122,11 @@ def _string(node: cst.BaseExpression | None) -> str | None:
 def _holds_modules(values: Sequence[str]) -> bool:
     """Whether an attribute is a parameter, buffer or submodule: found by `Module.__getattr__` only."""
     return any(v in ("param", "buffer") or v.startswith("call:torch.nn.") for v in values)
+
+
+def _registered(values: Sequence[str]) -> bool:
+    """Whether an attribute is a parameter or buffer."""
+    return any(v in ("param", "buffer") for v in values)
 
 
 # -- the rules -------------------------------------------------------------------------------------
@@ -323,13 +329,30 @@ class EnvironmentReadPerCall(Rule):
             read: cst.CSTNode | None = node if place.name(node) == "os.getenv" else None
         else:
             read = self._read(node, place) if place.name(node) == "os.environ" else None
-        if read is None:
+        if read is None or not self._fixed_name(read, place):
+            return None
+        if _ENVIRONMENT_WRITE.search(place.text(place.function)):
             return None
         return place.finding(
             read,
             f"`{place.text(read)}` encodes a name, looks it up through Python methods and decodes the value "
             "on every call. Read it once, at import or in `__init__`.",
         )
+
+    @staticmethod
+    def _fixed_name(read: cst.CSTNode, place: Place) -> bool:
+        """Whether the variable's name is the same on every call."""
+        if isinstance(read, cst.Call):
+            name: cst.CSTNode | None = place.argument(read, 0, "key")
+        elif isinstance(read, cst.Comparison):
+            name = read.left
+        else:
+            assert isinstance(read, cst.Subscript)
+            part = read.slice[0].slice
+            name = part.value if isinstance(part, cst.Index) else None
+        if isinstance(name, cst.SimpleString):
+            return True
+        return isinstance(name, cst.Name) and bool(place.global_values(name.value))
 
     @staticmethod
     def _read(node: cst.Attribute, place: Place) -> cst.CSTNode | None:
@@ -401,6 +424,7 @@ class EagerLogText(Rule):
             node,
             f"{how} makes the text on every call, also while `{place.text(node.func)}` is off. Give the "
             "logger the values and let it make the text when somebody reads it.",
+            certainty="maybe" if place.conditions else "sure",
             fix=_lazy(node, place),
         )
 
@@ -575,7 +599,9 @@ class WarningPerCall(Rule):
         """Flags warnings that every call passes."""
         if place.name(node) != "warnings.warn" or not place.per_call or place.conditions:
             return None
-        if place.scene.tries or place.scene.deferred or _may_return_before(node, place):
+        if place.scene.tries or place.scene.deferred or _may_return_before(place):
+            return None
+        if _WARNS_BY_NAME.search(place.function.name.value):
             return None
         return place.finding(
             node,
@@ -598,8 +624,8 @@ class _Leaves(cst.CSTVisitor):
         return False
 
 
-def _may_return_before(node: cst.CSTNode, place: Place) -> bool:
-    """Whether some statement before the node's may end the function: the node is conditional then."""
+def _may_return_before(place: Place) -> bool:
+    """Whether a statement before the place's may end the function: the place is conditional then."""
     blocks = [place.block]
     if isinstance(place.function.body, cst.IndentedBlock):
         blocks.append(tuple(place.function.body.body))
@@ -650,13 +676,43 @@ class DeepcopyPerCall(Rule):
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """Flags deep copies."""
-        if place.name(node) != "copy.deepcopy" or place.hot.only_loops:
+        if place.name(node) != "copy.deepcopy" or not place.per_call:
             return None
+        if _COPIES_BY_NAME.search(place.function.name.value) or _remembers(place):
+            return None
+        near = len(place.hot.path) <= 2 and not place.conditions and not _may_return_before(place)
         return place.finding(
             node,
-            f"`{place.text(node)}` visits every object underneath in Python, and clones tensors, on every call. "
-            "Copy only what is changed afterwards, and only when it is.",
+            f"`{place.text(node)}` visits every object underneath in Python, and clones tensors, on every "
+            "call. Copy only what is changed afterwards, and only when it is.",
+            certainty="sure" if near or self._changed_flat(node, place) else "maybe",
         )
+
+    @staticmethod
+    def _changed_flat(node: cst.Call, place: Place) -> bool:
+        """Whether only the copy's own entries are changed in what follows: a flat copy does."""
+        parent = place.parent(node)
+        if not isinstance(parent, cst.Assign) or len(parent.targets) != 1:
+            return False
+        name = place.dotted(parent.targets[0].target)
+        following = list(place.block[place.block.index(place.statement) + 1 :])
+        return bool(name) and f"{name}.update" in {_called(s, place) for s in following}
+
+
+def _called(statement: cst.CSTNode, place: Place) -> str:
+    """What a statement that is one call calls."""
+    if isinstance(statement, cst.SimpleStatementLine) and isinstance(statement.body[0], cst.Expr):
+        value = statement.body[0].value
+        return place.dotted(value.func) if isinstance(value, cst.Call) else ""
+    return ""
+
+
+def _remembers(place: Place) -> bool:
+    """Whether a decorator of the function remembers its results."""
+    return any(
+        "cache" in place.text(d.decorator) or "memo" in place.text(d.decorator)
+        for d in place.function.decorators
+    )
 
 
 class HasattrOfModule(Rule):
@@ -701,28 +757,38 @@ class HasattrOfModule(Rule):
     looks_for = Call("hasattr", "getattr")
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
-        """Flags questions that `Module.__getattr__` answers."""
-        asked = place.last_name(node)
-        if not isinstance(node.func, cst.Name) or len(node.args) != (2 if asked == "hasattr" else 3):
+        """Flags questions that `Module.__getattr__` answers, the first of each statement."""
+        attribute = self._asked(node, place)
+        if not attribute or not place.per_call or not _in_torch_module(place):
             return None
-        if not place.per_call or not _in_torch_module(place) or not _is_self(node.args[0].value, place):
-            return None
-        attribute = _string(node.args[1].value)
-        if attribute is None or place.cls is None:
-            return None
-        values = place.attribute_values(attribute)
-        if values and not _holds_modules(values):
-            return None
-        if attribute in place.cls.methods or attribute in place.cls.properties:
-            return None
-        if attribute.startswith("__") or attribute in _MODULE_ATTRIBUTES:
-            return None
+        for other, scene in place.calls("hasattr", "getattr"):
+            if other is node:
+                break
+            if scene.statement is place.statement and self._asked(other, place):
+                return None
+        registered = _registered(place.attribute_values(attribute))
         return place.finding(
             node,
-            f"`{place.text(node)}` is answered by `Module.__getattr__`, in Python, about a microsecond on every "
-            f"call. Give `{attribute}` a default in `__init__` or in the class body, and test that.",
-            certainty="maybe" if _foreign_bases(place) else "sure",
+            f"`{place.text(node)}` is answered by `Module.__getattr__`, in Python, about a microsecond on "
+            f"every call. Set `self.{attribute}` to None in `__init__` where there is none, and test that.",
+            certainty="maybe" if registered or _foreign_bases(place) else "sure",
         )
+
+    @staticmethod
+    def _asked(node: cst.Call, place: Place) -> str:
+        """The attribute asked for, where it is not surely a plain one, which is found at once."""
+        asked = place.last_name(node)
+        if not isinstance(node.func, cst.Name) or place.cls is None:
+            return ""
+        if len(node.args) != (2 if asked == "hasattr" else 3) or not _is_self(node.args[0].value, place):
+            return ""
+        attribute = _string(node.args[1].value)
+        if not attribute or attribute.startswith("__") or attribute in _MODULE_ATTRIBUTES:
+            return ""
+        if attribute in place.cls.methods or attribute in place.cls.properties:
+            return ""
+        values = place.attribute_values(attribute)
+        return "" if values and not _holds_modules(values) else attribute
 
 
 _MODULE_ATTRIBUTES = frozenset(
@@ -783,13 +849,27 @@ class ModuleAttributeWrite(Rule):
             values = place.attribute_values(name)
             if _holds_modules(values) or any(v.startswith("call:") and "Param" in v for v in values):
                 continue
+            if isinstance(node, cst.AugAssign) or any(
+                ".setter" in place.text(d.decorator) for d in place.function.decorators
+            ):
+                continue
             yield place.finding(
                 node,
                 f"`self.{name} = …` goes through `Module.__setattr__`, a Python method, more than a microsecond on "
                 "every call. Use a local name; what must outlive the call can live in a plain object that "
                 "`__init__` makes.",
-                certainty="maybe" if place.conditions or _foreign_bases(place) else "sure",
+                certainty="sure" if self._for_this_call(name, node.value, place) else "maybe",
             )
+
+
+    @staticmethod
+    def _for_this_call(name: str, value: cst.BaseExpression, place: Place) -> bool:
+        """Whether the value looks made for this call: not kept under a condition, not made from itself."""
+        if place.function.name.value not in ("forward", "call", "__call__"):
+            return False
+        if place.conditions or place.scene.tries or _may_return_before(place) or _foreign_bases(place):
+            return False
+        return not re.search(rf"\b{place.self_name}\.{name}\b", place.text(value))
 
 
 class ModuleListSlice(Rule):
@@ -889,7 +969,7 @@ def _iterated_by(node: cst.Subscript, place: Place) -> str:
 
 
 def _clauses(comp: cst.BaseComp) -> Iterator[cst.CompFor]:
-    clause: cst.CompFor | None = comp.for_in  # type: ignore[attr-defined]  # all comprehensions have it
+    clause: cst.CompFor | None = comp.for_in
     while clause is not None:
         yield clause
         clause = clause.inner_for_in
@@ -931,7 +1011,12 @@ class ModuleTreeWalk(Rule):
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """Flags walks over a module's tree."""
         receiver = place.receiver(node)
-        if receiver is None or not place.per_call:
+        if receiver is None or not place.per_call or place.function.name.value in _WALKS:
+            return None
+        if place.last_name(node).endswith("buffers") and (
+            _may_return_before(place) or isinstance(place.parent(node), cst.Call)
+        ):
+            # What is asked when there are no parameters.
             return None
         of_self = _is_self(receiver, place) and place.in_module
         if not of_self and place.kind(receiver).what not in ("module", "modules"):
@@ -952,8 +1037,14 @@ class ModuleTreeWalk(Rule):
     @staticmethod
     def _first_only(node: cst.Call, place: Place) -> bool:
         parent = place.parent(node)
-        if isinstance(parent, cst.Call) and place.name(parent) == "iter":
+        if isinstance(parent, cst.Call) and place.name(parent) in ("iter", "itertools.chain"):
             parent = place.parent(parent)
+        if isinstance(parent, cst.Assign):
+            name = parent.targets[0].target
+            return any(
+                place.last_name(call) == "next" and call.args and place.same(call.args[0].value, name)
+                for call, _ in place.calls("next")
+            )
         if isinstance(parent, cst.GeneratorExp):
             parent = place.parent(parent)
         return isinstance(parent, cst.Call) and place.name(parent) == "next"

@@ -10,7 +10,7 @@ from dispatchguard_rules.syncs import on_host_by_trade, say
 from pytest_dispatchguard import Call, Finding, Place, Rule
 
 _DEVICES = frozenset({"cuda", "xpu", "mps", "npu", "hpu", "mtia", "accelerator", "musa", "mlu"})
-_MEASURING = re.compile(r"profil|bench|timing|timer|measur|debug|verbose|elapsed|wall_clock", re.IGNORECASE)
+_MEASURING = re.compile(r"profil|bench|timing|timer|timeit|measur|debug|verbose|elapsed|wall_clock", re.IGNORECASE)
 
 
 def _on_device_module(name: str) -> bool:
@@ -112,7 +112,7 @@ class ThrowAwayMemory(Rule):
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         name = place.name(node)
-        if _measured(place):
+        if _measured(place) or _one_before(node, place):
             return None
         if name == "gc.collect":
             return place.finding(
@@ -126,3 +126,13 @@ class ThrowAwayMemory(Rule):
                 "anew. Drop it, or run it every many steps.",
             )
         return None
+
+
+def _one_before(node: cst.Call, place: Place) -> bool:
+    """Whether the block throws memory away in another way before: one place, one finding."""
+    for call, scene in place.calls("empty_cache", "collect", "ipc_collect"):
+        if call is node:
+            return False
+        if scene.block == place.block and (place.name(call) == "gc.collect" or _on_device_module(place.name(call))):
+            return True
+    return False

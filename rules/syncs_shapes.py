@@ -71,12 +71,29 @@ class Nonzero(Rule):
         worked_on = _worked_on(node, place)
         if worked_on is None:
             return None
+        if _position_is_read(node, place):
+            return place.finding(
+                node,
+                f"`{say(place, node)}` looks a position up on the device, and the host waits for it, and once more to read "
+                "it. Keep the position as a Python number from where it is known (a counter).",
+                certainty=worked_on[1],
+            )
         return place.finding(
             node,
             f"`{say(place, node)}` gives as many rows as there are hits, so the host waits for the device to count them. "
             "Keep the mask and use `torch.where(mask, a, b)` or `masked_fill`, or take a fixed number with `topk`.",
             certainty=worked_on[1],
         )
+
+
+def _position_is_read(call: cst.Call, place: Place) -> bool:
+    """Whether what was found is brought to Python at once: `(ts == t).nonzero().item()`."""
+    node: cst.CSTNode | None = place.parent(call)
+    while isinstance(node, cst.Attribute | cst.Subscript | cst.Call):
+        if isinstance(node, cst.Call) and place.last_name(node) in ("item", "int"):
+            return True
+        node = place.parent(node)
+    return False
 
 
 class MaskRead(Rule):
@@ -122,9 +139,17 @@ class MaskRead(Rule):
             mask = mask_of(node, place)
             if mask is None or on_host_by_trade(place) or waits_inside(node.value, place):
                 return None
-            if _in_mask_write(node, place):
+            if _in_mask_write(node, place) or any(_selects_by(o, mask, place) for o in _earlier(node, place)):
                 return None
             certainty = "sure"
+            count = sum(_selects_by(o, mask, place) for o, s in place.subscripts() if s.block == place.block)
+            if count > 1:
+                return place.finding(
+                    node,
+                    f"`{say(place, node)}` and {count - 1} more select by the same mask, and the host waits for the device "
+                    "to count it each time. Turn it into indices once (`rows = mask.nonzero(as_tuple=True)`) and select "
+                    "by those, or work on all elements and blank out the rest (`torch.where`).",
+                )
         shown = say(place, mask) if mask is not None else "mask"
         return place.finding(
             node,
@@ -133,6 +158,11 @@ class MaskRead(Rule):
             "the mask on the CPU.",
             certainty=certainty,
         )
+
+
+def _selects_by(node: cst.Subscript, mask: cst.BaseExpression, place: Place) -> bool:
+    found = mask_of(node, place)
+    return found is not None and place.same(found, mask) and not _in_mask_write(node, place)
 
 
 def _in_mask_write(node: cst.Subscript, place: Place) -> bool:
@@ -203,18 +233,21 @@ class MaskWrite(Rule):
             if isinstance(node, cst.Assign) and not _tensor_value(node.value, place):
                 continue
             base, shown, value = say(place, target.value, 24), say(place, mask, 32), node.value
-            if isinstance(node, cst.AugAssign):
-                how = f"`{base} = torch.where({shown}, new, {base})`"
+            operator = place.text(node.operator) if isinstance(node, cst.AugAssign) else "="
+            if len(target.slice) > 1:
+                how = "Writing the whole slice with `torch.where(mask, new, old)`"
+            elif operator in ("+=", "-=", "*=", "/="):
+                how = f"`{base} {operator} torch.where({shown}, new, {0 if operator in ('+=', '-=') else 1})`"
             elif isinstance(value, cst.Subscript) and place.same(mask_of(value, place) or value, mask):
                 how = f"`{base} = torch.where({shown}, {say(place, value.value, 24)}, {base})`"
             elif place.kind(value).ndim == 0:
                 how = f"`{base} = torch.where({shown}, {say(place, value, 24)}, {base})`"
             else:
-                how = f"`torch.where({shown}, new, {base})` with a value of full size, or `masked_scatter_`"
+                how = f"Compute the value for all of `{base}` and pick with `torch.where({shown}, new, {base})`, which"
             return place.finding(
                 node,
-                f"`{say(place, target)} = …` with a tensor turns the mask into indices, and the host waits for the "
-                f"device to count them. {how} waits for nothing.",
+                f"`{say(place, target)} {operator} …` with a tensor turns the mask into indices, and the host waits for "
+                f"the device to count them. {how} waits for nothing.",
             )
         return None
 
@@ -373,9 +406,9 @@ class RepeatInterleave(Rule):
         )
 
 
-_SIZED = frozenset(
-    "zeros ones empty full rand randn eye arange linspace expand view reshape repeat new_zeros new_ones new_empty "
-    "new_full narrow unflatten tile".split()
+_FACTORIES = frozenset("zeros ones empty full rand randn eye arange linspace".split())
+_SIZED_METHODS = frozenset(
+    "expand view reshape repeat new_zeros new_ones new_empty new_full narrow unflatten tile".split()
 )
 _SIZE_NAMES = frozenset("size shape start end steps length n m".split())
 
@@ -413,7 +446,7 @@ class TensorAsNumber(Rule):
     code = "DG427"
     name = "tensor-as-number"
     origin = "diffusers#13356"
-    looks_for = (Call("range", *sorted(_SIZED)), Getitem(), Setitem())
+    looks_for = (Call("range", *sorted(_FACTORIES | _SIZED_METHODS)), Getitem(), Setitem())
 
     def judge(self, node: cst.CSTNode, place: Place) -> Iterator[Finding]:
         if on_host_by_trade(place):
@@ -435,7 +468,7 @@ class TensorAsNumber(Rule):
         if last == "range":
             if place.name(call) != "range":
                 return None
-        elif place.name(call).startswith("torch."):
+        elif last in _FACTORIES:
             if not place.is_torch(call, last):
                 return None
         elif not (isinstance(call.func, cst.Attribute) and place.is_tensor(call.func.value)):
@@ -449,9 +482,9 @@ class TensorAsNumber(Rule):
             if isinstance(argument.value, cst.Tuple | cst.List):
                 parts = [e.value for e in argument.value.elements]
             for part in parts:
-                if self._number(part, place):
+                if self._number(part, place) and not _given_before(part, call, place):
                     return place.finding(
-                        call,
+                        part,
                         f"`{last}` needs a number where the tensor `{say(place, part)}` is given, so the host waits for the "
                         "device to have it. Pass a number that the host knows.",
                     )
@@ -480,10 +513,13 @@ class TensorAsNumber(Rule):
                         "the host knows.",
                     )
                 if base.is_tensor and place.kind(part.value).ndim == 0 and place.kind(part.value).dtype != "bool":
+                    if _indexed_before(part.value, node, place):
+                        return None
                     return place.finding(
                         node,
-                        f"`{shown}` is a tensor of no dimension: indexing by it reads its number, and the host waits "
-                        f"for the device. `index_select(0, {shown}.reshape(1))` stays on the device.",
+                        f"`{shown}` is a tensor of no dimension: each index by it reads its number, and the host waits "
+                        f"for the device. `index_select(0, {shown}.reshape(1))` stays on the device; where several "
+                        f"tensors are indexed by it, read it once (`int({shown})`).",
                     )
         return None
 
@@ -491,6 +527,36 @@ class TensorAsNumber(Rule):
         """Whether a device tensor stands here that Python must ask for its number, unasked as yet."""
         kind: Kind = place.kind(node)
         return kind.on_device and not waits_inside(node, place)
+
+
+def _given_before(part: cst.BaseExpression, call: cst.Call, place: Place) -> bool:
+    """Whether the same number was asked for on the way to what the call works on: one place, one finding."""
+    node: cst.BaseExpression = call.func
+    while isinstance(node, cst.Attribute | cst.Call | cst.Subscript):
+        if isinstance(node, cst.Call):
+            if any(place.same(a.value, part) for a in node.args):
+                return True
+            node = node.func
+        else:
+            node = node.value
+    return False
+
+
+def _indexed_before(index: cst.BaseExpression, node: cst.Subscript, place: Place) -> bool:
+    """Whether the same index was used before in the block: one place, one finding."""
+    return any(
+        any(isinstance(e.slice, cst.Index) and place.same(e.slice.value, index) for e in other.slice)
+        for other in _earlier(node, place)
+    )
+
+
+def _earlier(node: cst.Subscript, place: Place) -> Iterator[cst.Subscript]:
+    """The subscripts read before in the same block."""
+    for other, scene in place.subscripts():
+        if other is node:
+            return
+        if scene.block is place.block or scene.block == place.block:
+            yield other
 
 
 class CompareWholeTensors(Rule):
@@ -533,6 +599,8 @@ class CompareWholeTensors(Rule):
             return None
         if any(place.kind(a.value).not_tensor for a in node.args[:2] if a.keyword is None):
             return None
+        if not _first_of(node, place):
+            return None
         last = place.last_name(node)
         how = "(a == b).all()" if last == "equal" else "torch.isclose(a, b).all()"
         return place.finding(
@@ -541,3 +609,9 @@ class CompareWholeTensors(Rule):
             f"Keep the answer on the device (`{how}`), or remember on the host what changed.",
             certainty=worked_on[1],
         )
+
+
+def _first_of(node: cst.Call, place: Place) -> bool:
+    """Whether a comparison is the first of its statement: one place, one finding."""
+    first = next(c for c, s in place.calls("equal", "allclose") if s.statement is place.statement)
+    return first is node

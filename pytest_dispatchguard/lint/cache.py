@@ -107,6 +107,14 @@ class Cache:
         if rows:
             self._transact("IMMEDIATE", lambda connection: connection.executemany(insert, rows))
 
+    def trim(self, namespace: str, most: int) -> None:
+        """Forget the values kept longest ago, so that no more than so many remain."""
+        query = (
+            "DELETE FROM rows WHERE namespace = ? AND rowid <= (SELECT rowid FROM rows"
+            " WHERE namespace = ? ORDER BY rowid DESC LIMIT 1 OFFSET ?)"
+        )
+        self._transact("IMMEDIATE", lambda c: c.execute(query, (namespace, namespace, most)))
+
     def prune(self, namespace: str, keep: Collection[str]) -> None:
         """Forget what is not kept."""
 

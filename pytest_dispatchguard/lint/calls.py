@@ -79,6 +79,19 @@ def things_called(
     project: Project, scope: Scope, fact: FunctionFact, name: str, depth: int = 0
 ) -> tuple[Thing, ...]:
     """What a dotted name written in a function stands for."""
+    if depth:
+        return _things_called(project, scope, fact, name, depth)
+    key = (scope.function, fact.line, name)
+    known = project.memo_calls.get(key)
+    if known is None:
+        known = _things_called(project, scope, fact, name, depth)
+        project.memo_calls[key] = known
+    return known
+
+
+def _things_called(
+    project: Project, scope: Scope, fact: FunctionFact, name: str, depth: int
+) -> tuple[Thing, ...]:
     if depth > 3:
         return ()
     root, _, rest = name.partition(".")

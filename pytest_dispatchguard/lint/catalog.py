@@ -51,9 +51,24 @@ def fingerprint() -> str:
     """Changes when the linter itself does, when Python does, or when something is installed or removed:
     what a cache may be trusted for."""
     here = Path(__file__).parent
-    folders = [p for p in sys.path if p.endswith(("site-packages", "dist-packages"))]
     own = sorted(e.path for e in os.scandir(here) if e.name.endswith(".py"))
-    return f"{__version__}:{sys.version_info[:3]}:{stamp([*folders, *own])}"
+    return f"{__version__}:{sys.version_info[:3]}:{stamp([*_installed(), *own])}"
+
+
+def _installed() -> Iterable[str]:
+    """Where something changes when a pack comes or goes."""
+    for folder in sys.path:
+        if folder.endswith(("site-packages", "dist-packages")):
+            yield folder
+            continue
+        # Some other folder of sys.path, perhaps one that people work in: only what pip puts there counts.
+        try:
+            with os.scandir(folder or ".") as entries:
+                yield from sorted(
+                    e.path for e in entries if e.name.endswith((".dist-info", ".egg-info"))
+                )
+        except OSError:
+            continue
 
 
 def catalog(cache: Cache | None) -> Catalog:

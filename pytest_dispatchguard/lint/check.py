@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from pytest_dispatchguard import __version__
-from pytest_dispatchguard.config import Config, find_root, load_config, selected
+from pytest_dispatchguard.config import Config, absolute, find_root, load_config, selected
 from pytest_dispatchguard.lint import baseline as baselines
 from pytest_dispatchguard.lint import engine, gitdiff
 from pytest_dispatchguard.lint.cache import Cache, cache_path
@@ -21,10 +21,11 @@ from pytest_dispatchguard.lint.files import (
     Unreadable,
     decode_source,
     discover,
+    is_excluded,
     read_source,
+    require,
     write_source,
 )
-from pytest_dispatchguard.lint.fix import fix
 from pytest_dispatchguard.lint.pool import Pool
 from pytest_dispatchguard.model import Finding, Report, Safety, Summary, UserError
 
@@ -67,8 +68,8 @@ class Checked:
     after: Mapping[str, str]
     reader: engine.Texts
     """Texts of files as they were judged."""
-    stdin_after: str | None = None
-    """Standard input after its fixes."""
+    stdin_after: bytes | None = None
+    """Standard input after its fixes, in its own encoding."""
 
 
 def settings(
@@ -79,22 +80,29 @@ def settings(
     cached: bool,
 ) -> tuple[Config, Catalog, Cache | None]:
     """The configuration, the rules there are, and the open cache."""
-    asked = [cwd / p for p in paths] or [cwd]
-    root = find_root(asked, None if config_file is None else cwd / config_file)
-    cache = Cache.open(cache_path(root), fingerprint()) if cached else None
-    catalog = catalog_of(cache)
-    config = load_config(
-        paths,
-        cwd=cwd,
-        config_file=config_file,
-        known_codes=[i.code for i in catalog.infos],
-        **given,
-    )
+    asked = [absolute(cwd / p) for p in paths] or [cwd]
+    root = find_root(asked, None if config_file is None else absolute(cwd / config_file))
+    cache = Cache.open(cache_path(root), fingerprint()) if cached and root.is_dir() else None
+    try:
+        catalog = catalog_of(cache)
+        config = load_config(
+            paths,
+            cwd=cwd,
+            config_file=config_file,
+            known_codes=[i.code for i in catalog.infos],
+            **given,
+        )
+    except BaseException:
+        if cache is not None:
+            cache.close()
+        raise
     return config, catalog, cache
 
 
 def check(request: Request) -> Checked:
     """Lints, fixes, and holds against baseline and diff, as asked."""
+    if request.stdin is None:
+        require(request.paths, request.cwd)
     config, catalog, cache = settings(
         request.paths, request.cwd, request.config_file, request.settings, request.cache
     )
@@ -109,7 +117,8 @@ def check(request: Request) -> Checked:
 def _check(
     request: Request, config: Config, catalog: Catalog, cache: Cache | None, pool: Pool
 ) -> Checked:
-    discovery, texts = _inputs(request, config)
+    discovery, given = _inputs(request, config)
+    texts = {given.rel: given.text} if isinstance(given, Source) else {}
     notes = [*(cache.notes if cache else ())]
     changed = (
         None if request.diff_base is None else gitdiff.changed_lines(config.root, request.diff_base)
@@ -120,18 +129,17 @@ def _check(
     def once(
         texts: Mapping[str, str],
     ) -> tuple[engine.Outcome, list[Finding], baselines.Match | None]:
-        outcome = engine.run(
-            config, discovery, catalog, cache, pool, texts=texts, progress=request.progress
+        outcome = (
+            engine.refused(config, catalog.infos, given)
+            if isinstance(given, Unreadable)
+            else engine.run(
+                config, discovery, catalog, cache, pool, texts=texts, progress=request.progress
+            )
         )
         findings = list(outcome.findings)
-        if changed is not None:
-            findings = [
-                f
-                for f in findings
-                if gitdiff.touches(changed, f.path, f.span.line, f.span.end_line)
-            ]
         match = None
         if accepted is not None:
+            # Held against all there is: what is not shown this time keeps its entry.
             match = baselines.match(
                 findings,
                 accepted,
@@ -140,24 +148,37 @@ def _check(
                 root=config.root,
             )
             findings = list(match.new)
+        findings = [f for f in findings if _heard(config, f)]
+        if changed is not None:
+            now = changed | _carried(discovery, changed, texts)
+            findings = [
+                f for f in findings if gitdiff.touches(now, f.path, f.span.line, f.span.end_line)
+            ]
         return outcome, findings, match
 
     outcome, findings, match = once(texts)
     before: dict[str, str] = {}
     after: dict[str, str] = {}
-    fixed = 0
+    fixed: dict[str, int] = {}
+    unwritten: list[str] = []
     if request.fix != "no":
         fixed, before, after, (outcome, findings, match) = _fix(
             request, discovery, texts, (outcome, findings, match), once
         )
         if request.write and request.stdin is None:
-            _write(discovery, before, after)
+            failed = _write(discovery, before, after)
+            if failed:
+                # What could not be written stays as it was, and is reported so.
+                for rel in failed:
+                    del before[rel], after[rel], fixed[rel]
+                unwritten = list(failed.values())
+                outcome, findings, match = once({**texts, **after})
     if request.write_baseline:
         assert config.baseline is not None
-        baselines.write(config.baseline, baselines.from_findings(findings))
-        notes.append(
-            f"{len(findings)} findings accepted into {_shown(config.baseline, config.root)}"
-        )
+        accepted = _accepting(request, config, discovery, findings, ran)
+        baselines.write(config.baseline, accepted)
+        count = f"{len(findings)} finding{'' if len(findings) == 1 else 's'}"
+        notes.append(f"{count} accepted into {_shown(config.baseline, config.root)}")
         findings, match = [], None
     if match is not None and match.stale:
         notes.extend(_stale(request, config, accepted, match))
@@ -168,31 +189,50 @@ def _check(
             files=outcome.files,
             functions=outcome.functions,
             hot_functions=outcome.hot_functions,
-            suppressed=len(outcome.suppressed),
-            baselined=len(match.matched) if match else 0,
-            fixed=fixed,
+            suppressed=sum(_heard(config, f) for f in outcome.suppressed),
+            baselined=sum(_heard(config, f) for f in match.matched) if match else 0,
+            fixed=sum(fixed.values()) if request.write else 0,
         ),
         rules=tuple(kept),
         version=__version__,
         notes=(*notes, *outcome.notes),
     )
     shown = {**texts, **after} if request.write else dict(texts)
-    if not request.write and after:
-        # A diff shows what would change: findings are those before the fixes.
-        report = replace(report, summary=replace(report.summary, fixed=0))
-    final = None
-    if request.stdin is not None:
-        ((rel, given),) = texts.items()
-        final = after.get(rel, given)
+    final = request.stdin
+    if isinstance(given, Source):
+        final = given.encode(after.get(given.rel, given.text))
     reader = engine.Texts(discovery, shown)
-    return Checked(config, report, outcome.problems, before, after, reader, final)
+    problems = (*outcome.problems, *unwritten)
+    return Checked(config, report, problems, before, after, reader, final)
 
 
-def _inputs(request: Request, config: Config) -> tuple[Discovery, dict[str, str]]:
+def _heard(config: Config, finding: Finding) -> bool:
+    """Whether a finding is shown: what is only maybe so is for the pedantic."""
+    return config.pedantic or finding.certainty == "sure"
+
+
+def _carried(
+    discovery: Discovery, changed: Mapping[str, gitdiff.Ranges], texts: Mapping[str, str]
+) -> dict[str, gitdiff.Ranges]:
+    """Changed lines of texts that stand in place of what git sees on disk."""
+    files = {f.rel: f for f in discovery.targets}
+    out = {}
+    for rel, text in texts.items():
+        source = read_source(files[rel].path, rel) if rel in files else None
+        out[rel] = (
+            gitdiff.carried(changed.get(rel, ()), source.text, text)
+            if isinstance(source, Source)
+            else gitdiff.ALL
+        )
+    return out
+
+
+def _inputs(request: Request, config: Config) -> tuple[Discovery, Source | Unreadable | None]:
+    """The files of the run, and standard input as it was read."""
     if request.stdin is None:
-        return discover(request.paths, config, cwd=request.cwd), {}
+        return discover(request.paths, config, cwd=request.cwd), None
     (path,) = request.paths
-    place = path if path.is_absolute() else request.cwd / path
+    place = absolute(request.cwd / path)
     try:
         rel = place.resolve().relative_to(config.root.resolve()).as_posix()
     except ValueError:
@@ -204,11 +244,9 @@ def _inputs(request: Request, config: Config) -> tuple[Discovery, dict[str, str]
     )
     target = File(place, rel, len(request.stdin), 0, 0, 0)
     others = tuple(f for f in context.project if f.rel != rel)
-    source = decode_source(request.stdin, rel)
-    if isinstance(source, Unreadable):
-        raise UserError(f"{rel}:{source.line}:{source.column}: {source.message}")
     project = tuple(sorted((*others, target), key=lambda f: f.rel))
-    return Discovery((target,), project, context.notes), {rel: source.text}
+    targets = () if is_excluded(rel, config) else (target,)
+    return Discovery(targets, project, context.notes), decode_source(request.stdin, rel)
 
 
 def _baseline(request: Request, config: Config) -> baselines.Baseline | None:
@@ -219,6 +257,29 @@ def _baseline(request: Request, config: Config) -> baselines.Baseline | None:
             )
         return None
     return None if request.write_baseline else baselines.load(config.baseline)
+
+
+def _accepting(
+    request: Request,
+    config: Config,
+    discovery: Discovery,
+    findings: Collection[Finding],
+    ran: Collection[str],
+) -> baselines.Baseline:
+    """The baseline that accepts the findings, and goes on accepting what this run did not look at."""
+    assert config.baseline is not None
+    made = baselines.from_findings(findings)
+    try:
+        old = baselines.load(config.baseline).entries
+    except UserError:
+        return made
+    checked = {f.rel for f in discovery.targets}
+    elsewhere = [
+        e
+        for e in old
+        if (e.path not in checked and (config.root / e.path).exists()) or e.code not in ran
+    ]
+    return baselines.Baseline(tuple(sorted((*made.entries, *elsewhere))))
 
 
 def _stale(
@@ -248,20 +309,23 @@ _Pass = tuple[engine.Outcome, list[Finding], baselines.Match | None]
 
 def _fix(
     request: Request, discovery: Discovery, texts: Mapping[str, str], first: _Pass, once: Any
-) -> tuple[int, dict[str, str], dict[str, str], _Pass]:
-    """Fixes in passes until nothing is left to fix: edits that overlap take turns."""
+) -> tuple[dict[str, int], dict[str, str], dict[str, str], _Pass]:
+    """Fixes in passes until nothing is left to fix: edits that overlap take turns. Gives how many were
+    made in each file, the texts before and after, and what is found in those after."""
+    from pytest_dispatchguard.lint.fix import fix
+
     safeties: tuple[Safety, ...] = ("safe",) if request.fix == "safe" else ("safe", "unsafe")
     files = {f.rel: f for f in discovery.targets}
     before: dict[str, str] = {}
     after: dict[str, str] = {}
-    count = 0
+    counts: dict[str, int] = {}
     current = first
     for _ in range(_PASSES):
         by_file: dict[str, list[Finding]] = {}
         for finding in current[1]:
             if finding.fix is not None and finding.fix.safety in safeties:
                 by_file.setdefault(finding.path, []).append(finding)
-        made = 0
+        made = False
         for rel, findings in by_file.items():
             text = after.get(rel, texts.get(rel))
             if text is None:
@@ -273,23 +337,30 @@ def _fix(
             if done.made and done.text != text:
                 before.setdefault(rel, text)
                 after[rel] = done.text
-                made += len(done.made)
+                counts[rel] = counts.get(rel, 0) + len(done.made)
+                made = True
         if not made:
             break
-        count += made
         current = once({**texts, **after})
     unchanged = [rel for rel in after if after[rel] == before[rel]]
     for rel in unchanged:
-        del after[rel], before[rel]
-    return count, before, after, current
+        del after[rel], before[rel], counts[rel]
+    return counts, before, after, current
 
 
-def _write(discovery: Discovery, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+def _write(
+    discovery: Discovery, before: Mapping[str, str], after: Mapping[str, str]
+) -> dict[str, str]:
+    """Writes fixed files, each whole or not at all; a line for each that could not be."""
     files = {f.rel: f for f in discovery.targets}
+    failed: dict[str, str] = {}
     for rel, text in after.items():
         source = read_source(files[rel].path, rel)
         if not isinstance(source, Source) or source.text != before[rel]:
-            raise UserError(
-                f"{rel}: changed while it was being fixed; nothing was written to it, run again"
-            )
-        write_source(files[rel].path, source.encode(text))
+            failed[rel] = f"{rel}: changed while it was being fixed, so not written; run again"
+            continue
+        try:
+            write_source(files[rel].path, source.encode(text))
+        except UserError as error:
+            failed[rel] = str(error)
+    return failed

@@ -9,9 +9,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-import tree_sitter
-import tree_sitter_python
-
 from pytest_dispatchguard.lint.facts import FileFacts, FunctionFact
 
 _NEWLINE = re.compile(r"\r\n|\r|\n")
@@ -90,6 +87,9 @@ class Lines:
 
 def import_line(text: str) -> tuple[int, bool]:
     """The line before which a new import can stand, and whether a blank line must follow it."""
+    import tree_sitter  # only fixes that add imports pay for it
+    import tree_sitter_python
+
     parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_python.language()))
     lines = Lines(text)
     after, blank = 0, True

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_dispatchguard.config import Config, ignored_in_file, selected
-from pytest_dispatchguard.lint import briefs as briefing
-from pytest_dispatchguard.lint import heat, scout, suppress
 from pytest_dispatchguard.lint.cache import Cache
 from pytest_dispatchguard.lint.catalog import Catalog
 from pytest_dispatchguard.lint.chunks import Lines, Outline, import_line, worth_judging
 from pytest_dispatchguard.lint.facts import FileFacts
-from pytest_dispatchguard.lint.files import Discovery, File, Source, Unreadable, read_source
+from pytest_dispatchguard.lint.files import (
+    Discovery,
+    File,
+    Source,
+    Unreadable,
+    decode_source,
+    read_source,
+)
 from pytest_dispatchguard.lint.packing import (
     pack_brief,
     pack_facts,
@@ -28,14 +34,26 @@ from pytest_dispatchguard.lint.packing import (
     unpack_findings,
 )
 from pytest_dispatchguard.lint.pool import Pool
-from pytest_dispatchguard.lint.project import Project, build, module_name
 from pytest_dispatchguard.lint.target import Target
 from pytest_dispatchguard.model import Edit, Finding, RuleInfo, Span
+
+if TYPE_CHECKING:
+    from pytest_dispatchguard.lint.heat import Heat
+    from pytest_dispatchguard.lint.project import Project
+
+# Scout, heat and judge are imported where they run: a run over a project that has not changed needs none
+# of them, and would spend most of its time importing them.
 
 Progress = Callable[[str, int, int], None]
 """Told what is being done, how many are done, of how many."""
 
+# Comments that may be meant for us; most `noqa` name codes of other tools, with one letter or four digits.
+_DIRECTIVE = re.compile(r"dispatchguard:|noqa[^\n]*\b[A-Za-z]{2,}\d{3}\b", re.IGNORECASE)
 _SCAN_WORTH, _JUDGE_WORTH = 24, 12
+
+_KEPT, _KEPT_LEAST = 4, 1000
+"""Rows that the cache keeps for each file of the project, and those it keeps at least."""
+_KEPT_CHUNKS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +86,8 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run found in the files asked for, before baseline and diff have their say."""
+    """What a run found in the files asked for, what is only maybe so among it, before baseline and diff
+    have their say."""
 
     findings: tuple[Finding, ...]
     suppressed: tuple[Finding, ...]
@@ -137,54 +156,65 @@ def scout_files(
     known = (
         {}
         if cache is None
-        else cache.get_many("scouted", (_scout_key(r, d) for r, d in digests.items()))
+        else cache.get_many("scouted", (_scout_key(config, r, d) for r, d in digests.items()))
     )
     missing: list[str] = []
     for rel, digest in digests.items():
-        row = known.get(_scout_key(rel, digest))
+        row = known.get(_scout_key(config, rel, digest))
         if row is None:
             missing.append(rel)
         else:
             survey.scouted[rel] = _scouted(rel, digest, row)
-    jobs = [
-        (rel, str(files[rel].path), config.src, survey.texts.get(rel))
-        for rel in (*missing, *unread)
-    ]
+    jobs = [_job(config, survey, rel) for rel in (*missing, *unread)]
     rows: dict[str, str] = {}
     packed: dict[str, str] = {}
-    for done, (rel, row, facts) in enumerate(pool.map(_scan, jobs, worth=_SCAN_WORTH), 1):
+    for done, (rel, digest, row, facts) in enumerate(pool.map(_scan, jobs, worth=_SCAN_WORTH), 1):
         tell("reading", done, len(jobs))
-        digest = digests.get(rel, "")
         survey.scouted[rel] = _scouted(rel, digest, row)
         survey.packed[rel] = facts
         if digest:
-            key = _scout_key(rel, digest)
+            key = _scout_key(config, rel, digest)
             rows[key], packed[key] = row, facts
     if cache is not None and jobs:
         cache.put_hashes((files[r] for r in fresh), fresh)
-        cache.put_many("scouted", rows)
         cache.put_many("facts", packed)
+        cache.put_many("scouted", rows)
+        for namespace in ("scouted", "facts"):
+            cache.trim(namespace, _KEPT * len(files) + _KEPT_LEAST)
     return survey
 
 
-def _scan(job: tuple[str, str, tuple[str, ...], str | None]) -> tuple[str, str, str]:
+def _scan(job: tuple[str, str, tuple[str, ...], str | None]) -> tuple[str, str, str, str]:
+    from pytest_dispatchguard.lint import scout
+    from pytest_dispatchguard.lint.project import module_name
+
     rel, path, roots, given = job
-    text = given
-    if text is None:
-        source = read_source(Path(path), rel)
-        text = source.text if isinstance(source, Source) else None
-    if text is None:
-        assert isinstance(source, Unreadable)
-        text, facts = "", FileFacts(error=(source.line, source.column, source.message))
+    digest, read = _read(path, rel, given)
+    if isinstance(read, Unreadable):
+        text, facts = "", FileFacts(error=(read.line, read.column, read.message))
     else:
+        text = read
         facts = scout.scan(text, module_name(rel, roots), rel.endswith("__init__.py"))
-    directives = "dispatchguard:" in text or "noqa" in text
+    directives = _DIRECTIVE.search(text) is not None
     row = json.dumps([shape(facts), directives, facts.error, len(facts.functions)])
-    return rel, row, pack_facts(facts)
+    return rel, digest, row, pack_facts(facts)
 
 
-def _scout_key(rel: str, digest: str) -> str:
-    return f"{digest}:{rel}"
+def _read(path: str, rel: str, given: str | None) -> tuple[str, str | Unreadable]:
+    """The digest of a file's bytes, empty where there are none to be had, and its text."""
+    if given is not None:
+        return _sha(given.encode("utf-8", "surrogatepass")), given
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        return "", Unreadable(rel, 1, 1, f"cannot be read: {error.strerror or error}")
+    source = decode_source(data, rel)
+    return _sha(data), source if isinstance(source, Unreadable) else source.text
+
+
+def _scout_key(config: Config, rel: str, digest: str) -> str:
+    """What facts depend on: the source roots are in the names that relative imports resolve to."""
+    return f"{digest}:{','.join(config.src)}:{rel}"
 
 
 def _scouted(rel: str, digest: str, row: str) -> Scouted:
@@ -196,21 +226,23 @@ def _sha(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:32]
 
 
-def _facts(survey: Survey, rels: Iterable[str], cache: Cache | None) -> dict[str, FileFacts]:
+def _facts(
+    config: Config, survey: Survey, rels: Iterable[str], cache: Cache | None
+) -> dict[str, FileFacts]:
     """Facts of files: those of this run, the rest from the cache (or scanned again where it lost them)."""
     wanted = list(rels)
     absent = [r for r in wanted if r not in survey.packed]
     if absent:
-        keys = {_scout_key(r, survey.scouted[r].digest): r for r in absent}
+        keys = {_scout_key(config, r, survey.scouted[r].digest): r for r in absent}
         rows = {} if cache is None else cache.get_many("facts", keys)
         for key, rel in keys.items():
             row = rows.get(key)
-            survey.packed[rel] = row if row is not None else _scan(_job(survey, rel))[2]
+            survey.packed[rel] = row if row is not None else _scan(_job(config, survey, rel))[3]
     return {r: unpack_facts(survey.packed[r]) for r in wanted}
 
 
-def _job(survey: Survey, rel: str) -> tuple[str, str, tuple[str, ...], str | None]:
-    return rel, str(survey.files[rel].path), (), survey.texts.get(rel)
+def _job(config: Config, survey: Survey, rel: str) -> tuple[str, str, tuple[str, ...], str | None]:
+    return rel, str(survey.files[rel].path), config.src, survey.texts.get(rel)
 
 
 # -- heat ------------------------------------------------------------------------------------------
@@ -228,9 +260,12 @@ class Briefs:
 
 def solve(
     config: Config, survey: Survey, catalog: Catalog, cache: Cache | None
-) -> tuple[Project, heat.Heat]:
+) -> tuple[Project, Heat]:
     """The project's call graph and what is hot in it."""
-    facts = _facts(survey, sorted(survey.scouted), cache)
+    from pytest_dispatchguard.lint import heat
+    from pytest_dispatchguard.lint.project import build
+
+    facts = _facts(config, survey, sorted(survey.scouted), cache)
     project = build(facts, config.src)
     solved = heat.solve(
         project,
@@ -261,6 +296,8 @@ def _briefs(
         keys, hot = json.loads(index[project_key])
         return Briefs(from_cache, keys, hot)
     tell("finding what is hot", 0, 1)
+    from pytest_dispatchguard.lint import briefs as briefing
+
     project, solved = solve(config, survey, catalog, cache)
     made = briefing.briefs(project, solved, sorted(survey.scouted))
     stored = {rel: pack_brief(b) for rel, b in made.items()}
@@ -309,7 +346,7 @@ def _judge(
     missing = [rel for rel in keys if rel not in out]
     if not missing:
         return out, []
-    facts = _facts(survey, missing, cache)
+    facts = _facts(config, survey, missing, cache)
     texts = briefs.texts(missing)
     pieces: dict[str, list[Piece]] = {}
     for rel in missing:
@@ -325,7 +362,8 @@ def _judge(
         unknown = [p.outline for p in ps if p.key not in known or not p.key]
         if unknown:
             path = str(survey.files[rel].path)
-            jobs.append((rel, path, survey.texts.get(rel), texts[rel], unknown, target))
+            digest = survey.scouted[rel].digest
+            jobs.append((rel, path, digest, survey.texts.get(rel), texts[rel], unknown, target))
     judged: dict[tuple[str, Outline], tuple[int, str]] = {}
     problems: list[str] = []
     results = pool.map(_judge_one, jobs, worth=_JUDGE_WORTH)
@@ -338,12 +376,15 @@ def _judge(
         out[rel] = []
         for piece in ps:
             line, row = judged.get((rel, piece.outline), (piece.line, known.get(piece.key, "[]")))
-            fresh[piece.key] = row
+            if piece.key:
+                fresh[piece.key] = row
             out[rel].extend(unpack_findings(row, rel, line))
         out[rel] = _with_imports(survey, rel, out[rel])
     if cache is not None and not problems:
         cache.put_many("chunks", fresh)
         cache.put_many("judged", {keys[rel]: pack_findings(out[rel]) for rel in missing})
+        cache.trim("judged", _KEPT * len(survey.files) + _KEPT_LEAST)
+        cache.trim("chunks", _KEPT_CHUNKS * len(survey.files) + _KEPT_LEAST)
     return out, problems
 
 
@@ -360,9 +401,10 @@ def _pieces(survey: Survey, rel: str, outlines: Sequence[Outline], salt: str) ->
         return []
     if not salt:
         return [Piece(o, 1, "") for o in outlines]
-    text = text_of(survey, rel)
-    if text is None:
-        return []
+    digest, text = _read(str(survey.files[rel].path), rel, survey.texts.get(rel))
+    if isinstance(text, Unreadable) or digest != survey.scouted[rel].digest:
+        # Nothing is known of such pieces: judging them tells that the file has changed.
+        return [Piece(o, 1, "") for o in outlines]
     lines = Lines(text)
     out = []
     for outline in outlines:
@@ -372,19 +414,16 @@ def _pieces(survey: Survey, rel: str, outlines: Sequence[Outline], salt: str) ->
     return out
 
 
-_Job = tuple[str, str, "str | None", str, "list[Outline]", Target]
+_Job = tuple[str, str, str, "str | None", str, "list[Outline]", Target]
 
 
 def _judge_one(job: _Job) -> tuple[str, list[tuple[Outline, int, str]], list[str]]:
     from pytest_dispatchguard.lint import judge  # brings libcst: paid for only when needed
 
-    rel, path, given, brief_text, outlines, target = job
-    text = given
-    if text is None:
-        source = read_source(Path(path), rel)
-        if isinstance(source, Unreadable):
-            return rel, [], [f"{rel}: {source.message}"]
-        text = source.text
+    rel, path, digest, given, brief_text, outlines, target = job
+    found_digest, text = _read(path, rel, given)
+    if isinstance(text, Unreadable) or found_digest != digest:
+        return rel, [], [_changed(rel)]
     brief = unpack_brief(brief_text)
     lines = Lines(text)
     judged = judge.judge_chunks(text, outlines, brief, judge.bench(target), target)
@@ -395,6 +434,10 @@ def _judge_one(job: _Job) -> tuple[str, list[tuple[Outline, int, str]], list[str
         found.append((outline, first, pack_findings(piece.findings, first)))
         problems.extend(piece.problems)
     return rel, found, problems
+
+
+def _changed(rel: str) -> str:
+    return f"{rel}: changed while it was being checked; run again"
 
 
 def _with_imports(survey: Survey, rel: str, findings: list[Finding]) -> list[Finding]:
@@ -444,11 +487,11 @@ def _settle(
         elif scouted.directives:
             text = read(rel)
             if text is not None:
+                from pytest_dispatchguard.lint import suppress
+
+                here = {c for c in ran if not ignored_in_file(config, rel, c)}
                 applied = suppress.read(text).apply(
-                    [f for f in found if f.code in ran],
-                    path=rel,
-                    ran={c for c in ran if not ignored_in_file(config, rel, c)},
-                    known=known,
+                    [f for f in found if f.code in here], path=rel, ran=here, known=known
                 )
                 found, unused = list(applied.kept), applied.unused
                 suppressed.extend(applied.suppressed)
@@ -457,8 +500,6 @@ def _settle(
             for f in (*found, *unused)
             if f.code in ran and not ignored_in_file(config, rel, f.code)
         )
-    if not config.pedantic:
-        kept = [f for f in kept if f.certainty == "sure"]
     kept = _distinct(kept)
     return Outcome(
         findings=tuple(kept),
@@ -482,6 +523,14 @@ def _distinct(findings: Iterable[Finding]) -> list[Finding]:
     return out
 
 
+def refused(config: Config, infos: Sequence[RuleInfo], what: Unreadable) -> Outcome:
+    """The outcome for standard input that cannot be read."""
+    finding = _unparsable(what.rel, (what.line, what.column, what.message))
+    heard = any(i.code == finding.code and selected(config, i.code, i.default) for i in infos)
+    heard = heard and not ignored_in_file(config, what.rel, finding.code)
+    return Outcome((finding,) if heard else (), (), (), files=1, functions=0, hot_functions=0)
+
+
 def _unparsable(rel: str, error: tuple[int, int, str]) -> Finding:
     line, column, message = error
     return Finding("DG001", "unparsable-file", rel, Span(line, column, line, column), "", message)
@@ -503,6 +552,7 @@ class Texts:
         self._texts = dict(texts)
 
     def __call__(self, rel: str) -> str | None:
+        """The text of a file, None when it cannot be read."""
         if rel not in self._texts:
             source = read_source(self._paths[rel], rel) if rel in self._paths else None
             if not isinstance(source, Source):

@@ -110,12 +110,8 @@ def discover(paths: Sequence[Path], config: Config, *, cwd: Path | None = None) 
     """
     base = Path.cwd() if cwd is None else cwd
     root = str(config.root)
+    require(paths, base)
     asked = [absolute(base / path) for path in paths] or [base]
-    for path, given in zip(asked, paths, strict=False):
-        if not path.is_dir() and not path.is_file():
-            special = os.path.lexists(path)
-            kind = "neither a file nor a folder" if special else "no such file or folder"
-            raise UserError(f"{given}: {kind}")
     listing = _Listing(_excluder(config))
     for top, deep in _context(asked, config):
         if deep:
@@ -145,6 +141,16 @@ def discover(paths: Sequence[Path], config: Config, *, cwd: Path | None = None) 
         project=tuple(listing.files[rel] for rel in sorted(listing.files)),
         notes=tuple(dict.fromkeys(listing.notes)),
     )
+
+
+def require(paths: Iterable[Path], cwd: Path) -> None:
+    """That all paths are there to be read."""
+    for given in paths:
+        path = absolute(cwd / given)
+        if not path.is_dir() and not path.is_file():
+            special = os.path.lexists(path)
+            kind = "neither a file nor a folder" if special else "no such file or folder"
+            raise UserError(f"{given}: {kind}")
 
 
 def is_excluded(rel: str, config: Config) -> bool:

@@ -72,6 +72,21 @@ def touches(changed: Mapping[str, Ranges], path: str, first: int, last: int) -> 
     return any(first <= end and start <= last for start, end in changed.get(path, ()))
 
 
+def carried(ranges: Ranges, before: str, after: str) -> Ranges:
+    """Changed lines of a text as they are after further changes, which count as changed too."""
+    from difflib import SequenceMatcher  # takes milliseconds, which most runs need not spend
+
+    out: list[tuple[int, int]] = []
+    old, new = before.split("\n"), after.split("\n")
+    for tag, i1, i2, j1, j2 in SequenceMatcher(None, old, new).get_opcodes():
+        if tag == "equal":
+            kept = ((max(first, i1 + 1), min(last, i2)) for first, last in ranges)
+            out.extend((low - i1 + j1, high - i1 + j1) for low, high in kept if low <= high)
+        elif j2 > j1:
+            out.append((j1 + 1, j2))
+    return tuple(out)
+
+
 def parse_diff(diff: bytes) -> dict[bytes, Ranges]:
     """Changed lines, as numbered after the change, by path from the top of the repository."""
     changed: dict[bytes, list[tuple[int, int]]] = {}

@@ -12,7 +12,7 @@ from functools import lru_cache
 _WORTH_PARSING = re.compile(
     r"TYPE_CHECKING|is_scripting|is_tracing|onnx|is_compiling|is_dynamo|is_exporting|debug|verbose|"
     r"isEnabledFor|%|hasattr|is\s+None|is\s+not\s+None|\bin\b|built|initiali[sz]ed|warned|"
-    r"\bis_\w*main_process|is_fx_tracing|\bnot\s+self\.|is_torchdynamo",
+    r"\bis_\w*main_process|is_fx_tracing|\bnot\s+self\.|is_torchdynamo|backend|framework",
     re.IGNORECASE,
 )
 _COLD_CALLS = frozenset(
@@ -23,6 +23,12 @@ _COLD_CALLS = frozenset(
 _DEBUG = re.compile(
     r"(?:.*_)?(?:debug|verbose|verbosity)(?:_mode|_level|_enabled|_on)?|is_debug\w*|debugging",
     re.IGNORECASE,
+)
+_FRAMEWORK = re.compile("backend|framework", re.IGNORECASE)
+_ASKS_FRAMEWORK = re.compile(r"_?(?:\w+_)?(?:backend|framework)", re.IGNORECASE)
+_TORCH = frozenset({"torch", "pytorch", "pt"})
+_OTHERS = frozenset(
+    "tensorflow tf jax flax numpy np openvino mlx paddle mindspore mxnet cntk theano".split()
 )
 _COLD_NAMES = frozenset({"TYPE_CHECKING"})
 _DONE = re.compile(
@@ -77,6 +83,32 @@ def _interval(node: ast.expr) -> bool:
         big = isinstance(node.right.value, int) and node.right.value >= 10
         return big and _COUNTER.search(left) is not None
     return _INTERVAL.search(_dotted(node.right)) is not None
+
+
+def _framework(left: ast.expr, op: ast.cmpop, right: ast.expr) -> tuple[bool, bool]:
+    """Of ``backend() == "jax"`` and the like: whether what runs when it is true, and when it is
+    false, is for another framework than torch."""
+    asked = _dotted(left.func if isinstance(left, ast.Call) else left).rpartition(".")[2]
+    if not _ASKS_FRAMEWORK.fullmatch(asked):
+        return False, False
+    elements = right.elts if isinstance(right, (ast.Tuple, ast.List, ast.Set)) else [right]
+    words = {e.value for e in elements if isinstance(e, ast.Constant)}
+    if not words or len(words) < len(elements) or not words <= _OTHERS | _TORCH:
+        return False, False
+    foreign = (not words & _TORCH, words <= _TORCH)
+    if isinstance(op, (ast.Eq, ast.In)):
+        return foreign
+    return foreign[::-1] if isinstance(op, (ast.NotEq, ast.NotIn)) else (False, False)
+
+
+@lru_cache(maxsize=65536)
+def foreign_branches(condition: str) -> tuple[bool, bool]:
+    """Whether the body of ``if condition:`` is for another framework than torch, and whether its
+    else is: such code does not run where torch does, and what it imports means nothing there."""
+    node = _parse(condition) if _FRAMEWORK.search(condition) else None
+    if not isinstance(node, ast.Compare) or len(node.ops) != 1:
+        return False, False
+    return _framework(node.left, node.ops[0], node.comparators[0])
 
 
 def _lasting(name: str) -> bool:
@@ -139,7 +171,11 @@ def _verdict_of_comparison(
     if isinstance(op, (ast.In, ast.NotIn)):
         name = _dotted(right).removesuffix(".__dict__")
         filled = name in assigned and _lasting(name)
-        return (filled, False) if isinstance(op, ast.NotIn) else (False, filled)
+        if filled:
+            return (True, False) if isinstance(op, ast.NotIn) else (False, True)
+    foreign = _framework(left, op, right)
+    if any(foreign):
+        return foreign
     if isinstance(op, ast.Eq) and _interval(left):
         return True, False
     if isinstance(op, ast.NotEq) and _interval(left):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pytest_dispatchguard.lint import engine
 from pytest_dispatchguard.lint.check import settings
-from pytest_dispatchguard.lint.files import discover
+from pytest_dispatchguard.lint.files import discover, require
 from pytest_dispatchguard.lint.pool import Pool
 from pytest_dispatchguard.model import Hot, HotPlace
 
@@ -22,6 +22,7 @@ def hot_functions(
     progress: engine.Progress | None,
 ) -> list[HotPlace]:
     """The hot functions in the paths, by path and line, each with why it is hot."""
+    require(paths, cwd)
     config, catalog, cache = settings(paths, cwd, config_file, {}, cached)
     tell = progress or (lambda what, done, total: None)
     try:

@@ -81,6 +81,7 @@ TENSOR = Kind("tensor")
 SHAPE = Kind("nested", element=SCALAR, cls="torch.Size")
 TENSORS = Kind("nested", element=TENSOR)
 NESTED = Kind("nested", element=UNKNOWN)
+DICT = Kind("nested", element=UNKNOWN, cls="dict")
 
 
 def join(a: Kind, b: Kind) -> Kind:

@@ -185,9 +185,10 @@ def family(name: str) -> str:
 
 
 COLD_METHODS = re.compile(
-    r"build|_?build_\w+|extra_repr|__repr__|__str__|__format__|__del__|__init_subclass__|__set_name__|"
+    r"build|_?build_(?:from_\w+|\w*(?:model|layer|module|network|optimizer|scheduler|dataset|"
+    r"dataloader|loader|config|vocab|tokenizer|parser)s?)|extra_repr|__repr__|__str__|__format__|__del__|__init_subclass__|__set_name__|"
     r"\w*get_config|\w*from_config|get_build_config|build_from_config|get_compile_config|compile_from_config|compile|"
-    r"_?(?:get_|set_|load_|save_)?(?:extra_)?state_dict\w*|_?(?:load|save)(?:_\w+)?|_load_from_state_dict|_save_to_state_dict|"
+    r"_?(?:get_|set_|load_|save_)?(?:extra_)?state_dict\w*|_?(?:load(?!_balanc)|save)(?:_\w+)?|_load_from_state_dict|_save_to_state_dict|"
     r"from_pretrained|_from_pretrained\w*|push_to_hub\w*|from_(?:file|json|yaml|checkpoint|single_file|url)|"
     r"to_(?:json|yaml|file|json_string|json_file|diff_dict)|"
     r"__getstate__|__setstate__|__reduce__|__reduce_ex__|__getnewargs__|__deepcopy__|__copy__|__dir__|"
@@ -198,7 +199,7 @@ COLD_METHODS = re.compile(
     r"_?visuali[sz]e\w*|tokenize\w*|_?prepare_(?:model|dataset|dataloader)\w*|__class_getitem__|"
     r"validate_config|_?create_optimizer\w*|get_train_dataloader|resize_token_embeddings|"
     r"configure_optimizers|configure_callbacks|setup|teardown|prepare_data|\w+_dataloader|\w*save_checkpoint|"
-    r"enable_\w+|disable_\w+|gradient_checkpointing_enable|gradient_checkpointing_disable|fuse_\w+|unfuse_\w+|"
+    r"enable_\w+|disable_\w+|gradient_checkpointing_enable|gradient_checkpointing_disable|fuse_(?:qkv|lora|model|conv|bn|modules?|weights?)\w*|unfuse_\w+|"
     r"_?quantize_model|unmerge\w*|merge_adapter\w*|quantize|add_adapter|delete_adapter|merge_and_unload|_?assert_(?:input_)?compat\w*"
 )
 """Functions that run at set-up, for people, or at saving and loading, whatever calls them."""
@@ -230,9 +231,13 @@ COLD_DECORATORS = frozenset(
         "torch.jit.ignore",
         "typing.overload",
         "typing_extensions.overload",
-        "abc.abstractmethod_",
         "torch.library.register_fake",
         "torch.library.impl_abstract",
+        "triton.jit",
+        "triton.autotune",
+        "triton.heuristics",
+        "numba.jit",
+        "numba.njit",
         "pytest.fixture",
         "click.command",
     }

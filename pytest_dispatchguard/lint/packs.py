@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import Any
 
 import pluggy
 
 from pytest_dispatchguard import hookspecs
 from pytest_dispatchguard.lint.catalog import Catalog, stamp
-from pytest_dispatchguard.lint.rule import Rule
+from pytest_dispatchguard.lint.rule import Look, Rule
 from pytest_dispatchguard.model import RuleInfo, UserError
 
 GROUP = "dispatchguard"
@@ -66,29 +67,47 @@ def load() -> Packs:
     mend: one line says which."""
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
+    rules: dict[str, Rule] = {}
+    roots: dict[str, tuple[str, ...]] = {}
     for entry in _entries():
         try:
-            manager.register(entry.load(), name=entry.value)
+            pack = entry.load()
+            manager.register(pack, name=entry.value)
+            manager.check_pending()
+            for cls in _asked(manager, pack, "dispatchguard_rules"):
+                _check(cls, rules)
+                rules[cls.code] = cls()
+            for base, methods in dict(_asked(manager, pack, "dispatchguard_hot_roots")).items():
+                roots[base] = (*roots.get(base, ()), *_method_names(base, methods))
+        except UserError as error:
+            raise UserError(f"rule pack {entry.value!r}: {error}") from None
         except Exception as error:
+            said = " ".join(str(error).split())
             raise UserError(
-                f"rule pack {entry.value!r} cannot be loaded ({type(error).__name__}: {error}); "
+                f"rule pack {entry.value!r} cannot be loaded ({type(error).__name__}: {said}); "
                 "mend it or uninstall it"
             ) from error
-    rules: dict[str, Rule] = {}
-    for group in reversed(manager.hook.dispatchguard_rules()):
-        for cls in group:
-            _check(cls, rules)
-            rules[cls.code] = cls()
-    roots: dict[str, tuple[str, ...]] = {}
-    for mapping in manager.hook.dispatchguard_hot_roots():
-        for base, methods in mapping.items():
-            roots[base] = (*roots.get(base, ()), *methods)
     return Packs(tuple(rules[c] for c in sorted(rules)), roots)
 
 
-def _check(cls: type[Rule], taken: Mapping[str, Rule]) -> None:
+def _asked(manager: pluggy.PluginManager, pack: object, hook: str) -> Iterable[Any]:
+    """What one pack, and no other, answers to a hook; nothing where it does not implement it."""
+    others = [plugin for plugin in manager.get_plugins() if plugin is not pack]
+    answers: list[Any] = manager.subset_hook_caller(hook, remove_plugins=others)()
+    return answers[0] if answers else ()
+
+
+def _method_names(base: object, methods: object) -> tuple[str, ...]:
+    if isinstance(methods, str) or not isinstance(methods, Iterable):
+        raise UserError(f"hot root {base!r} is given {methods!r}; write a list of method names")
+    return tuple(methods)
+
+
+def _check(cls: object, taken: Mapping[str, Rule]) -> None:
+    if not (isinstance(cls, type) and issubclass(cls, Rule)):
+        raise UserError(f"offers {cls!r}, which is no subclass of Rule")
     code = getattr(cls, "code", "")
-    if not _CODE.fullmatch(code):
+    if not (isinstance(code, str) and _CODE.fullmatch(code)):
         raise UserError(
             f"rule {cls.__name__} has no proper code ({code!r}): two capital letters or more, three digits"
         )
@@ -98,6 +117,9 @@ def _check(cls: type[Rule], taken: Mapping[str, Rule]) -> None:
     for attribute in ("name", "looks_for", "origin"):
         if not getattr(cls, attribute, None):
             raise UserError(f"rule {cls.__name__} ({code}) does not state its {attribute!r}")
+    for look in cls.looks():
+        if not isinstance(look, Look):
+            raise UserError(f"rule {cls.__name__} ({code}) looks for {look!r}, which is no Look")
 
 
 def catalog() -> Catalog:
@@ -114,13 +136,15 @@ def _homes(found: Packs) -> set[str]:
 
 
 def _files(modules: Iterable[str]) -> set[str]:
-    """The source files of modules; of packages, all that lie in their folder."""
+    """The source files of modules and what lies beside and below them in their packages."""
     out: set[str] = set()
     for module in modules:
         file = getattr(sys.modules.get(module), "__file__", None)
         if file is None:
             continue
         path = Path(file)
-        own = path.parent.glob("*.py") if path.name == "__init__.py" else [path]
-        out.update(str(p) for p in own)
+        if path.name == "__init__.py":
+            out.update(str(p) for p in path.parent.rglob("*.py"))
+        else:
+            out.update(str(p) for p in (path.parent.glob("*.py") if "." in module else [path]))
     return out

@@ -252,6 +252,13 @@ class Place:
                 assert isinstance(seen.node, cst.Call)
                 yield seen.node, seen.scene
 
+    def subscripts(self) -> Iterator[tuple[cst.Subscript, Scene]]:
+        """All subscripts that are read in the outermost function, in reading order, cold ones too."""
+        for seen in self._reader.events:
+            if seen.event == "getitem":
+                assert isinstance(seen.node, cst.Subscript)
+                yield seen.node, seen.scene
+
     def invariant(self, node: cst.CSTNode, loop: cst.CSTNode) -> bool:
         """Whether an expression gives the same in every round of a loop, by its names: none of them is bound
         in the loop, and none is a tensor or object that the loop changes in place."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from types import TracebackType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pytest_dispatchguard.model import UserError
+
+if TYPE_CHECKING:
+    from concurrent.futures import ProcessPoolExecutor
 
 _In = TypeVar("_In")
 _Out = TypeVar("_Out")
@@ -24,16 +26,45 @@ def default_jobs() -> int:
     return os.cpu_count() or 1
 
 
-def _quiet() -> None:
+_MOST = 61
+"""Processes that every platform can wait for."""
+
+
+def _begin() -> None:
+    """What a worker does first."""
     # Ctrl-C reaches the whole process group: the parent tells the user, workers only end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A parent that is killed ends no worker; each waits for that itself."""
+    from multiprocessing import connection, parent_process
+
+    parent = parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+
+@contextmanager
+def _no_interrupt() -> Iterator[None]:
+    """Ctrl-C waits, also in workers started here: one that has not begun yet would tell of it at length."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class Pool:
     """Maps functions over many items, in this process or in several; results come in order."""
 
     def __init__(self, jobs: int) -> None:
-        self.jobs = jobs
+        self.jobs = min(jobs, _MOST)
         self._executor: ProcessPoolExecutor | None = None
 
     def __enter__(self) -> Pool:
@@ -54,15 +85,22 @@ class Pool:
         if self.jobs <= 1 or len(items) < worth:
             yield from map(function, items)
             return
+        # Costly to import, and most runs over a known project need no worker.
+        import multiprocessing
+        from concurrent.futures import ProcessPoolExecutor
+        from concurrent.futures.process import BrokenProcessPool
+
         if self._executor is None:
             methods = multiprocessing.get_all_start_methods()
             context = multiprocessing.get_context(
                 "fork" if "fork" in methods and os.name == "posix" else None
             )
-            self._executor = ProcessPoolExecutor(self.jobs, mp_context=context, initializer=_quiet)
+            self._executor = ProcessPoolExecutor(self.jobs, mp_context=context, initializer=_begin)
         chunk = max(1, min(32, len(items) // (self.jobs * 4)))
         try:
-            yield from self._executor.map(function, items, chunksize=chunk)
+            with _no_interrupt():
+                results = self._executor.map(function, items, chunksize=chunk)
+            yield from results
         except BrokenProcessPool:
             raise UserError(
                 "a worker process died (out of memory, or killed from outside); try again with --jobs 1"

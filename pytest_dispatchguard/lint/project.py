@@ -67,6 +67,9 @@ class Project:
     memo_mro: dict[str, tuple[str, ...]] = field(default_factory=dict)
     memo_methods: dict[tuple[str, str], str] = field(default_factory=dict)
     memo_relatives: dict[str, tuple[frozenset[str], frozenset[str]]] = field(default_factory=dict)
+    memo_absolute: dict[tuple[str, str], tuple[Thing, ...]] = field(default_factory=dict)
+    memo_calls: dict[tuple[str, int, str], tuple[Thing, ...]] = field(default_factory=dict)
+    """What the names written in a function stand for: by its id, its line, and the name."""
     subclasses: dict[str, list[str]] = field(default_factory=dict)
     alternatives: dict[str, set[str]] = field(default_factory=dict)
     """Class to those that may stand in its place as a base: one name imported from here or from there."""
@@ -188,7 +191,17 @@ def lookup(project: Project, module: str, name: str) -> tuple[Thing, ...]:
 
 
 def absolute(project: Project, dotted: str, inside: str = "") -> tuple[Thing, ...]:
-    """What an absolute dotted name stands for."""
+    """What an absolute dotted name stands for; `inside` is the module that imports it."""
+    key = (dotted, inside)
+    known = project.memo_absolute.get(key)
+    if known is None:
+        known = _absolute(project, dotted, inside)
+        if known:  # nothing may mean an import cycle that is being followed right now
+            project.memo_absolute[key] = known
+    return known
+
+
+def _absolute(project: Project, dotted: str, inside: str) -> tuple[Thing, ...]:
     parts = dotted.split(".")
     if parts[0] not in project.packages:
         return (Thing("external", canonical(dotted)),)

@@ -7,6 +7,7 @@ returns, knows which regions are cold, and lists the places (events) that rules 
 from __future__ import annotations
 
 import builtins
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -30,7 +31,7 @@ from pytest_dispatchguard.lint.kinds import (
 from pytest_dispatchguard.lint.rule import Event
 
 _EMPTY = cst.Module([])
-_NEEDS_TEXT = signatures.FACTORIES | {"to", "type"}
+_NEEDS_TEXT = signatures.FACTORIES | signatures.LIKE | {"to", "type"}
 _ITERATING = frozenset(
     {
         "list",
@@ -49,6 +50,9 @@ _ITERATING = frozenset(
     }
 )
 _BUILTINS = frozenset(dir(builtins))
+
+
+_SHAPE_NAME = re.compile(r"(?:^|_)(?:shape|shapes|size|sizes)(?:_|$)")
 
 
 def text(node: cst.CSTNode) -> str:
@@ -137,6 +141,7 @@ class Reader:
         self.scene: Scene
         self.qualname = qualname
         self._known: frozenset[str] = frozenset()
+        self._unseen = False
 
     # -- functions ---------------------------------------------------------------------------
 
@@ -170,6 +175,8 @@ class Reader:
             kind = UNKNOWN
             if p.annotation is not None:
                 kind = self.annotation(p.annotation.annotation)
+                if kind.what == "tensor" and _SHAPE_NAME.search(name):
+                    kind = kind.maybe()  # a shape, whatever its annotation says
             default = p.default
             if default is not None:
                 given = self.ev(default)
@@ -319,27 +326,49 @@ class Reader:
         self._iterates(node.iter)
         self._emit("loop", node)
         outer = self.scene
-        before = self.names.copy()
         self.scene = replace(outer, loops=(*outer.loops, node))
-        self._bind(node.target, signatures.element_of(iterated), None)
-        self._suite(node.body)
+
+        def one_round() -> None:
+            self._bind(node.target, signatures.element_of(iterated), None)
+            self._suite(node.body)
+
+        self._rounds(one_round)
         self.scene = outer
-        self.names = _joined(before, self.names)
         if node.orelse is not None:
             self._suite(node.orelse.body)
 
     def _while(self, node: cst.While) -> None:
         outer = self.scene
-        before = self.names.copy()
         self.scene = replace(outer, loops=(*outer.loops, node))
-        self._truth(node.test)
-        self._emit("loop", node)
-        self._narrow(node.test, True)
-        self._suite(node.body)
+
+        def one_round() -> None:
+            self._truth(node.test)
+            self._emit("loop", node)
+            self._narrow(node.test, True)
+            self._suite(node.body)
+
+        self._rounds(one_round)
         self.scene = outer
-        self.names = _joined(before, self.names)
         if node.orelse is not None:
             self._suite(node.orelse.body)
+
+    def _rounds(self, one_round: Callable[[], None]) -> None:
+        """Reads a loop's body: once unseen, to learn what its names hold when the second round begins, then
+        for good. Loops inside an unseen body are read once."""
+        before = self.names.copy()
+        if not self._unseen:
+            events, assigned, used = len(self.events), dict(self.assigned), dict(self.used)
+            values, dotted_names = dict(self.values), dict(self.dotted_names)
+            scene = self.scene
+            self._unseen = True
+            one_round()
+            self._unseen = False
+            del self.events[events:]
+            self.assigned, self.used, self.scene = assigned, used, scene
+            self.values, self.dotted_names = values, dotted_names
+            self.names = _joined(before, self.names)
+        one_round()
+        self.names = _joined(before, self.names)
 
     def _with(self, node: cst.With) -> None:
         outer = self.scene
@@ -381,6 +410,7 @@ class Reader:
         self._bind_name(node.name.value, FUNCTION)
 
     def _class(self, node: cst.ClassDef) -> None:
+        self._emit("class", node, node.name.value)
         self._bind_name(node.name.value, OTHER)
 
     def _match(self, node: cst.Match) -> None:
@@ -716,6 +746,7 @@ class Reader:
             values = self.cls.attrs.get(rest)
             if values:
                 return signatures.values_kind(tuple(values), self.tensor_types)
+            return signatures.inherited_kind(rest, tuple(self.cls.ancestors))
         if not rest and name in self.brief.globals and name not in self.names.imports:
             return signatures.values_kind(tuple(self.brief.globals[name]), self.tensor_types)
         return UNKNOWN
@@ -886,7 +917,8 @@ class Reader:
                 return base.element
             return UNKNOWN
         if base.what == "tensor":
-            return replace(base, ndim=None, optional=False, host=base.host)
+            one = len(indices) == 1 and indices[0] is not None and indices[0].what == "scalar"
+            return replace(base, ndim=0 if one and base.ndim == 1 else None, optional=False)
         if base.what == "modules":
             return base if isinstance(node.slice[0].slice, cst.Slice) else MODULE
         return UNKNOWN if base.what != "text" else TEXT
@@ -951,14 +983,7 @@ class Reader:
             return SCALAR
         surest = any(k.sure for k in tensors)
         ndim = 0 if all(k.what == "scalar" or k.ndim == 0 for k in kinds) else None
-        known = all(k.what in ("tensor", "scalar") for k in kinds)
-        return Kind(
-            "tensor",
-            sure=surest,
-            host=known and all(t.host for t in tensors),
-            dtype="bool",
-            ndim=ndim,
-        )
+        return signatures.placed(Kind("tensor", sure=surest, dtype="bool", ndim=ndim), kinds)
 
     def _ternary(self, node: cst.IfExp) -> Kind:
         self._truth(node.test)
@@ -1006,7 +1031,7 @@ class Reader:
             kind = self.ev(element.value)
             self.parents[id(element.value)] = node
             if isinstance(element, cst.StarredDictElement):
-                kind = signatures.element_of(kind)
+                kind = kind.element or UNKNOWN
             element_kind = kind if element_kind is None else join(element_kind, kind)
         return Kind("nested", element=element_kind or UNKNOWN, cls="dict")
 
@@ -1112,14 +1137,9 @@ def _arithmetic(left: Kind, right: Kind) -> Kind:
         if any(k.what in ("nested", "text", "none") for k in (left, right)):
             return UNKNOWN if any(k.what == "text" for k in (left, right)) else tensors[0].maybe()
         sure = any(k.sure for k in tensors)
-        known = all(k.what in ("tensor", "scalar") for k in (left, right))
         zero = all(k.what == "scalar" or k.ndim == 0 for k in (left, right))
-        return Kind(
-            "tensor",
-            sure=sure,
-            host=known and all(t.host for t in tensors),
-            ndim=0 if zero and known else None,
-        )
+        whole = Kind("tensor", sure=sure, ndim=0 if zero else None)
+        return signatures.placed(whole, (left, right))
     if left.what == right.what == "scalar":
         return SCALAR
     if left.what == "nested" and right.what in ("nested", "scalar"):
@@ -1165,11 +1185,11 @@ def _assigned_names(statements: Iterable[cst.CSTNode]) -> Iterable[str]:
         elif isinstance(small, cst.AnnAssign | cst.AugAssign):
             targets = [small.target]
         for target in targets:
+            while isinstance(target, cst.Subscript):
+                target = target.value
             name = dotted(target)
             if name:
                 yield name
-            if isinstance(target, cst.Tuple):
-                yield from filter(None, (dotted(e.value) for e in target.elements))
 
 
 def _raises(statements: Sequence[cst.CSTNode]) -> bool:

@@ -28,6 +28,7 @@ Event = Literal[
     "fstring",
     "lambda",
     "def",
+    "class",
     "function",
     "comparison",
 ]
@@ -118,6 +119,17 @@ def Lambda() -> Look:  # noqa: N802
 def Def() -> Look:  # noqa: N802
     """Functions defined inside the hot function (`cst.FunctionDef`)."""
     return Look("def", frozenset(), frozenset({"def"}))
+
+
+def Class() -> Look:  # noqa: N802
+    """Classes defined inside the hot function (`cst.ClassDef`)."""
+    return Look("class", frozenset(), frozenset({"class"}))
+
+
+def MadeCall() -> Look:  # noqa: N802
+    """Calls in functions that call what they have just made: ``make(x)(y)``, or ``f = make(x)`` and then
+    ``f(y)``, with a call or a lambda for ``make(x)``. All calls of such functions are shown."""
+    return Look("call", frozenset(), frozenset({"made-call"}))
 
 
 def Comparison() -> Look:  # noqa: N802

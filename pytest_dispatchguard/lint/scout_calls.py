@@ -55,6 +55,8 @@ def call_as(walk: Walk, node: Node, how: str) -> None:
         else:
             visit(walk, owner)
     else:
+        if kind in ("call", "parenthesized_expression"):
+            looks.add("made-call")
         visit(walk, callee)
     looks.add("call")
     if last:

@@ -186,6 +186,7 @@ def _class_as(walk: Walk, node: Node, decorators: list[str], whole: Node) -> Non
     )
     walk.facts.classes.append(fact)
     if walk.where == "function":
+        walk.reading.looks.add("class")
         walk.reading.bindings.setdefault(name, []).append(False)
     kept = (walk.where, walk.prefix, walk.class_, walk.loop)
     walk.where, walk.class_, walk.loop = "class", fact, 0

@@ -9,6 +9,8 @@ from pytest_dispatchguard.lint.scout_values import text
 
 
 def _add_import(walk: Walk, name: str, target: str) -> None:
+    if walk.foreign:
+        return
     entry = (name, target)
     if entry not in walk.facts.imports:
         walk.facts.imports.append(entry)

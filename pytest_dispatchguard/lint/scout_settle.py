@@ -18,6 +18,8 @@ def settle(walk: Walk, reading: Reading, declared: bool) -> None:
             seen: set[str] = set()
             if any(may_be_tensor(walk, reading, name, token, seen) for name in sorted(names)):
                 reading.looks.add(token)
+    if _calls_what_it_made(reading):
+        reading.looks.add("made-call")
     fact.tensors = _tensors(reading)
     fact.yields = reading.yields
     fact.training_loop = reading.backward and reading.step
@@ -28,6 +30,16 @@ def settle(walk: Walk, reading: Reading, declared: bool) -> None:
         fact.returns = _agreed_return(walk, reading)
     walk.reading = outer
     _keep_calls(walk, reading)
+
+
+def _calls_what_it_made(reading: Reading) -> bool:
+    """Whether a local that holds the result of a call, or a lambda, is called."""
+    return any(
+        not isinstance(bound, bool) and bound.type in ("call", "lambda")
+        for name, how in reading.calls
+        if how == "call"
+        for bound in reading.bindings.get(name, ())
+    )
 
 
 def _tensors(reading: Reading) -> list[str]:

@@ -55,7 +55,7 @@ class Walk:
     """Where the walk is, and what it has gathered of the file."""
 
     __slots__ = (
-        "class_", "early_exit", "facts", "imports", "is_package", "loop", "marks", "module",
+        "class_", "early_exit", "facts", "foreign", "imports", "is_package", "loop", "marks", "module",
         "prefix", "reading", "readings", "source", "table", "where",
     )  # fmt: skip
 
@@ -81,6 +81,7 @@ class Walk:
         self.where = "module"
         self.loop = 0
         self.early_exit: str | None = None
+        self.foreign = False
 
 
 Handler = Callable[[Walk, Node], None]

@@ -111,14 +111,20 @@ def _branch(walk: Walk, node: Node, clauses: list[Node], following: int) -> None
             body_raises=body_cold,
             orelse_raises=orelse_raises,
         )
+    was_foreign = walk.foreign
+    body_foreign, else_foreign = guards.foreign_branches(written)
+    walk.foreign = was_foreign or body_foreign
     if body_cold:
         visit_cold(walk, [block])
     else:
         _block(walk, block)
+    walk.foreign = was_foreign
     if after is None:
         return
     if else_cold:
+        walk.foreign = was_foreign or else_foreign
         visit_cold(walk, clauses[following:])
+        walk.foreign = was_foreign
     elif after.type == "elif_clause":
         _branch(walk, after, clauses, following + 1)
     else:

@@ -10,6 +10,7 @@ from functools import lru_cache
 from pytest_dispatchguard.lint import torch_ops
 from pytest_dispatchguard.lint.facts import Value
 from pytest_dispatchguard.lint.kinds import (
+    DICT,
     FUNCTION,
     MODULE,
     NESTED,
@@ -32,6 +33,12 @@ FACTORIES = frozenset(
     "kaiser_window empty_strided normal complex from_numpy frombuffer".split()
 )
 """torch functions that make a tensor from Python values: on the CPU unless told a device."""
+LIKE = frozenset(
+    "zeros_like ones_like full_like empty_like rand_like randn_like randint_like new_zeros new_ones new_full "
+    "new_empty new_tensor".split()
+)
+"""Functions and methods that make a tensor like another: where that one is, unless told a device."""
+
 
 BOOL_RESULT = frozenset(
     "eq ne lt le gt ge less less_equal greater greater_equal not_equal isnan isinf isfinite isin isclose isreal "
@@ -136,8 +143,8 @@ def _builtin_kind(name: str, args: Sequence[Kind]) -> Kind | None:
         if not args:
             return NESTED
         return Kind("nested", element=element_of(args[0]))
-    if name == "dict":
-        return NESTED
+    if name in ("dict", "collections.defaultdict", "collections.OrderedDict"):
+        return DICT
     if name == "enumerate" and args:
         inner = element_of(args[0])
         return Kind(
@@ -231,18 +238,15 @@ def _op_kind(
     if last in FACTORIES:
         device = texts.get("device", "")
         on_cpu = device in ("", "None") or "cpu" in device
-        if (
-            last in ("as_tensor", "asarray")
-            and args
-            and args[0].what != "scalar"
-            and not args[0].built
-        ):
-            # A tensor given to as_tensor stays where it is; what is unknown may be one.
-            data = args[0]
-            if data.what == "tensor":
-                on_cpu = on_cpu and data.host
-            elif data.what == "unknown":
-                on_cpu = False
+        given = args[0] if args else UNKNOWN
+        if last in ("complex", "normal") and _tensor_args(args):
+            return _follow(args, TENSOR)
+        if last in ("tensor", "as_tensor", "asarray") and given.what == "tensor":
+            # What a tensor is made of stays where it is.
+            on_cpu = on_cpu and (given.host or bool(device))
+        elif last in ("as_tensor", "asarray") and given.what == "unknown":
+            # What is unknown may be a tensor.
+            on_cpu = False
         dtype = texts.get("dtype", "")
         return Kind(
             "tensor",
@@ -250,15 +254,13 @@ def _op_kind(
             built=last in ("tensor", "as_tensor", "asarray"),
             dtype=dtype_of(dtype)
             or ("int" if last in INT_RESULT or (last == "arange" and _all_int(args)) else ""),
-            ndim=0
-            if last in ("tensor", "scalar_tensor") and args and args[0].what == "scalar"
-            else None,
+            ndim=_dimensions(last, given),
         )
     if last == "where":
         return (
-            Kind("nested", element=Kind("tensor", dtype="int"))
+            Kind("nested", element=_follow(args, Kind("tensor", dtype="int")))
             if len(args) == 1
-            else _result("where", args[:1], keywords)
+            else _follow(args, TENSOR)
         )
     if last in torch_ops.FUNCTIONS_OVERLOADED:
         two = len(args) > 1 and args[1].what == "tensor"
@@ -268,12 +270,13 @@ def _op_kind(
             k in keywords for k in ("dim", "axis", "return_inverse", "return_counts")
         )
         if split:
-            return TENSORS
+            return Kind("nested", element=_follow(args, TENSOR))
         return _result(last, args, keywords)
     if last in torch_ops.FUNCTIONS:
-        return _result(last, args, keywords)
+        made = _result(last, args, keywords)
+        return _told_device(made, texts) if last in LIKE else made
     if last in torch_ops.FUNCTIONS_TUPLE:
-        return TENSORS
+        return Kind("nested", element=_follow(args, TENSOR))
     if last in torch_ops.FUNCTIONS_HOST or last in (
         "is_tensor",
         "is_grad_enabled",
@@ -283,6 +286,25 @@ def _op_kind(
     if last in ("device", "dtype", "Size", "Generator", "Stream", "Event", "finfo", "iinfo"):
         return OTHER
     return None
+
+
+def _told_device(made: Kind, texts: Mapping[str, str]) -> Kind:
+    """A tensor like another, which an argument may put elsewhere."""
+    device = texts.get("device", "")
+    return made if device in ("", "None") else replace(made, host="cpu" in device)
+
+
+def _dimensions(factory: str, given: Kind) -> int | None:
+    """How many dimensions a new tensor has, where its first argument tells."""
+    if factory in ("tensor", "scalar_tensor", "as_tensor", "asarray"):
+        if given.what == "scalar":
+            return 0
+        flat = given.what == "nested" and given.element is not None
+        return 1 if flat and given.element and given.element.what == "scalar" else None
+    if factory in ("arange", "linspace", "logspace", "randperm"):
+        return 1
+    empty = given.what == "nested" and given.items == () and given.cls == ""
+    return 0 if factory in ("zeros", "ones", "empty", "full", "rand", "randn") and empty else None
 
 
 def _all_int(args: Sequence[Kind]) -> bool:
@@ -309,12 +331,31 @@ def _tensor_args(args: Sequence[Kind]) -> list[Kind]:
     return out
 
 
+def placed(result: Kind, parts: Sequence[Kind]) -> Kind:
+    """What an operation gives, with what its operands tell of where it is: on the CPU when a CPU tensor is
+    among them and no other. A CPU tensor of no dimension goes with tensors of any device, so that beside an
+    unknown operand it proves nothing: then nobody is sure."""
+    tensors = _tensor_args(parts)
+    hosts = [t for t in tensors if t.host]
+    if not hosts or len(hosts) < len(tensors):
+        return replace(result, host=False)
+    if any(_may_hold_more(p) for p in parts) and not any(_has_dimensions(t) for t in hosts):
+        return replace(result, host=False, sure=False)
+    return replace(result, host=True)
+
+
+def _may_hold_more(kind: Kind) -> bool:
+    """Whether a value may be, or hold, tensors that are not known."""
+    return kind.what == "unknown" or (kind.what == "nested" and not (kind.items or kind.element))
+
+
+def _has_dimensions(tensor: Kind) -> bool:
+    return tensor.ndim != 0 and not (tensor.built and tensor.ndim is None)
+
+
 def _follow(args: Sequence[Kind], base: Kind) -> Kind:
     """A tensor that is on the CPU when all the tensors it is made of are."""
-    tensors = _tensor_args(args)
-    unknown = any(a.what in ("unknown", "nested") and not (a.items or a.element) for a in args)
-    host = bool(tensors) and all(t.host for t in tensors) and not unknown
-    return replace(base, host=host)
+    return placed(base, args)
 
 
 def _result(name: str, args: Sequence[Kind], keywords: Mapping[str, Kind]) -> Kind:
@@ -350,7 +391,9 @@ def method_kind(
     if receiver.what == "nested":
         if name in ("pop", "get", "__getitem__") and receiver.element:
             return receiver.element if name == "pop" else join(receiver.element, NONE)
-        if name in ("values", "copy"):
+        if name == "copy":
+            return receiver
+        if name == "values":
             return Kind("nested", element=receiver.element or UNKNOWN)
         if name == "keys":
             return Kind("nested", element=TEXT)
@@ -400,7 +443,9 @@ def _tensor_method(
         two = bool(args) and args[0].what == "tensor"
         split = not two and (args or {"dim", "return_inverse", "return_counts"} & set(keywords))
         kind = (
-            TENSORS if split else _result(name, [receiver, *args] if two else [receiver], keywords)
+            Kind("nested", element=replace(TENSOR, host=receiver.host))
+            if split
+            else _result(name, [receiver, *args] if two else [receiver], keywords)
         )
     elif name in torch_ops.METHODS_TUPLE:
         kind = Kind("nested", element=Kind("tensor", host=receiver.host, dtype=receiver.dtype))
@@ -424,7 +469,7 @@ def _tensor_method(
             ),
         )
         if name.startswith("new_"):
-            kind = replace(kind, host=receiver.host and "device" not in keywords)
+            kind = _told_device(replace(kind, host=receiver.host), texts)
     elif name in ("register_hook", "backward", "retain_grad"):
         kind = NONE
     elif name in ("data_ptr", "get_device", "nelement", "ndimension", "type_"):
@@ -491,8 +536,10 @@ def attribute_kind(receiver: Kind, name: str) -> Kind | None:
 
 
 def element_of(kind: Kind) -> Kind:
-    """What iterating over a value (or reading one index of it) gives."""
+    """What iterating over a value gives."""
     if kind.what == "nested":
+        if kind.cls == "dict":
+            return UNKNOWN  # its keys
         if kind.element is not None and kind.element.what != "unknown":
             return kind.element
         if kind.items:
@@ -611,16 +658,15 @@ def annotation_kind(text: str, tensor_types: tuple[str, ...] = ()) -> Kind:
     if base in (
         "list",
         "tuple",
-        "dict",
         "List",
         "Tuple",
-        "Dict",
         "set",
         "typing.List",
         "typing.Tuple",
-        "typing.Dict",
     ):
         return NESTED
+    if base in ("dict", "Dict", "typing.Dict", "OrderedDict", "collections.OrderedDict"):
+        return DICT
     if last in ("Callable", "Type"):
         return FUNCTION
     if base in ("torch.Size",) or last == "Size":
@@ -659,6 +705,22 @@ def _sequence_kind(name: str, inside: str, tensor_types: tuple[str, ...]) -> Kin
     return Kind("nested", element=kinds[0] if kinds else UNKNOWN)
 
 
+_WEIGHTED = (
+    "Linear", "Conv", "Embedding", "LayerNorm", "BatchNorm", "GroupNorm", "InstanceNorm", "RMSNorm", "Bilinear",
+    "PReLU", "LazyConv", "LazyLinear",
+)  # fmt: skip
+
+
+def inherited_kind(name: str, ancestors: Sequence[str]) -> Kind:
+    """The kind of an attribute that torch's own modules bring to their subclasses."""
+    if name in ("weight", "bias"):
+        for ancestor in ancestors:
+            head, _, last = ancestor.rpartition(".")
+            if head.startswith("torch.nn") and last.startswith(_WEIGHTED):
+                return Kind("tensor", optional=name == "bias")
+    return UNKNOWN
+
+
 @lru_cache(maxsize=4096)
 def value_kind(value: Value, tensor_types: tuple[str, ...] = ()) -> Kind:
     """The kind of what a fact's value word stands for."""
@@ -683,7 +745,7 @@ def value_kind(value: Value, tensor_types: tuple[str, ...] = ()) -> Kind:
         "none": NONE,
         "tuple": NESTED,
         "list": NESTED,
-        "dict": NESTED,
+        "dict": DICT,
         "function": FUNCTION,
     }
     return simple.get(head, UNKNOWN)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+if TYPE_CHECKING:
+    from packaging.specifiers import SpecifierSet
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The project being linted, as far as rules may ask: what it runs on and what it calls tensors and trees."""
+    """The project being linted, as far as rules may ask."""
 
     tensor_types: tuple[str, ...] = ()
     tree_modules: tuple[str, ...] = ()
@@ -41,6 +43,8 @@ def is_needed(project: str, torch: str) -> bool:
 
 def _specifiers(text: str) -> SpecifierSet:
     """What a project says of releases; what cannot be read admits all."""
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # only judging pays for it
+
     try:
         return SpecifierSet(text)
     except InvalidSpecifier:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_dispatchguard.lint import guards
 from pytest_dispatchguard.lint.guards import cold_branches, rest_is_cold
 
 
@@ -106,3 +107,23 @@ def test_any_text_is_answered(condition: str) -> None:
 @given(st.sampled_from(["self.built", "TYPE_CHECKING", "x > 0", "self.verbose and x", "a is None"]))
 def test_not_swaps_the_branches(condition: str) -> None:
     assert cold_branches(f"not ({condition})") == cold_branches(condition)[::-1]
+
+
+@pytest.mark.parametrize(
+    ("condition", "foreign"),
+    [
+        ('backend() == "jax"', (True, False)),
+        ('backend.backend() == "torch"', (False, True)),
+        ('backend.backend() != "tensorflow"', (False, True)),
+        ('keras.config.backend() in ("jax", "tensorflow")', (True, False)),
+        ('backend() in ("jax", "torch")', (False, False)),
+        ('self.framework == "tf"', (True, False)),
+        ('backend() == "flash"', (False, False)),
+        ("backend() == name", (False, False)),
+        ('dist_backend == "nccl"', (False, False)),
+        ('name == "jax"', (False, False)),
+    ],
+)
+def test_code_for_another_framework_is_cold(condition: str, foreign: tuple[bool, bool]) -> None:
+    assert guards.foreign_branches(condition) == foreign
+    assert guards.cold_branches(condition) == foreign

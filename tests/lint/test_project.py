@@ -76,17 +76,39 @@ def test_a_conditional_import_stands_for_all_it_may_be() -> None:
     project = project_of(
         {
             "pkg/__init__.py": """
+                if fast():
+                    from pkg.fast_impl import *
+                else:
+                    from pkg.slow_impl import *
+            """,
+            "pkg/fast_impl.py": "def add(): ...\n",
+            "pkg/slow_impl.py": "def add(): ...\n",
+            "pkg/use.py": "from pkg import add\n",
+        }
+    )
+    assert sorted(names(project, "pkg.use", "add")) == ["pkg.fast_impl.add", "pkg.slow_impl.add"]
+
+
+def test_what_another_framework_imports_is_not_meant() -> None:
+    project = project_of(
+        {
+            "pkg/__init__.py": """
                 if backend() == "torch":
                     from pkg.torch_impl import *
                 elif backend() == "jax":
                     from pkg.jax_impl import *
+                elif backend() == "numpy":
+                    from pkg.numpy_impl import *
+                else:
+                    raise ValueError
             """,
             "pkg/torch_impl.py": "def add(): ...\n",
             "pkg/jax_impl.py": "def add(): ...\n",
+            "pkg/numpy_impl.py": "def add(): ...\n",
             "pkg/use.py": "from pkg import add\n",
         }
     )
-    assert sorted(names(project, "pkg.use", "add")) == ["pkg.jax_impl.add", "pkg.torch_impl.add"]
+    assert names(project, "pkg.use", "add") == ["pkg.torch_impl.add"]
 
 
 def test_a_package_is_not_mistaken_for_a_name_that_its_parent_imports() -> None:
