@@ -15,6 +15,7 @@ _HOMES = {
     **dict.fromkeys(("hookimpl", "hookspec"), "hookspecs"),
     **dict.fromkeys(("Kind",), "lint.kinds"),
     **dict.fromkeys(("Place",), "lint.place"),
+    **dict.fromkeys(("Scene",), "lint.reading"),
     **dict.fromkeys(
         (
             "Assignment",
@@ -22,6 +23,7 @@ _HOMES = {
             "Call",
             "Class",
             "Comparison",
+            "Decorated",
             "Def",
             "FString",
             "Function",
@@ -46,8 +48,8 @@ __all__ = [  # noqa: RUF022 - by theme
     "__version__",
     "Edit", "Finding", "Fix", "Hot", "Price", "Span", "UserError",
     "hookimpl", "hookspec",
-    "Kind", "Place",
-    "Assignment", "Attribute", "Call", "Comparison", "Def", "FString", "Function", "Getitem", "Import",
+    "Kind", "Place", "Scene",
+    "Assignment", "Attribute", "Call", "Class", "Comparison", "Decorated", "Def", "FString", "Function", "Getitem", "Import",
     "Iterated", "Lambda", "Look", "Loop", "Rule", "SelfWrite", "Setitem", "Truth", "With",
 ]  # fmt: skip
 
@@ -55,12 +57,14 @@ if TYPE_CHECKING:
     from pytest_dispatchguard.hookspecs import hookimpl, hookspec
     from pytest_dispatchguard.lint.kinds import Kind
     from pytest_dispatchguard.lint.place import Place
+    from pytest_dispatchguard.lint.reading import Scene
     from pytest_dispatchguard.lint.rule import (
         Assignment,
         Attribute,
         Call,
         Class,
         Comparison,
+        Decorated,
         Def,
         FString,
         Function,

@@ -11,7 +11,6 @@ FAMILIES = (
     "trees",
     "contexts",
     "closures",
-    "syncs",
     "syncs_barriers",
     "syncs_reads",
     "syncs_truth",

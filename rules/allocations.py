@@ -8,7 +8,7 @@ from typing import Literal
 
 import libcst as cst
 
-from pytest_dispatchguard import Assignment, Call, Edit, Finding, Fix, Loop, Place, Rule, Span
+from pytest_dispatchguard import Call, Edit, Finding, Fix, Loop, Place, Rule, Span
 
 _FROM_DATA = frozenset({"torch.tensor", "torch.as_tensor", "torch.asarray"})
 _LEGACY_CLASSES = {
@@ -900,16 +900,15 @@ class ConcatenationInLoop(Rule):
     code = "DG506"
     name = "concatenation-in-loop"
     origin = "keras#23305"
-    looks_for = Assignment()
+    looks_for = Call("cat", "concat", "concatenate")
 
-    def judge(
-        self, node: cst.Assign | cst.AnnAssign | cst.AugAssign, place: Place
-    ) -> Finding | None:
+    def judge(self, call: cst.Call, place: Place) -> Finding | None:
         """`name = cat([name, …])`, and the loop asks for `name` nowhere else."""
+        node = place.parent(call)
         if not isinstance(node, cst.Assign) or len(node.targets) != 1 or not place.loops:
             return None
-        target, call, loop = node.targets[0].target, node.value, place.loops[-1]
-        if not isinstance(target, cst.Name) or not isinstance(call, cst.Call):
+        target, loop = node.targets[0].target, place.loops[-1]
+        if not isinstance(target, cst.Name):
             return None
         if (
             place.name(call) not in _CATS
@@ -1182,10 +1181,16 @@ class HostDataToDevice(Rule):
     ```python
     def forward(self, x):
         size = torch.tensor([x.shape[-2], x.shape[-1]], device=x.device)
-        return x / size
+        return x[..., :2] / size
     ```
 
     ## Instead
+
+    ```python
+    def forward(self, x):
+        height, width = x.shape[-2:]
+        return torch.stack((x[..., 0] / height, x[..., 1] / width), dim=-1)
+    ```
 
     Pass single numbers to the operation as they are, keep what repeats (for each shape and device) and
     copy it once, or compute it on the device. What does change on every call can be copied from pinned

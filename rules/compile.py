@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Def, Finding, Fix, Function, Place, Rule
+from pytest_dispatchguard import Call, Decorated, Def, Finding, Fix, Function, Place, Rule
 
 _CTYPES = (
-    "CDLL PyDLL WinDLL LoadLibrary byref pointer POINTER cast addressof memmove memset string_at "
+    "CDLL PyDLL WinDLL LoadLibrary byref pointer POINTER addressof memmove memset string_at "
     "create_string_buffer CFUNCTYPE PYFUNCTYPE c_void_p c_char_p c_int c_uint c_int8 c_uint8 c_int16 "
     "c_uint16 c_int32 c_uint32 c_int64 c_uint64 c_long c_ulong c_longlong c_ulonglong c_size_t c_ssize_t "
     "c_float c_double c_bool c_char c_byte"
@@ -32,9 +32,7 @@ _TRANSFORMS = frozenset(
     [f"{m}.{n}" for m in ("torch.func", "functorch") for n in _TRANSFORM_NAMES] + ["torch.vmap"]
 )
 _TREE_FUNCTIONS = ("tree_map", "tree_map_only", "tree_flatten", "map_structure")
-_EINOPS = ("rearrange", "repeat", "reduce", "pack", "unpack")
 _INDEX_NAME = re.compile(r"(?:.*_)?(?:idx|index|layer_id|block_id|layer_number|layer_num|depth_id)")
-_DISABLED = "torch._C._disabled_torch_function_impl"
 
 
 # -- what several rules ask ------------------------------------------------------------------------
@@ -557,7 +555,7 @@ class NumberGuardInCompiledForward(Rule):
     code = "DG705"
     name = "number-guard-in-compiled-forward"
     origin = "pytorch#171598"
-    looks_for = Function("forward", "__call__", "call", "step", "_forward", "forward_impl")
+    looks_for = Decorated("compile")
 
     def judge(self, node: cst.FunctionDef, place: Place) -> Iterator[Finding]:
         """Numbers of self in a method decorated with torch.compile."""
@@ -672,57 +670,57 @@ def _returns(node: cst.CSTNode) -> bool:
     return visitor.found
 
 
-class AttributesThroughTorchFunction(Rule):
-    """A tensor subclass answers `.device` and every operation through `__torch_function__` without need.
+class DeviceThroughHandler(Rule):
+    """A tensor subclass answers every read of `.device` by running its `__torch_function__`.
 
     ## What it does
 
-    Finds wrapper subclasses of `torch.Tensor` that handle operations in `__torch_dispatch__`, and neither
-    disable `__torch_function__` nor define a `device` property; also `dispatch_device=True` given to
-    `_make_wrapper_subclass`.
+    Finds subclasses of `torch.Tensor` with a `__torch_function__` of their own and no `device` property,
+    and `dispatch_device=True` given to `_make_wrapper_subclass` in classes without one.
 
     ## Why it costs
 
-    On a subclass, each read of `.device`, `.shape` or `.dtype` and each operation first goes through
-    `__torch_function__`, in Python, microseconds each time; `dispatch_device=True` sends `.device` through
-    the dispatcher and `__torch_dispatch__` on top. A plain property answers directly.
+    On such a class, `.device` is an operation like any other: torch packs its arguments, calls the handler
+    in Python, and often enters a context in it, for an answer that never changes; with
+    `dispatch_device=True` it goes through the dispatcher and `__torch_dispatch__`. Devices are asked for
+    before nearly every operation. A property answers directly. The same holds of `.shape` and `.dtype`.
 
     ## Example
 
     ```python
     class Wrapped(torch.Tensor):
         @classmethod
-        def __torch_dispatch__(cls, func, types, args=(), kwargs=None): ...
+        def __torch_function__(cls, func, types, args=(), kwargs=None): ...
     ```
 
     ## Instead
 
     ```python
     class Wrapped(torch.Tensor):
-        __torch_function__ = torch._C._disabled_torch_function_impl
-
         @property
         def device(self):
             return self.inner.device
 
         @classmethod
-        def __torch_dispatch__(cls, func, types, args=(), kwargs=None): ...
+        def __torch_function__(cls, func, types, args=(), kwargs=None): ...
     ```
+
+    A subclass that holds no other tensor asks `super().device` under `torch._C.DisableTorchFunctionSubclass()`.
 
     ## Fix safety
 
-    No fix: a class may rely on the conversion of results that the default `__torch_function__` makes.
+    No fix: which tensor knows the device is for the author to say.
     """
 
     code = "DG707"
-    name = "attributes-through-torch-function"
-    origin = "pytorch#73860"
-    looks_for = (Function("__torch_dispatch__"), Call("_make_wrapper_subclass"))
+    name = "device-through-handler"
+    origin = "torchvision#6681"
+    looks_for = (Function("__torch_function__"), Call("_make_wrapper_subclass"))
 
     def judge(self, node: cst.FunctionDef | cst.Call, place: Place) -> Finding | None:
-        """The handler of a wrapper class, or the call that makes its instances."""
+        """The handler of a tensor class, or the call that makes its instances."""
         cls = place.cls
-        if cls is None or "device" in cls.properties:
+        if cls is None or "device" in cls.properties or "device" in cls.methods:
             return None
         name = place.class_name.rpartition(".")[2]
         if isinstance(node, cst.Call):
@@ -734,58 +732,10 @@ class AttributesThroughTorchFunction(Rule):
                 f"`dispatch_device=True` sends each `.device` of a `{name}` through the dispatcher and "
                 "`__torch_dispatch__`; define a `device` property that asks the inner tensor",
             )
-        wrapper = "torch.Tensor" in cls.ancestors and "__new__" in cls.methods
-        if not wrapper or "__torch_function__" in cls.methods or "__torch_function__" in cls.attrs:
+        if "torch.Tensor" not in cls.ancestors:
             return None
         return place.finding(
             node,
-            f"`{name}` handles operations here, yet each of them, and each read of `.device`, goes through "
-            f"the default `__torch_function__` first; set `__torch_function__ = {_DISABLED}` in the class",
-        )
-
-
-class EinopsInForward(Rule):
-    """einops reads its pattern on every call, where a view and a permutation would do.
-
-    ## What it does
-
-    Finds `rearrange`, `repeat` and `reduce` of einops in hot code. It speaks with `--pedantic` only: the
-    pattern says more to readers, and under `torch.compile` it costs nothing.
-
-    ## Why it costs
-
-    einops looks the pattern up in a cache, checks the shape against it and computes axes, in Python, before
-    it calls the same `reshape` and `permute`.
-
-    ## Example
-
-    ```python
-    x = rearrange(x, "b n (h d) -> b h n d", h=8)
-    ```
-
-    ## Instead
-
-    ```python
-    x = x.unflatten(-1, (8, -1)).transpose(1, 2)
-    ```
-
-    ## Fix safety
-
-    No fix.
-    """
-
-    code = "DG708"
-    name = "einops-in-forward"
-    origin = "stable-diffusion-webui#15804"
-    looks_for = Call(*_EINOPS)
-
-    def judge(self, node: cst.Call, place: Place) -> Finding | None:
-        """A function of einops."""
-        if place.name(node) not in {f"einops.{n}" for n in _EINOPS}:
-            return None
-        return place.finding(
-            node,
-            f"`{shown(node, place)}` works its pattern out in Python on every call; where this runs "
-            "uncompiled, reshape and permute directly",
-            certainty="maybe",
+            f"Every read of `.device` on a `{name}` runs this handler in Python; define a `device` property "
+            "in the class, so that the read needs no handler",
         )

@@ -12,7 +12,13 @@ from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, With
 _NULL = "contextlib.nullcontext"
 _GENERATORS = ("contextlib.contextmanager",)
 _NO_GRAD = frozenset({"torch.no_grad", "torch.autograd.no_grad", "torch.autograd.grad_mode.no_grad"})
-_INFERENCE = frozenset({"torch.inference_mode", "torch.autograd.inference_mode", "torch.autograd.grad_mode.inference_mode"})
+_INFERENCE = frozenset(
+    {
+        "torch.inference_mode",
+        "torch.autograd.inference_mode",
+        "torch.autograd.grad_mode.inference_mode",
+    }
+)
 _ENABLE = frozenset(
     {
         "torch.enable_grad",
@@ -44,7 +50,11 @@ _RANGES = frozenset(
     }
 )
 _DEVICES = frozenset({"torch.cuda.device", "torch.cuda.device_of", "torch.xpu.device"})
+_ATTENTION_BACKENDS = frozenset({"torch.nn.attention.sdpa_kernel", "torch.backends.cuda.sdp_kernel"})
 _WATCHING = re.compile(r"prof|nvtx|trac|debug|record|annotat|instrument|verbose|timing", re.IGNORECASE)
+_ASKS_DEVICE = re.compile(r"current_device|device_count|num_gpus|n_gpu|index")
+_ASKS_AUTOCAST = re.compile(r"autocast|\bamp\b")
+_META = re.compile(r"\bmeta\b")
 _PLAIN_ITERATORS = frozenset({"range", "enumerate", "zip", "reversed", "len", "list", "tuple", "sorted"})
 
 
@@ -74,7 +84,7 @@ class _Loops(cst.CSTVisitor):
 
 
 def around_a_loop(node: cst.With) -> bool:
-    """Whether the body of a with statement loops: entering once for all rounds is what it is for."""
+    """Whether the body of a with statement loops: to be entered once for all rounds is its point."""
     loops = _Loops()
     node.body.visit(loops)
     return loops.found
@@ -82,8 +92,8 @@ def around_a_loop(node: cst.With) -> bool:
 
 def whole_body_of(node: cst.With, place: Place) -> cst.For | None:
     """The for loop whose body is this with statement and nothing else, where entering it around the loop
-    instead would give the same: the context does not change between rounds, and what is iterated computes
-    nothing."""
+    instead would give the same: the context does not change between rounds, and what is iterated
+    computes nothing."""
     loop = place.loops[-1] if place.loops else None
     if not isinstance(loop, cst.For) or loop.asynchronous is not None or loop.orelse is not None:
         return None
@@ -107,8 +117,21 @@ def _computes_nothing(node: cst.BaseExpression, place: Place) -> bool:
 
 
 def guarded(place: Place, words: re.Pattern[str]) -> bool:
-    """Whether a condition around the place speaks of such a thing."""
-    return any(words.search(place.text(test)) for test, _ in place.conditions)
+    """Whether a condition around the place, or one that returns before it, speaks of such a thing."""
+    asked = [test for test, _ in place.conditions]
+    asked.extend(
+        statement.test
+        for statement in place.block
+        if isinstance(statement, cst.If) and _returns(statement.body)
+    )
+    return any(words.search(place.text(test)) for test in asked)
+
+
+def _returns(body: cst.BaseSuite) -> bool:
+    last = body.body[-1]
+    if isinstance(last, cst.SimpleStatementLine):
+        last = last.body[-1]
+    return isinstance(last, cst.Return)
 
 
 def _is_null(node: cst.BaseExpression, place: Place) -> bool:
@@ -154,12 +177,13 @@ class GeneratorContextPerCall(Rule):
     """A `@contextmanager` function is entered on every call.
 
     ## What it does
-    Flags `with f():` and `stack.enter_context(f())` in hot functions where `f` is a function of the project
-    that `contextlib.contextmanager` decorates, and the body is no loop.
+    Flags `with f():` and `stack.enter_context(f())` in hot functions where `f` is a function of the
+    project that `contextlib.contextmanager` decorates, and the body is no loop.
 
     ## Why it costs
-    Each entry makes a generator and a helper object, runs both through several Python frames, and closes them
-    again. A class with `__enter__` and `__exit__` does the same for about a quarter of the host time.
+    Each entry makes a generator and a helper object, runs both through several Python frames, and
+    closes them again. A class with `__enter__` and `__exit__` does the same for about a quarter of
+    the host time.
 
     ## Example
     ```python
@@ -190,8 +214,8 @@ class GeneratorContextPerCall(Rule):
     ```
 
     ## Fix safety
-    No automatic fix: a class must keep by itself what the generator kept in local names, and an object that is
-    kept and entered again must not be entered while it is entered.
+    No automatic fix: a class must keep by itself what the generator kept in local names, and an
+    object that is kept and entered again must not be entered while it is entered.
     """
 
     code = "DG201"
@@ -213,9 +237,10 @@ class GeneratorContextPerCall(Rule):
                 continue
             yield place.finding(
                 call,
-                f"`{place.text(call.func)}` is a generator context manager: each entry makes a generator and a "
-                "helper object and runs them through several Python frames on the host. Write it as a class with "
-                "`__enter__` and `__exit__`, or test first whether there is anything to enter.",
+                f"`{place.text(call.func)}` is a generator context manager: each entry makes a "
+                "generator and a helper object and runs them through several Python frames on "
+                "the host. Write it as a class with `__enter__` and `__exit__`, or test first "
+                "whether there is anything to enter",
             )
 
 
@@ -224,11 +249,13 @@ class ExitStackPerCall(Rule):
 
     ## What it does
     Flags `with ExitStack() as stack:` in hot functions where the stack is used for nothing but
-    `stack.enter_context(...)`, none of them in a loop: the contexts are known when the code is written.
+    `stack.enter_context(...)`, none of them in a loop: the contexts are known when the code is
+    written.
 
     ## Why it costs
-    The stack makes a deque, looks up `__enter__` and `__exit__` of each context by hand, binds them to methods,
-    and unwinds them in a Python loop: more than a microsecond of host time before anything is entered.
+    The stack makes a deque, looks up `__enter__` and `__exit__` of each context by hand, binds them
+    to methods, and unwinds them in a Python loop: more than a microsecond of host time before
+    anything is entered.
 
     ## Example
     ```python
@@ -274,9 +301,10 @@ class ExitStackPerCall(Rule):
                 continue
             return place.finding(
                 call,
-                f"`{place.text(call)}` is built on every call for contexts that are known beforehand: it looks up "
-                "their methods by hand and unwinds them in a Python loop on the host. Enter them in the `with` "
-                "itself, and put one shared `nullcontext()` where a condition fails.",
+                f"`{place.text(call)}` is built on every call for contexts that are known "
+                "beforehand: it looks up their methods by hand and unwinds them in a Python loop "
+                "on the host. Enter them in the `with` itself, and put one shared "
+                "`nullcontext()` where a condition fails",
             )
         return None
 
@@ -289,8 +317,8 @@ class NullContextPerCall(Rule):
     `with ctx if condition else nullcontext():`.
 
     ## Why it costs
-    The object does nothing, and a new one is made each time. One object does for all: it keeps no state and may
-    be entered as often as one likes, also while it is entered.
+    The object does nothing, and a new one is made each time. One object does for all: it keeps no
+    state and may be entered as often as one likes, also while it is entered.
 
     ## Example
     ```python
@@ -321,12 +349,13 @@ class NullContextPerCall(Rule):
         """Flags null contexts that hold nothing."""
         if place.name(node) != _NULL or node.args or not place.per_call:
             return None
-        if guarded(place, re.compile("meta")):
+        if guarded(place, _META):
             return None
         return place.finding(
             node,
-            f"`{place.text(node)}` makes a context that does nothing, anew on every call. Make one at module level "
-            "and use it everywhere (it keeps no state), or call without `with` where there is nothing to enter.",
+            f"`{place.text(node)}` makes a context that does nothing, anew on every call. Make "
+            "one at module level and use it everywhere (it keeps no state), or call without "
+            "`with` where there is nothing to enter",
         )
 
 
@@ -337,8 +366,9 @@ class SuppressPerCall(Rule):
     Flags `with contextlib.suppress(...)` in hot functions.
 
     ## Why it costs
-    An object is made, entered and left through Python frames, also when nothing is raised. `try` costs nothing
-    until something is raised. (ruff's SIM105 asks for the opposite; on hot paths turn it off.)
+    An object is made, entered and left through Python frames, also when nothing is raised. `try`
+    costs nothing until something is raised. (ruff's SIM105 asks for the opposite; on hot paths turn
+    it off.)
 
     ## Example
     ```python
@@ -355,8 +385,9 @@ class SuppressPerCall(Rule):
     ```
 
     ## Fix safety
-    Safe. It is offered where `suppress` stands alone in its `with` and is given builtin exceptions by name. (Since
-    Python 3.12 `suppress` also looks inside exception groups; the fix is not offered where one is in sight.)
+    Safe. It is offered where `suppress` stands alone in its `with` and is given builtin exceptions
+    by name. (Since Python 3.12 `suppress` also looks inside exception groups; the fix is not
+    offered where one is in sight.)
     """
 
     code = "DG204"
@@ -373,8 +404,9 @@ class SuppressPerCall(Rule):
             if place.name(call) == "contextlib.suppress" and call.args:
                 return place.finding(
                     call,
-                    f"`{place.text(call)}` makes and enters an object on every call, though nothing is raised as a "
-                    "rule. `try: … except …: pass` costs the host nothing until something is raised.",
+                    f"`{place.text(call)}` makes and enters an object on every call, though "
+                    "nothing is raised as a rule. `try: … except …: pass` costs the host nothing "
+                    "until something is raised",
                     fix=_as_try(node, call, place),
                 )
         return None
@@ -436,7 +468,8 @@ class IdleContextsPerCall(Rule):
     contexts of which each may do nothing: `ctx if flag else nullcontext()`.
 
     ## Why it costs
-    With all flags off, the usual case, every one of them is still made, entered and left on the host.
+    With all flags off, the usual case, every one of them is still made, entered and left on the
+    host.
 
     ## Example
     ```python
@@ -470,9 +503,9 @@ class IdleContextsPerCall(Rule):
             return None
         return place.finding(
             node,
-            f"{len(idle)} contexts are entered here that may all do nothing; each is still entered and left by the "
-            "host on every call. Test their conditions together first, and run the body without `with` when none "
-            "holds.",
+            f"{len(idle)} contexts are entered here that may all do nothing; each is still "
+            "entered and left by the host on every call. Test their conditions together first, "
+            "and run the body without `with` when none holds",
         )
 
 
@@ -480,12 +513,12 @@ class RangeAlwaysRecorded(Rule):
     """A profiler range is opened on every call, whether a profiler runs or not.
 
     ## What it does
-    Flags `with record_function(...)`, `torch.cuda.nvtx.range(...)` and `range_push(...)` in hot functions that no
-    condition guards.
+    Flags `with record_function(...)`, `torch.cuda.nvtx.range(...)` and `range_push(...)` in hot
+    functions that no condition guards.
 
     ## Why it costs
-    Without a profiler the range still goes through Python and the dispatcher twice: several microseconds of host
-    time, as much as the operation it names.
+    Without a profiler the range still goes through Python and the dispatcher twice: several
+    microseconds of host time, as much as the operation it names.
 
     ## Example
     ```python
@@ -520,8 +553,9 @@ class RangeAlwaysRecorded(Rule):
             if place.name(call) in _RANGES:
                 yield place.finding(
                     call,
-                    f"`{place.text(call.func)}` opens a range on every call, several microseconds on the host, also "
-                    "when no profiler runs. Open it only behind a flag that says that profiling is on.",
+                    f"`{place.text(call.func)}` opens a range on every call, several microseconds "
+                    "on the host, also when no profiler runs. Open it only behind a flag that "
+                    "says that profiling is on",
                 )
 
 
@@ -529,9 +563,9 @@ class GradModeHoistable(Rule):
     """A grad mode is entered again in every round of a loop, or where it holds already.
 
     ## What it does
-    Flags `with torch.no_grad():` (`inference_mode`, `enable_grad`, `set_grad_enabled`) that is the whole body of
-    a loop, and `no_grad` inside another `no_grad`, in hot functions. With `--pedantic` also `no_grad` entered per
-    call in the forward of a module.
+    Flags `with torch.no_grad():` (`inference_mode`, `enable_grad`, `set_grad_enabled`) that is the
+    whole body of a loop, and `no_grad` inside another `no_grad`, in hot functions. With
+    `--pedantic` also `no_grad` entered per call in the forward of a module.
 
     ## Why it costs
     Each entry makes an object and switches a mode on and off: one to two microseconds of host time.
@@ -571,27 +605,28 @@ class GradModeHoistable(Rule):
             if name in _NO_GRAD and _already_off(call, node, place):
                 return place.finding(
                     call,
-                    f"Gradients are off here already: {shown} makes an object and switches the mode for nothing, "
-                    "a microsecond or two on the host. Drop it.",
+                    f"Gradients are off here already: {shown} makes an object and switches the "
+                    "mode for nothing, a microsecond or two on the host. Drop it",
                 )
             if len(node.items) == 1 and whole_body_of(node, place) is not None:
                 return place.finding(
                     call,
-                    f"{shown} is entered and left in every round of the loop, a microsecond or two on the host "
-                    "each. Put it around the loop.",
+                    f"{shown} is entered and left in every round of the loop, a microsecond or "
+                    "two on the host each. Put it around the loop",
                 )
             if place.in_module and place.function.name.value == "forward" and place.hot.loop:
                 return place.finding(
                     call,
-                    f"{shown} is entered on every call of this module, a microsecond or two on the host. Where all "
-                    "callers can enter it once for all layers, enter it there.",
+                    f"{shown} is entered on every call of this module, a microsecond or two on "
+                    "the host. Where all callers can enter it once for all layers, enter it there",
                     certainty="maybe",
                 )
         return None
 
 
 def _already_off(call: cst.Call, node: cst.With, place: Place) -> bool:
-    """Whether the innermost grad mode around a context of a with statement is no_grad or inference_mode."""
+    """Whether the innermost grad mode around a context of a with statement is no_grad or "
+    "inference_mode."""
     before = [item.item for item in node.items]
     around = [item.item for outer in place.withs for item in outer.items]
     for entered_first in reversed([*around, *before[: before.index(call)]]):
@@ -602,9 +637,10 @@ def _already_off(call: cst.Call, node: cst.With, place: Place) -> bool:
             return name not in _ENABLE and not entered_first.args
     for decorator in place.function.decorators:
         mode = decorator.decorator
-        name = place.name(mode)
-        if name in _NO_GRAD | _INFERENCE:
-            return not isinstance(mode, cst.Call) or not mode.args
+        given = mode.args if isinstance(mode, cst.Call) else ()
+        name = place.dotted(mode.func if isinstance(mode, cst.Call) else mode)
+        if name.removeprefix("torch.") in ("no_grad", "inference_mode"):
+            return not given
     return False
 
 
@@ -612,12 +648,12 @@ class AutocastOffPerCall(Rule):
     """Autocast is switched off on every call, though it is seldom on.
 
     ## What it does
-    Flags `with torch.autocast(..., enabled=False):` in hot functions, where no condition asks first whether
-    autocast is on; and any autocast that is the whole body of a loop.
+    Flags `with torch.autocast(..., enabled=False):` in hot functions, where no condition asks first
+    whether autocast is on; and any autocast that is the whole body of a loop.
 
     ## Why it costs
-    `torch.autocast` resolves the device, asks several backends for their state, and sets and resets the mode:
-    four microseconds of host time and more, to no effect while autocast is off.
+    `torch.autocast` resolves the device, asks several backends for their state, and sets and resets
+    the mode: four microseconds of host time and more, to no effect while autocast is off.
 
     ## Example
     ```python
@@ -648,8 +684,9 @@ class AutocastOffPerCall(Rule):
     looks_for = With()
 
     def judge(self, node: cst.With, place: Place) -> Finding | None:
-        """Flags autocast switched off unasked, and autocast that could be entered around the loop."""
-        if not place.per_call or guarded(place, re.compile("autocast|amp")):
+        """Flags autocast switched off unasked, and autocast that could be entered around the "
+        "loop."""
+        if not place.per_call or guarded(place, _ASKS_AUTOCAST):
             return None
         for call in entered(node):
             name = place.name(call)
@@ -658,15 +695,16 @@ class AutocastOffPerCall(Rule):
             if len(node.items) == 1 and whole_body_of(node, place) is not None:
                 return place.finding(
                     call,
-                    f"`{place.text(call.func)}` is entered and left in every round of the loop, several microseconds "
-                    "on the host each. Put it around the loop.",
+                    f"`{place.text(call.func)}` is entered and left in every round of the loop, "
+                    "several microseconds on the host each. Put it around the loop",
                 )
             if _is_false(place.argument(call, _AUTOCAST[name], "enabled")) and not around_a_loop(node):
                 return place.finding(
                     call,
-                    f"`{place.text(call)}` costs the host several microseconds on every call, to no effect while "
-                    "autocast is off. Enter it only when `torch.is_autocast_enabled(...)` says that it is on, and "
-                    "else a `nullcontext()` made once.",
+                    f"`{place.text(call)}` costs the host several microseconds on every call, to "
+                    "no effect while autocast is off. Enter it only when "
+                    "`torch.is_autocast_enabled(...)` says that it is on, and else a "
+                    "`nullcontext()` made once",
                 )
         return None
 
@@ -675,12 +713,13 @@ class DeviceGuardPerCall(Rule):
     """The current device is set and reset on every call.
 
     ## What it does
-    Flags `with torch.cuda.device(...)` and `device_of(...)` in hot functions, unless a condition asks for the
+    Flags `with torch.cuda.device(...)` and `device_of(...)` that is the whole body of a loop in hot
+    functions; with `--pedantic` any that is entered per call, unless a condition asks for the
     current device or the number of devices first.
 
     ## Why it costs
-    The device is parsed, asked for and set, and reset at the end, also when it is the current one already, as it
-    is on every machine with one device.
+    The device is parsed, asked for and set, and reset at the end, also when it is the current one
+    already, as it is on every machine with one device.
 
     ## Example
     ```python
@@ -707,21 +746,24 @@ class DeviceGuardPerCall(Rule):
 
     def judge(self, node: cst.With, place: Place) -> Finding | None:
         """Flags device guards entered per call."""
-        if not place.per_call or guarded(place, re.compile("current_device|device_count|num_gpus|n_gpu|index")):
+        if not place.per_call or guarded(place, _ASKS_DEVICE):
             return None
         if around_a_loop(node) and not place.loops:
             return None
         for call in entered(node):
             if place.name(call) not in _DEVICES:
                 continue
-            if len(node.items) == 1 and whole_body_of(node, place) is not None:
-                advice = "Put it around the loop."
-            else:
-                advice = "Enter it once around the whole pass, or only when the device is not the current one."
+            around_loop = len(node.items) == 1 and whole_body_of(node, place) is not None
+            advice = (
+                "Put it around the loop"
+                if around_loop
+                else "Enter it once around the whole pass, or only when the device is not the current one"
+            )
             return place.finding(
                 call,
-                f"`{place.text(call)}` asks for, sets and resets the current device on every call, a microsecond or "
-                f"more on the host, also when it is current already. {advice}",
+                f"`{place.text(call)}` asks for, sets and resets the current device on every call, a "
+                f"microsecond or more on the host, also when it is current already. {advice}",
+                certainty="sure" if around_loop else "maybe",
             )
         return None
 
@@ -733,8 +775,9 @@ class DeviceModePerCall(Rule):
     Flags `torch.device(...)` entered as a context in hot functions.
 
     ## Why it costs
-    As a context, `torch.device` is a torch function mode: entering it costs several microseconds of host time,
-    and while it lasts *every* torch call, not only factories, first runs a Python function.
+    As a context, `torch.device` is a torch function mode: entering it costs several microseconds of
+    host time, and while it lasts *every* torch call, not only factories, first runs a Python
+    function.
 
     ## Example
     ```python
@@ -768,9 +811,9 @@ class DeviceModePerCall(Rule):
                 if isinstance(side, cst.Call) and place.name(side) == "torch.device":
                     return place.finding(
                         side,
-                        f"Inside `with {place.text(side)}` every torch call first runs a Python function, and "
-                        "entering it costs the host several microseconds. Give `device=` to the calls that make "
-                        "tensors.",
+                        f"Inside `with {place.text(side)}` every torch call first runs a Python "
+                        "function, and entering it costs the host several microseconds. Give "
+                        "`device=` to the calls that make tensors",
                         certainty="sure" if self._makes_tensors(node, place) else "maybe",
                     )
         return None
@@ -787,3 +830,51 @@ class DeviceModePerCall(Rule):
 def _sides(node: cst.BaseExpression) -> Sequence[cst.BaseExpression]:
     return (node.body, node.orelse) if isinstance(node, cst.IfExp) else (node,)
 
+
+class AttentionBackendPerCall(Rule):
+    """The backend of attention is chosen and put back on every call.
+
+    ## What it does
+    Flags `with sdpa_kernel(...)` (and the older `sdp_kernel`) in hot functions.
+
+    ## Why it costs
+    The context reads the switches of all backends, and their order, through Python, sets them one
+    by one, and sets them all again at the end: tens of microseconds of host time, as much as the
+    attention of a small model itself.
+
+    ## Example
+    ```python
+    def forward(self, q, k, v):
+        with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+            return F.scaled_dot_product_attention(q, k, v)
+    ```
+
+    ## Instead
+    ```python
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):  # once, around all layers
+        for layer in self.layers:
+            x = layer(x)
+    ```
+
+    ## Fix safety
+    No automatic fix: where the whole pass begins is for a reader to say.
+    """
+
+    code = "DG211"
+    name = "attention-backend-per-call"
+    origin = "pytorch#85984"
+    looks_for = With()
+
+    def judge(self, node: cst.With, place: Place) -> Finding | None:
+        """Flags backends chosen in hot functions."""
+        if not place.per_call or (around_a_loop(node) and not place.loops):
+            return None
+        for call in entered(node):
+            if place.name(call) in _ATTENTION_BACKENDS:
+                return place.finding(
+                    call,
+                    f"`{place.text(call.func)}` reads, sets and puts back the switches of all attention "
+                    "backends on every call, tens of microseconds on the host. Enter it once, around the "
+                    "whole pass",
+                )
+        return None

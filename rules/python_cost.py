@@ -31,8 +31,9 @@ _INSPECTED = {
 _LOADED_WITH_TORCH = re.compile(r"torch(?:\.(?:nn|nn\.functional|autograd|cuda|backends|overrides))?")
 _STDLIB = frozenset(
     """abc ast base64 bisect collections contextlib copy ctypes dataclasses datetime decimal enum errno
-    fractions functools gc glob hashlib heapq importlib inspect io itertools json logging math numbers
-    operator os pathlib pickle platform queue random re shutil signal statistics string struct sys
+    fractions functools gc glob hashlib heapq importlib inspect io itertools json logging math
+    numbers operator os pathlib pickle platform queue random re shutil signal statistics string
+    struct sys
     tempfile textwrap threading time traceback types typing uuid warnings weakref zlib""".split()
 )
 _WARNS_BY_NAME = re.compile(r"warn|deprecat|^__init__$", re.IGNORECASE)
@@ -87,7 +88,8 @@ def _package(place: Place) -> str:
 
 
 def _in_torch_module(place: Place) -> bool:
-    """Whether the function is a method of a torch module whose attributes torch alone looks after."""
+    """Whether the function is a method of a torch module whose attributes torch alone looks "
+    "after."""
     cls = place.cls
     if cls is None or not cls.is_module or not place.self_name:
         return False
@@ -99,7 +101,8 @@ def _in_torch_module(place: Place) -> bool:
 
 
 def _foreign_bases(place: Place) -> bool:
-    """Whether the class inherits from library classes other than torch's: what they define is unknown."""
+    """Whether the class inherits from library classes other than torch's: what they define is "
+    "unknown."""
     mine = _package(place)
     known = (mine, "torch", "abc", "typing", "object", "builtins", "collections", "enum")
     return place.cls is not None and any(
@@ -120,7 +123,8 @@ def _string(node: cst.BaseExpression | None) -> str | None:
 
 
 def _holds_modules(values: Sequence[str]) -> bool:
-    """Whether an attribute is a parameter, buffer or submodule: found by `Module.__getattr__` only."""
+    """Whether an attribute is a parameter, buffer or submodule: found by `Module.__getattr__` "
+    "only."""
     return any(v in ("param", "buffer") or v.startswith("call:torch.nn.") for v in values)
 
 
@@ -140,9 +144,9 @@ class SignatureInspectedPerCall(Rule):
     `typing.get_type_hints`, and `bind` of a signature in hot functions.
 
     ## Why it costs
-    A signature is built from scratch each time, in Python, parameter by parameter: five microseconds
-    of host time for a small function, more for one with many parameters. Binding arguments to it costs
-    about half of that again.
+    A signature is built from scratch each time, in Python, parameter by parameter: five
+    microseconds of host time for a small function, more for one with many parameters. Binding
+    arguments to it costs about half of that again.
 
     ## Example
     ```python
@@ -190,15 +194,16 @@ class SignatureInspectedPerCall(Rule):
         if does is not None:
             return place.finding(
                 node,
-                f"`{place.text(node.func)}` {does} in Python on every call, microseconds on the host. "
-                "Ask once, where the function becomes known, and keep the answer (or put the question "
-                "behind `functools.lru_cache`).",
+                f"`{place.text(node.func)}` {does} in Python on every call, microseconds on the "
+                "host. Ask once, where the function becomes known, and keep the answer (or put "
+                "the question behind `functools.lru_cache`)",
             )
         if place.last_name(node) in ("bind", "bind_partial") and self._on_signature(node, place):
             return place.finding(
                 node,
-                f"`{place.text(node.func)}` sorts arguments into parameters in Python on every call, "
-                "microseconds on the host. Handle the usual call (positional arguments only) without it.",
+                f"`{place.text(node.func)}` sorts arguments into parameters in Python on every "
+                "call, microseconds on the host. Handle the usual call (positional arguments "
+                "only) without it",
             )
         return None
 
@@ -218,8 +223,8 @@ class ImportPerCall(Rule):
 
     ## What it does
     Flags imports of the standard library, and of what comes with `import torch` in methods of torch
-    modules, inside hot functions. With `--pedantic` also relative imports. Imports inside `try` and of
-    optional packages are left alone.
+    modules, inside hot functions. With `--pedantic` also relative imports. Imports inside `try` and
+    of optional packages are left alone.
 
     ## Why it costs
     The import statement looks the module up, checks that it is whole, and binds its names again on
@@ -262,9 +267,9 @@ class ImportPerCall(Rule):
             return None
         return place.finding(
             node,
-            f"`{place.text(node)}` runs on every call: it looks the module up and binds its names again. "
-            "Import it at the top of the file"
-            + (", if no import cycle forbids it." if relative else "."),
+            f"`{place.text(node)}` runs on every call: it looks the module up and binds its names "
+            "again. Import it at the top of the file"
+            + (", if no import cycle forbids it" if relative else ""),
             certainty="maybe" if relative else "sure",
         )
 
@@ -335,8 +340,8 @@ class EnvironmentReadPerCall(Rule):
             return None
         return place.finding(
             read,
-            f"`{place.text(read)}` encodes a name, looks it up through Python methods and decodes the value "
-            "on every call. Read it once, at import or in `__init__`.",
+            f"`{place.text(read)}` encodes a name, looks it up through Python methods and decodes "
+            "the value on every call. Read it once, at import or in `__init__`",
         )
 
     @staticmethod
@@ -422,8 +427,8 @@ class EagerLogText(Rule):
             return None
         return place.finding(
             node,
-            f"{how} makes the text on every call, also while `{place.text(node.func)}` is off. Give the "
-            "logger the values and let it make the text when somebody reads it.",
+            f"{how} makes the text on every call, also while `{place.text(node.func)}` is off. "
+            "Give the logger the values and let it make the text when somebody reads it",
             certainty="maybe" if place.conditions else "sure",
             fix=_lazy(node, place),
         )
@@ -468,7 +473,8 @@ def _parts(node: cst.BaseExpression) -> list[cst.BaseExpression]:
 
 
 def _lazy(node: cst.Call, place: Place) -> Fix | None:
-    """The same call with `%s` and the values behind the text; None where that is not exact enough."""
+    """The same call with `%s` and the values behind the text; None where that is not exact "
+    "enough."""
     receiver = place.receiver(node)
     if not isinstance(receiver, cst.Name):
         return None
@@ -564,8 +570,8 @@ class WarningPerCall(Rule):
     Flags `warnings.warn(...)` that no condition guards in hot functions.
 
     ## Why it costs
-    Whether the warning was shown before is found out anew each time: the caller's frame is looked up,
-    its registry searched, and the filters are matched one after the other.
+    Whether the warning was shown before is found out anew each time: the caller's frame is looked
+    up, its registry searched, and the filters are matched one after the other.
 
     ## Example
     ```python
@@ -587,7 +593,8 @@ class WarningPerCall(Rule):
     ```
 
     ## Fix safety
-    No automatic fix: the flag needs a name and a place, and a warning per caller becomes one for all.
+    No automatic fix: the flag needs a name and a place, and a warning per caller becomes one for
+    all.
     """
 
     code = "DG605"
@@ -605,8 +612,9 @@ class WarningPerCall(Rule):
             return None
         return place.finding(
             node,
-            "`warnings.warn` looks up frames, registries and filters on every call, also when the warning is "
-            "not shown again. Warn once, behind a flag, or where the object is made.",
+            "`warnings.warn` looks up frames, registries and filters on every call, also when "
+            "the warning is not shown again. Warn once, behind a flag, or where the object is "
+            "made",
         )
 
 
@@ -625,7 +633,8 @@ class _Leaves(cst.CSTVisitor):
 
 
 def _may_return_before(place: Place) -> bool:
-    """Whether a statement before the place's may end the function: the place is conditional then."""
+    """Whether a statement before the place's may end the function: the place is conditional "
+    "then."""
     blocks = [place.block]
     if isinstance(place.function.body, cst.IndentedBlock):
         blocks.append(tuple(place.function.body.body))
@@ -647,8 +656,8 @@ class DeepcopyPerCall(Rule):
     Flags `copy.deepcopy(...)` in hot functions.
 
     ## Why it costs
-    Every object underneath is visited, looked up by type, and remembered in a table, in Python; tensors
-    are cloned.
+    Every object underneath is visited, looked up by type, and remembered in a table, in Python;
+    tensors are cloned.
 
     ## Example
     ```python
@@ -683,8 +692,8 @@ class DeepcopyPerCall(Rule):
         near = len(place.hot.path) <= 2 and not place.conditions and not _may_return_before(place)
         return place.finding(
             node,
-            f"`{place.text(node)}` visits every object underneath in Python, and clones tensors, on every "
-            "call. Copy only what is changed afterwards, and only when it is.",
+            f"`{place.text(node)}` visits every object underneath in Python, and clones tensors, "
+            "on every call. Copy only what is changed afterwards, and only when it is",
             certainty="sure" if near or self._changed_flat(node, place) else "maybe",
         )
 
@@ -719,13 +728,13 @@ class HasattrOfModule(Rule):
     """A module asks itself on every call whether it has an attribute.
 
     ## What it does
-    Flags `hasattr(self, "x")` and `getattr(self, "x", default)` in hot methods of torch modules, where
-    no method of the class sets `x` as a plain attribute.
+    Flags `hasattr(self, "x")` and `getattr(self, "x", default)` in hot methods of torch modules,
+    where no method of the class sets `x` as a plain attribute.
 
     ## Why it costs
     What is no plain attribute is looked up by `Module.__getattr__`, in Python, among parameters,
-    buffers and submodules; what is not there costs an exception as well: about a microsecond of host
-    time.
+    buffers and submodules; what is not there costs an exception as well: about a microsecond of
+    host time.
 
     ## Example
     ```python
@@ -769,8 +778,9 @@ class HasattrOfModule(Rule):
         registered = _registered(place.attribute_values(attribute))
         return place.finding(
             node,
-            f"`{place.text(node)}` is answered by `Module.__getattr__`, in Python, about a microsecond on "
-            f"every call. Set `self.{attribute}` to None in `__init__` where there is none, and test that.",
+            f"`{place.text(node)}` is answered by `Module.__getattr__`, in Python, about a "
+            f"microsecond on every call. Set `self.{attribute}` to None in `__init__` where there "
+            "is none, and test that",
             certainty="maybe" if registered or _foreign_bases(place) else "sure",
         )
 
@@ -801,12 +811,12 @@ class ModuleAttributeWrite(Rule):
     """A module keeps a plain value as its attribute on every call.
 
     ## What it does
-    Flags `self.x = value` in hot methods of torch modules, outside conditions, where `x` is neither a
-    parameter, buffer nor submodule.
+    Flags `self.x = value` in hot methods of torch modules, outside conditions, where `x` is neither
+    a parameter, buffer nor submodule.
 
     ## Why it costs
-    `Module.__setattr__` is a Python method that looks for parameters, buffers and submodules of that
-    name first: more than a microsecond of host time, where a local name costs nothing.
+    `Module.__setattr__` is a Python method that looks for parameters, buffers and submodules of
+    that name first: more than a microsecond of host time, where a local name costs nothing.
 
     ## Example
     ```python
@@ -855,16 +865,17 @@ class ModuleAttributeWrite(Rule):
                 continue
             yield place.finding(
                 node,
-                f"`self.{name} = …` goes through `Module.__setattr__`, a Python method, more than a microsecond on "
-                "every call. Use a local name; what must outlive the call can live in a plain object that "
-                "`__init__` makes.",
+                f"`self.{name} = …` goes through `Module.__setattr__`, a Python method, more than "
+                "a microsecond on every call. Use a local name; what must outlive the call can "
+                "live in a plain object that `__init__` makes",
                 certainty="sure" if self._for_this_call(name, node.value, place) else "maybe",
             )
 
 
     @staticmethod
     def _for_this_call(name: str, value: cst.BaseExpression, place: Place) -> bool:
-        """Whether the value looks made for this call: not kept under a condition, not made from itself."""
+        """Whether the value looks made for this call: not kept under a condition, not made from "
+        "itself."""
         if place.function.name.value not in ("forward", "call", "__call__"):
             return False
         if place.conditions or place.scene.tries or _may_return_before(place) or _foreign_bases(place):
@@ -879,8 +890,9 @@ class ModuleListSlice(Rule):
     Flags `self.layers[a:b]` in hot functions where `layers` is a `ModuleList` or `Sequential`.
 
     ## Why it costs
-    The slice is a new module: its `__init__` sets up a dozen tables for hooks and parameters, and every
-    submodule is registered with it, one by one, in Python: over a microsecond of host time each.
+    The slice is a new module: its `__init__` sets up a dozen tables for hooks and parameters, and
+    every submodule is registered with it, one by one, in Python: over a microsecond of host time
+    each.
 
     ## Example
     ```python
@@ -915,9 +927,9 @@ class ModuleListSlice(Rule):
             return None
         return place.finding(
             node,
-            f"`{place.text(node)}` builds a new module and registers every submodule with it on every call, over a "
-            "microsecond each on the host. Iterate over `itertools.islice(...)` instead, or over a slice of "
-            "`list(...)`.",
+            f"`{place.text(node)}` builds a new module and registers every submodule with it on "
+            "every call, over a microsecond each on the host. Iterate over "
+            "`itertools.islice(...)` instead, or over a slice of `list(...)`",
             fix=_sliced(node, part, place),
         )
 
@@ -947,7 +959,8 @@ def _not_negative(node: cst.BaseExpression, place: Place) -> bool:
 
 
 def _iterated_by(node: cst.Subscript, place: Place) -> str:
-    """"once" where a loop iterates the slice itself, "list" where something else does that needs a sequence."""
+    """"once" where a loop iterates the slice itself, "list" where something else does that "
+    "needs a sequence."""
     parent = place.parent(node)
     inner: cst.BaseExpression = node
     how = "once"
@@ -979,8 +992,8 @@ class ModuleTreeWalk(Rule):
     """The tree of modules is walked on every call.
 
     ## What it does
-    Flags `parameters()`, `modules()`, `buffers()`, their named forms and `state_dict()` of modules in
-    hot functions, `next(self.parameters()).dtype` among them.
+    Flags `parameters()`, `modules()`, `buffers()`, their named forms and `state_dict()` of modules
+    in hot functions, `next(self.parameters()).dtype` among them.
 
     ## Why it costs
     The walk visits every submodule through nested Python generators and remembers what it has seen:
@@ -999,8 +1012,8 @@ class ModuleTreeWalk(Rule):
     ```
 
     ## Fix safety
-    No automatic fix: which parameter to ask, or when a list of them is out of date, is for a reader to
-    say.
+    No automatic fix: which parameter to ask, or when a list of them is out of date, is for a reader
+    to say.
     """
 
     code = "DG610"
@@ -1025,13 +1038,13 @@ class ModuleTreeWalk(Rule):
         if self._first_only(node, place):
             return place.finding(
                 node,
-                f"`next({shown})` starts a walk over the tree of modules on every call, several microseconds on the "
-                "host. Ask the input, or a parameter that is known by name.",
+                f"`next({shown})` starts a walk over the tree of modules on every call, several "
+                "microseconds on the host. Ask the input, or a parameter that is known by name",
             )
         return place.finding(
             node,
-            f"`{shown}` walks the tree of modules in Python on every call, about a microsecond for each module. "
-            "Keep a list of what is needed, made once.",
+            f"`{shown}` walks the tree of modules in Python on every call, about a microsecond "
+            "for each module. Keep a list of what is needed, made once",
         )
 
     @staticmethod
@@ -1080,8 +1093,8 @@ class DevicePropertyQuery(Rule):
     ```
 
     ## Fix safety
-    No automatic fix: asking for devices at import starts CUDA in some releases, which a program that
-    forks may not want; a function behind `functools.lru_cache` asks at the first call.
+    No automatic fix: asking for devices at import starts CUDA in some releases, which a program
+    that forks may not want; a function behind `functools.lru_cache` asks at the first call.
     """
 
     code = "DG611"
@@ -1095,6 +1108,7 @@ class DevicePropertyQuery(Rule):
             return None
         return place.finding(
             node,
-            f"`{place.text(node)}` asks through Python wrappers on every call for what does not change while the "
-            "program runs. Ask once, at import, in `__init__` or behind `functools.lru_cache`.",
+            f"`{place.text(node)}` asks through Python wrappers on every call for what does not "
+            "change while the program runs. Ask once, at import, in `__init__` or behind "
+            "`functools.lru_cache`",
         )

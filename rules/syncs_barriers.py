@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 
 import libcst as cst
-from dispatchguard_rules.syncs import on_host_by_trade, say
+from dispatchguard_rules._syncs import on_host_by_trade, say, tell
 
 from pytest_dispatchguard import Call, Finding, Place, Rule
 
 _DEVICES = frozenset({"cuda", "xpu", "mps", "npu", "hpu", "mtia", "accelerator", "musa", "mlu"})
-_MEASURING = re.compile(r"profil|bench|timing|timer|timeit|measur|debug|verbose|elapsed|wall_clock", re.IGNORECASE)
+_MEASURING = re.compile(r"profil|bench|timing|timer|timeit|throughput|measur|debug|verbose|elapsed|wall_clock", re.IGNORECASE)
+
+
+_ASKED_FOR = re.compile(r"gc|garbage|empty|clear|free|flush|collect|low_?mem|offload|oom", re.IGNORECASE)
 
 
 def _on_device_module(name: str) -> bool:
@@ -55,7 +58,7 @@ class Synchronize(Rule):
     """
 
     code = "DG431"
-    name = "synchronize"
+    name = "wait-for-device"
     origin = "tensordict#1545"
     looks_for = Call("synchronize")
 
@@ -65,7 +68,8 @@ class Synchronize(Rule):
         of_stream = isinstance(inner, cst.Call) and place.last_name(inner).endswith("_stream")
         if not (_on_device_module(name) or of_stream) or _measured(place):
             return None
-        return place.finding(
+        return tell(
+            place,
             node,
             f"`{say(place, node)}` stops the host until the device has finished everything queued. Where one stream "
             "needs another, use `wait_stream` or an event; reads wait by themselves.",
@@ -114,13 +118,17 @@ class ThrowAwayMemory(Rule):
         name = place.name(node)
         if _measured(place) or _one_before(node, place):
             return None
+        if any(_ASKED_FOR.search(place.text(test)) for test, _ in place.conditions):
+            return None
         if name == "gc.collect":
-            return place.finding(
+            return tell(
+                place,
                 node,
                 "`gc.collect()` walks all Python objects there are, on every call. Drop it, or run it every many steps.",
             )
         if name.rpartition(".")[2] in ("empty_cache", "ipc_collect") and _on_device_module(name):
-            return place.finding(
+            return tell(
+                place,
                 node,
                 f"`{say(place, node)}` waits for the device and gives memory back that the next call asks the driver for "
                 "anew. Drop it, or run it every many steps.",
@@ -129,10 +137,10 @@ class ThrowAwayMemory(Rule):
 
 
 def _one_before(node: cst.Call, place: Place) -> bool:
-    """Whether the block throws memory away in another way before: one place, one finding."""
+    """Whether the function throws memory away in another way before (`elif is_xpu: …`): one place, one finding."""
     for call, scene in place.calls("empty_cache", "collect", "ipc_collect"):
         if call is node:
             return False
-        if scene.block == place.block and (place.name(call) == "gc.collect" or _on_device_module(place.name(call))):
+        if scene.function is place.function and (place.name(call) == "gc.collect" or _on_device_module(place.name(call))):
             return True
     return False

@@ -8,26 +8,28 @@ from dataclasses import replace
 from typing import Literal
 
 import libcst as cst
-from dispatchguard_rules.syncs import (
+from dispatchguard_rules._syncs import (
     NUMBERS,
     RANDOM,
     READS,
     REDUCING,
+    Certainty,
     Read,
+    asked,
     bound_names,
     holds,
     names_in,
     on_host_by_trade,
+    only_raises,
     read_of,
     say,
     target_names,
+    tell,
     tensor_certainty,
     waits_inside,
 )
 
-from pytest_dispatchguard import Call, Finding, FString, Iterated, Place, Rule
-from pytest_dispatchguard.lint.reading import Scene
-from pytest_dispatchguard.model import Certainty, Fix
+from pytest_dispatchguard import Call, Finding, Fix, FString, Iterated, Place, Rule, Scene
 
 Role = Literal["each", "invariant", "again", "row", "in-row", "iterated", "plain"]
 _LOGGING = frozenset(
@@ -290,7 +292,7 @@ def _use(read: Read, place: Place) -> str:
         isinstance(parent, cst.Call) and place.name(parent) in (*NUMBERS, "round", "abs")
     ):
         node, parent = parent, place.parent(parent)
-    if isinstance(parent, cst.AugAssign):
+    if isinstance(parent, cst.AugAssign) and read.how in ("item", "float") and not isinstance(node, cst.BinaryOperation):
         total = say(place, parent.target)
         return f"Sum up on the device (`{total} += {_detached(read, place)}`) and read `{total}` where it is logged."
     if isinstance(parent, cst.Call):
@@ -301,18 +303,30 @@ def _use(read: Read, place: Place) -> str:
             return "Pass the size along as a Python number from where the host knows it."
         if place.is_torch(parent, *_TAKES_TENSORS):
             return f"`torch.{last}` takes the tensor itself: pass `{say(place, read.tensor)}` on unread."
+    if _checks(parent if isinstance(parent, cst.Comparison) else node, place):
+        return "Check on the device (`torch._assert_async`), where the values are made, or only when asked to."
     if isinstance(parent, cst.Comparison):
         return "Compare on the device and select with `torch.where`, or decide by something the host already knows."
     return "Keep it on the device as a tensor, or read it outside the hot path, where the host has to wait anyway."
 
 
+def _checks(node: cst.CSTNode, place: Place) -> bool:
+    """Whether a value is only asked whether all is well."""
+    if not isinstance(node, cst.BaseExpression):
+        return False
+    who = asked(node, place)
+    return who.asker == "assert" or only_raises(who.by)
+
+
 def _detached(read: Read, place: Place) -> str:
     shown = say(place, read.tensor)
+    if isinstance(read.tensor, cst.BinaryOperation | cst.UnaryOperation | cst.Comparison):
+        shown = f"({shown})"
     return shown if "detach" in shown else f"{shown}.detach()"
 
 
 def _finding(place: Place, read: Read, message: str, fix: Fix | None = None) -> Finding:
-    return place.finding(read.call, message, certainty=read.certainty, fix=fix)
+    return tell(place, read.call, message, certainty=read.certainty, fix=fix)
 
 
 class _ReadRule(Rule):
@@ -323,7 +337,7 @@ class _ReadRule(Rule):
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """Only reads of this rule's role are told."""
-        if on_host_by_trade(place):
+        if on_host_by_trade(place) or _told_on_failure(node, place):
             return None
         read = read_of(node, place)
         if read is None:
@@ -515,7 +529,8 @@ class CopyToHost(Rule):
             return None
         shown = say(place, node)
         if place.last_name(node) == "numpy" and not node.args:
-            return place.finding(
+            return tell(
+                place,
                 node,
                 f"`{shown}` works on CPU tensors only: on a device it needs a copy first, which the host waits for. "
                 "Stay with torch in hot code.",
@@ -523,13 +538,15 @@ class CopyToHost(Rule):
             )
         foreign = _given_to(node, place)
         if foreign:
-            return place.finding(
+            return tell(
+                place,
                 node,
                 f"`{shown}` copies from the device for `{foreign}`, and the host waits for it. Gather what it needs into "
                 "one copy, or find an operation of torch that does the work.",
                 certainty="maybe",
             )
-        return place.finding(
+        return tell(
+            place,
             node,
             f"`{shown}` copies from the device, and the host waits for it. Keep the work on the device, or copy once, "
             "outside the hot path.",
@@ -630,7 +647,7 @@ class TextOfTensor(Rule):
     looks_for = (FString(), Call("print", "str", "repr", "format"))
 
     def judge(self, node: cst.FormattedString | cst.Call, place: Place) -> Finding | None:
-        if on_host_by_trade(place) or _goes_to_a_warning(node, place):
+        if on_host_by_trade(place) or _goes_to_a_warning(node, place) or _told_on_failure(node, place):
             return None
         if isinstance(node, cst.FormattedString):
             parts = [p.expression for p in node.parts if isinstance(p, cst.FormattedStringExpression)]
@@ -646,22 +663,44 @@ class TextOfTensor(Rule):
             what = "`print` formats" if last == "print" else f"`{last}(...)` formats"
         for part in parts:
             if place.on_device(part) and not waits_inside(part, place):
-                return place.finding(
+                better = "Format it at the log interval only, or log its shape and dtype, which the host knows."
+                if _goes_to_a_check(node, place):
+                    better = "Build the text only once the check has failed, or leave the value out of it."
+                return tell(
+                    place,
                     node,
-                    f"{what} the tensor `{say(place, part)}`, so the host waits for the device and copies it. "
-                    "Format it at the log interval only, or log its shape and dtype, which the host knows.",
+                    f"{what} the tensor `{say(place, part)}` on every call, so the host waits for the device and copies "
+                    f"it. {better}",
                 )
         return None
 
 
+def _given_text(node: cst.CSTNode, place: Place) -> str:
+    """The last name of the function that a text is made for."""
+    parent = place.parent(node)
+    while isinstance(parent, cst.BinaryOperation | cst.ConcatenatedString | cst.IfExp):
+        parent = place.parent(parent)
+    return place.last_name(parent) if isinstance(parent, cst.Call) else ""
+
+
+def _told_on_failure(node: cst.CSTNode, place: Place) -> bool:
+    """Whether a place is in a function that a check calls when it fails: `check(ok, lambda: f"got {x}")`."""
+    parent = place.parent(node) if place.scene.deferred else None
+    while parent is not None:
+        if isinstance(parent, cst.Lambda):
+            return _goes_to_a_check(parent, place)
+        parent = place.parent(parent)
+    return False
+
+
+def _goes_to_a_check(node: cst.CSTNode, place: Place) -> bool:
+    """Whether a text is what a check says when it fails."""
+    return re.search(r"check|assert", _given_text(node, place), re.IGNORECASE) is not None
+
+
 def _goes_to_a_warning(node: cst.CSTNode, place: Place) -> bool:
     """Whether a text is made for a warning, an error or a check under a condition: those are rare by nature."""
-    parent = place.parent(node)
-    while isinstance(parent, cst.BinaryOperation | cst.ConcatenatedString):
-        parent = place.parent(parent)
-    if not isinstance(parent, cst.Call) or not place.conditions:
-        return False
-    return _WARNING.search(place.last_name(parent)) is not None
+    return bool(place.conditions) and _WARNING.search(_given_text(node, place)) is not None
 
 
 class ReadPerElement(_ReadRule):
@@ -960,7 +999,8 @@ class PythonExtremumOfTensors(Rule):
         kind = place.kind(given)
         if kind.on_device:
             better = f"{say(place, given)}.{'sort().values' if how == 'sorted' else how + '()'}"
-            return place.finding(
+            return tell(
+                place,
                 node,
                 f"Python's `{shown}` takes the tensor apart and waits for the device at each comparison. `{better}` is "
                 "one operation.",
@@ -968,7 +1008,8 @@ class PythonExtremumOfTensors(Rule):
         element = kind.element
         if kind.what == "nested" and kind.sure and element is not None and element.on_device:
             better = "torch.stack(...)" + (".sort().values" if how == "sorted" else f".{how}()")
-            return place.finding(
+            return tell(
+                place,
                 node,
                 f"`{shown}` compares one tensor after the other, and the host waits for the device each time. "
                 f"`{better}` compares on the device.",
@@ -985,7 +1026,8 @@ class PythonExtremumOfTensors(Rule):
             better = f"torch.{how}imum(...)"
         else:
             better = f".clamp({'min' if how == 'max' else 'max'}=...)"
-        return place.finding(
+        return tell(
+            place,
             node,
             f"Python's `{shown}` asks a comparison of tensors for its truth, so the host waits for the device. "
             f"`{better}` stays on the device.",
@@ -1046,13 +1088,15 @@ class IterationOverTensor(Rule):
         if reads and _zipped_before(node, place):
             return None
         if reads:
-            return place.finding(
+            return tell(
+                place,
                 node,
                 f"The loop takes `{shown}` apart, and `{say(place, reads[0].call)}` makes the host wait for the device "
                 f"for each element. `{shown}.tolist()` reads them all at once.",
                 fix=self._fix(node, loop, reads[0], place),
             )
-        return place.finding(
+        return tell(
+            place,
             node,
             f"The loop takes `{shown}` apart on the host, one view per element. Work on the whole tensor, or read it "
             "once with `.tolist()` if the values are needed on the host.",

@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import libcst as cst
-from dispatchguard_rules.syncs import mask_of, on_host_by_trade, say, tensor_certainty, waits_inside
+from dispatchguard_rules._syncs import (
+    Certainty,
+    mask_of,
+    on_host_by_trade,
+    say,
+    tell,
+    tensor_certainty,
+    waits_inside,
+)
 
 from pytest_dispatchguard import Call, Finding, Getitem, Place, Rule, Setitem
-from pytest_dispatchguard.lint.kinds import Kind
-from pytest_dispatchguard.model import Certainty
 
 
 def _worked_on(call: cst.Call, place: Place) -> tuple[cst.BaseExpression, Certainty] | None:
@@ -61,7 +67,7 @@ class Nonzero(Rule):
     """
 
     code = "DG421"
-    name = "nonzero"
+    name = "indices-of-nonzero"
     origin = "pytorch#131256"
     looks_for = Call("nonzero", "argwhere", "where")
 
@@ -72,13 +78,15 @@ class Nonzero(Rule):
         if worked_on is None:
             return None
         if _position_is_read(node, place):
-            return place.finding(
+            return tell(
+                place,
                 node,
                 f"`{say(place, node)}` looks a position up on the device, and the host waits for it, and once more to read "
                 "it. Keep the position as a Python number from where it is known (a counter).",
                 certainty=worked_on[1],
             )
-        return place.finding(
+        return tell(
+            place,
             node,
             f"`{say(place, node)}` gives as many rows as there are hits, so the host waits for the device to count them. "
             "Keep the mask and use `torch.where(mask, a, b)` or `masked_fill`, or take a fixed number with `topk`.",
@@ -144,14 +152,16 @@ class MaskRead(Rule):
             certainty = "sure"
             count = sum(_selects_by(o, mask, place) for o, s in place.subscripts() if s.block == place.block)
             if count > 1:
-                return place.finding(
+                return tell(
+                    place,
                     node,
                     f"`{say(place, node)}` and {count - 1} more select by the same mask, and the host waits for the device "
                     "to count it each time. Turn it into indices once (`rows = mask.nonzero(as_tuple=True)`) and select "
                     "by those, or work on all elements and blank out the rest (`torch.where`).",
                 )
         shown = say(place, mask) if mask is not None else "mask"
-        return place.finding(
+        return tell(
+            place,
             node,
             f"`{say(place, node)}` keeps as many elements as `{shown}` says, so the host waits for the device to count "
             "them. Work on all of them and blank out the rest (`torch.where`, `masked_fill`, a weighted sum), or keep "
@@ -220,8 +230,8 @@ class MaskWrite(Rule):
     origin = "diffusers#13461"
     looks_for = Setitem()
 
-    def judge(self, node: cst.Assign | cst.AugAssign, place: Place) -> Finding | None:
-        if on_host_by_trade(place):
+    def judge(self, node: cst.Assign | cst.AugAssign | cst.AnnAssign, place: Place) -> Finding | None:
+        if on_host_by_trade(place) or isinstance(node, cst.AnnAssign):
             return None
         targets = [node.target] if isinstance(node, cst.AugAssign) else [t.target for t in node.targets]
         for target in targets:
@@ -244,7 +254,8 @@ class MaskWrite(Rule):
                 how = f"`{base} = torch.where({shown}, {say(place, value, 24)}, {base})`"
             else:
                 how = f"Compute the value for all of `{base}` and pick with `torch.where({shown}, new, {base})`, which"
-            return place.finding(
+            return tell(
+                place,
                 node,
                 f"`{say(place, target)} {operator} …` with a tensor turns the mask into indices, and the host waits for "
                 f"the device to count them. {how} waits for nothing.",
@@ -288,7 +299,7 @@ class Unique(Rule):
     """
 
     code = "DG424"
-    name = "unique"
+    name = "unique-values"
     origin = "pytorch#107132"
     looks_for = Call("unique", "unique_consecutive")
 
@@ -296,7 +307,8 @@ class Unique(Rule):
         worked_on = _worked_on(node, place)
         if worked_on is None:
             return None
-        return place.finding(
+        return tell(
+            place,
             node,
             f"`{say(place, node)}` gives as many elements as there are values, so the host waits for the device to sort "
             "and count them. Where the possible values are known, count into a tensor of fixed size (`scatter_add_`).",
@@ -334,7 +346,7 @@ class Bincount(Rule):
     """
 
     code = "DG425"
-    name = "bincount"
+    name = "bincount-of-tensor"
     origin = "torchmetrics#1413"
     looks_for = Call("bincount")
 
@@ -344,7 +356,8 @@ class Bincount(Rule):
             return None
         size = place.argument(node, 2 if place.name(node) else 1, "minlength")
         new = f"torch.zeros({say(place, size, 24) if size is not None else 'n'}, …)"
-        return place.finding(
+        return tell(
+            place,
             node,
             f"`{say(place, node)}` asks for the largest value first, and the host waits for the device. "
             f"`{new}.scatter_add_(0, x, ones)` has a fixed size and waits for nothing.",
@@ -398,7 +411,8 @@ class RepeatInterleave(Rule):
         certainty = place.certainty(repeats)
         if certainty is None:
             return None
-        return place.finding(
+        return tell(
+            place,
             node,
             f"`repeat_interleave` with the tensor `{say(place, repeats)}` makes the host wait for the device to add it "
             "up. Where the host knows the total, say it: `output_size=total`.",
@@ -483,7 +497,8 @@ class TensorAsNumber(Rule):
                 parts = [e.value for e in argument.value.elements]
             for part in parts:
                 if self._number(part, place) and not _given_before(part, call, place):
-                    return place.finding(
+                    return tell(
+                        place,
                         part,
                         f"`{last}` needs a number where the tensor `{say(place, part)}` is given, so the host waits for the "
                         "device to have it. Pass a number that the host knows.",
@@ -497,7 +512,8 @@ class TensorAsNumber(Rule):
             if isinstance(part, cst.Slice):
                 for bound in (part.lower, part.upper, part.step):
                     if bound is not None and self._number(bound, place):
-                        return place.finding(
+                        return tell(
+                            place,
                             node,
                             f"The bound `{say(place, bound)}` is a tensor: slicing needs its number, and the host waits "
                             "for the device. Slice by a number that the host knows, or mask by position "
@@ -506,7 +522,8 @@ class TensorAsNumber(Rule):
             elif isinstance(part, cst.Index) and self._number(part.value, place):
                 shown = say(place, part.value)
                 if base.what in ("nested", "modules") and base.cls != "dict" and base.sure:
-                    return place.finding(
+                    return tell(
+                        place,
                         node,
                         f"`{say(place, node)}` picks from a Python sequence by the tensor `{shown}`, so the host waits "
                         "for the device. Stack what is picked from and index on the device, or pick by a number that "
@@ -515,7 +532,8 @@ class TensorAsNumber(Rule):
                 if base.is_tensor and place.kind(part.value).ndim == 0 and place.kind(part.value).dtype != "bool":
                     if _indexed_before(part.value, node, place):
                         return None
-                    return place.finding(
+                    return tell(
+                        place,
                         node,
                         f"`{shown}` is a tensor of no dimension: each index by it reads its number, and the host waits "
                         f"for the device. `index_select(0, {shown}.reshape(1))` stays on the device; where several "
@@ -525,7 +543,7 @@ class TensorAsNumber(Rule):
 
     def _number(self, node: cst.BaseExpression, place: Place) -> bool:
         """Whether a device tensor stands here that Python must ask for its number, unasked as yet."""
-        kind: Kind = place.kind(node)
+        kind = place.kind(node)
         return kind.on_device and not waits_inside(node, place)
 
 
@@ -603,7 +621,8 @@ class CompareWholeTensors(Rule):
             return None
         last = place.last_name(node)
         how = "(a == b).all()" if last == "equal" else "torch.isclose(a, b).all()"
-        return place.finding(
+        return tell(
+            place,
             node,
             f"`{say(place, node)}` gives a Python bool, so the host waits for the device to compare. "
             f"Keep the answer on the device (`{how}`), or remember on the host what changed.",

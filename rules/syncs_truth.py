@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import libcst as cst
-from dispatchguard_rules.syncs import (
+from dispatchguard_rules._syncs import (
     Asked,
+    Certainty,
     asked,
     last_small,
+    names_in,
     on_host_by_trade,
     only_raises,
     only_warns,
     say,
     small_statements,
+    target_names,
+    tell,
     waits_inside,
 )
 
 from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, Truth
-from pytest_dispatchguard.model import Certainty
 
 
 def _question(node: cst.BaseExpression, place: Place) -> tuple[Certainty, Asked] | None:
@@ -120,7 +123,7 @@ class TruthInBranch(Rule):
         if _host_first(node, who, place) is not None or _clamp(who, place) is not None:
             return None
         shown = _shown(node, place)
-        return place.finding(node, _advice(node, shown, who, place) + _more(who, place), certainty=certainty)
+        return tell(place, node, _advice(node, shown, who, place) + _more(who, place), certainty=certainty)
 
 
 def _advice(node: cst.BaseExpression, shown: str, who: Asked, place: Place) -> str:
@@ -128,6 +131,12 @@ def _advice(node: cst.BaseExpression, shown: str, who: Asked, place: Place) -> s
         return (
             f"`{shown}` asks a tensor that may be None for its truth: the host waits for the device, and a tensor of "
             f"more than one element raises. Ask `{say(place, node)} is not None`."
+        )
+    buffer = _own_buffer(node, place)
+    if buffer:
+        return (
+            f"`{shown}` reads `{buffer}`, a buffer that moves to the device with the module, and the host waits for it. "
+            "Keep a Python value beside it for the host to ask."
         )
     if who.asker == "bool":
         return (
@@ -144,6 +153,12 @@ def _advice(node: cst.BaseExpression, shown: str, who: Asked, place: Place) -> s
             f"The ternary asks `{shown}` for its truth, so the host waits until the device has the answer. "
             "Select on the device with `torch.where(condition, a, b)`."
         )
+    over = _loop_tensor(node, place)
+    if over:
+        return (
+            f"`if {shown}` makes the host wait for the device in every round, for what the loop over `{over}` has taken "
+            f"apart. Loop over `{over}.tolist()`: one wait for all rounds."
+        )
     if _leaves_early(who.by):
         return (
             f"`if {shown}` makes the host wait until the device has the answer, only to leave early. Drop the test "
@@ -159,6 +174,29 @@ def _advice(node: cst.BaseExpression, shown: str, who: Asked, place: Place) -> s
         f"`if {shown}` makes the host wait until the device has the answer. Compute without asking "
         "(`torch.where`, `masked_fill`), or decide by something the host already knows."
     )
+
+
+def _loop_tensor(node: cst.BaseExpression, place: Place) -> str:
+    """The device tensor whose elements a loop runs over, where a condition asks nothing but such an element."""
+    names = names_in(node)
+    for loop in place.loops:
+        if isinstance(loop, cst.For) and place.on_device(loop.iter) and names & target_names(loop):
+            rest = names - target_names(loop) - {place.self_name}
+            return say(place, loop.iter) if not rest else ""
+    return ""
+
+
+def _own_buffer(node: cst.BaseExpression, place: Place) -> str:
+    """`self.x` of `self.x` or `self.x[0] == 1`, where that is a buffer."""
+    if isinstance(node, cst.Comparison):
+        if any(place.kind(c.comparator).what != "scalar" for c in node.comparisons):
+            return ""
+        node = node.left
+    while isinstance(node, cst.Subscript):
+        node = node.value
+    if isinstance(node, cst.Attribute) and place.dotted(node).startswith(f"{place.self_name}."):
+        return place.dotted(node) if "buffer" in place.attribute_values(node.attr.value) else ""
+    return ""
 
 
 def _only_assigned(branch: cst.CSTNode | None) -> str:
@@ -232,7 +270,7 @@ class TruthInCheck(Rule):
             )
         else:
             return None
-        return place.finding(node, message + _more(who, place), certainty=certainty)
+        return tell(place, node, message + _more(who, place), certainty=certainty)
 
 
 class TruthInWhile(Rule):
@@ -279,7 +317,8 @@ class TruthInWhile(Rule):
         certainty, who = question
         if _host_first(node, who, place) is not None:
             return None
-        return place.finding(
+        return tell(
+            place,
             node,
             f"`while {_shown(node, place)}` makes the host wait for the device in every round. Count rounds on the "
             "host, and ask the tensor only every few rounds, or not at all where the count is known.",
@@ -321,7 +360,7 @@ class TruthPerElement(Rule):
     looks_for = (Truth(), Call("any", "all"))
 
     def judge(self, node: cst.BaseExpression, place: Place) -> Finding | None:
-        if isinstance(node, cst.Call):
+        if isinstance(node, cst.Call) and place.name(node) in ("any", "all"):
             return self._of_iterable(node, place)
         question = _question(node, place)
         if question is None:
@@ -341,10 +380,10 @@ class TruthPerElement(Rule):
             )
         else:
             return None
-        return place.finding(node, message, certainty=certainty)
+        return tell(place, node, message, certainty=certainty)
 
     def _of_iterable(self, call: cst.Call, place: Place) -> Finding | None:
-        if place.name(call) not in ("any", "all") or len(call.args) != 1 or on_host_by_trade(place):
+        if len(call.args) != 1 or on_host_by_trade(place):
             return None
         given = call.args[0].value
         if isinstance(given, cst.GeneratorExp | cst.ListComp):
@@ -352,14 +391,16 @@ class TruthPerElement(Rule):
         how, shown = place.last_name(call), say(place, given)
         kind = place.kind(given)
         if kind.on_device:
-            return place.finding(
+            return tell(
+                place,
                 call,
                 f"Python's `{how}({shown})` takes the tensor apart and waits for the device once per element. "
                 f"`{shown}.{how}()` is one operation.",
             )
         element = kind.element
         if kind.what == "nested" and kind.sure and element is not None and element.on_device:
-            return place.finding(
+            return tell(
+                place,
                 call,
                 f"`{how}({shown})` asks one tensor after the other for its truth, and the host waits for the device "
                 f"each time. `torch.stack(...).{how}()` gives one tensor, to be read once or not at all.",
@@ -412,44 +453,51 @@ class DeviceBeforeHost(Rule):
         found = _host_first(node, question[1], place)
         if found is None:
             return None
-        chain, new, host = found
+        chain, operands, host = found
         word = "and" if isinstance(chain.operator, cst.And) else "or"
-        return place.finding(
+        return tell(
+            place,
             node,
             f"`{say(place, node)}` makes the host wait for the device before `{say(place, host)}`, which the host knows, "
             f"is even asked. Ask the host's test first: `{word}` then often need not ask the tensor.",
             certainty=question[0],
-            fix=place.replace(
-                chain, new, safety="unsafe", message="Ask the host's test first; the operands are evaluated in another order"
-            ),
+            fix=self._fix(operands, place),
         )
+
+    def _fix(self, operands: list[cst.BaseExpression], place: Place) -> Fix | None:
+        """The operands in their new order, each in the place of another: what is between them stays."""
+        ordered = [o for o in operands if _plain_host(o, place)]
+        ordered += [o for o in operands if not _plain_host(o, place)]
+        pairs = []
+        for old, new in zip(operands, ordered, strict=True):
+            if old is not new:
+                # A place keeps the brackets around it.
+                bare = new.with_changes(lpar=(), rpar=()) if getattr(old, "lpar", ()) else new
+                pairs.append((old, place.text(bare)))
+        if any("\n" in text for _, text in pairs):
+            return None
+        message = "Ask the host's test first; the operands are evaluated in another order"
+        return place.edits(pairs, safety="unsafe", message=message)
 
 
 def _host_first(
     node: cst.BaseExpression, who: Asked, place: Place
-) -> tuple[cst.BooleanOperation, cst.BooleanOperation, cst.BaseExpression] | None:
-    """The chain in which a tensor is asked before a host test, the same with the host tests first, and the
-    test in question. Only for the first tensor of a chain whose value is used for its truth alone."""
+) -> tuple[cst.BooleanOperation, list[cst.BaseExpression], cst.BaseExpression] | None:
+    """The chain in which a tensor is asked before a host test, its operands, and the test in question. Only
+    for the first tensor of a chain whose value is used for its truth alone."""
     if who.asker == "value":
         return None
     chain = _chain_around(node, place)
     if chain is None:
         return None
-    operands, operators = _operands(chain)
+    operands = _operands(chain)
     if not all(_asks_tensor(o, place) or _plain_host(o, place) for o in operands):
         return None
     first = next(i for i, o in enumerate(operands) if _asks_tensor(o, place))
     if _bare(operands[first]) is not node:
         return None
     later = [o for o in operands[first + 1 :] if _plain_host(o, place)]
-    if not later:
-        return None
-    ordered = [o for o in operands if _plain_host(o, place)] + [o for o in operands if not _plain_host(o, place)]
-    new: cst.BaseExpression = ordered[0]
-    for operator, operand in zip(operators, ordered[1:], strict=True):
-        new = cst.BooleanOperation(new, operator, operand)
-    assert isinstance(new, cst.BooleanOperation)
-    return chain, new.with_changes(lpar=chain.lpar, rpar=chain.rpar), later[0]
+    return (chain, operands, later[0]) if later else None
 
 
 def _chain_around(node: cst.BaseExpression, place: Place) -> cst.BooleanOperation | None:
@@ -473,12 +521,12 @@ def _chain_around(node: cst.BaseExpression, place: Place) -> cst.BooleanOperatio
             return chain
 
 
-def _operands(chain: cst.BooleanOperation) -> tuple[list[cst.BaseExpression], list[cst.BaseBooleanOp]]:
+def _operands(chain: cst.BooleanOperation) -> list[cst.BaseExpression]:
     left = chain.left
-    if isinstance(left, cst.BooleanOperation) and not left.lpar and type(left.operator) is type(chain.operator):
-        operands, operators = _operands(left)
-        return [*operands, chain.right], [*operators, chain.operator]
-    return [left, chain.right], [chain.operator]
+    same = isinstance(left, cst.BooleanOperation) and type(left.operator) is type(chain.operator)
+    if isinstance(left, cst.BooleanOperation) and same and not left.lpar:
+        return [*_operands(left), chain.right]
+    return [left, chain.right]
 
 
 def _bare(node: cst.BaseExpression) -> cst.BaseExpression:
@@ -579,7 +627,8 @@ class ClampByBranch(Rule):
         new = _clamp(who, place)
         if new is None or not isinstance(who.by, cst.If):
             return None
-        return place.finding(
+        return tell(
+            place,
             node,
             f"`if {say(place, node)}` makes the host wait for the device, only to clamp a value. `{new}` does the "
             "same without asking.",
@@ -589,10 +638,16 @@ class ClampByBranch(Rule):
 
 
 def _one_line(branch: cst.If, new: str, place: Place) -> Fix | None:
-    """The fix that puts one simple statement in place of an if; none where that would lose a comment."""
-    if "#" in place.text(branch) or branch is not place.statement:
+    """The fix that puts one simple statement in place of an if, with the comment of its first line; none where
+    that would lose another comment."""
+    if branch is not place.statement:
         return None
-    return place.replace(branch, new, safety="unsafe", message="Clamp on the device; the result is always a tensor")
+    header = branch.body.header.comment if isinstance(branch.body, cst.IndentedBlock) else None
+    kept = f"  {header.value}" if header is not None else ""
+    if place.text(branch).count("#") != kept.count("#"):
+        return None
+    message = "Clamp on the device; the result is always a tensor"
+    return place.replace(branch, new + kept, safety="unsafe", message=message)
 
 
 def _clamp(who: Asked, place: Place) -> str | None:

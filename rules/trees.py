@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import libcst as cst
+from dispatchguard_rules._backends import runs_elsewhere
 
 from pytest_dispatchguard import Call, Finding, Fix, Place, Rule
 
@@ -18,7 +19,6 @@ _ASKS = re.compile(
 _ONE = re.compile(r"x|y|input|output|out|tensor|mask|(?:previous|input|output|attention)_mask|first_arg|\w*tensor_arg")
 _ONE_IN_KERAS = re.compile(r"inputs|outputs|output_masks|input_spec|y_pred|y_true")
 _GETS_MASK = re.compile(r"_?get_\w*mask|\w*mask_(?:from|of)_\w+")
-_OTHER_BACKEND = re.compile(r"\.backends?\.(?:tensorflow|jax|numpy|openvino|mlx)\.")
 
 
 class _Walk(NamedTuple):
@@ -42,7 +42,7 @@ def _walk(node: cst.Call, place: Place) -> _Walk | None:
         return None
     module, _, function = place.name(node).rpartition(".")
     of_jax = module.startswith("jax.") and "torch" not in place.imports
-    if of_jax or _OTHER_BACKEND.search(place.hot.path[-1]):
+    if of_jax or runs_elsewhere(place):
         return None
     first = 0 if function in _FLATTENS else 2 if function == "tree_map_only" else 1
     subjects: list[cst.BaseExpression] = []

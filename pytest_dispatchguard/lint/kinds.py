@@ -42,6 +42,8 @@ class Kind:
     """Of an instance: the dotted name of its class."""
     optional: bool = False
     """May be None as well."""
+    roaming: bool = False
+    """Of a tensor: made on the CPU and perhaps moved since, as attributes and globals may be."""
     built: bool = False
     """Of a tensor: made anew from Python data in this very function (`torch.tensor([1, 2])`)."""
 
@@ -62,8 +64,8 @@ class Kind:
 
     @property
     def on_device(self) -> bool:
-        """Surely a tensor, and one that is not known to live on the CPU: reading it may wait."""
-        return self.is_tensor and not self.host
+        """Surely a tensor, and one that nothing says may live on the CPU: reading it may wait."""
+        return self.is_tensor and not self.host and not self.roaming
 
     def maybe(self) -> Kind:
         """The same, less surely."""
@@ -105,6 +107,7 @@ def join(a: Kind, b: Kind) -> Kind:
             items=same_items,
             cls=a.cls if a.cls == b.cls else "",
             optional=a.optional or b.optional,
+            roaming=a.roaming or b.roaming,
             built=a.built and b.built,
         )
     if "tensor" in (a.what, b.what):

@@ -146,6 +146,12 @@ def Function(*names: str, having: Iterable[Look] = ()) -> Look:  # noqa: N802
     return Look("function", frozenset(names), frozenset(tokens))
 
 
+def Decorated(*names: str) -> Look:  # noqa: N802
+    """Whole hot functions that have a decorator with one of these last names: ``Decorated("compile")``.
+    Functions inside them come too."""
+    return Look("function", frozenset(), frozenset(f"decorator:{n}" for n in names))
+
+
 class Rule:
     """A pattern that costs host time on hot paths.
 

@@ -134,6 +134,7 @@ def _function_as(walk: Walk, node: Node, decorators: list[str], whole: Node) -> 
     elif reading.self_name in reading.params:
         reading.self_name = ""
     reading.looks.add(f"name:{name}")
+    reading.looks.update(f"decorator:{d.rpartition('.')[2]}" for d in decorators)
     declared = node.child_by_field_name("return_type")
     if declared is not None:
         fact.returns = annotation(source, declared, walk.imports)

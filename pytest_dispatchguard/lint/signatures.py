@@ -337,8 +337,11 @@ def placed(result: Kind, parts: Sequence[Kind]) -> Kind:
     unknown operand it proves nothing: then nobody is sure."""
     tensors = _tensor_args(parts)
     hosts = [t for t in tensors if t.host]
+    if not tensors and parts and all(p.what in ("scalar", "text", "none") for p in parts):
+        return replace(result, host=True)  # `torch.div(7, 2)` makes its tensor of numbers
     if not hosts or len(hosts) < len(tensors):
-        return replace(result, host=False)
+        roams = any(t.roaming for t in tensors) and not any(t.on_device for t in tensors)
+        return replace(result, host=False, roaming=roams)
     if any(_may_hold_more(p) for p in parts) and not any(_has_dimensions(t) for t in hosts):
         return replace(result, host=False, sure=False)
     return replace(result, host=True)
@@ -731,7 +734,9 @@ def value_kind(value: Value, tensor_types: tuple[str, ...] = ()) -> Kind:
         kind = function_kind(rest, (), {}, {})
         if kind is not None:
             # An attribute may be moved later: a tensor in it is not known to stay on the CPU.
-            return replace(kind, host=False, built=False) if kind.what == "tensor" else kind
+            if kind.what != "tensor":
+                return kind
+            return replace(kind, host=False, roaming=kind.host, built=False)
         return Kind("unknown", cls=rest)
     if head == "ann":
         return annotation_kind(rest, tensor_types)
@@ -758,4 +763,6 @@ def values_kind(values: Sequence[Value], tensor_types: tuple[str, ...] = ()) -> 
     out = value_kind(values[0], tensor_types)
     for value in values[1:]:
         out = join(out, value_kind(value, tensor_types))
+    if out.roaming and not {"param", "buffer"}.isdisjoint(values):
+        return replace(out, roaming=False)  # goes where its module goes
     return out

@@ -8,8 +8,9 @@ from typing import Literal
 
 import libcst as cst
 
-from pytest_dispatchguard import Place
-from pytest_dispatchguard.model import Certainty
+from pytest_dispatchguard import Finding, Fix, Place
+
+Certainty = Literal["sure", "maybe"]
 
 READS = ("item", "tolist", "int", "float", "complex")
 """Last names of calls that bring the value of a tensor to Python."""
@@ -30,6 +31,13 @@ _WORKING_ON_HOST = (
 )  # fmt: skip
 
 Asker = Literal["if", "while", "assert", "ternary", "filter", "each", "bool", "value"]
+
+
+def tell(
+    place: Place, node: cst.CSTNode, message: str, *, certainty: Certainty = "sure", fix: Fix | None = None
+) -> Finding:
+    """The finding, its message written as all messages are: no stop at the end."""
+    return place.finding(node, message.rstrip("."), certainty=certainty, fix=fix)
 
 
 def say(place: Place, node: cst.CSTNode, room: int = 48) -> str:
