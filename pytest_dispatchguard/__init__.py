@@ -50,7 +50,7 @@ __all__ = [  # noqa: RUF022 - by theme
     "hookimpl", "hookspec",
     "Kind", "Place", "Scene",
     "Assignment", "Attribute", "Call", "Class", "Comparison", "Decorated", "Def", "FString", "Function", "Getitem", "Import",
-    "Iterated", "Lambda", "Look", "Loop", "Rule", "SelfWrite", "Setitem", "Truth", "With",
+    "Iterated", "Lambda", "Look", "Loop", "MadeCall", "Rule", "SelfWrite", "Setitem", "Truth", "With",
 ]  # fmt: skip
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ FAMILIES = (
     "closures",
     "syncs_barriers",
     "syncs_reads",
+    "syncs_repeats",
     "syncs_truth",
     "syncs_shapes",
     "allocations",
@@ -28,7 +29,9 @@ def rule_classes(family: str) -> list[type[Rule]]:
     own = (
         value
         for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, Rule) and value.__module__ == module.__name__
+        if isinstance(value, type)
+        and issubclass(value, Rule)
+        and value.__module__ == module.__name__
     )
     return sorted((cls for cls in own if "code" in vars(cls)), key=lambda cls: cls.code)
 

@@ -1,4 +1,4 @@
-"""Tells code of other array libraries from code that runs on torch, for the rules that are about any Python."""
+"""Tells code of other array libraries from code that runs on torch."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""What the rules about device syncs (DG4xx) share: which expressions make the host wait, and how they are told."""
+"""What the rules about device syncs (DG4xx) share: which expressions make the host wait, and how
+they are told."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -16,15 +18,22 @@ READS = ("item", "tolist", "int", "float", "complex")
 """Last names of calls that bring the value of a tensor to Python."""
 NUMBERS = frozenset({"int", "float", "complex"})
 REDUCING = frozenset(
-    "all amax amin any argmax argmin count_nonzero detach logsumexp max mean median min norm prod std sum var".split()
+    "all amax amin any argmax argmin count_nonzero detach logsumexp max mean median min norm prod std sum "
+    "var".split()
 )
 """Methods that, in a file that knows no other arrays, say that what they are called on is a tensor."""
 RANDOM = frozenset(
-    "bernoulli dropout multinomial normal poisson rand rand_like randint randint_like randn randn_like randperm "
+    "bernoulli dropout multinomial normal poisson rand rand_like randint randint_like randn "
+    "randn_like randperm "
     "random sample uniform".split()
 )
-_OTHER_ARRAYS = frozenset({"numpy", "jax", "tensorflow", "cupy", "mlx", "paddle", "pandas", "openvino"})
-_HOST_TABLES = frozenset("params flags meta metadata config options kwargs extra_args settings".split())
+_OTHER_ARRAYS = frozenset(
+    {"numpy", "jax", "tensorflow", "cupy", "mlx", "paddle", "pandas", "openvino"}
+)
+_MASK = re.compile(r"(?:^|[._])mask$")
+_HOST_TABLES = frozenset(
+    "params flags meta metadata config options kwargs extra_args settings".split()
+)
 _WORKING_ON_HOST = (
     "collat", "dataset", "dataloader", "sampler", "tokeniz", "processor", "feature_extract",
     "featureextract", "augment", "benchmark", "profil", "_worker",
@@ -34,7 +43,12 @@ Asker = Literal["if", "while", "assert", "ternary", "filter", "each", "bool", "v
 
 
 def tell(
-    place: Place, node: cst.CSTNode, message: str, *, certainty: Certainty = "sure", fix: Fix | None = None
+    place: Place,
+    node: cst.CSTNode,
+    message: str,
+    *,
+    certainty: Certainty = "sure",
+    fix: Fix | None = None,
 ) -> Finding:
     """The finding, its message written as all messages are: no stop at the end."""
     return place.finding(node, message.rstrip("."), certainty=certainty, fix=fix)
@@ -134,7 +148,7 @@ def _asked_by_statement(whole: cst.BaseExpression, place: Place) -> Asked:
 
 
 def _filters(comprehension: cst.BaseComp) -> Iterator[cst.CompIf]:
-    clause: cst.CompFor | None = comprehension.for_in  # type: ignore[attr-defined]  # all comprehensions have it
+    clause: cst.CompFor | None = comprehension.for_in
     while clause is not None:
         yield from clause.ifs
         clause = clause.inner_for_in
@@ -142,7 +156,11 @@ def _filters(comprehension: cst.BaseComp) -> Iterator[cst.CompIf]:
 
 def only_raises(branch: cst.CSTNode | None) -> bool:
     """Whether an if does nothing but raise: it checks values."""
-    return isinstance(branch, cst.If) and branch.orelse is None and isinstance(last_small(branch.body), cst.Raise)
+    return (
+        isinstance(branch, cst.If)
+        and branch.orelse is None
+        and isinstance(last_small(branch.body), cst.Raise)
+    )
 
 
 def only_warns(branch: cst.CSTNode | None) -> bool:
@@ -150,7 +168,11 @@ def only_warns(branch: cst.CSTNode | None) -> bool:
     if not isinstance(branch, cst.If) or branch.orelse is not None:
         return False
     smalls = list(small_statements(branch.body))
-    if len(smalls) != 1 or not isinstance(smalls[0], cst.Expr) or not isinstance(smalls[0].value, cst.Call):
+    if (
+        len(smalls) != 1
+        or not isinstance(smalls[0], cst.Expr)
+        or not isinstance(smalls[0].value, cst.Call)
+    ):
         return False
     func = smalls[0].value.func
     last = func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
@@ -168,10 +190,7 @@ def small_statements(body: cst.BaseSuite) -> Iterator[cst.CSTNode]:
 
 def last_small(body: cst.BaseSuite) -> cst.CSTNode | None:
     """The last statement of a block."""
-    found: cst.CSTNode | None = None
-    for found in small_statements(body):
-        pass
-    return found
+    return next(iter(reversed(list(small_statements(body)))), None)
 
 
 # -- reads -----------------------------------------------------------------------------------------------
@@ -207,9 +226,12 @@ def read_of(call: cst.Call, place: Place) -> Read | None:
     return Read(call, tensor, last, certainty)
 
 
-def tensor_certainty(node: cst.BaseExpression, place: Place, strict: bool = False) -> Certainty | None:
+def tensor_certainty(
+    node: cst.BaseExpression, place: Place, strict: bool = False
+) -> Certainty | None:
     """Whether an expression is a tensor whose value the host may have to wait for. Unless `strict`, one of
-    unknown kind may be: maybe where nothing speaks against it, sure where it ends in a reduction or `detach()`
+    unknown kind may be: maybe where nothing speaks against it, sure where it ends in a reduction or
+    `detach()`
     and the file knows no arrays but torch's."""
     kind = place.kind(node)
     if kind.what != "unknown":
@@ -228,10 +250,15 @@ def tensor_certainty(node: cst.BaseExpression, place: Place, strict: bool = Fals
 
 
 def _from_table(node: cst.BaseExpression) -> bool:
-    """Whether a value comes out of a table of settings (`params["order"]`), which nobody moves to a device."""
+    """Whether a value comes out of a table of settings (`params["order"]`), which nobody moves
+    to a device."""
     while isinstance(node, cst.Attribute | cst.Subscript | cst.Call):
         inner = node.func if isinstance(node, cst.Call) else node.value
-        if isinstance(node, cst.Subscript) and isinstance(inner, cst.Name) and inner.value in _HOST_TABLES:
+        if (
+            isinstance(node, cst.Subscript)
+            and isinstance(inner, cst.Name)
+            and inner.value in _HOST_TABLES
+        ):
             return True
         node = inner
     return False
@@ -259,7 +286,14 @@ def waits_inside(node: cst.BaseExpression, place: Place) -> bool:
             node = node.value
         elif isinstance(node, cst.Call):
             last = place.last_name(node)
-            if last in ("nonzero", "masked_select", "unique", "unique_consecutive", "argwhere", "bincount"):
+            if last in (
+                "nonzero",
+                "masked_select",
+                "unique",
+                "unique_consecutive",
+                "argwhere",
+                "bincount",
+            ):
                 return True
             if not isinstance(node.func, cst.Attribute) or place.name(node).startswith("torch."):
                 if not place.name(node).startswith("torch.") or not node.args:
@@ -286,9 +320,19 @@ def mask_of(node: cst.Subscript, place: Place) -> cst.BaseExpression | None:
         if isinstance(element.slice, cst.Index):
             index = element.slice.value
             kind = place.kind(index)
-            if kind.on_device and kind.dtype == "bool":
+            if kind.on_device and (
+                kind.dtype == "bool" or (not kind.dtype and _named_mask(index, place))
+            ):
                 return index
     return None
+
+
+def _named_mask(index: cst.BaseExpression, place: Place) -> bool:
+    """Whether an index of unknown type is a mask by its name or by its `~`: nobody indexes by an
+    inverted number."""
+    if isinstance(index, cst.UnaryOperation) and isinstance(index.operator, cst.BitInvert):
+        return True
+    return _MASK.search(place.dotted(index)) is not None
 
 
 # -- names -------------------------------------------------------------------------------------------------
@@ -340,7 +384,7 @@ def target_names(loop: cst.CSTNode) -> frozenset[str]:
     if isinstance(loop, cst.For):
         targets.append(loop.target)
     elif isinstance(loop, cst.BaseComp):
-        clause: cst.CompFor | None = loop.for_in  # type: ignore[attr-defined]  # all comprehensions have it
+        clause: cst.CompFor | None = loop.for_in
         while clause is not None:
             targets.append(clause.target)
             clause = clause.inner_for_in
@@ -386,5 +430,9 @@ class _BoundVisitor(cst.CSTVisitor):
 
     def visit_Call(self, node: cst.Call) -> None:  # noqa: N802
         func = node.func
-        if isinstance(func, cst.Attribute) and func.attr.value.endswith("_") and not func.attr.value.endswith("__"):
+        if (
+            isinstance(func, cst.Attribute)
+            and func.attr.value.endswith("_")
+            and not func.attr.value.endswith("__")
+        ):
             self._target(func.value)

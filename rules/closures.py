@@ -10,12 +10,21 @@ from dispatchguard_rules._backends import runs_elsewhere
 from pytest_dispatchguard import Call, Class, Def, Finding, Fix, Lambda, MadeCall, Place, Rule
 
 _CACHES = ("cache", "lru_cache", "cached", "memoize", "memoise")
-_COMPILERS = ("torch.compile", "torch.jit.script", "torch.jit.trace", "triton.jit", "torch.func.vmap", "torch.vmap")
+_COMPILERS = (
+    "torch.compile",
+    "torch.jit.script",
+    "torch.jit.trace",
+    "triton.jit",
+    "torch.func.vmap",
+    "torch.vmap",
+)
 
 
 def _elsewhere(place: Place) -> bool:
     """Whether the function runs under another backend than torch, or only while torch compiles it."""
-    return runs_elsewhere(place) or any(place.name(d.decorator) in _COMPILERS for d in place.function.decorators)
+    return runs_elsewhere(place) or any(
+        place.name(d.decorator) in _COMPILERS for d in place.function.decorators
+    )
 
 
 class _Scope(cst.CSTVisitor):
@@ -73,7 +82,7 @@ class _Scope(cst.CSTVisitor):
         self.bound.update(_names(node.name))
 
     def visit_ImportAlias(self, node: cst.ImportAlias) -> bool:  # noqa: N802
-        bound = node.asname.name if node.asname is not None else node.name
+        bound: cst.BaseExpression = node.asname.name if node.asname is not None else node.name
         while isinstance(bound, cst.Attribute):
             bound = bound.value
         self.bound.update(_names(bound))
@@ -91,13 +100,19 @@ def _names(target: cst.BaseExpression) -> Iterator[str]:
 
 def _captures(node: cst.FunctionDef | cst.Lambda, place: Place) -> bool:
     """Whether a function made inside another needs anything of this very call."""
-    scope = _Scope()
+    scope, defaults = _Scope(), _Scope()
     node.visit(scope)
+    # Defaults are computed around the function, where a parameter of the same name is not meant.
+    for param in (*node.params.posonly_params, *node.params.params, *node.params.kwonly_params):
+        if param.default is not None:
+            param.default.visit(defaults)
     own = {node.name.value} if isinstance(node, cst.FunctionDef) else set()
     if scope.shares or scope.read & {"super", "__class__", place.self_name}:
         return True
-    needed = scope.read - scope.bound - own
-    return any(place.assignments(name) for name in needed) or bool(needed & _local_imports(place.function))
+    needed = (scope.read - scope.bound - own) | defaults.read
+    return any(place.assignments(name) for name in needed) or bool(
+        needed & _local_imports(place.function)
+    )
 
 
 def _local_imports(function: cst.FunctionDef) -> set[str]:
@@ -202,17 +217,20 @@ class FunctionBuiltForOneCall(Rule):
             return None
         around = place.parent(node)
         if isinstance(node, cst.Lambda) and isinstance(around, cst.Call) and around.func is node:
-            message = "this lambda is built on every call to be called once, right here; write its body in place"
+            message = (
+                "this lambda is built on every call to be called once, right here; "
+                "write its body in place"
+            )
             return place.finding(node, message, fix=self._fix(node, around, place))
         if isinstance(node, cst.FunctionDef):
             name = "" if node.decorators or node.asynchronous else node.name.value
         else:
             name = _assigned_name(node, place)
-        if not name or _yields(node) or not _called_once(name, place) or not _captures(node, place):
+        if not name or _stays(node) or not _called_once(name, place) or not _captures(node, place):
             return None
         message = (
-            f"`{name}` and the cells for what it captures are built on every call, for one call further down; "
-            "write its body there, or make it a function of its own that is given what it needs"
+            f"`{name}` and the cells for what it captures are built on every call, for one call "
+            "further down; write its body there, or make it a function of its own that is given what it needs"
         )
         return place.finding(node, message)
 
@@ -235,17 +253,23 @@ class FunctionBuiltForOneCall(Rule):
         shown = place.text(body)
         simple = isinstance(body, cst.Name | cst.Call | cst.Attribute | cst.Subscript) or body.lpar
         return place.replace(
-            call, shown if simple else f"({shown})", safety="safe", message="Write the lambda's body in place"
+            call,
+            shown if simple else f"({shown})",
+            safety="safe",
+            message="Write the lambda's body in place",
         )
 
 
 class _Inner(cst.CSTVisitor):
     def __init__(self) -> None:
-        self.scopes = self.yields = False
+        self.scopes = self.yields = self.makes = False
         self.labels: set[str] = set()
 
     def visit_Lambda(self, node: cst.Lambda) -> None:  # noqa: N802
-        self.scopes = True
+        self.scopes = self.makes = True
+
+    def visit_FunctionDef(self, node: cst.FunctionDef) -> None:  # noqa: N802
+        self.scopes = self.makes = True
 
     def visit_CompFor(self, node: cst.CompFor) -> None:  # noqa: N802
         self.scopes = True
@@ -279,8 +303,10 @@ def _nested_scope(node: cst.CSTNode) -> bool:
     return found.scopes or found.yields
 
 
-def _yields(node: cst.FunctionDef | cst.Lambda) -> bool:
-    return _inner(node.body).yields
+def _stays(node: cst.FunctionDef | cst.Lambda) -> bool:
+    """Whether a function has to be one: a generator, or a factory of functions that are passed on."""
+    found = _inner(node.body)
+    return found.yields or found.makes
 
 
 def _renames(body: cst.CSTNode, given: Iterable[str]) -> bool:
@@ -344,7 +370,8 @@ class FunctionWithoutCaptures(Rule):
         name = node.name.value if isinstance(node, cst.FunctionDef) else _assigned_name(node, place)
         shown = f"`{name}`" if name else "this lambda"
         message = (
-            f"{shown} captures nothing of this call, yet is built again each time; define it once, in the module"
+            f"{shown} captures nothing of this call, yet is built again each time; "
+            "define it once, in the module"
         )
         return place.finding(node, message, certainty="sure" if name else "maybe")
 
@@ -393,15 +420,16 @@ class WrapperBuiltPerCall(Rule):
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """Speaks at the call of the factory."""
         made = _made(node, place)
-        if made is None or _elsewhere(place):
+        # A function that is given nothing is a handle to wait on or to read later, not a wrapper.
+        if made is None or not node.args or _elsewhere(place):
             return None
         callee = place.callee(made)
         if callee is None or not callee.returns_function or _cached(callee.decorators):
             return None
         factory = place.text(made.func)
         message = (
-            f"`{factory}(…)` builds a function on every call, which is called once and thrown away; wrap once, "
-            "where the object is made, or do the wrapper's work here without building it"
+            f"`{factory}(…)` builds a function on every call, which is called once and thrown away; "
+            "wrap once, where the object is made, or do the wrapper's work here without building it"
         )
         return place.finding(made, message)
 
@@ -483,24 +511,33 @@ class PartialBuiltPerCall(Rule):
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """Speaks where the partial is called at once, called once, or the same each time."""
-        if place.name(node) != "functools.partial" or not node.args or node.args[0].star or _elsewhere(place):
+        if (
+            place.name(node) != "functools.partial"
+            or not node.args
+            or node.args[0].star
+            or _elsewhere(place)
+        ):
             return None
         function = place.text(node.args[0].value)
         around = place.parent(node)
         if isinstance(around, cst.Call) and around.func is node:
-            message = f"a partial of `{function}` is built to be called at once; call `{function}` with all arguments"
+            message = (
+                f"a partial of `{function}` is built to be called at once; "
+                f"call `{function}` with all arguments"
+            )
             return place.finding(node, message, fix=self._fix(node, around, place))
         name = _assigned_name(node, place)
         if name and _called_once(name, place):
             message = (
-                f"`{name}` is built on every call and called once; call `{function}` with all arguments instead"
+                f"`{name}` is built on every call and called once; "
+                f"call `{function}` with all arguments instead"
             )
             return place.finding(node, message)
         if place.scene.deferred or not all(_same_each_time(a.value, place) for a in node.args):
             return None
         message = (
-            f"this partial of `{function}` binds nothing of this call, yet is built again each time; build it once, "
-            "in the module"
+            f"this partial of `{function}` binds nothing of this call, yet is built again each time; "
+            "build it once, in the module"
         )
         return place.finding(node, message)
 
@@ -510,16 +547,23 @@ class PartialBuiltPerCall(Rule):
             return None
         keywords = [a.keyword.value for a in (*inner, *outer) if a.keyword is not None]
         moves = any(a.keyword is not None for a in inner) and any(a.keyword is None for a in outer)
-        if len(set(keywords)) != len(keywords) or (moves and not all(_plain(a.value) for a in (*inner, *outer))):
+        if len(set(keywords)) != len(keywords) or (
+            moves and not all(_plain(a.value) for a in (*inner, *outer))
+        ):
             return None
         args = sorted((*inner, *outer), key=lambda a: a.keyword is not None)
         shown = ", ".join(
-            f"{a.keyword.value}={place.text(a.value)}" if a.keyword is not None else place.text(a.value) for a in args
+            f"{a.keyword.value}={place.text(a.value)}"
+            if a.keyword is not None
+            else place.text(a.value)
+            for a in args
         )
         function = place.text(node.args[0].value)
         if not isinstance(node.args[0].value, cst.Name | cst.Attribute):
             return None
-        return place.replace(call, f"{function}({shown})", safety="safe", message=f"Call `{function}` directly")
+        return place.replace(
+            call, f"{function}({shown})", safety="safe", message=f"Call `{function}` directly"
+        )
 
 
 def _plain(node: cst.BaseExpression) -> bool:
@@ -541,7 +585,11 @@ def _same_each_time(node: cst.BaseExpression, place: Place) -> bool:
     if name in ("True", "False", "None"):
         return True
     root = place.dotted(node).partition(".")[0]
-    return bool(name) and name.partition(".")[0] not in ("self", place.self_name) and not place.assignments(root)
+    return (
+        bool(name)
+        and name.partition(".")[0] not in ("self", place.self_name)
+        and not place.assignments(root)
+    )
 
 
 class WrapsPerCall(Rule):
@@ -583,25 +631,33 @@ class WrapsPerCall(Rule):
     code = "DG305"
     name = "wraps-per-call"
     origin = "keras#23183"
-    looks_for = (Def(), Call("update_wrapper"))
+    looks_for = (Def(), Call("update_wrapper", "wraps"))
 
     def judge(self, node: cst.FunctionDef | cst.Call, place: Place) -> Finding | None:
         """Speaks where the copying happens."""
         if _elsewhere(place):
             return None
+        at: cst.CSTNode = node
         if isinstance(node, cst.Call):
-            if place.name(node) != "functools.update_wrapper":
+            name, around = place.name(node), place.parent(node)
+            applied = isinstance(around, cst.Call) and around.func is node
+            if name != "functools.update_wrapper" and not (name == "functools.wraps" and applied):
                 return None
-            shown = "`functools.update_wrapper`"
+            shown = f"`{name}`"
         else:
-            if not any(place.name(d.decorator) == "functools.wraps" for d in node.decorators):
+            wraps = [
+                d.decorator for d in node.decorators if place.name(d.decorator) == "functools.wraps"
+            ]
+            if not wraps:
                 return None
+            at = wraps[0]
             shown = f"`functools.wraps` on `{node.name.value}`"
         message = (
-            f"{shown} copies name, docstring and attributes each time `{place.function.name.value}` runs; wrap once, "
-            "outside the hot path, or call the function without a wrapper"
+            f"{shown} copies name, docstring and attributes each time "
+            f"`{place.function.name.value}` runs; wrap once, outside the hot path, "
+            "or call the function without a wrapper"
         )
-        return place.finding(node, message)
+        return place.finding(at, message)
 
 
 class DecoratedPerCall(Rule):
@@ -653,17 +709,21 @@ class DecoratedPerCall(Rule):
         for decorator in node.decorators:
             name = place.name(decorator.decorator)
             last = name.rpartition(".")[2]
-            if name == "functools.wraps" or name in _COMPILERS or last in ("compile", "jit", "script", "vmap"):
+            if (
+                name == "functools.wraps"
+                or name in _COMPILERS
+                or last in ("compile", "jit", "script", "vmap")
+            ):
                 return None
         if not node.decorators:
             return None
         shown = " ".join(place.text(node.decorators[0].decorator).split())
         given = ", and give it what it needs as arguments," if _captures(node, place) else ","
         message = (
-            f"`@{shown}` is applied to `{node.name.value}` on every call; define the function once, outside{given} "
-            "or do without the decorator"
+            f"`@{shown}` is applied to `{node.name.value}` on every call; define the function once, "
+            f"outside{given} or do without the decorator"
         )
-        return place.finding(node, message)
+        return place.finding(node.decorators[0].decorator, message)
 
 
 class ClassBuiltPerCall(Rule):
@@ -724,7 +784,7 @@ class ClassBuiltPerCall(Rule):
         else:
             shown = f"class `{node.name.value}`"
         message = (
-            f"{shown} builds a class on every call, which costs more host time than a kernel launch; define it once, "
-            "in the module"
+            f"{shown} builds a class on every call, which costs more host time than a kernel launch; "
+            "define it once, in the module"
         )
         return place.finding(node, message)

@@ -670,6 +670,15 @@ def _returns(node: cst.CSTNode) -> bool:
     return visitor.found
 
 
+_TENSORS = frozenset({"torch.Tensor", "torch.nn.Parameter", "torch.nn.parameter.Parameter"})
+
+
+def _only_raises(node: cst.FunctionDef) -> bool:
+    """Whether a function is only there to be overridden."""
+    first = node.body.body[0] if node.body.body else None
+    return isinstance(first, cst.SimpleStatementLine) and isinstance(first.body[0], cst.Raise)
+
+
 class DeviceThroughHandler(Rule):
     """A tensor subclass answers every read of `.device` by running its `__torch_function__`.
 
@@ -705,7 +714,8 @@ class DeviceThroughHandler(Rule):
         def __torch_function__(cls, func, types, args=(), kwargs=None): ...
     ```
 
-    A subclass that holds no other tensor asks `super().device` under `torch._C.DisableTorchFunctionSubclass()`.
+    A subclass that holds no other tensor asks `super().device` inside
+    `torch._C.DisableTorchFunctionSubclass()`.
 
     ## Fix safety
 
@@ -732,7 +742,7 @@ class DeviceThroughHandler(Rule):
                 f"`dispatch_device=True` sends each `.device` of a `{name}` through the dispatcher and "
                 "`__torch_dispatch__`; define a `device` property that asks the inner tensor",
             )
-        if "torch.Tensor" not in cls.ancestors:
+        if _TENSORS.isdisjoint(cls.ancestors) or _only_raises(node):
             return None
         return place.finding(
             node,

@@ -10,10 +10,15 @@ from dispatchguard_rules._syncs import on_host_by_trade, say, tell
 from pytest_dispatchguard import Call, Finding, Place, Rule
 
 _DEVICES = frozenset({"cuda", "xpu", "mps", "npu", "hpu", "mtia", "accelerator", "musa", "mlu"})
-_MEASURING = re.compile(r"profil|bench|timing|timer|timeit|throughput|measur|debug|verbose|elapsed|wall_clock", re.IGNORECASE)
+_MEASURING = re.compile(
+    r"profil|bench|timing|timer|timeit|throughput|measur|debug|verbose|elapsed|wall_clock",
+    re.IGNORECASE,
+)
 
 
-_ASKED_FOR = re.compile(r"gc|garbage|empty|clear|free|flush|collect|low_?mem|offload|oom", re.IGNORECASE)
+_ASKED_FOR = re.compile(
+    r"gc|garbage|empty|clear|free|flush|collect|low_?mem|offload|oom", re.IGNORECASE
+)
 
 
 def _on_device_module(name: str) -> bool:
@@ -34,7 +39,8 @@ class Synchronize(Rule):
 
     ## What it does
 
-    Finds `torch.cuda.synchronize()` (and that of other devices, of `torch.accelerator` and of streams) in hot code.
+    Finds `torch.cuda.synchronize()` (and that of other devices, of `torch.accelerator` and of streams)
+    in hot code.
 
     ## Why it costs
 
@@ -63,6 +69,7 @@ class Synchronize(Rule):
     looks_for = Call("synchronize")
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A barrier that measures nothing."""
         name = place.name(node)
         inner = node.func.value if isinstance(node.func, cst.Attribute) else None
         of_stream = isinstance(inner, cst.Call) and place.last_name(inner).endswith("_stream")
@@ -71,7 +78,8 @@ class Synchronize(Rule):
         return tell(
             place,
             node,
-            f"`{say(place, node)}` stops the host until the device has finished everything queued. Where one stream "
+            f"`{say(place, node)}` stops the host until the device has finished everything "
+            "queued. Where one stream "
             "needs another, use `wait_stream` or an event; reads wait by themselves.",
         )
 
@@ -85,7 +93,8 @@ class ThrowAwayMemory(Rule):
 
     ## Why it costs
 
-    `empty_cache` waits for the device, and the next allocations have to ask the driver anew. `gc.collect` walks
+    `empty_cache` waits for the device, and the next allocations have to ask the driver anew.
+    `gc.collect` walks
     all Python objects there are.
 
     ## Example
@@ -115,6 +124,7 @@ class ThrowAwayMemory(Rule):
     looks_for = Call("empty_cache", "collect", "ipc_collect")
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """The first such call of a function."""
         name = place.name(node)
         if _measured(place) or _one_before(node, place):
             return None
@@ -124,23 +134,28 @@ class ThrowAwayMemory(Rule):
             return tell(
                 place,
                 node,
-                "`gc.collect()` walks all Python objects there are, on every call. Drop it, or run it every many steps.",
+                "`gc.collect()` walks all Python objects there are, on every call. Drop it, or "
+                "run it every many steps.",
             )
         if name.rpartition(".")[2] in ("empty_cache", "ipc_collect") and _on_device_module(name):
             return tell(
                 place,
                 node,
-                f"`{say(place, node)}` waits for the device and gives memory back that the next call asks the driver for "
+                f"`{say(place, node)}` waits for the device and gives memory back that the next "
+                "call asks the driver for "
                 "anew. Drop it, or run it every many steps.",
             )
         return None
 
 
 def _one_before(node: cst.Call, place: Place) -> bool:
-    """Whether the function throws memory away in another way before (`elif is_xpu: …`): one place, one finding."""
+    """Whether the function throws memory away in another way before (`elif is_xpu: …`): one
+    place, one finding."""
     for call, scene in place.calls("empty_cache", "collect", "ipc_collect"):
         if call is node:
             return False
-        if scene.function is place.function and (place.name(call) == "gc.collect" or _on_device_module(place.name(call))):
+        if scene.function is place.function and (
+            place.name(call) == "gc.collect" or _on_device_module(place.name(call))
+        ):
             return True
     return False

@@ -1,4 +1,5 @@
-"""DG42x: the size of a result depends on values on the device, or a tensor stands where Python needs a number."""
+"""DG42x: the size of a result depends on values on the device, or a tensor stands where Python
+needs a number."""
 
 from __future__ import annotations
 
@@ -72,7 +73,10 @@ class Nonzero(Rule):
     looks_for = Call("nonzero", "argwhere", "where")
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
-        if place.last_name(node) == "where" and (not place.is_torch(node, "where") or len(node.args) != 1):
+        """A call that looks positions up."""
+        if place.last_name(node) == "where" and (
+            not place.is_torch(node, "where") or len(node.args) != 1
+        ):
             return None
         worked_on = _worked_on(node, place)
         if worked_on is None:
@@ -81,15 +85,18 @@ class Nonzero(Rule):
             return tell(
                 place,
                 node,
-                f"`{say(place, node)}` looks a position up on the device, and the host waits for it, and once more to read "
+                f"`{say(place, node)}` looks a position up on the device, and the host waits for "
+                "it, and once more to read "
                 "it. Keep the position as a Python number from where it is known (a counter).",
                 certainty=worked_on[1],
             )
         return tell(
             place,
             node,
-            f"`{say(place, node)}` gives as many rows as there are hits, so the host waits for the device to count them. "
-            "Keep the mask and use `torch.where(mask, a, b)` or `masked_fill`, or take a fixed number with `topk`.",
+            f"`{say(place, node)}` gives as many rows as there are hits, so the host waits for "
+            "the device to count them. "
+            "Keep the mask and use `torch.where(mask, a, b)` or `masked_fill`, or take a fixed "
+            "number with `topk`.",
             certainty=worked_on[1],
         )
 
@@ -138,33 +145,45 @@ class MaskRead(Rule):
     looks_for = (Getitem(), Call("masked_select"))
 
     def judge(self, node: cst.Subscript | cst.Call, place: Place) -> Finding | None:
+        """A selection by a mask, the first of those by one mask."""
         if isinstance(node, cst.Call):
             worked_on = _worked_on(node, place)
             if worked_on is None:
                 return None
-            certainty, mask = worked_on[1], place.argument(node, 1 if place.name(node) else 0, "mask")
+            certainty, mask = (
+                worked_on[1],
+                place.argument(node, 1 if place.name(node) else 0, "mask"),
+            )
         else:
             mask = mask_of(node, place)
             if mask is None or on_host_by_trade(place) or waits_inside(node.value, place):
                 return None
-            if _in_mask_write(node, place) or any(_selects_by(o, mask, place) for o in _earlier(node, place)):
+            if _in_mask_write(node, place) or any(
+                _selects_by(o, mask, place) for o in _earlier(node, place)
+            ):
                 return None
             certainty = "sure"
-            count = sum(_selects_by(o, mask, place) for o, s in place.subscripts() if s.block == place.block)
+            count = sum(
+                _selects_by(o, mask, place) for o, s in place.subscripts() if s.block == place.block
+            )
             if count > 1:
                 return tell(
                     place,
                     node,
-                    f"`{say(place, node)}` and {count - 1} more select by the same mask, and the host waits for the device "
-                    "to count it each time. Turn it into indices once (`rows = mask.nonzero(as_tuple=True)`) and select "
+                    f"`{say(place, node)}` and {count - 1} more select by the same mask, and the "
+                    "host waits for the device "
+                    "to count it each time. Turn it into indices once (`rows = "
+                    "mask.nonzero(as_tuple=True)`) and select "
                     "by those, or work on all elements and blank out the rest (`torch.where`).",
                 )
         shown = say(place, mask) if mask is not None else "mask"
         return tell(
             place,
             node,
-            f"`{say(place, node)}` keeps as many elements as `{shown}` says, so the host waits for the device to count "
-            "them. Work on all of them and blank out the rest (`torch.where`, `masked_fill`, a weighted sum), or keep "
+            f"`{say(place, node)}` keeps as many elements as `{shown}` says, so the host waits "
+            "for the device to count "
+            "them. Work on all of them and blank out the rest (`torch.where`, `masked_fill`, a "
+            "weighted sum), or keep "
             "the mask on the CPU.",
             certainty=certainty,
         )
@@ -230,10 +249,15 @@ class MaskWrite(Rule):
     origin = "diffusers#13461"
     looks_for = Setitem()
 
-    def judge(self, node: cst.Assign | cst.AugAssign | cst.AnnAssign, place: Place) -> Finding | None:
+    def judge(
+        self, node: cst.Assign | cst.AugAssign | cst.AnnAssign, place: Place
+    ) -> Finding | None:
+        """An assignment through a mask."""
         if on_host_by_trade(place) or isinstance(node, cst.AnnAssign):
             return None
-        targets = [node.target] if isinstance(node, cst.AugAssign) else [t.target for t in node.targets]
+        targets = (
+            [node.target] if isinstance(node, cst.AugAssign) else [t.target for t in node.targets]
+        )
         for target in targets:
             if not isinstance(target, cst.Subscript):
                 continue
@@ -248,16 +272,20 @@ class MaskWrite(Rule):
                 how = "Writing the whole slice with `torch.where(mask, new, old)`"
             elif operator in ("+=", "-=", "*=", "/="):
                 how = f"`{base} {operator} torch.where({shown}, new, {0 if operator in ('+=', '-=') else 1})`"
-            elif isinstance(value, cst.Subscript) and place.same(mask_of(value, place) or value, mask):
+            elif isinstance(value, cst.Subscript) and place.same(
+                mask_of(value, place) or value, mask
+            ):
                 how = f"`{base} = torch.where({shown}, {say(place, value.value, 24)}, {base})`"
             elif place.kind(value).ndim == 0:
                 how = f"`{base} = torch.where({shown}, {say(place, value, 24)}, {base})`"
             else:
-                how = f"Compute the value for all of `{base}` and pick with `torch.where({shown}, new, {base})`, which"
+                picked = f"torch.where({shown}, new, {base})"
+                how = f"Compute the value for all of `{base}` and pick with `{picked}`, which"
             return tell(
                 place,
                 node,
-                f"`{say(place, target)} {operator} …` with a tensor turns the mask into indices, and the host waits for "
+                f"`{say(place, target)} {operator} …` with a tensor turns the mask into indices, "
+                "and the host waits for "
                 f"the device to count them. {how} waits for nothing.",
             )
         return None
@@ -304,14 +332,17 @@ class Unique(Rule):
     looks_for = Call("unique", "unique_consecutive")
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A call on a device tensor."""
         worked_on = _worked_on(node, place)
         if worked_on is None:
             return None
         return tell(
             place,
             node,
-            f"`{say(place, node)}` gives as many elements as there are values, so the host waits for the device to sort "
-            "and count them. Where the possible values are known, count into a tensor of fixed size (`scatter_add_`).",
+            f"`{say(place, node)}` gives as many elements as there are values, so the host waits "
+            "for the device to sort "
+            "and count them. Where the possible values are known, count into a tensor of fixed "
+            "size (`scatter_add_`).",
             certainty=worked_on[1],
         )
 
@@ -351,6 +382,7 @@ class Bincount(Rule):
     looks_for = Call("bincount")
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A call on a device tensor."""
         worked_on = _worked_on(node, place)
         if worked_on is None:
             return None
@@ -370,7 +402,8 @@ class RepeatInterleave(Rule):
 
     ## What it does
 
-    Finds `repeat_interleave` whose repeats are a device tensor and that is not told its `output_size`. A Python
+    Finds `repeat_interleave` whose repeats are a device tensor and that is not told its `output_size`. A
+    Python
     number as repeats waits for nothing.
 
     ## Why it costs
@@ -400,6 +433,7 @@ class RepeatInterleave(Rule):
     looks_for = Call("repeat_interleave")
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A call whose repeats are a tensor."""
         if on_host_by_trade(place) or place.argument(node, None, "output_size") is not None:
             return None
         first = 1 if place.is_torch(node, "repeat_interleave") else 0
@@ -414,7 +448,8 @@ class RepeatInterleave(Rule):
         return tell(
             place,
             node,
-            f"`repeat_interleave` with the tensor `{say(place, repeats)}` makes the host wait for the device to add it "
+            f"`repeat_interleave` with the tensor `{say(place, repeats)}` makes the host wait for "
+            "the device to add it "
             "up. Where the host knows the total, say it: `output_size=total`.",
             certainty=certainty,
         )
@@ -437,7 +472,8 @@ class TensorAsNumber(Rule):
 
     ## Why it costs
 
-    Python asks the tensor for its number: it is `.item()` without the word, and the host waits for the device.
+    Python asks the tensor for its number: it is `.item()` without the word, and the host waits for the
+    device.
 
     ## Example
 
@@ -463,6 +499,7 @@ class TensorAsNumber(Rule):
     looks_for = (Call("range", *sorted(_FACTORIES | _SIZED_METHODS)), Getitem(), Setitem())
 
     def judge(self, node: cst.CSTNode, place: Place) -> Iterator[Finding]:
+        """A call or subscript with a tensor where a number belongs."""
         if on_host_by_trade(place):
             return
         if isinstance(node, cst.Call):
@@ -488,7 +525,9 @@ class TensorAsNumber(Rule):
         elif not (isinstance(call.func, cst.Attribute) and place.is_tensor(call.func.value)):
             return None
         for argument in call.args:
-            if argument.star or (argument.keyword is not None and argument.keyword.value not in _SIZE_NAMES):
+            if argument.star or (
+                argument.keyword is not None and argument.keyword.value not in _SIZE_NAMES
+            ):
                 continue
             if last in ("full", "new_full") and argument is not call.args[0]:
                 continue
@@ -500,7 +539,8 @@ class TensorAsNumber(Rule):
                     return tell(
                         place,
                         part,
-                        f"`{last}` needs a number where the tensor `{say(place, part)}` is given, so the host waits for the "
+                        f"`{last}` needs a number where the tensor `{say(place, part)}` is given, "
+                        "so the host waits for the "
                         "device to have it. Pass a number that the host knows.",
                     )
         return None
@@ -515,7 +555,8 @@ class TensorAsNumber(Rule):
                         return tell(
                             place,
                             node,
-                            f"The bound `{say(place, bound)}` is a tensor: slicing needs its number, and the host waits "
+                            f"The bound `{say(place, bound)}` is a tensor: slicing needs its "
+                            "number, and the host waits "
                             "for the device. Slice by a number that the host knows, or mask by position "
                             "(`torch.arange(n) < bound`).",
                         )
@@ -525,18 +566,26 @@ class TensorAsNumber(Rule):
                     return tell(
                         place,
                         node,
-                        f"`{say(place, node)}` picks from a Python sequence by the tensor `{shown}`, so the host waits "
-                        "for the device. Stack what is picked from and index on the device, or pick by a number that "
+                        f"`{say(place, node)}` picks from a Python sequence by the tensor "
+                        f"`{shown}`, so the host waits "
+                        "for the device. Stack what is picked from and index on the device, or "
+                        "pick by a number that "
                         "the host knows.",
                     )
-                if base.is_tensor and place.kind(part.value).ndim == 0 and place.kind(part.value).dtype != "bool":
+                if (
+                    base.is_tensor
+                    and place.kind(part.value).ndim == 0
+                    and place.kind(part.value).dtype != "bool"
+                ):
                     if _indexed_before(part.value, node, place):
                         return None
                     return tell(
                         place,
                         node,
-                        f"`{shown}` is a tensor of no dimension: each index by it reads its number, and the host waits "
-                        f"for the device. `index_select(0, {shown}.reshape(1))` stays on the device; where several "
+                        f"`{shown}` is a tensor of no dimension: each index by it reads its "
+                        "number, and the host waits "
+                        f"for the device. `index_select(0, {shown}.reshape(1))` stays on the "
+                        "device; where several "
                         f"tensors are indexed by it, read it once (`int({shown})`).",
                     )
         return None
@@ -563,7 +612,9 @@ def _given_before(part: cst.BaseExpression, call: cst.Call, place: Place) -> boo
 def _indexed_before(index: cst.BaseExpression, node: cst.Subscript, place: Place) -> bool:
     """Whether the same index was used before in the block: one place, one finding."""
     return any(
-        any(isinstance(e.slice, cst.Index) and place.same(e.slice.value, index) for e in other.slice)
+        any(
+            isinstance(e.slice, cst.Index) and place.same(e.slice.value, index) for e in other.slice
+        )
         for other in _earlier(node, place)
     )
 
@@ -612,6 +663,7 @@ class CompareWholeTensors(Rule):
     looks_for = Call("equal", "allclose")
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """The first comparison of a statement."""
         worked_on = _worked_on(node, place)
         if worked_on is None or any(place.kind(a.value).host for a in node.args):
             return None

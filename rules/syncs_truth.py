@@ -53,7 +53,10 @@ def _more(who: Asked, place: Place) -> str:
     count = sum(place.certainty(o) is not None for o in _leaves(who.whole, place))
     if count < 2:
         return ""
-    return f" The condition asks {count} tensors, each in a wait of its own: join them with `&` or `|` and ask once at most."
+    return (
+        f" The condition asks {count} tensors, each in a wait of its own: join them with `&` or `|` and ask "
+        "once at most."
+    )
 
 
 def _shown(node: cst.BaseExpression, place: Place) -> str:
@@ -114,28 +117,37 @@ class TruthInBranch(Rule):
     looks_for = Truth()
 
     def judge(self, node: cst.BaseExpression, place: Place) -> Finding | None:
+        """The first tensor of a condition that only picks a branch."""
         question = _question(node, place)
         if question is None:
             return None
         certainty, who = question
-        if who.asker in ("while", "assert", "filter", "each") or only_raises(who.by) or only_warns(who.by):
+        if (
+            who.asker in ("while", "assert", "filter", "each")
+            or only_raises(who.by)
+            or only_warns(who.by)
+        ):
             return None
         if _host_first(node, who, place) is not None or _clamp(who, place) is not None:
             return None
         shown = _shown(node, place)
-        return tell(place, node, _advice(node, shown, who, place) + _more(who, place), certainty=certainty)
+        return tell(
+            place, node, _advice(node, shown, who, place) + _more(who, place), certainty=certainty
+        )
 
 
 def _advice(node: cst.BaseExpression, shown: str, who: Asked, place: Place) -> str:
     if place.kind(node).optional and isinstance(node, cst.Name | cst.Attribute):
         return (
-            f"`{shown}` asks a tensor that may be None for its truth: the host waits for the device, and a tensor of "
+            f"`{shown}` asks a tensor that may be None for its truth: the host waits for the "
+            "device, and a tensor of "
             f"more than one element raises. Ask `{say(place, node)} is not None`."
         )
     buffer = _own_buffer(node, place)
     if buffer:
         return (
-            f"`{shown}` reads `{buffer}`, a buffer that moves to the device with the module, and the host waits for it. "
+            f"`{shown}` reads `{buffer}`, a buffer that moves to the device with the module, and "
+            "the host waits for it. "
             "Keep a Python value beside it for the host to ask."
         )
     if who.asker == "bool":
@@ -143,9 +155,12 @@ def _advice(node: cst.BaseExpression, shown: str, who: Asked, place: Place) -> s
             f"`bool({shown})` makes the host wait until the device has the answer. Keep it as a tensor, or "
             "read it where the host has to wait anyway."
         )
-    if who.asker == "value" or (who.asker == "ternary" and isinstance(place.parent(node), cst.BooleanOperation)):
+    if who.asker == "value" or (
+        who.asker == "ternary" and isinstance(place.parent(node), cst.BooleanOperation)
+    ):
         return (
-            f"`and`, `or` and `not` ask `{shown}` for its truth, so the host waits until the device has the answer. "
+            f"`and`, `or` and `not` ask `{shown}` for its truth, so the host waits until the "
+            "device has the answer. "
             "Use `&`, `|`, `~` or `torch.logical_*`, which stay on the device."
         )
     if who.asker == "ternary":
@@ -156,18 +171,21 @@ def _advice(node: cst.BaseExpression, shown: str, who: Asked, place: Place) -> s
     over = _loop_tensor(node, place)
     if over:
         return (
-            f"`if {shown}` makes the host wait for the device in every round, for what the loop over `{over}` has taken "
+            f"`if {shown}` makes the host wait for the device in every round, for what the loop "
+            f"over `{over}` has taken "
             f"apart. Loop over `{over}.tolist()`: one wait for all rounds."
         )
     if _leaves_early(who.by):
         return (
-            f"`if {shown}` makes the host wait until the device has the answer, only to leave early. Drop the test "
+            f"`if {shown}` makes the host wait until the device has the answer, only to leave "
+            "early. Drop the test "
             "where going on gives the same result, or ask less often (every few rounds, once per batch)."
         )
     target = _only_assigned(who.by)
     if target:
         return (
-            f"`if {shown}` makes the host wait until the device has the answer. Select on the device instead: "
+            f"`if {shown}` makes the host wait until the device has the answer. Select on the "
+            "device instead: "
             f"`{target} = torch.where(condition, new, {target})`, or `masked_fill` for a constant."
         )
     return (
@@ -177,7 +195,8 @@ def _advice(node: cst.BaseExpression, shown: str, who: Asked, place: Place) -> s
 
 
 def _loop_tensor(node: cst.BaseExpression, place: Place) -> str:
-    """The device tensor whose elements a loop runs over, where a condition asks nothing but such an element."""
+    """The device tensor whose elements a loop runs over, where a condition asks nothing but such
+    an element."""
     names = names_in(node)
     for loop in place.loops:
         if isinstance(loop, cst.For) and place.on_device(loop.iter) and names & target_names(loop):
@@ -207,7 +226,11 @@ def _only_assigned(branch: cst.CSTNode | None) -> str:
     if len(smalls) != 1:
         return ""
     only = smalls[0]
-    if isinstance(only, cst.Assign) and len(only.targets) == 1 and isinstance(only.targets[0].target, cst.Name):
+    if (
+        isinstance(only, cst.Assign)
+        and len(only.targets) == 1
+        and isinstance(only.targets[0].target, cst.Name)
+    ):
         return only.targets[0].target.value
     return ""
 
@@ -251,6 +274,7 @@ class TruthInCheck(Rule):
     looks_for = Truth()
 
     def judge(self, node: cst.BaseExpression, place: Place) -> Finding | None:
+        """The first tensor of a condition that only checks values."""
         question = _question(node, place)
         if question is None:
             return None
@@ -260,13 +284,15 @@ class TruthInCheck(Rule):
         shown = _shown(node, place)
         if who.asker == "assert":
             message = (
-                f"`assert {shown}` makes the host wait for the device on every call. `torch._assert_async(...)` checks "
+                f"`assert {shown}` makes the host wait for the device on every call. "
+                "`torch._assert_async(...)` checks "
                 "on the device; or check on the host where the values are made, or only when asked to."
             )
         elif only_raises(who.by) or only_warns(who.by):
             message = (
                 f"`if {shown}` only checks values, and makes the host wait for the device on every call. "
-                "Check on the device (`torch._assert_async`), where the values are made, or only when asked to."
+                "Check on the device (`torch._assert_async`), where the values are made, or only "
+                "when asked to."
             )
         else:
             return None
@@ -311,6 +337,7 @@ class TruthInWhile(Rule):
     looks_for = Truth()
 
     def judge(self, node: cst.BaseExpression, place: Place) -> Finding | None:
+        """The first tensor of a loop's condition."""
         question = _question(node, place)
         if question is None or question[1].asker != "while":
             return None
@@ -320,7 +347,8 @@ class TruthInWhile(Rule):
         return tell(
             place,
             node,
-            f"`while {_shown(node, place)}` makes the host wait for the device in every round. Count rounds on the "
+            f"`while {_shown(node, place)}` makes the host wait for the device in every round. "
+            "Count rounds on the "
             "host, and ask the tensor only every few rounds, or not at all where the count is known.",
             certainty=certainty,
         )
@@ -360,6 +388,7 @@ class TruthPerElement(Rule):
     looks_for = (Truth(), Call("any", "all"))
 
     def judge(self, node: cst.BaseExpression, place: Place) -> Finding | None:
+        """A filter, an element, or the whole that any() or all() runs over."""
         if isinstance(node, cst.Call) and place.name(node) in ("any", "all"):
             return self._of_iterable(node, place)
         question = _question(node, place)
@@ -370,13 +399,17 @@ class TruthPerElement(Rule):
             how = place.last_name(who.by)
             element = say(place, who.whole)
             message = (
-                f"`{how}(...)` asks one tensor after the other (`{element}`) for its truth, and the host waits for "
-                f"the device each time. `torch.stack([...]).{how}()` gives one tensor, to be read once or not at all."
+                f"`{how}(...)` asks one tensor after the other (`{element}`) for its truth, and "
+                "the host waits for "
+                f"the device each time. `torch.stack([...]).{how}()` gives one tensor, to be read "
+                "once or not at all."
             )
         elif who.asker == "filter":
             message = (
-                f"The filter `if {say(place, who.whole)}` reads one tensor after the other, and the host waits for the "
-                "device each time. Read all of them at once (`.tolist()` of one tensor) and filter on the host."
+                f"The filter `if {say(place, who.whole)}` reads one tensor after the other, and "
+                "the host waits for the "
+                "device each time. Read all of them at once (`.tolist()` of one tensor) and "
+                "filter on the host."
             )
         else:
             return None
@@ -394,7 +427,8 @@ class TruthPerElement(Rule):
             return tell(
                 place,
                 call,
-                f"Python's `{how}({shown})` takes the tensor apart and waits for the device once per element. "
+                f"Python's `{how}({shown})` takes the tensor apart and waits for the device once "
+                "per element. "
                 f"`{shown}.{how}()` is one operation.",
             )
         element = kind.element
@@ -402,7 +436,8 @@ class TruthPerElement(Rule):
             return tell(
                 place,
                 call,
-                f"`{how}({shown})` asks one tensor after the other for its truth, and the host waits for the device "
+                f"`{how}({shown})` asks one tensor after the other for its truth, and the host "
+                "waits for the device "
                 f"each time. `torch.stack(...).{how}()` gives one tensor, to be read once or not at all.",
             )
         return None
@@ -447,6 +482,7 @@ class DeviceBeforeHost(Rule):
     fixes = "unsafe"
 
     def judge(self, node: cst.BaseExpression, place: Place) -> Finding | None:
+        """The first tensor of a chain, where a host test comes later."""
         question = _question(node, place)
         if question is None:
             return None
@@ -458,7 +494,8 @@ class DeviceBeforeHost(Rule):
         return tell(
             place,
             node,
-            f"`{say(place, node)}` makes the host wait for the device before `{say(place, host)}`, which the host knows, "
+            f"`{say(place, node)}` makes the host wait for the device before "
+            f"`{say(place, host)}`, which the host knows, "
             f"is even asked. Ask the host's test first: `{word}` then often need not ask the tensor.",
             certainty=question[0],
             fix=self._fix(operands, place),
@@ -561,7 +598,11 @@ def _plain_host(node: cst.BaseExpression, place: Place) -> bool:
         return _no_effects(node, place)
     if isinstance(node, cst.Attribute) and node.attr.value == "training":
         return True
-    return place.kind(node).what in ("scalar", "text") and place.kind(node).sure and _no_effects(node, place)
+    return (
+        place.kind(node).what in ("scalar", "text")
+        and place.kind(node).sure
+        and _no_effects(node, place)
+    )
 
 
 def _no_effects(node: cst.BaseExpression, place: Place) -> bool:
@@ -620,6 +661,7 @@ class ClampByBranch(Rule):
     fixes = "unsafe"
 
     def judge(self, node: cst.BaseExpression, place: Place) -> Finding | None:
+        """A condition whose branch amounts to a clamp."""
         question = _question(node, place)
         if question is None:
             return None
@@ -630,7 +672,8 @@ class ClampByBranch(Rule):
         return tell(
             place,
             node,
-            f"`if {say(place, node)}` makes the host wait for the device, only to clamp a value. `{new}` does the "
+            f"`if {say(place, node)}` makes the host wait for the device, only to clamp a value. "
+            f"`{new}` does the "
             "same without asking.",
             certainty=certainty,
             fix=_one_line(who.by, new, place),
@@ -638,7 +681,8 @@ class ClampByBranch(Rule):
 
 
 def _one_line(branch: cst.If, new: str, place: Place) -> Fix | None:
-    """The fix that puts one simple statement in place of an if, with the comment of its first line; none where
+    """The fix that puts one simple statement in place of an if, with the comment of its first line; none
+    where
     that would lose another comment."""
     if branch is not place.statement:
         return None
@@ -674,12 +718,20 @@ def _clamp(who: Asked, place: Place) -> str | None:
         name = place.text(tensor)
         return f"{name} = {name}.clamp({'max' if above else 'min'}={place.text(limit)})"
     factor = _factor(value, tensor, place)
-    if above and factor is not None and place.text(limit) in ("1", "1.0") and _was(target, factor, branch, place):
-        return f"{place.text(target)} = {place.text(tensor)}.clamp(min={place.text(limit)}) * {place.text(factor)}"
+    if (
+        above
+        and factor is not None
+        and place.text(limit) in ("1", "1.0")
+        and _was(target, factor, branch, place)
+    ):
+        clamped = f"{place.text(tensor)}.clamp(min={place.text(limit)})"
+        return f"{place.text(target)} = {clamped} * {place.text(factor)}"
     return None
 
 
-def _factor(value: cst.BaseExpression, tensor: cst.BaseExpression, place: Place) -> cst.BaseExpression | None:
+def _factor(
+    value: cst.BaseExpression, tensor: cst.BaseExpression, place: Place
+) -> cst.BaseExpression | None:
     """`k` of `tensor * k` or `k * tensor`."""
     if not isinstance(value, cst.BinaryOperation) or not isinstance(value.operator, cst.Multiply):
         return None
@@ -688,7 +740,9 @@ def _factor(value: cst.BaseExpression, tensor: cst.BaseExpression, place: Place)
     return value.left if place.same(value.right, tensor) else None
 
 
-def _was(target: cst.BaseExpression, factor: cst.BaseExpression, branch: cst.If, place: Place) -> bool:
+def _was(
+    target: cst.BaseExpression, factor: cst.BaseExpression, branch: cst.If, place: Place
+) -> bool:
     """Whether the target was given the factor before the branch, in the same block."""
     for assign in _assigns_before(branch, place):
         if any(place.same(t.target, target) for t in assign.targets):

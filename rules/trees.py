@@ -1,4 +1,4 @@
-"""DG1xx: trees that are flattened or mapped on hot paths where there is one tensor, or nothing to walk for."""
+"""DG1xx: trees that are walked on hot paths where there is one tensor, or nothing to walk for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ _MAPS = ("map_structure", "tree_map", "map", "tree_map_only")
 _ASKS = re.compile(
     r"is_?nested(?:_\w+)?|is_?instance|is_(?:\w+_)?tensor\w*|is_(?:leaf|sequence|structure|tree)|tree_is_leaf|type"
 )
-_ONE = re.compile(r"x|y|input|output|out|tensor|mask|(?:previous|input|output|attention)_mask|first_arg|\w*tensor_arg")
+_ONE = re.compile(
+    r"x|y|input|output|out|tensor|mask|(?:previous|input|output|attention)_mask|first_arg|\w*tensor_arg"
+)
 _ONE_IN_KERAS = re.compile(r"inputs|outputs|output_masks|input_spec|y_pred|y_true")
 _GETS_MASK = re.compile(r"_?get_\w*mask|\w*mask_(?:from|of)_\w+")
 
@@ -51,7 +53,9 @@ def _walk(node: cst.Call, place: Place) -> _Walk | None:
             return _Walk(function, module, (), False)
         if arg.keyword is None and i >= first and (function not in _FLATTENS or i == 0):
             subjects.append(arg.value)
-    gives_list = function in ("tree_leaves", "leaves") or (function == "flatten" and module != "jax.tree")
+    gives_list = function in ("tree_leaves", "leaves") or (
+        function == "flatten" and module != "jax.tree"
+    )
     return _Walk(function, module, tuple(subjects), gives_list)
 
 
@@ -84,7 +88,9 @@ def _small_statements(suite: cst.BaseSuite) -> Sequence[cst.CSTNode]:
     if isinstance(suite, cst.IndentedBlock):
         out: list[cst.CSTNode] = []
         for statement in suite.body:
-            out.extend(statement.body if isinstance(statement, cst.SimpleStatementLine) else [statement])
+            out.extend(
+                statement.body if isinstance(statement, cst.SimpleStatementLine) else [statement]
+            )
         return out
     return list(suite.body)
 
@@ -180,7 +186,10 @@ class FlattenOfOneTensor(Rule):
         )
         sure = place.is_tensor(subject)
         return place.finding(
-            node, message, certainty="sure" if sure else "maybe", fix=self._fix(node, walk, place) if sure else None
+            node,
+            message,
+            certainty="sure" if sure else "maybe",
+            fix=self._fix(node, walk, place) if sure else None,
         )
 
     def _fix(self, node: cst.Call, walk: _Walk, place: Place) -> Fix | None:
@@ -236,15 +245,24 @@ class MapOverOneTensor(Rule):
             return None
         sure = all(place.is_tensor(s) for s in walk.subjects)
         shown = ", ".join(place.text(s) for s in walk.subjects)
-        function = place.text(node.args[0].value) if walk.function != "tree_map_only" else "the function"
-        called = f"`{function}({shown})`" if function.replace(".", "").isidentifier() else "call the function"
+        function = (
+            place.text(node.args[0].value) if walk.function != "tree_map_only" else "the function"
+        )
+        called = (
+            f"`{function}({shown})`"
+            if function.replace(".", "").isidentifier()
+            else "call the function"
+        )
         one = "is one tensor" if len(walk.subjects) == 1 else "are tensors"
         message = (
-            f"`{shown}` {one}, yet `{walk.function}` walks it as a tree and rebuilds the structure, which costs "
-            f"host time on every call; {called} directly"
+            f"`{shown}` {one}, yet `{walk.function}` walks it as a tree and rebuilds the structure, "
+            f"which costs host time on every call; {called} directly"
         )
         return place.finding(
-            node, message, certainty="sure" if sure else "maybe", fix=self._fix(node, walk, place) if sure else None
+            node,
+            message,
+            certainty="sure" if sure else "maybe",
+            fix=self._fix(node, walk, place) if sure else None,
         )
 
     def _fix(self, node: cst.Call, walk: _Walk, place: Place) -> Fix | None:
@@ -255,7 +273,9 @@ class MapOverOneTensor(Rule):
         if any(place.kind(s).optional for s in walk.subjects):
             return None
         new = f"{place.text(function)}({', '.join(place.text(s) for s in walk.subjects)})"
-        return place.replace(node, new, safety="unsafe", message=f"Call `{place.text(function)}` directly")
+        return place.replace(
+            node, new, safety="unsafe", message=f"Call `{place.text(function)}` directly"
+        )
 
 
 class FlattenOnlyToScan(Rule):
@@ -317,8 +337,9 @@ class FlattenOnlyToScan(Rule):
         if test is None:
             return None
         message = (
-            f"`{place.text(node)}` lists every leaf on each call only to ask `{_short(test, place)}` of them; ask "
-            "the values themselves first, and flatten only those that are nested"
+            f"`{place.text(node)}` lists every leaf on each call only to ask "
+            f"`{_short(test, place)}` of them; ask the values themselves first, "
+            "and flatten only those that are nested"
         )
         return place.finding(node, message)
 
@@ -330,7 +351,7 @@ class FlattenOnlyToScan(Rule):
         target = assign.targets[0].target
         if not isinstance(target, cst.Name) or place.assignments(target.value) != 1:
             return None
-        tests = [t for t in _scans_of_name(target.value, place)]
+        tests = list(_scans_of_name(target.value, place))
         return tests[0] if tests and len(tests) == place.uses(target.value) else None
 
 
@@ -413,7 +434,13 @@ class SameStructureFlattenedTwice(Rule):
             conditions = [(id(test), holds) for test, holds in mine.conditions]
             same_way = all((id(test), holds) in conditions for test, holds in scene.conditions)
             in_loops = scene.loops == mine.loops[: len(scene.loops)]
-            if scene.function is mine.function and same_way and in_loops and not scene.cold and not scene.deferred:
+            if (
+                scene.function is mine.function
+                and same_way
+                and in_loops
+                and not scene.cold
+                and not scene.deferred
+            ):
                 yield call
 
     def _ran_before(self, call: cst.Call, place: Place, mine: _Walk) -> bool:
@@ -494,14 +521,17 @@ class UnguardedTreeWalk(Rule):
             return None
         shown = place.text(subject)
         message = (
-            f"`{shown}` may be nested but is one tensor in most calls, and `{walk.function}` walks it as a tree "
-            f"each time; test `isinstance({shown}, torch.Tensor)` first and walk only what is nested"
+            f"`{shown}` may be nested but is one tensor in most calls, and `{walk.function}` walks it "
+            f"as a tree each time; test `isinstance({shown}, torch.Tensor)` first "
+            "and walk only what is nested"
         )
         return place.finding(node, message, certainty="sure" if certainty == "sure" else "maybe")
 
     def _has_own_rule(self, node: cst.Call, walk: _Walk, place: Place) -> bool:
         leaves = _leaves(node, walk, place)
-        return leaves is not None and (_scan(leaves, place) is not None or _first_leaf(leaves, place))
+        return leaves is not None and (
+            _scan(leaves, place) is not None or _first_leaf(leaves, place)
+        )
 
     def _certainty(self, node: cst.Call, walk: _Walk, place: Place) -> str:
         last = place.dotted(walk.subjects[0]).rpartition(".")[2]

@@ -9,8 +9,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,7 +20,8 @@ from pytest_dispatchguard import Finding, Rule
 from pytest_dispatchguard.lint.check import Checked, Request, check
 
 rules = pytest.importorskip(
-    "dispatchguard_rules", reason="the rule pack is not importable: install the project (pip install -e .)"
+    "dispatchguard_rules",
+    reason="the rule pack is not importable: install the project (pip install -e .)",
 )
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
@@ -67,12 +67,12 @@ def lint(tmp_path_factory: pytest.TempPathFactory) -> Any:
     root = tmp_path_factory.mktemp("specimens")
     (root / "pyproject.toml").write_text("[project]\nname = 'specimens'\n", encoding="utf-8")
 
-    @lru_cache(maxsize=None)
-    def run(text: str, select: tuple[str, ...], fix: str) -> Checked:
+    @cache
+    def run(text: str, select: tuple[str, ...], fix: Any) -> Checked:
         file = root / "specimen.py"
         file.write_text(text, encoding="utf-8")
         request = Request(
-            (file,), root, settings={"select": select}, fix=fix, write=False, cache=False  # type: ignore[arg-type]
+            (file,), root, settings={"select": select}, fix=fix, write=False, cache=False
         )
         checked = check(request)
         assert not checked.problems, checked.problems
@@ -127,7 +127,9 @@ def test_a_rule_has_its_page(code: str) -> None:
     assert info.summary.endswith(".") and len(info.summary) <= 130, info.summary
     headings = re.findall(r"^## (.+)$", info.help, re.MULTILINE)
     assert headings == list(SECTIONS)
-    sections = dict(zip(headings, re.split(r"^## .+$", info.help, flags=re.MULTILINE)[1:], strict=True))
+    sections = dict(
+        zip(headings, re.split(r"^## .+$", info.help, flags=re.MULTILINE)[1:], strict=True)
+    )
     for heading in ("Example", "Instead"):
         blocks = re.findall(r"```python\n(.*?)```", sections[heading], re.DOTALL)
         assert blocks, f"{heading} shows no code"
@@ -141,7 +143,9 @@ def test_a_rule_has_its_page(code: str) -> None:
 @pytest.mark.parametrize("code", sorted(CLASSES))
 def test_a_rule_has_specimens_and_lookalikes(code: str) -> None:
     assert list((FIXTURES / code).glob("specimen*.py")), f"fixtures/{code}/specimen.py is missing"
-    assert list((FIXTURES / code).glob("lookalikes*.py")), f"fixtures/{code}/lookalikes.py is missing"
+    assert list((FIXTURES / code).glob("lookalikes*.py")), (
+        f"fixtures/{code}/lookalikes.py is missing"
+    )
 
 
 def test_every_folder_of_specimens_has_its_rule() -> None:
@@ -178,8 +182,12 @@ def test_lookalikes_stay_silent(path: Path, lint: Any) -> None:
 
 def _hot_functions(text: str) -> list[str]:
     lines = text.splitlines()
-    marked = [n for n, line in enumerate(lines, 1) if re.search(r"#\s*dispatchguard:\s*(hot|cold)", line)]
-    methods = re.findall(r"^\s+def (forward|__call__|call|step|training_step|update|__torch_\w+__)\(", text, re.M)
+    marked = [
+        n for n, line in enumerate(lines, 1) if re.search(r"#\s*dispatchguard:\s*(hot|cold)", line)
+    ]
+    methods = re.findall(
+        r"^\s+def (?:forward|__call__|call|step|training_step|update|__torch_\w+__)\(", text, re.M
+    )
     return [*(lines[n - 1] for n in marked), *methods]
 
 
@@ -245,7 +253,9 @@ def _definition(tree: ast.Module, name: str) -> ast.AST:
 
 @pytest.fixture(scope="module")
 def torch() -> Any:
-    return pytest.importorskip("torch", reason="torch is not installed: specimens were read, not run")
+    return pytest.importorskip(
+        "torch", reason="torch is not installed: specimens were read, not run"
+    )
 
 
 def _load(path: Path) -> ModuleType:
@@ -317,5 +327,3 @@ def test_loading_the_pack_imports_no_torch() -> None:
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", call], check=False).returncode == 0
-
-

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,7 +11,7 @@ from pytest_dispatchguard import __version__
 from pytest_dispatchguard.config import Config, absolute, find_root, load_config, selected
 from pytest_dispatchguard.lint import baseline as baselines
 from pytest_dispatchguard.lint import engine, gitdiff
-from pytest_dispatchguard.lint.cache import Cache, cache_path
+from pytest_dispatchguard.lint.cache import Cache, cache_path, clean
 from pytest_dispatchguard.lint.catalog import Catalog, fingerprint
 from pytest_dispatchguard.lint.catalog import catalog as catalog_of
 from pytest_dispatchguard.lint.files import (
@@ -103,6 +103,23 @@ def check(request: Request) -> Checked:
     """Lints, fixes, and holds against baseline and diff, as asked."""
     if request.stdin is None:
         require(request.paths, request.cwd)
+    try:
+        return _open_and_check(request)
+    except UserError:
+        raise
+    except Exception:
+        if not request.cache:
+            raise
+        # Rows that nobody wrote like this can do anything; without them the same error is ours.
+        checked = _open_and_check(replace(request, cache=False))
+        path = cache_path(checked.config.root)
+        if clean(checked.config.root):
+            notes = (*checked.report.notes, f"{path}: the cache was broken and has been dropped")
+            return replace(checked, report=replace(checked.report, notes=notes))
+        return checked
+
+
+def _open_and_check(request: Request) -> Checked:
     config, catalog, cache = settings(
         request.paths, request.cwd, request.config_file, request.settings, request.cache
     )

@@ -3,6 +3,7 @@ counted in."""
 
 from __future__ import annotations
 
+import ast
 import bisect
 import re
 from collections import defaultdict
@@ -112,3 +113,23 @@ def import_line(text: str) -> tuple[int, bool]:
         while after < len(lines.starts) and lines.line(after + 1).lstrip().startswith("#"):
             after += 1
     return after + 1, blank
+
+
+def module_imports(text: str) -> dict[str, str]:
+    """Names that imports outside functions bind when the file is imported, to what they stand for:
+    ``{"np": "numpy"}``. Imports inside functions are no help to other functions."""
+    found: dict[str, str] = {}
+    stack: list[ast.AST] = [ast.parse(text)]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                root = alias.name.partition(".")[0]
+                found[alias.asname or root] = alias.name if alias.asname else root
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            for alias in node.names:
+                found[alias.asname or alias.name] = f"{module}.{alias.name}"
+        elif isinstance(node, (ast.Module, ast.If, ast.Try, ast.With)):
+            stack.extend(ast.iter_child_nodes(node))
+    return found

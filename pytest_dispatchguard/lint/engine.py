@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytest_dispatchguard.config import Config, ignored_in_file, selected
 from pytest_dispatchguard.lint.cache import Cache
 from pytest_dispatchguard.lint.catalog import Catalog
-from pytest_dispatchguard.lint.chunks import Lines, Outline, import_line, worth_judging
+from pytest_dispatchguard.lint.chunks import (
+    Lines,
+    Outline,
+    import_line,
+    module_imports,
+    worth_judging,
+)
 from pytest_dispatchguard.lint.facts import FileFacts
 from pytest_dispatchguard.lint.files import (
     Discovery,
@@ -441,20 +447,29 @@ def _changed(rel: str) -> str:
 
 
 def _with_imports(survey: Survey, rel: str, findings: list[Finding]) -> list[Finding]:
-    """The findings with edits that add imports put where the file has its imports."""
+    """The findings with edits that add imports put where the file has its imports, and left out where it
+    has those. A fix whose import would take a name that the file uses for something else is not offered."""
     if not any(e.span.line == 0 for f in findings if f.fix for e in f.fix.edits):
         return findings
-    line, blank = import_line(text_of(survey, rel) or "")
+    text = text_of(survey, rel) or ""
+    line, blank = import_line(text)
+    bound = module_imports(text)
     out = []
     for finding in findings:
         if finding.fix is not None:
-            edits = tuple(
-                Edit(e.path, Span(line, 1, line, 1), e.replacement + ("\n" if blank else ""))
-                if e.span.line == 0
-                else e
-                for e in finding.fix.edits
-            )
-            finding = replace(finding, fix=replace(finding.fix, edits=edits))
+            edits: list[Edit] = []
+            taken = False
+            for edit in finding.fix.edits:
+                if edit.span.line != 0:
+                    edits.append(edit)
+                    continue
+                ((local, target),) = module_imports(edit.replacement).items()
+                if local not in bound:
+                    new = edit.replacement + ("\n" if blank else "")
+                    edits.append(Edit(edit.path, Span(line, 1, line, 1), new))
+                taken = taken or bound.get(local, target) != target
+            fix = None if taken else replace(finding.fix, edits=tuple(edits))
+            finding = replace(finding, fix=fix)
         out.append(finding)
     return out
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import libcst as cst
 from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
@@ -15,6 +15,7 @@ from pytest_dispatchguard.lint.chunks import Lines, Outline
 from pytest_dispatchguard.lint.facts import Brief
 from pytest_dispatchguard.lint.place import Place
 from pytest_dispatchguard.lint.reading import Reader, Scene, Seen
+from pytest_dispatchguard.lint.room import with_room
 from pytest_dispatchguard.lint.rule import Rule
 from pytest_dispatchguard.lint.target import Target, applies
 from pytest_dispatchguard.model import Finding, Span
@@ -29,7 +30,7 @@ class Judged:
 
     findings: list[Finding] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    """Rules that failed and functions that could not be read, a line each: never silent."""
+    """Rules that failed, a line each: never silent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +74,40 @@ def judge_chunks(
     lines = Lines(text)
     out = []
     for outline in outlines:
+        judge = partial(_judge_function, lines, outline, brief, benched, target)
         judged = Judged()
         try:
-            _judge_function(lines, outline, brief, benched, target, judged)
+            try:
+                judged = judge()
+            except RecursionError:
+                judged = with_room(judge)
         except RecursionError:
-            judged.problems.append(
-                f"{brief.path}:{outline.line}: {outline.name} is nested too deeply to be judged"
-            )
+            judged.findings = [_unread(lines, outline, brief, 1, 1, "is nested too deeply to be judged")]
         except cst.ParserSyntaxError as error:
-            judged.problems.append(
-                f"{brief.path}:{outline.line}: {outline.name} could not be parsed: {error.message}"
-            )
+            # What the scout lets pass: tabs and spaces mixed, syntax newer than libcst.
+            said = f"cannot be parsed: {error.message}"
+            judged.findings = [
+                _unread(lines, outline, brief, error.raw_line, error.raw_column + 1, said)
+            ]
         out.append(judged)
     return out
+
+
+def _unread(
+    lines: Lines, outline: Outline, brief: Brief, line: int, column: int, said: str
+) -> Finding:
+    """Where and why a function was not judged."""
+    _, first, indented = lines.chunk(outline)
+    at = min(max(first, first + line - (2 if indented else 1)), len(lines.starts))
+    return Finding(
+        code="DG001",
+        rule="unparsable-file",
+        path=brief.path,
+        span=Span(at, column, at, column),
+        function=outline.name,
+        message=f"{outline.name} {said}, so it was not checked",
+        source=lines.line(at),
+    )
 
 
 class Chunk:
@@ -145,8 +167,9 @@ def _first_function(module: cst.Module) -> cst.FunctionDef:
 
 
 def _judge_function(
-    lines: Lines, outer: Outline, brief: Brief, benched: Bench, target: Target, out: Judged
-) -> None:
+    lines: Lines, outer: Outline, brief: Brief, benched: Bench, target: Target
+) -> Judged:
+    out = Judged()
     chunk = Chunk(lines, outer)
     reader = Reader(brief, outer.name, target.tensor_types)
     reader.read(chunk.function)
@@ -170,11 +193,14 @@ def _judge_function(
                 if answer is None:
                     continue
                 out.findings.extend([answer] if isinstance(answer, Finding) else answer)
+            except RecursionError:
+                raise
             except Exception as error:  # noqa: BLE001 - a rule that fails must not hide the others' findings
                 out.problems.append(
                     f"{brief.path}:{outer.line}: rule {rule.code} failed in {seen.scene.qualname}: "
                     f"{type(error).__name__}: {error}"
                 )
+    return out
 
 
 def _hot_loops(events: Sequence[Seen], brief: Brief) -> set[int]:

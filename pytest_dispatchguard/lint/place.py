@@ -364,10 +364,7 @@ class Place:
 
     def _import_edits(self, imports: Iterable[str]) -> Iterator[Edit]:
         for statement in imports:
-            words = statement.split()
-            local = words[-1]
-            if local in self._reader.brief.names:
-                continue
+            # Which of them the file has already is seen when its whole text is at hand.
             yield Edit(self._reader.brief.path, IMPORTS, statement + "\n")
 
     # -- the project ---------------------------------------------------------------------------

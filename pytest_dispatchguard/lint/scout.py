@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import ast
 import re
-import sys
 import warnings
 
 from tree_sitter import Node, Parser
 
 from pytest_dispatchguard.lint.facts import FileFacts
+from pytest_dispatchguard.lint.room import with_room
 from pytest_dispatchguard.lint.scout_settle import finish
 from pytest_dispatchguard.lint.scout_state import Walk, visit
 from pytest_dispatchguard.lint.scout_table import LANGUAGE, TABLE
 
 _MARK = re.compile(r"#\s*dispatchguard:\s*(hot|cold)\b")
-_DEEP = 20_000
-"""Frames granted to a file so nested that the usual limit does not do."""
 
 
 def scan(text: str, module: str, is_package: bool) -> FileFacts:
@@ -31,14 +29,10 @@ def scan(text: str, module: str, is_package: bool) -> FileFacts:
     try:
         return _facts(source, module, is_package, _marks(text), root)
     except RecursionError:
-        limit = sys.getrecursionlimit()
-        sys.setrecursionlimit(max(limit, _DEEP))
         try:
-            return _facts(source, module, is_package, _marks(text), root)
+            return with_room(lambda: _facts(source, module, is_package, _marks(text), root))
         except RecursionError:
             return FileFacts(error=(1, 1, "nested too deeply to be read"))
-        finally:
-            sys.setrecursionlimit(limit)
 
 
 def _facts(

@@ -310,8 +310,12 @@ def test_standard_input_of_an_excluded_file_is_passed_over(project: Path, start:
 
 def test_a_reader_that_has_had_enough_sees_no_trace(project: Path) -> None:
     (project / "pkg" / "many.py").write_text(
-        "import torch\n\nclass M(torch.nn.Module):\n    def forward(self, x: torch.Tensor):\n"
-        + "".join(f"        a{i} = x.sum().item()\n" for i in range(600))
+        "import torch\n"
+        + "".join(
+            f"class M{i}(torch.nn.Module):\n    def forward(self, x: torch.Tensor):\n"
+            "        return x.sum().item()\n"
+            for i in range(400)
+        )
     )
     with subprocess.Popen(
         command(["check"], project),

@@ -1,0 +1,507 @@
+"""Measures the linter against its peers on one tree, in one run, side by side.
+
+    python bench/bench_lint.py            # downloads keras==3.15.1 into a temporary folder
+    python bench/bench_lint.py FOLDER     # or takes a package that lies there
+
+Tests are left out of the tree. The peers TorchFix and Fixit get an environment of their own each, and,
+being slow, a sample of the files; `ruff` comes from this environment. The table goes to stdout, the same
+numbers with the machine they are from to bench/results/lint.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import random
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import venv
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+
+RESULTS = Path(__file__).resolve().parent / "results" / "lint.json"
+KERAS = "keras==3.15.1"
+PEERS = {"torchfix": "TorchFix", "fixit": "fixit"}
+LINTER = (sys.executable, "-m", "pytest_dispatchguard", "check", "--exit-zero")
+GOALS = {
+    "cold against ruff": 3.0,
+    "times faster a line than peers": 30.0,
+    "warm s": 0.25,
+    "peak MiB": 400.0,
+}
+
+
+class BenchError(Exception):
+    """Something is missing that the measurement needs; the message says what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """Files to lint, in a folder that is a project of its own."""
+
+    root: Path
+    files: tuple[Path, ...]
+    lines: int
+
+
+@dataclass(slots=True)
+class Series:
+    """The same command, run several times."""
+
+    name: str
+    lines: int
+    seconds: list[float] = field(default_factory=list)
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+    @property
+    def lines_per_second(self) -> float:
+        return self.lines / self.median
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "package", nargs="?", type=Path, help=f"a package folder (default: {KERAS})"
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=5, help="runs of the fast commands (default: 5)"
+    )
+    parser.add_argument("--peer-repeats", type=int, default=2)
+    parser.add_argument(
+        "--peer-lines", type=int, default=20_000, help="lines that the slow peers are given"
+    )
+    parser.add_argument("--no-peers", action="store_true", help="leave TorchFix and Fixit out")
+    parser.add_argument("--venvs", type=Path, help="keep the peers' environments in this folder")
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    parser.add_argument("--seed", type=int, default=0, help="of the order of runs and the sample")
+    options = parser.parse_args(arguments)
+    try:
+        with tempfile.TemporaryDirectory(prefix="bench-lint-") as scratch:
+            results = measure(options, Path(scratch))
+    except BenchError as error:
+        print(f"bench_lint: {error}", file=sys.stderr)
+        return 2
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    print(table(results))
+    return 0
+
+
+def measure(options: argparse.Namespace, scratch: Path) -> dict[str, object]:
+    """All measurements, in an order that favours nobody."""
+    package, label = options.package, "a given package"
+    if package is None:
+        package, label = download(scratch / "download"), KERAS
+    elif not package.is_dir():
+        raise BenchError(f"{package} is no folder")
+    else:
+        label = package.name
+    rng = random.Random(options.seed)
+    tree = copied(package, library_files(package), scratch / "tree")
+    say(f"{label}: {len(tree.files)} files, {tree.lines:,} lines, tests left out")
+    same = same_findings(tree)
+    cold = interleaved(
+        {
+            "dispatchguard, cold": (tree, lambda: run((*LINTER, "--no-cache", "."), tree.root)),
+            "ruff --select ALL, cold": (tree, lambda: run(ruff(), tree.root)),
+        },
+        options.repeats,
+        rng,
+    )
+    warm = warm_runs(tree, options.repeats, rng)
+    peak = peak_memory((*LINTER, "--no-cache", "."), tree.root)
+    peers: dict[str, Series] = {}
+    if not options.no_peers:
+        peers = peer_runs(tree, options, scratch, rng)
+    return report(label, tree, same, cold, warm, peak, peers, options)
+
+
+# -- what is linted ---------------------------------------------------------------------------------
+
+
+def download(folder: Path) -> Path:
+    """The published wheel, unpacked."""
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "-q", "-d", str(folder), KERAS]
+    if subprocess.run(command, check=False).returncode != 0:
+        raise BenchError(f"{KERAS} could not be downloaded; name a folder that has it")
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    return folder / "keras"
+
+
+def library_files(package: Path) -> list[Path]:
+    """The Python files of a package that are no tests."""
+
+    def is_test(path: Path) -> bool:
+        named = (
+            path.stem.startswith("test_") or path.stem.endswith("_test") or path.stem == "conftest"
+        )
+        return named or bool(
+            {"tests", "testing", "test"} & set(path.relative_to(package).parts[:-1])
+        )
+
+    return sorted(p for p in package.rglob("*.py") if not is_test(p))
+
+
+def copied(package: Path, files: Sequence[Path], root: Path) -> Tree:
+    """A project of these files alone, so that all linters see the same."""
+    made = []
+    lines = 0
+    for file in files:
+        place = root / package.name / file.relative_to(package)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, place)
+        lines += file.read_bytes().count(b"\n")
+        made.append(place)
+    (root / "pyproject.toml").write_text('[project]\nname = "linted"\n', encoding="utf-8")
+    return Tree(root, tuple(made), lines)
+
+
+def sample(tree: Tree, lines: int, rng: random.Random, root: Path) -> Tree:
+    """Files drawn at random until there are so many lines."""
+    order = list(tree.files)
+    rng.shuffle(order)
+    drawn: list[Path] = []
+    count = 0
+    for file in order:
+        if count >= lines:
+            break
+        drawn.append(file)
+        count += file.read_bytes().count(b"\n")
+    top = tree.files[0].relative_to(tree.root).parts[0]
+    return copied(tree.root / top, sorted(drawn), root)
+
+
+# -- running ----------------------------------------------------------------------------------------
+
+
+def run(command: Sequence[str], cwd: Path) -> float:
+    """Seconds of a whole process; findings are no failure, anything else is."""
+    start = time.perf_counter()
+    done = subprocess.run(
+        command, cwd=cwd, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    seconds = time.perf_counter() - start
+    if done.returncode not in (0, 1):
+        raise BenchError(
+            f"{Path(command[0]).name} exited with {done.returncode}: {done.stderr[-500:]}"
+        )
+    return seconds
+
+
+def ruff() -> tuple[str, ...]:
+    """The command of the ruff in this environment, or on PATH."""
+    beside = Path(sys.executable).with_name("ruff")
+    found = str(beside) if beside.exists() else shutil.which("ruff")
+    if found is None:
+        raise BenchError("ruff is not installed: pip install ruff")
+    return (found, "check", "--isolated", "--select", "ALL", "--no-cache", "--exit-zero", "-q", ".")
+
+
+def interleaved(
+    commands: Mapping[str, tuple[Tree, Callable[[], float]]], repeats: int, rng: random.Random
+) -> dict[str, Series]:
+    """Every command once a round, in random order: a busy minute hits all alike."""
+    series = {name: Series(name, tree.lines) for name, (tree, _) in commands.items()}
+    for round_ in range(repeats):
+        order = list(commands)
+        rng.shuffle(order)
+        for name in order:
+            say(f"{name}, run {round_ + 1} of {repeats}")
+            series[name].seconds.append(commands[name][1]())
+    return series
+
+
+def warm_runs(tree: Tree, repeats: int, rng: random.Random) -> dict[str, Series]:
+    """The whole process with a filled cache, after one file has changed: its lines only, or what it
+    defines, too, which can change what is hot elsewhere."""
+    command = (*LINTER, ".")
+    file = max(tree.files, key=lambda p: (p.name == "layer.py", p.as_posix()))
+    before = file.read_bytes()
+    run(command, tree.root)
+
+    def edited(text: Callable[[int], bytes]) -> Callable[[], float]:
+        def once() -> float:
+            file.write_bytes(text(rng.randrange(10**9)))
+            return run(command, tree.root)
+
+        return once
+
+    return interleaved(
+        {
+            "dispatchguard, warm, lines of one file changed": (
+                tree,
+                edited(lambda i: f"# edited {i}\n".encode() + before),
+            ),
+            "dispatchguard, warm, a function added": (
+                tree,
+                edited(lambda i: before + f"\n\ndef added_{i}():\n    return {i}\n".encode()),
+            ),
+        },
+        repeats,
+        rng,
+    )
+
+
+def same_findings(tree: Tree) -> dict[str, object]:
+    """Whether one process, two, a cold cache and a warm one say the same, byte by byte."""
+    outputs = {}
+    ways = {
+        "jobs 1": ("--no-cache", "--jobs", "1"),
+        "jobs 2": ("--no-cache", "--jobs", "2"),
+        "cache, cold": ("--jobs", "2"),
+        "cache, warm": ("--jobs", "2"),
+    }
+    for name, extra in ways.items():
+        say(f"findings with {name}")
+        command = (*LINTER, "--format", "json", *extra, ".")
+        done = subprocess.run(command, cwd=tree.root, check=False, capture_output=True)
+        if done.returncode != 0:
+            raise BenchError(
+                f"dispatchguard exited with {done.returncode}: {done.stderr.decode()[-500:]}"
+            )
+        outputs[name] = done.stdout
+    count = len(json.loads(outputs["jobs 1"])["findings"])
+    return {"same": len(set(outputs.values())) == 1, "ways": list(ways), "findings": count}
+
+
+# -- memory -----------------------------------------------------------------------------------------
+
+
+def peak_memory(command: Sequence[str], cwd: Path) -> dict[str, object]:
+    """The most memory that the process and its children hold at one time, in MiB. Pages that processes
+    share are counted once where the system says how many share them (Linux)."""
+    say("peak memory")
+    process = subprocess.Popen(
+        command, cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    if not Path("/proc/self/smaps_rollup").exists():
+        import resource
+
+        process.wait()
+        unit = 1 if sys.platform == "darwin" else 1024
+        largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * unit
+        return {"mib": round(largest / 2**20, 1), "of": "the largest process"}
+    peak = 0
+    stop = threading.Event()
+
+    def watch() -> None:
+        nonlocal peak
+        while not stop.wait(0.02):
+            peak = max(peak, sum(proportional_kib(pid) for pid in family(process.pid)))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    process.wait()
+    stop.set()
+    watcher.join()
+    return {"mib": round(peak / 1024, 1), "of": "all processes together (PSS)"}
+
+
+def family(pid: int) -> list[int]:
+    """A process and its descendants."""
+    out = [pid]
+    for parent in out:
+        try:
+            for children in Path(f"/proc/{parent}/task").glob("*/children"):
+                out.extend(int(c) for c in children.read_text().split())
+        except OSError:
+            continue
+    return out
+
+
+def proportional_kib(pid: int) -> int:
+    """What a process holds, shared pages divided among those who share them."""
+    try:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1])
+    except OSError:
+        pass
+    return 0
+
+
+# -- peers ------------------------------------------------------------------------------------------
+
+
+def peer_runs(
+    tree: Tree, options: argparse.Namespace, scratch: Path, rng: random.Random
+) -> dict[str, Series]:
+    """TorchFix and Fixit on a sample of the files, as they come, all processors theirs; the linter on the
+    same sample for comparison."""
+    small = sample(tree, options.peer_lines, rng, scratch / "sample")
+    home = options.venvs or scratch / "venvs"
+    commands: dict[str, tuple[Tree, Callable[[], float]]] = {
+        "dispatchguard, cold, sample": (
+            small,
+            lambda: run((*LINTER, "--no-cache", "."), small.root),
+        )
+    }
+    top = tree.files[0].relative_to(tree.root).parts[0]
+    for name, requirement in PEERS.items():
+        tool = installed(home / name, name, requirement)
+        line = (str(tool), "lint", top) if name == "fixit" else (str(tool), top)
+        commands[f"{requirement} {peer_version(tool)}, sample"] = (
+            small,
+            partial(run, line, small.root),
+        )
+    return interleaved(commands, options.peer_repeats, rng)
+
+
+def installed(folder: Path, tool: str, requirement: str) -> Path:
+    """A peer's command, in an environment of its own, made where it is not there yet."""
+    command = folder / "bin" / tool
+    if not command.exists():
+        say(f"installing {requirement}")
+        venv.create(folder, with_pip=True, symlinks=True)
+        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "-q", requirement]
+        if subprocess.run(pip, check=False).returncode != 0:
+            raise BenchError(
+                f"{requirement} could not be installed; leave the peers out with --no-peers"
+            )
+    return command
+
+
+def peer_version(tool: Path) -> str:
+    """What a peer says its version is."""
+    done = subprocess.run([tool, "--version"], check=False, capture_output=True, text=True)
+    found = re.search(r"\d+(?:\.\d+)+", done.stdout + done.stderr)
+    return found.group() if found else ""
+
+
+# -- results ----------------------------------------------------------------------------------------
+
+
+def report(
+    label: str,
+    tree: Tree,
+    same: dict[str, object],
+    cold: dict[str, Series],
+    warm: dict[str, Series],
+    peak: dict[str, object],
+    peers: dict[str, Series],
+    options: argparse.Namespace,
+) -> dict[str, object]:
+    """Everything measured, as JSON, without a path of this machine in it."""
+    mine, theirs = cold["dispatchguard, cold"], cold["ruff --select ALL, cold"]
+    rates = {
+        name.removesuffix(", sample"): round(mine.lines_per_second / s.lines_per_second, 1)
+        for name, s in peers.items()
+        if not name.startswith("dispatchguard")
+    }
+    met = {
+        "cold against ruff": mine.median / theirs.median <= GOALS["cold against ruff"],
+        **{name: s.median <= GOALS["warm s"] for name, s in warm.items()},
+        "peak memory": float(str(peak["mib"])) <= GOALS["peak MiB"],
+        "same findings": bool(same["same"]),
+        **{
+            f"against {name}": rate >= GOALS["times faster a line than peers"]
+            for name, rate in rates.items()
+        },
+    }
+    return {
+        "machine": machine(),
+        "tree": {
+            "package": label,
+            "files": len(tree.files),
+            "lines": tree.lines,
+            "tests": "left out",
+        },
+        "versions": {
+            "dispatchguard": version_of("pytest-dispatchguard"),
+            "ruff": version_of("ruff"),
+            "libcst": version_of("libcst"),
+        },
+        "seed": options.seed,
+        "series": [
+            {**asdict(s), "median": s.median, "lines_per_second": round(s.lines_per_second)}
+            for s in (*cold.values(), *warm.values(), *peers.values())
+        ],
+        "ratio_to_ruff": round(mine.median / theirs.median, 2),
+        "times_faster_a_line": rates,
+        "peak_memory": peak,
+        "same_findings": same,
+        "goals": GOALS,
+        "met": met,
+    }
+
+
+def machine() -> dict[str, object]:
+    """Where the numbers are from."""
+    model = platform.processor()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                model = line.partition(":")[2].strip()
+                break
+    return {
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+    }
+
+
+def version_of(package: str) -> str:
+    """An installed version; empty for what runs from its checkout."""
+    try:
+        return version(package)
+    except ImportError:
+        return ""
+
+
+def table(results: dict[str, object]) -> str:
+    """The numbers for people."""
+    series = results["series"]
+    assert isinstance(series, list)
+    width = max(len(s["name"]) for s in series)
+    lines = [
+        f"{'':{width}}  {'median s':>9}  {'min s':>7}  {'max s':>7}  {'lines':>8}  {'lines/s':>10}"
+    ]
+    lines += [
+        f"{s['name']:{width}}  {s['median']:9.3f}  {min(s['seconds']):7.3f}  {max(s['seconds']):7.3f}  "
+        f"{s['lines']:8,}  {s['lines_per_second']:10,}"
+        for s in series
+    ]
+    lines.append("")
+    lines.append(f"cold against ruff: {results['ratio_to_ruff']} times its time")
+    faster = results["times_faster_a_line"]
+    assert isinstance(faster, dict)
+    lines += [f"{rate} times faster a line than {name}" for name, rate in faster.items()]
+    peak, same = results["peak_memory"], results["same_findings"]
+    assert isinstance(peak, dict) and isinstance(same, dict)
+    lines.append(f"peak memory: {peak['mib']} MiB, {peak['of']}")
+    verdict = "the same" if same["same"] else "NOT the same"
+    lines.append(f"{same['findings']} findings, {verdict} with {', '.join(same['ways'])}")
+    met = results["met"]
+    assert isinstance(met, dict)
+    lines += [f"goal {'met' if ok else 'MISSED'}: {name}" for name, ok in met.items()]
+    return "\n".join(lines)
+
+
+def say(text: str) -> None:
+    """Progress, apart from the table."""
+    print(f"bench_lint: {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

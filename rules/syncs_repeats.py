@@ -1,0 +1,507 @@
+"""DG416 to DG420, DG428: values of tensors are read one after the other, or over and over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import libcst as cst
+from dispatchguard_rules._sync_roles import ReadRule, found, iterated_by
+from dispatchguard_rules._syncs import (
+    READS,
+    Read,
+    names_in,
+    on_host_by_trade,
+    read_of,
+    say,
+    target_names,
+    tell,
+    waits_inside,
+)
+
+from pytest_dispatchguard import Call, Finding, Fix, Iterated, Place, Rule
+
+
+class ReadPerElement(ReadRule):
+    """A loop reads one tensor after the other, and waits for the device each time.
+
+    ## What it does
+
+    Finds `.item()`, `float()`, `int()` and `.tolist()` of what a loop or comprehension runs over.
+
+    ## Why it costs
+
+    Every read waits for the device. Stacked, all values come in one wait.
+
+    ## Example
+
+    ```python
+    counts = [m.sum().item() for m in masks]
+    ```
+
+    ## Instead
+
+    ```python
+    counts = torch.stack([m.sum() for m in masks]).tolist()
+    ```
+
+    ## Fix safety
+
+    Unsafe: stacking fails on an empty list, and needs all values on one device; of mixed dtypes it makes one.
+    """
+
+    code = "DG416"
+    name = "read-per-element"
+    origin = "torchrec#1485"
+    role = "each"
+    fixes = "unsafe"
+
+    def tell(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
+        """One read in every round of a loop."""
+        shown = say(place, read.call)
+        loop = place.loops[-1]
+        base = _indexed(read.tensor, loop)
+        if base is not None:
+            how = f"Read `{say(place, base)}.tolist()` once before the loop and index the list."
+        elif isinstance(loop, cst.For):
+            how = (
+                "Compute it for all rounds first, or collect the tensors, and read them all at once with one "
+                "`torch.stack(...).tolist()`."
+            )
+        else:
+            how = "Stack them and read once: `torch.stack([...]).tolist()`."
+        return found(
+            place,
+            read,
+            f"`{shown}` makes the host wait for the device in every round. {how}",
+            _stacked(read, place),
+        )
+
+
+def _indexed(tensor: cst.BaseExpression, loop: cst.CSTNode) -> cst.BaseExpression | None:
+    """`x` of `x[i]`, where the loop's variable is the index."""
+    if (
+        isinstance(tensor, cst.Subscript)
+        and len(tensor.slice) == 1
+        and isinstance(tensor.slice[0].slice, cst.Index)
+    ):
+        index = tensor.slice[0].slice.value
+        targets = target_names(loop)
+        if (
+            isinstance(index, cst.Name)
+            and index.value in targets
+            and not names_in(tensor.value) & targets
+        ):
+            return tensor.value
+    return None
+
+
+def _stacked(read: Read, place: Place) -> Fix | None:
+    """`[int(x.item()) for …]` with one stack and one read, where each value is one number for sure."""
+    kind = place.kind(read.tensor)
+    if read.certainty != "sure" or kind.ndim != 0 or read.how == "tolist":
+        return None
+    element: cst.BaseExpression = read.call
+    cast = "" if read.how == "item" else read.how
+    parent = place.parent(element)
+    if (
+        isinstance(parent, cst.Call)
+        and place.name(parent) in ("int", "float")
+        and len(parent.args) == 1
+        and not cast
+    ):
+        element, cast = parent, place.last_name(parent)
+        parent = place.parent(element)
+    if not isinstance(parent, cst.ListComp) or parent.elt is not element or parent.lpar:
+        return None
+    new = place.text(parent.with_changes(elt=read.tensor))
+    text = f"torch.stack({new}).tolist()"
+    if cast and cast != kind.dtype:
+        text = f"[{cast}(v) for v in {text}]"
+    return place.replace(
+        parent,
+        text,
+        safety="unsafe",
+        message="Stack and read once; fails on an empty list, needs one device and one dtype",
+        imports=("import torch",),
+    )
+
+
+class ReadsInARow(ReadRule):
+    """Several tensors are read one right after the other.
+
+    ## What it does
+
+    Finds two or more `.item()`, `float()` or `int()` reads in one statement, or in statements that
+    follow each
+    other, of which none needs what another gave.
+
+    ## Why it costs
+
+    Each read is a wait and a copy of its own. Stacked on the device, they come in one.
+
+    ## Example
+
+    ```python
+    low, high = x.min().item(), x.max().item()
+    ```
+
+    ## Instead
+
+    ```python
+    low, high = torch.stack([x.min(), x.max()]).tolist()
+    ```
+
+    ## Fix safety
+
+    Unsafe: stacking needs one device; of mixed dtypes it makes one.
+    """
+
+    code = "DG417"
+    name = "reads-in-a-row"
+    origin = "vLLM#42850"
+    role = "row"
+    fixes = "unsafe"
+
+    def tell(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
+        """The first read of a row."""
+        names = ", ".join(say(place, r.tensor, 24) for r in row[:4]) + (
+            ", …" if len(row) > 4 else ""
+        )
+        return found(
+            place,
+            read,
+            f"{len(row)} reads in a row, each of which makes the host wait for the device. "
+            f"`torch.stack([{names}]).tolist()` waits once.",
+            _unpacked(row, place),
+        )
+
+
+def _unpacked(row: Sequence[Read], place: Place) -> Fix | None:
+    """`a, b = x.item(), y.item()` with one stack and one read."""
+    kinds = [place.kind(r.tensor) for r in row]
+    if any(r.how != "item" or r.certainty != "sure" for r in row) or any(
+        k.ndim != 0 for k in kinds
+    ):
+        return None
+    whole = place.parent(row[0].call)
+    if not isinstance(whole, cst.Tuple) or len({k.dtype for k in kinds}) > 1:
+        return None
+    if [e.value for e in whole.elements] != [r.call for r in row]:
+        return None
+    assign = place.parent(whole)
+    if not isinstance(assign, cst.Assign) or not all(
+        isinstance(t.target, cst.Tuple) for t in assign.targets
+    ):
+        return None
+    text = f"torch.stack([{', '.join(place.text(r.tensor) for r in row)}]).tolist()"
+    return place.replace(
+        whole,
+        text,
+        safety="unsafe",
+        message="Read once; needs one device and one dtype",
+        imports=("import torch",),
+    )
+
+
+class SameReadTwice(ReadRule):
+    """The same value is read from the device once more.
+
+    ## What it does
+
+    Finds a read (`.item()`, `float()`, `.tolist()` …) of what was read before, with nothing between that
+    changes it.
+
+    ## Why it costs
+
+    Each read is a wait and a copy of its own, though Python has the value already.
+
+    ## Example
+
+    ```python
+    if n.item() > 1:
+        x = x / n.item()
+    ```
+
+    ## Instead
+
+    ```python
+    count = n.item()
+    if count > 1:
+        x = x / count
+    ```
+
+    ## Fix safety
+
+    No fix: the name for the value is for a reader to choose.
+    """
+
+    code = "DG418"
+    name = "same-read-twice"
+    origin = "diffusers#13461"
+    role = "again"
+
+    def tell(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
+        """A read that was made before."""
+        shown = say(place, read.call)
+        return found(
+            place,
+            read,
+            f"`{shown}` was read before, and makes the host wait for the device once more. Keep "
+            "the first result in "
+            "a name.",
+        )
+
+
+class ReadInvariantInLoop(ReadRule):
+    """A loop reads the same value from the device in every round.
+
+    ## What it does
+
+    Finds reads inside loops of tensors that the loop does not change.
+
+    ## Why it costs
+
+    The host waits for the device in every round, for a value that it had after the first.
+
+    ## Example
+
+    ```python
+    for layer in self.layers:
+        x = layer(x, mask.sum(1).tolist())
+    ```
+
+    ## Instead
+
+    ```python
+    lengths = mask.sum(1).tolist()
+    for layer in self.layers:
+        x = layer(x, lengths)
+    ```
+
+    ## Fix safety
+
+    No fix: the name for the value is for a reader to choose.
+    """
+
+    code = "DG419"
+    name = "invariant-read-in-loop"
+    origin = "diffusers#12072"
+    role = "invariant"
+
+    def tell(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
+        """A read that gives the same in every round."""
+        shown = say(place, read.call)
+        return found(
+            place,
+            read,
+            f"`{shown}` makes the host wait for the device in every round, for the same value: "
+            "the loop does not change "
+            "it. Read it once before the loop.",
+        )
+
+
+class PythonExtremumOfTensors(Rule):
+    """Python's `max`, `min` or `sorted` compares tensors, and waits for the device at each comparison.
+
+    ## What it does
+
+    Finds `max(a, b)`, `min(...)`, `sorted(...)` with tensors among what they compare, and over lists and
+    comprehensions of tensors.
+
+    ## Why it costs
+
+    Python asks each comparison for its truth, so the host waits for the device once per element.
+
+    ## Example
+
+    ```python
+    largest = max(g.abs().max() for g in grads)
+    ```
+
+    ## Instead
+
+    ```python
+    largest = torch.stack([g.abs().max() for g in grads]).max()
+    ```
+
+    ## Fix safety
+
+    No fix: of empty input and of NaN the two make different things.
+    """
+
+    code = "DG420"
+    name = "python-extremum-of-tensors"
+    origin = "DeepSpeed#4915"
+    looks_for = Call("max", "min", "sorted")
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A call with tensors among what it compares."""
+        how = place.name(node)
+        if how not in ("max", "min", "sorted") or on_host_by_trade(place):
+            return None
+        if any(a.star or a.keyword is not None for a in node.args) or not node.args:
+            return None
+        shown = say(place, node)
+        if len(node.args) > 1:
+            return self._of_arguments(node, how, shown, place)
+        given = node.args[0].value
+        kind = place.kind(given)
+        if kind.on_device:
+            better = f"{say(place, given)}.{'sort().values' if how == 'sorted' else how + '()'}"
+            return tell(
+                place,
+                node,
+                f"Python's `{shown}` takes the tensor apart and waits for the device at each "
+                f"comparison. `{better}` is "
+                "one operation.",
+            )
+        element = kind.element
+        if kind.what == "nested" and kind.sure and element is not None and element.on_device:
+            better = "torch.stack(...)" + (".sort().values" if how == "sorted" else f".{how}()")
+            return tell(
+                place,
+                node,
+                f"`{shown}` compares one tensor after the other, and the host waits for the "
+                "device each time. "
+                f"`{better}` compares on the device.",
+            )
+        return None
+
+    def _of_arguments(self, node: cst.Call, how: str, shown: str, place: Place) -> Finding | None:
+        kinds = [place.kind(a.value) for a in node.args]
+        if not any(k.on_device for k in kinds) or any(k.what == "nested" for k in kinds):
+            return None
+        if any(waits_inside(a.value, place) for a in node.args):
+            return None
+        if all(k.is_tensor for k in kinds):
+            better = f"torch.{how}imum(...)"
+        else:
+            better = f".clamp({'min' if how == 'max' else 'max'}=...)"
+        return tell(
+            place,
+            node,
+            f"Python's `{shown}` asks a comparison of tensors for its truth, so the host waits "
+            "for the device. "
+            f"`{better}` stays on the device.",
+        )
+
+
+class IterationOverTensor(Rule):
+    """A loop takes a tensor apart on the host and reads its elements one by one.
+
+    ## What it does
+
+    Finds loops and comprehensions over a tensor whose elements are read (`.item()`, `int()`, …) in the
+    loop. A
+    loop that does not read them waits for nothing, but makes one view per element: it is a maybe, shown
+    with `--pedantic`.
+
+    ## Why it costs
+
+    Taking the tensor apart makes a view per element, and each read of one waits for the device.
+
+    ## Example
+
+    ```python
+    for n in lengths:
+        out.append(int(n))
+    ```
+
+    ## Instead
+
+    ```python
+    for n in lengths.tolist():
+        out.append(n)
+    ```
+
+    ## Fix safety
+
+    Unsafe, for `[v.item() for v in x]` alone: of an `x` with more than one dimension `x.tolist()` gives
+    nested lists.
+    """
+
+    code = "DG428"
+    name = "iteration-over-tensor"
+    origin = "speechbrain#2683"
+    looks_for = Iterated()
+    fixes = "unsafe"
+
+    def judge(self, node: cst.BaseExpression, place: Place) -> Finding | None:
+        """What a loop runs over."""
+        if not place.on_device(node) or waits_inside(node, place) or on_host_by_trade(place):
+            return None
+        loop = _loop_over(node, place)
+        if loop is None:
+            return None
+        shown = say(place, node)
+        reads = [
+            r
+            for call, scene in place.calls(*READS)
+            if loop in scene.loops and (r := read_of(call, place)) is not None
+            and iterated_by(r, scene, place) is node
+        ]  # fmt: skip
+        if reads and _zipped_before(node, place):
+            return None
+        if reads:
+            return tell(
+                place,
+                node,
+                f"The loop takes `{shown}` apart, and `{say(place, reads[0].call)}` makes the "
+                "host wait for the device "
+                f"for each element. `{shown}.tolist()` reads them all at once.",
+                fix=self._fix(node, loop, reads[0], place),
+            )
+        return tell(
+            place,
+            node,
+            f"The loop takes `{shown}` apart on the host, one view per element. Work on the whole "
+            "tensor, or read it "
+            "once with `.tolist()` if the values are needed on the host.",
+            certainty="maybe",
+        )
+
+    def _fix(
+        self, node: cst.BaseExpression, loop: cst.CSTNode, read: Read, place: Place
+    ) -> Fix | None:
+        if not isinstance(loop, cst.ListComp) or loop.elt is not read.call or read.how != "item":
+            return None
+        if (
+            loop.for_in.ifs
+            or loop.for_in.inner_for_in is not None
+            or loop.for_in.iter is not node
+            or loop.lpar
+        ):
+            return None
+        text = place.text(node)
+        if not isinstance(node, cst.Name | cst.Attribute | cst.Call | cst.Subscript):
+            text = f"({text})"
+        return place.replace(
+            loop,
+            f"{text}.tolist()",
+            safety="unsafe",
+            message="Read the tensor once; meant for one dimension",
+        )
+
+
+def _zipped_before(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether a zip runs over another tensor before this one: one place gets one finding."""
+    parent = place.parent(node)
+    if not isinstance(parent, cst.Call) or place.name(parent) != "zip":
+        return False
+    values = [a.value for a in parent.args]
+    return any(
+        place.on_device(v) for v in values[: next(i for i, v in enumerate(values) if v is node)]
+    )
+
+
+def _loop_over(node: cst.BaseExpression, place: Place) -> cst.CSTNode | None:
+    """The for loop or comprehension that runs over an expression, directly or through enumerate and zip."""
+    outer: cst.CSTNode | None = node
+    parent = place.parent(node)
+    if isinstance(parent, cst.Call) and place.name(parent) in ("enumerate", "zip"):
+        outer, parent = parent, place.parent(parent)
+    if isinstance(parent, cst.BaseComp):
+        return parent
+    if parent is None and isinstance(place.statement, cst.For) and place.statement.iter is outer:
+        return place.statement
+    return None

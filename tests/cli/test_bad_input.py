@@ -1,0 +1,257 @@
+"""Files and folders as nobody wants them: a finding or one clear line each, the right status, no trace."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from .conftest import A, Run, Write, one_line
+from .test_fixes import HEAD
+
+HOT = HEAD + "        return x.sum().item()\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "places"),
+    [
+        (b"x = (\n", [(1, 5)]),
+        (b"x = 1\n  y = 2\n", [(2, 3)]),
+        (b"def f():\nreturn 1\n", [(2, 1)]),
+        (b"print 'two'\n", [(1, 1)]),
+        (b"class A:\n\tx = 1\n        y = 2\n", None),
+        (b"x = '\xe9'\n", [(1, 6)]),
+        (b"\xff\xfex\x00=\x001\x00", None),
+        (b"# coding: nonsense\nx = 1\n", [(1, 11)]),
+        (b"# coding: base64\nx = 1\n", [(1, 11)]),
+        (b"\xef\xbb\xbf# coding: latin-1\nx = 1\n", None),
+        (b"x = 1\ny = \x00\n", [(2, 5)]),
+        (b"x = 'abc\n", [(1, 5)]),
+        (b"x = f'{a b}'\n", None),
+        (b"x = '''abc\n", None),
+        (b"\\", None),
+    ],
+)
+def test_what_is_no_python_is_one_finding(
+    write: Write, run: Run, data: bytes, places: list[tuple[int, int]] | None
+) -> None:
+    write({"bad.py": data, "good.py": HOT, "pyproject.toml": ""})
+    done = run("check", "--format", "json")
+    assert (done.status, done.err) == (1, "")
+    assert [f["path"] for f in done.findings] == ["bad.py", "good.py"]
+    bad = done.findings[0]
+    assert bad["code"] == "DG001"
+    assert bad["message"].count("\n") == 0
+    if places is not None:
+        assert [(bad["line"], bad["column"])] == places
+    again = run("check", "--format", "json", "--fix")
+    assert again.findings == done.findings
+    assert Path("bad.py").read_bytes() == data
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\n",
+        b"# nothing",
+        b"\xef\xbb\xbf",
+        b"\f\n\f",
+        b"x = 1\r",
+        b"if 1:\n\tx = 1\n",
+        "# coding: latin-1\nx = 'é'\n".encode("latin-1"),
+        "名前 = 'ünï'\n".encode(),
+        b"x = '\xed\xa0\x80'\n" if False else b"x = '\\ud800'\n",
+    ],
+)
+def test_odd_but_sound_files_are_clean(write: Write, run: Run, data: bytes) -> None:
+    write({"odd.py": data})
+    done = run("check")
+    assert (done.status, done.err) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda t: t,
+        lambda t: t.replace("\n", "\r\n"),
+        lambda t: "\ufeff" + t,
+        lambda t: t.replace("\n\n\n", "\n\f\n\f\n"),
+        lambda t: t.replace("    ", "\t"),
+        lambda t: t.replace("import torch\n", "import torch  # é\u2028 \x0c \x85 名\n"),
+        lambda t: t.replace("\n", "\r"),
+    ],
+    ids=["plain", "crlf", "bom", "form feeds", "tabs", "unicode line ends", "cr"],
+)
+def test_lines_and_columns_are_counted_as_python_counts(write: Write, run: Run, change) -> None:  # type: ignore[no-untyped-def]
+    text = change(HOT)
+    write({"a.py": text.encode()})
+    done = run("check", "--format", "json")
+    (found,) = done.findings
+    lines = text.lstrip("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    at = next(i for i, line in enumerate(lines, 1) if ".item()" in line)
+    assert found["line"] == at
+    line = lines[at - 1]
+    assert line[found["column"] - 1 : found["end_column"] - 1] == "x.sum().item()"
+
+
+def nested(kind: str) -> str:
+    deep = 500
+    body = {
+        "attributes": f"return y{'.real' * deep}",
+        "calls": f"return x{'.add(1)' * deep}",
+        "subscripts": f"return x{'[0]' * deep}",
+        "operators": f"return y{' + 1' * deep}",
+        "nots": f"return {'not ' * deep}y",
+        "parentheses": f"return {'(' * 190}y{')' * 190}",
+        "lists": f"return {'[' * 190}y{']' * 190}",
+        "ternaries": f"return {'1 if y else ' * deep}2",
+        "lambdas": f"return {'lambda: ' * deep}y",
+        "strings": "return (" + "\n'a'" * 3000 + ")",
+    }.get(kind)
+    if kind == "ifs":
+        body = "".join(f"{' ' * (i and 8 + i)}if y:\n" for i in range(95)) + " " * 110 + "return y"
+    if kind == "elifs":
+        body = "if y:\n            pass\n" + "        elif y:\n            pass\n" * deep
+    if kind == "functions":
+        body = "".join(f"{' ' * (i and 8 + i)}def f():\n" for i in range(95)) + " " * 110 + "pass"
+    return HEAD + f"        y = x.sum().item()\n        {body}\n"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    "attributes calls subscripts operators nots parentheses lists ternaries lambdas strings ifs elifs"
+    " functions".split(),
+)
+def test_deep_nesting_is_read(write: Write, run: Run, kind: str) -> None:
+    text = nested(kind)
+    compile(text, "deep.py", "exec")
+    write({"deep.py": text, "flat.py": HOT, "pyproject.toml": ""})
+    done = run("check", "--format", "json")
+    assert (done.status, done.err) == (1, "")
+    assert ("flat.py", 6) in [(p, line) for p, line, _ in done.places]
+    (code,) = {c for p, line, c in done.places if (p, line) == ("deep.py", 6)}
+    assert code != "DG001"
+
+
+def test_what_is_nested_beyond_all_bounds_is_a_finding(write: Write, run: Run) -> None:
+    write({"a.py": HEAD + f"        y = x.item()\n        return y{'.real' * 60_000}\n"})
+    done = run("check", "--format", "json", "--select", "DG001")
+    assert (done.status, done.err) == (1, "")
+    assert [c for *_, c in done.places] == ["DG001"]
+
+
+def test_a_long_file(write: Write, run: Run) -> None:
+    block = HOT.replace("import torch\n", "").strip("\n").replace("class M", "class M{}")
+    text = "import torch\n" + "\n".join(
+        block.format(i) + "\n\n    def cold(self):\n" + "        x = 1\n" * 190 for i in range(100)
+    )
+    assert text.count("\n") > 19_000
+    write({"long.py": text})
+    done = run("check", "--format", "json")
+    assert done.status == 1
+    assert len(done.findings) == 100
+
+
+def test_links_in_a_circle(write: Write, run: Run) -> None:
+    root = write({"pkg/a.py": HOT, "pyproject.toml": ""})
+    (root / "pkg" / "loop").symlink_to(root)
+    (root / "self.py").symlink_to("self.py")
+    (root / "one.py").symlink_to("two.py")
+    (root / "two.py").symlink_to("one.py")
+    done = run("check", "--format", "json")
+    assert [p for p, *_ in done.places] == ["pkg/a.py"]
+    assert "self.py" in one_line(run("check", "self.py"))
+
+
+def test_names_that_are_no_files(write: Write, run: Run) -> None:
+    root = write({"a.py": HOT, "x.py/inner.py": HOT, "pyproject.toml": ""})
+    (root / "gone.py").symlink_to("nowhere.py")
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(root / "pipe.py")
+        assert "neither a file nor a folder" in one_line(run("check", "pipe.py"))
+    done = run("check", "--format", "json")
+    assert [p for p, *_ in done.places] == ["a.py", "x.py/inner.py"]
+    assert [p for p, *_ in run("check", "x.py", "--format", "json").places] == ["x.py/inner.py"]
+    assert "gone.py" in one_line(run("check", "gone.py"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes")
+@pytest.mark.parametrize("named", [True, False])
+def test_an_unreadable_file_is_a_finding(
+    write: Write, run: Run, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    root = write({"a.py": HOT, "locked.py": HOT, "pyproject.toml": ""})
+    (root / "locked.py").chmod(0)
+    real = Path.read_bytes
+
+    def read_bytes(self: Path) -> bytes:
+        # Root may read anything; to this process the mode decides.
+        if self.name == "locked.py":
+            raise PermissionError(13, "Permission denied")
+        return real(self)
+
+    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    for _ in range(2):
+        done = run("check", *(["locked.py", "a.py"] if named else []), "--format", "json", "--jobs", "1")
+        assert (done.status, done.err) == (1, "")
+        assert [(p, c) for p, _, c in done.places if p == "locked.py"] == [("locked.py", "DG001")]
+        assert "a.py" in [p for p, *_ in done.places]
+
+
+def test_a_file_that_vanishes_or_changes_during_the_run_is_one_line(
+    write: Write, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pytest_dispatchguard.lint import engine
+
+    root = write({"a.py": HOT, "b.py": HOT, "pyproject.toml": ""})
+    real = engine._judge
+
+    def change_first(*arguments: object) -> object:
+        (root / "a.py").write_text("# other\n" + HOT)
+        (root / "b.py").unlink(missing_ok=True)
+        return real(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(engine, "_judge", change_first)
+    done = run("check", "--jobs", "1")
+    assert done.status == 2
+    assert [line.partition(":")[2] for line in sorted(done.err.splitlines())] == [
+        " a.py: changed while it was being checked; run again",
+        " b.py: changed while it was being checked; run again",
+    ]
+    monkeypatch.undo()
+    after = run("check", "--format", "json")
+    assert [(p, line) for p, line, _ in after.places] == [("a.py", 7)]
+
+
+def test_file_names_of_any_kind(write: Write, run: Run) -> None:
+    names = ["sp ace.py", "new\nline.py", "ü.py", "-dash.py", "'quote\".py", "%41.py"]
+    root = write(dict.fromkeys(names, HOT))
+    if sys.platform == "linux":
+        (Path(os.fsdecode(os.fsencode(root) + b"/\xff.py"))).write_text(HOT)
+        names.append("\udcff.py")
+    write({"pyproject.toml": ""})
+    done = run("check", "--format", "json")
+    assert sorted({str(f["path"]) for f in done.findings}) == sorted(names)
+    for format in ("text", "github", "gitlab", "sarif", "rdjson", "markdown"):
+        assert run("check", "--format", format).status == 1
+        assert run("check", "--format", format, "--output", "out").status == 1
+    assert run("check", "--baseline", "b.json", "--write-baseline").status == 0
+    assert run("check", "--baseline", "b.json").status == 0
+
+
+def test_an_internal_error_is_one_line(
+    project: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pytest_dispatchguard.lint import engine
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("oh no")
+
+    monkeypatch.setattr(engine, "run", fail)
+    line = one_line(run("check"))
+    assert "internal error: RuntimeError: oh no" in line
+    assert "DISPATCHGUARD_TRACEBACK" in line
+    assert A

@@ -1,0 +1,183 @@
+"""`--fix` and `--diff`: what is changed, what is left alone to the byte, and what is told afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_dispatchguard.lint import check as checking
+
+from .conftest import A, Run, Write
+
+FIXED = A.replace("torch.zeros(3).to(x.device)", "torch.zeros(3, device=x.device)")
+
+HEAD = "import torch\n\n\nclass M(torch.nn.Module):\n    def forward(self, x: torch.Tensor):\n"
+BAD = "        a = torch.zeros(3).to(x.device)\n"
+GOOD = "        a = torch.zeros(3, device=x.device)\n"
+
+
+def test_fix_changes_the_file_and_reports_what_remains(project: Path, run: Run) -> None:
+    done = run("check", "--fix", "--format", "json")
+    assert done.status == 1
+    assert (project / "pkg" / "a.py").read_text() == FIXED
+    assert [(p, line) for p, line, _ in done.places] == [("pkg/a.py", 8), ("pkg/b.py", 5)]
+    assert json.loads(done.out)["summary"]["fixed"] == 1
+    again = run("check", "--fix", "--format", "json")
+    assert again.findings == done.findings
+    assert json.loads(again.out)["summary"]["fixed"] == 0
+
+
+def test_fix_that_leaves_nothing_is_clean(write: Write, run: Run) -> None:
+    root = write({"a.py": HEAD + BAD + "        return a\n"})
+    assert run("check", "--fix").status == 0
+    assert (root / "a.py").read_text() == HEAD + GOOD + "        return a\n"
+
+
+def test_diff_changes_nothing_and_is_status_1_when_not_empty(project: Path, run: Run) -> None:
+    done = run("check", "--diff")
+    assert done.status == 1
+    assert done.out.startswith("--- a/pkg/a.py\n+++ b/pkg/a.py\n")
+    assert "+        mask = torch.zeros(3, device=x.device)  # the mask\n" in done.out
+    assert (project / "pkg" / "a.py").read_text() == A
+    run("check", "--fix")
+    empty = run("check", "--diff")
+    assert (empty.status, empty.out) == (0, "")
+    assert run("check", "--diff", "--output", "d.patch").status == 0
+    assert (project / "d.patch").read_text() == ""
+
+
+def test_fix_respects_selection_suppressions_and_per_file_ignores(
+    write: Write, run: Run
+) -> None:
+    root = write({"a.py": HEAD + BAD + "        return a\n"})
+    ((_, _, code),) = run("check", "--format", "json").places
+    other = "DG4" if not code.startswith("DG4") else "DG5"
+    before = (root / "a.py").read_text()
+    assert run("check", "--fix", "--select", other).status == 0
+    assert run("check", "--fix", "--ignore", code).status == 0
+    assert (root / "a.py").read_text() == before
+    write({"pyproject.toml": f'[tool.dispatchguard.per-file-ignores]\n"a.py" = ["{code}"]\n'})
+    assert run("check", "--fix").status == 0
+    assert (root / "a.py").read_text() == before
+    write({"pyproject.toml": ""})
+    quiet = before.replace("x.device)\n", f"x.device)  # dispatchguard: ignore[{code}]\n")
+    write({"a.py": quiet})
+    assert run("check", "--fix").status == 0
+    assert (root / "a.py").read_text() == quiet
+
+
+def test_fix_respects_the_baseline(write: Write, run: Run) -> None:
+    root = write({"a.py": HEAD + BAD + "        return a\n"})
+    run("check", "--baseline", "b.json", "--write-baseline")
+    before = (root / "a.py").read_text()
+    assert run("check", "--baseline", "b.json", "--fix").status == 0
+    assert (root / "a.py").read_text() == before
+
+
+def test_unused_suppressions_are_removed(write: Write, run: Run) -> None:
+    root = write({"a.py": "x = 1  # dispatchguard: ignore[DG401]\n"})
+    assert run("check").status == 1
+    assert run("check", "--fix").status == 0
+    assert (root / "a.py").read_text() == "x = 1\n"
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        (lambda t: t.replace("\n", "\r\n")),
+        (lambda t: "\ufeff" + t),
+        (lambda t: t.replace(" " * 8, "\t\t").replace(" " * 4, "\t")),
+        (lambda t: t.replace("\n\n\n", "\n\f\n")),
+        (lambda t: t.rstrip("\n")),
+        (lambda t: t.replace("import torch\n", "import torch  # ä\u2028ö\x85\n")),
+    ],
+    ids=["crlf", "bom", "tabs", "form feed", "no newline at the end", "odd line ends in a comment"],
+)
+def test_bytes_outside_the_edit_stay(write: Write, run: Run, before: Callable[[str], str]) -> None:
+    text = before(HEAD + BAD + "        return a\n")
+    root = write({"a.py": text})
+    assert run("check", "--fix").status == 0
+    assert (root / "a.py").read_bytes() == text.replace(
+        "torch.zeros(3).to(x.device)", "torch.zeros(3, device=x.device)"
+    ).encode()
+
+
+def test_latin_1_stays_latin_1(write: Write, run: Run) -> None:
+    text = "# -*- coding: latin-1 -*-\n" + HEAD + "        n = 'é'\n" + BAD + "        return a, n\n"
+    root = write({"a.py": text.encode("latin-1")})
+    assert run("check", "--fix").status == 0
+    assert (root / "a.py").read_bytes() == text.replace(BAD, GOOD).encode("latin-1")
+
+
+def test_lone_carriage_returns_stay(write: Write, run: Run) -> None:
+    text = (HEAD + BAD + "        return a\n").replace("\n", "\r")
+    root = write({"a.py": text.encode()})
+    done = run("check", "--fix")
+    assert done.status in (0, 1)
+    now = (root / "a.py").read_bytes()
+    assert now in (text.encode(), text.replace(".to(x.device)", "").encode(), text.replace(
+        "zeros(3).to(x.device)", "zeros(3, device=x.device)").encode())
+    assert b"\n" not in now
+
+
+def test_the_mode_is_kept_and_no_other_file_is_left(write: Write, run: Run) -> None:
+    root = write({"a.py": HEAD + BAD + "        return a\n"})
+    (root / "a.py").chmod(0o750)
+    assert run("check", "--fix", "--no-cache").status == 0
+    assert stat.S_IMODE((root / "a.py").stat().st_mode) == 0o750
+    assert [p.name for p in root.iterdir()] == ["a.py"]
+
+
+def test_a_link_is_still_a_link(write: Write, run: Run) -> None:
+    root = write({"real.txt": HEAD + BAD + "        return a\n"})
+    (root / "a.py").symlink_to("real.txt")
+    assert run("check", "a.py", "--fix").status == 0
+    assert (root / "a.py").is_symlink()
+    assert (root / "real.txt").read_text() == HEAD + GOOD + "        return a\n"
+
+
+def test_what_cannot_be_written_is_one_line_and_the_others_are_fixed(
+    write: Write, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = HEAD + BAD + "        return a\n"
+    root = write({"a.py": text, "b.py": text})
+    (root / "a.py").chmod(0o444)
+    real = os.access
+    # Root may write anywhere; to this process the mode decides.
+    monkeypatch.setattr(
+        os,
+        "access",
+        lambda path, mode, **more: real(path, mode, **more)
+        and not (mode & os.W_OK and not os.stat(path).st_mode & stat.S_IWUSR),
+    )
+    done = run("check", "--fix", "--format", "json")
+    assert done.status == 2
+    (line,) = done.err.splitlines()
+    assert "a.py" in line and "read-only" in line
+    assert (root / "a.py").read_text() == text
+    assert (root / "b.py").read_text() == text.replace(BAD, GOOD)
+    assert [p for p, *_ in done.places] == ["a.py"]
+
+
+def test_a_file_changed_meanwhile_is_not_overwritten(
+    write: Write, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write({"a.py": HEAD + BAD + "        return a\n"})
+    real = checking._write
+    newer = "# newer\n" + HEAD + BAD + "        return a\n"
+
+    def write_late(*arguments: object) -> object:
+        (root / "a.py").write_text(newer)
+        return real(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(checking, "_write", write_late)
+    done = run("check", "--fix")
+    assert done.status == 2
+    (line,) = done.err.splitlines()
+    assert "a.py: changed while it was being fixed" in line
+    assert (root / "a.py").read_text() == newer

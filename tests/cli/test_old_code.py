@@ -1,0 +1,163 @@
+"""What keeps old findings out of the way: baselines, and `--diff-base` in a real git repository."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from .conftest import A, B, Run, Write, one_line
+from .test_fixes import BAD, GOOD, HEAD
+
+
+def git(folder: Path, *words: str) -> None:
+    names = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", *names, *words], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.fixture
+def repository(project: Path) -> Path:
+    git(project, "init", "-q", "-b", "main")
+    git(project, "add", ".")
+    git(project, "commit", "-q", "-m", "all")
+    return project
+
+
+# -- baseline --------------------------------------------------------------------------------------
+
+
+def test_a_baseline_accepts_what_is_there_and_shows_what_comes(project: Path, run: Run) -> None:
+    made = run("check", "--baseline", "b.json", "--write-baseline")
+    assert made.status == 0
+    assert "3 findings accepted into b.json" in made.out
+    assert run("check", "--baseline", "b.json").status == 0
+    (project / "pkg" / "b.py").write_text(B.replace("\n\ndef helper", "\n# moved\n\n\ndef helper"))
+    assert run("check", "--baseline", "b.json").status == 0
+    (project / "pyproject.toml").write_text('[tool.dispatchguard]\nbaseline = "b.json"\n')
+    (project / "pkg" / "b.py").write_text(B.replace("    return", "    y = x.max().item()\n    return y,"))
+    done = run("check", "--format", "json")
+    assert done.status == 1
+    assert ("pkg/b.py", 5) in [(p, line) for p, line, _ in done.places]
+
+
+def test_what_no_longer_matches_is_told_and_pruned(project: Path, run: Run) -> None:
+    run("check", "--baseline", "b.json", "--write-baseline")
+    (project / "pkg" / "b.py").write_text("def helper(x):\n    return x\n")
+    done = run("check", "--baseline", "b.json")
+    assert done.status == 0
+    assert "matches nothing any more" in done.out
+    assert "--prune-baseline" in done.out
+    pruned = run("check", "--baseline", "b.json", "--prune-baseline")
+    assert "1 entries pruned" in pruned.out or "1 entry pruned" in pruned.out
+    assert "pkg/b.py" not in (project / "b.json").read_text()
+    assert "note" not in run("check", "--baseline", "b.json").out
+
+
+def test_only_what_was_looked_at_can_be_stale(project: Path, run: Run) -> None:
+    run("check", "--baseline", "b.json", "--write-baseline")
+    for words in (["pkg/b.py"], ["--select", "DG1"], ["--jobs", "1"]):
+        done = run("check", "--baseline", "b.json", *words)
+        assert "matches nothing" not in done.out, words
+
+
+def test_maybes_keep_their_entries_when_they_are_not_shown(write: Write, run: Run) -> None:
+    root = write(
+        {"a.py": HEAD.replace("x: torch.Tensor", "x, o") + "        return o.values().item()\n"}
+    )
+    run("check", "--pedantic", "--baseline", "b.json", "--write-baseline")
+    before = (root / "b.json").read_text()
+    assert "a.py" in before
+    done = run("check", "--baseline", "b.json", "--prune-baseline", "--format", "json")
+    assert (root / "b.json").read_text() == before
+    assert json.loads(done.out)["summary"]["baselined"] == 0
+
+
+def test_writing_for_some_paths_keeps_the_entries_of_others(project: Path, run: Run) -> None:
+    run("check", "--baseline", "b.json", "--write-baseline")
+    whole = (project / "b.json").read_text()
+    run("check", "pkg/b.py", "--baseline", "b.json", "--write-baseline")
+    assert (project / "b.json").read_text() == whole
+    (project / "pkg" / "a.py").unlink()
+    run("check", "pkg/b.py", "--baseline", "b.json", "--write-baseline")
+    assert "pkg/a.py" not in (project / "b.json").read_text()
+
+
+def test_a_baseline_that_is_none_is_one_line(project: Path, run: Run) -> None:
+    (project / "b.json").write_text("{]")
+    assert "not a baseline" in one_line(run("check", "--baseline", "b.json"))
+    assert run("check", "--baseline", "b.json", "--write-baseline").status == 0
+
+
+# -- changed lines ---------------------------------------------------------------------------------
+
+
+def test_only_changed_lines_and_untracked_files_speak(repository: Path, run: Run) -> None:
+    assert run("check", "--diff-base", "HEAD").status == 0
+    (repository / "pkg" / "b.py").write_text(B.replace("x.sum().item()", "x.max().item()"))
+    (repository / "pkg" / "c.py").write_text(A.replace("Gate", "Other"))
+    done = run("check", "--diff-base", "HEAD", "--format", "json")
+    assert done.status == 1
+    assert [(p, line) for p, line, _ in done.places] == [
+        ("pkg/b.py", 5),
+        ("pkg/c.py", 8),
+        ("pkg/c.py", 10),
+    ]
+    below = run("check", "--diff-base", "HEAD", "--format", "json", cwd=repository / "pkg")
+    assert below.out == done.out
+
+
+def test_the_merge_base_counts_not_the_tip(repository: Path, run: Run) -> None:
+    git(repository, "checkout", "-q", "-b", "topic")
+    git(repository, "checkout", "-q", "main")
+    (repository / "pkg" / "b.py").write_text("import torch\n")
+    git(repository, "commit", "-q", "-am", "main goes on")
+    git(repository, "checkout", "-q", "topic")
+    assert run("check", "--diff-base", "main").status == 0
+
+
+def test_an_unknown_revision_is_one_line(repository: Path, run: Run) -> None:
+    assert 'git knows no revision "nope"' in one_line(run("check", "--diff-base", "nope"))
+
+
+def test_fix_touches_changed_lines_only_also_when_lines_move(repository: Path, run: Run) -> None:
+    path = repository / "pkg" / "m.py"
+    other = BAD.replace("a =", "b =")
+    path.write_text(HEAD + "        x = x + 1  # dispatchguard: ignore\n" + BAD + "        return a\n")
+    git(repository, "add", ".")
+    git(repository, "commit", "-q", "-m", "m")
+    text = (
+        HEAD
+        + "        # dispatchguard: ignore[DG999]\n        # dispatchguard: ignore[DG401]\n"
+        + "        x = x + 1  # dispatchguard: ignore\n"
+        + BAD
+        + "        return a\n"
+        + HEAD.replace("import torch\n", "").replace("M(", "N(")
+        + other
+        + "        return b\n"
+    )
+    path.write_text(text)
+    done = run("check", "pkg/m.py", "--diff-base", "HEAD", "--fix", "--format", "json")
+    now = path.read_text()
+    assert BAD in now
+    assert "# dispatchguard: ignore\n" in now
+    assert other not in now
+    assert "ignore[DG401]" not in now
+    assert GOOD.replace("a =", "b =") in now
+    assert {line for _, line, _ in done.places} <= {6}
+
+
+def test_a_baseline_is_not_stale_because_of_unchanged_lines(repository: Path, run: Run) -> None:
+    run("check", "--baseline", "b.json", "--write-baseline")
+    done = run("check", "--baseline", "b.json", "--diff-base", "HEAD")
+    assert done.status == 0
+    assert "matches nothing" not in done.out
+
+
+def test_standard_input_is_held_against_the_revision(repository: Path, start: Run) -> None:
+    words = ("check", "-", "--stdin-filename", "pkg/a.py", "--diff-base", "HEAD", "--format", "json")
+    text = "# new\n\n" + A.replace("if x.any():", "if x.all():")
+    done = start(*words, stdin=text.encode())
+    assert [line for _, line, _ in done.places] == [10]
+    assert start(*words, stdin=A.encode()).status == 0
