@@ -355,6 +355,7 @@ def detached(read: Read, place: Place) -> str:
 
 
 def found(place: Place, read: Read, message: str, fix: Fix | None = None) -> Finding:
+    """The finding on a read, as sure as the read is."""
     return tell(place, read.call, message, certainty=read.certainty, fix=fix)
 
 

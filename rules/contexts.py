@@ -11,7 +11,9 @@ from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, With
 
 _NULL = "contextlib.nullcontext"
 _GENERATORS = ("contextlib.contextmanager",)
-_NO_GRAD = frozenset({"torch.no_grad", "torch.autograd.no_grad", "torch.autograd.grad_mode.no_grad"})
+_NO_GRAD = frozenset(
+    {"torch.no_grad", "torch.autograd.no_grad", "torch.autograd.grad_mode.no_grad"}
+)
 _INFERENCE = frozenset(
     {
         "torch.inference_mode",
@@ -50,12 +52,18 @@ _RANGES = frozenset(
     }
 )
 _DEVICES = frozenset({"torch.cuda.device", "torch.cuda.device_of", "torch.xpu.device"})
-_ATTENTION_BACKENDS = frozenset({"torch.nn.attention.sdpa_kernel", "torch.backends.cuda.sdp_kernel"})
-_WATCHING = re.compile(r"prof|nvtx|trac|debug|record|annotat|instrument|verbose|timing", re.IGNORECASE)
+_ATTENTION_BACKENDS = frozenset(
+    {"torch.nn.attention.sdpa_kernel", "torch.backends.cuda.sdp_kernel"}
+)
+_WATCHING = re.compile(
+    r"prof|nvtx|trac|debug|record|annotat|instrument|verbose|timing", re.IGNORECASE
+)
 _ASKS_DEVICE = re.compile(r"current_device|device_count|num_gpus|n_gpu|index")
 _ASKS_AUTOCAST = re.compile(r"autocast|\bamp\b")
 _META = re.compile(r"\bmeta\b")
-_PLAIN_ITERATORS = frozenset({"range", "enumerate", "zip", "reversed", "len", "list", "tuple", "sorted"})
+_PLAIN_ITERATORS = frozenset(
+    {"range", "enumerate", "zip", "reversed", "len", "list", "tuple", "sorted"}
+)
 
 
 # -- what several rules ask ------------------------------------------------------------------------
@@ -241,6 +249,7 @@ class GeneratorContextPerCall(Rule):
                 "generator and a helper object and runs them through several Python frames on "
                 "the host. Write it as a class with `__enter__` and `__exit__`, or test first "
                 "whether there is anything to enter",
+                certainty="sure" if len(place.hot.path) <= 5 else "maybe",
             )
 
 
@@ -295,7 +304,11 @@ class ExitStackPerCall(Rule):
                 for entry, scene in place.calls("enter_context")
                 if place.dotted(entry.func) == f"{name.value}.enter_context"
             ]
-            if not entries or len(entries) != place.uses(name.value) or place.assignments(name.value) != 1:
+            if (
+                not entries
+                or len(entries) != place.uses(name.value)
+                or place.assignments(name.value) != 1
+            ):
                 continue
             if any(len(scene.loops) > len(place.loops) for scene in entries):
                 continue
@@ -356,6 +369,7 @@ class NullContextPerCall(Rule):
             f"`{place.text(node)}` makes a context that does nothing, anew on every call. Make "
             "one at module level and use it everywhere (it keeps no state), or call without "
             "`with` where there is nothing to enter",
+            certainty="sure" if len(place.hot.path) <= 5 else "maybe",
         )
 
 
@@ -698,7 +712,9 @@ class AutocastOffPerCall(Rule):
                     f"`{place.text(call.func)}` is entered and left in every round of the loop, "
                     "several microseconds on the host each. Put it around the loop",
                 )
-            if _is_false(place.argument(call, _AUTOCAST[name], "enabled")) and not around_a_loop(node):
+            if _is_false(place.argument(call, _AUTOCAST[name], "enabled")) and not around_a_loop(
+                node
+            ):
                 return place.finding(
                     call,
                     f"`{place.text(call)}` costs the host several microseconds on every call, to "

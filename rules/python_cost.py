@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import libcst as cst
 
@@ -19,6 +20,8 @@ from pytest_dispatchguard import (
     SelfWrite,
 )
 
+Certainty = Literal["sure", "maybe"]
+
 _INSPECTED = {
     "inspect.signature": "reads and checks a signature",
     "inspect.Signature.from_callable": "reads and checks a signature",
@@ -28,7 +31,9 @@ _INSPECTED = {
     "inspect.stack": "reads the source of every frame on the stack",
     "typing.get_type_hints": "evaluates annotations",
 }
-_LOADED_WITH_TORCH = re.compile(r"torch(?:\.(?:nn|nn\.functional|autograd|cuda|backends|overrides))?")
+_LOADED_WITH_TORCH = re.compile(
+    r"torch(?:\.(?:nn|nn\.functional|autograd|cuda|backends|overrides))?"
+)
 _STDLIB = frozenset(
     """abc ast base64 bisect collections contextlib copy ctypes dataclasses datetime decimal enum errno
     fractions functools gc glob hashlib heapq importlib inspect io itertools json logging math
@@ -80,6 +85,11 @@ _NOT_MODULES = ("torchmetrics.", "keras.Metric", "keras.Loss", "lightning.", "ke
 
 
 # -- what several rules ask ------------------------------------------------------------------------
+
+
+def _certainty(place: Place) -> Certainty:
+    """Long ways from a root pass through methods that may be another class's: less is sure there."""
+    return "sure" if len(place.hot.path) <= 5 else "maybe"
 
 
 def _package(place: Place) -> str:
@@ -197,6 +207,7 @@ class SignatureInspectedPerCall(Rule):
                 f"`{place.text(node.func)}` {does} in Python on every call, microseconds on the "
                 "host. Ask once, where the function becomes known, and keep the answer (or put "
                 "the question behind `functools.lru_cache`)",
+                certainty=_certainty(place),
             )
         if place.last_name(node) in ("bind", "bind_partial") and self._on_signature(node, place):
             return place.finding(
@@ -204,6 +215,7 @@ class SignatureInspectedPerCall(Rule):
                 f"`{place.text(node.func)}` sorts arguments into parameters in Python on every "
                 "call, microseconds on the host. Handle the usual call (positional arguments "
                 "only) without it",
+                certainty=_certainty(place),
             )
         return None
 
@@ -270,7 +282,7 @@ class ImportPerCall(Rule):
             f"`{place.text(node)}` runs on every call: it looks the module up and binds its names "
             "again. Import it at the top of the file"
             + (", if no import cycle forbids it" if relative else ""),
-            certainty="maybe" if relative else "sure",
+            certainty="maybe" if relative else _certainty(place),
         )
 
     @staticmethod
@@ -342,6 +354,7 @@ class EnvironmentReadPerCall(Rule):
             read,
             f"`{place.text(read)}` encodes a name, looks it up through Python methods and decodes "
             "the value on every call. Read it once, at import or in `__init__`",
+            certainty=_certainty(place),
         )
 
     @staticmethod
@@ -790,7 +803,9 @@ class HasattrOfModule(Rule):
         asked = place.last_name(node)
         if not isinstance(node.func, cst.Name) or place.cls is None:
             return ""
-        if len(node.args) != (2 if asked == "hasattr" else 3) or not _is_self(node.args[0].value, place):
+        if len(node.args) != (2 if asked == "hasattr" else 3) or not _is_self(
+            node.args[0].value, place
+        ):
             return ""
         attribute = _string(node.args[1].value)
         if not attribute or attribute.startswith("__") or attribute in _MODULE_ATTRIBUTES:
@@ -849,7 +864,9 @@ class ModuleAttributeWrite(Rule):
             return
         if node.value is None or place.kind(node.value).what in ("module", "modules"):
             return
-        targets = [t.target for t in node.targets] if isinstance(node, cst.Assign) else [node.target]
+        targets = (
+            [t.target for t in node.targets] if isinstance(node, cst.Assign) else [node.target]
+        )
         for target in targets:
             if not isinstance(target, cst.Attribute) or not _is_self(target.value, place):
                 continue
@@ -857,7 +874,9 @@ class ModuleAttributeWrite(Rule):
             if name in place.cls.properties or name in _MODULE_ATTRIBUTES:
                 continue
             values = place.attribute_values(name)
-            if _holds_modules(values) or any(v.startswith("call:") and "Param" in v for v in values):
+            if _holds_modules(values) or any(
+                v.startswith("call:") and "Param" in v for v in values
+            ):
                 continue
             if isinstance(node, cst.AugAssign) or any(
                 ".setter" in place.text(d.decorator) for d in place.function.decorators
@@ -871,14 +890,18 @@ class ModuleAttributeWrite(Rule):
                 certainty="sure" if self._for_this_call(name, node.value, place) else "maybe",
             )
 
-
     @staticmethod
     def _for_this_call(name: str, value: cst.BaseExpression, place: Place) -> bool:
         """Whether the value looks made for this call: not kept under a condition, not made from "
         "itself."""
         if place.function.name.value not in ("forward", "call", "__call__"):
             return False
-        if place.conditions or place.scene.tries or _may_return_before(place) or _foreign_bases(place):
+        if (
+            place.conditions
+            or place.scene.tries
+            or _may_return_before(place)
+            or _foreign_bases(place)
+        ):
             return False
         return not re.search(rf"\b{place.self_name}\.{name}\b", place.text(value))
 
@@ -908,7 +931,8 @@ class ModuleListSlice(Rule):
 
     ## Fix safety
     Safe where the slice is only iterated: `itertools.islice` where no bound can be negative, else a
-    slice of a plain list. No fix where the slice is called, kept or passed on.
+    slice of a plain list. No fix where the slice is called, kept or passed on. TorchScript compiles
+    neither; leave modules that are still scripted as they are.
     """
 
     code = "DG609"
@@ -949,7 +973,9 @@ def _sliced(node: cst.Subscript, part: cst.Slice, place: Place) -> Fix | None:
         new, imports = f"itertools.islice({base}, {', '.join(given)})", ["import itertools"]
     else:
         new, imports = f"list({base}){place.text(node)[len(base) :]}", []
-    return place.replace(node, new, safety="safe", message="iterate without a new module", imports=imports)
+    return place.replace(
+        node, new, safety="safe", message="iterate without a new module", imports=imports
+    )
 
 
 def _not_negative(node: cst.BaseExpression, place: Place) -> bool:
@@ -959,7 +985,7 @@ def _not_negative(node: cst.BaseExpression, place: Place) -> bool:
 
 
 def _iterated_by(node: cst.Subscript, place: Place) -> str:
-    """"once" where a loop iterates the slice itself, "list" where something else does that "
+    """ "once" where a loop iterates the slice itself, "list" where something else does that "
     "needs a sequence."""
     parent = place.parent(node)
     inner: cst.BaseExpression = node
@@ -1040,11 +1066,13 @@ class ModuleTreeWalk(Rule):
                 node,
                 f"`next({shown})` starts a walk over the tree of modules on every call, several "
                 "microseconds on the host. Ask the input, or a parameter that is known by name",
+                certainty=_certainty(place),
             )
         return place.finding(
             node,
             f"`{shown}` walks the tree of modules in Python on every call, about a microsecond "
             "for each module. Keep a list of what is needed, made once",
+            certainty=_certainty(place),
         )
 
     @staticmethod
@@ -1055,7 +1083,9 @@ class ModuleTreeWalk(Rule):
         if isinstance(parent, cst.Assign):
             name = parent.targets[0].target
             return any(
-                place.last_name(call) == "next" and call.args and place.same(call.args[0].value, name)
+                place.last_name(call) == "next"
+                and call.args
+                and place.same(call.args[0].value, name)
                 for call, _ in place.calls("next")
             )
         if isinstance(parent, cst.GeneratorExp):
@@ -1111,4 +1141,5 @@ class DevicePropertyQuery(Rule):
             f"`{place.text(node)}` asks through Python wrappers on every call for what does not "
             "change while the program runs. Ask once, at import, in `__init__` or behind "
             "`functools.lru_cache`",
+            certainty=_certainty(place),
         )

@@ -118,6 +118,7 @@ class Names:
     imports: dict[str, str] = field(default_factory=dict)
 
     def copy(self) -> Names:
+        """The same names, to be changed on their own."""
         return Names(dict(self.kinds), dict(self.values), dict(self.imports))
 
 
@@ -797,6 +798,8 @@ class Reader:
             if resolved in ("torch.inf", "torch.pi", "torch.nan", "torch.e"):
                 return SCALAR
             return OTHER
+        if resolved in ("math.pi", "math.e", "math.inf", "math.nan", "math.tau"):
+            return SCALAR
         found = signatures.attribute_kind(base, node.attr.value)
         return found if found is not None else UNKNOWN
 

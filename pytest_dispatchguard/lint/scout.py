@@ -14,12 +14,16 @@ from pytest_dispatchguard.lint.scout_settle import finish
 from pytest_dispatchguard.lint.scout_state import Walk, visit
 from pytest_dispatchguard.lint.scout_table import LANGUAGE, TABLE
 
+_CARRIAGE = re.compile(r"\r(?!\n)")
 _MARK = re.compile(r"#\s*dispatchguard:\s*(hot|cold)\b")
 
 
 def scan(text: str, module: str, is_package: bool) -> FileFacts:
     """The facts of one file. `module` is its dotted name, `is_package` whether it is an
     `__init__.py`; both are needed to resolve relative imports."""
+    if "\r" in text:
+        # To Python a carriage return alone ends a line; tree-sitter knows no such lines.
+        text = _CARRIAGE.sub("\n", text)
     source = text.encode("utf-8", "surrogatepass")
     tree = Parser(LANGUAGE).parse(source)
     root = tree.root_node
@@ -27,20 +31,19 @@ def scan(text: str, module: str, is_package: bool) -> FileFacts:
     if error is not None:
         return FileFacts(error=error)
     try:
-        return _facts(source, module, is_package, _marks(text), root)
+        return _facts(text, source, module, is_package, root)
     except RecursionError:
         try:
-            return with_room(lambda: _facts(source, module, is_package, _marks(text), root))
+            return with_room(lambda: _facts(text, source, module, is_package, root))
         except RecursionError:
             return FileFacts(error=(1, 1, "nested too deeply to be read"))
 
 
-def _facts(
-    source: bytes, module: str, is_package: bool, marks: dict[int, str], root: Node
-) -> FileFacts:
-    walk = Walk(source, module, is_package, marks, TABLE)
+def _facts(text: str, source: bytes, module: str, is_package: bool, root: Node) -> FileFacts:
+    walk = Walk(source, module, is_package, _marks(text), TABLE)
     visit(walk, root)
-    return finish(walk)
+    error = _parse(text) if walk.uneven else None
+    return finish(walk) if error is None else FileFacts(error=error)
 
 
 def _marks(text: str) -> dict[int, str]:
@@ -67,10 +70,15 @@ def _error(text: str, source: bytes, root: Node) -> tuple[int, int, str] | None:
         return line, nul - text.rfind("\n", 0, nul), "source code holds a NUL byte"
     if not (root.has_error or _old_statement(source, root)):
         return None
+    return _parse(text)
+
+
+def _parse(text: str) -> tuple[int, int, str] | None:
+    """Where and why Python itself cannot read the text."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            ast.parse(text)
+            ast.parse(text.removeprefix("\ufeff"))
     except SyntaxError as exc:
         return exc.lineno or 1, max(exc.offset or 1, 1), exc.msg or "invalid syntax"
     except (RecursionError, MemoryError):

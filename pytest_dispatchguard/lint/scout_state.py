@@ -56,7 +56,7 @@ class Walk:
 
     __slots__ = (
         "class_", "early_exit", "facts", "foreign", "imports", "is_package", "loop", "marks", "module",
-        "prefix", "reading", "readings", "source", "table", "where",
+        "prefix", "reading", "readings", "source", "table", "uneven", "where",
     )  # fmt: skip
 
     def __init__(
@@ -82,6 +82,7 @@ class Walk:
         self.loop = 0
         self.early_exit: str | None = None
         self.foreign = False
+        self.uneven = False
 
 
 Handler = Callable[[Walk, Node], None]

@@ -26,6 +26,8 @@ from pytest_dispatchguard.lint.scout_values import dotted, text
 def _block(walk: Walk, node: Node) -> None:
     table = walk.table
     children = node.named_children
+    if _uneven(node, children):
+        walk.uneven = True
     for i, child in enumerate(children):
         handler = table[child.kind_id]
         if handler is None:
@@ -38,6 +40,20 @@ def _block(walk: Walk, node: Node) -> None:
                 visit_cold(walk, rest)
                 walk.early_exit = None
                 return
+
+
+def _uneven(node: Node, children: list[Node]) -> bool:
+    """Whether a block may not be indented as Python wants it, which tree-sitter does not mind."""
+    column = 0 if node.parent is None else -1
+    for i, child in enumerate(children):
+        at = child.start_point[1]
+        if at == column or child.is_extra:
+            continue
+        if column >= 0 and (i == 0 or children[i - 1].end_point[0] != child.start_point[0]):
+            return True
+        if column < 0:
+            column = at
+    return column < 0
 
 
 def _assigned(walk: Walk, statements: Iterable[Node]) -> set[str]:

