@@ -316,7 +316,7 @@ def use(read: Read, place: Place) -> str:
         return f"Sum up on the device (`{total} += {more}`) and read `{total}` where it is logged."
     if isinstance(parent, cst.Call):
         last = place.last_name(parent)
-        if last in _LOGGING:
+        if last in _LOGGING or last.startswith(("log", "record", "report", "write", "track")):
             return f"Hand on the tensor (`{detached(read, place)}`) and read it at the log interval only."
         if last == "range" or (
             place.name(parent).startswith("torch.")
@@ -330,12 +330,12 @@ def use(read: Read, place: Place) -> str:
         return f"Check on the device (`torch._assert_async`), {where}"
     if isinstance(parent, cst.Comparison):
         return (
-            "Compare on the device and select with `torch.where`, or decide by something the host already "
-            "knows."
+            "Compare on the device and select with `torch.where`, or decide by something the "
+            "host already knows."
         )
     return (
-        "Keep it on the device as a tensor, or read it outside the hot path, where the host has to wait "
-        "anyway."
+        "Keep it on the device as a tensor, or read it outside the hot path, where the host has "
+        "to wait anyway."
     )
 
 

@@ -79,8 +79,8 @@ class Synchronize(Rule):
             place,
             node,
             f"`{say(place, node)}` stops the host until the device has finished everything "
-            "queued. Where one stream "
-            "needs another, use `wait_stream` or an event; reads wait by themselves.",
+            "queued. Where one stream needs another, use `wait_stream` or an event; reads wait "
+            "by themselves.",
         )
 
 
@@ -142,8 +142,7 @@ class ThrowAwayMemory(Rule):
                 place,
                 node,
                 f"`{say(place, node)}` waits for the device and gives memory back that the next "
-                "call asks the driver for "
-                "anew. Drop it, or run it every many steps.",
+                "call asks the driver for anew. Drop it, or run it every many steps.",
             )
         return None
 

@@ -160,8 +160,8 @@ class ListOfTensor(ReadRule):
             place,
             read,
             f"`{shown}` makes the host wait for the device and copies every element to Python. "
-            "Pass the values along "
-            "from where the host knows them, or keep the work on the device.",
+            "Pass the values along from where the host knows them, or keep the work on the "
+            "device.",
         )
 
 
@@ -219,8 +219,7 @@ class CopyToHost(Rule):
                 place,
                 node,
                 f"`{shown}` works on CPU tensors only: on a device it needs a copy first, which "
-                "the host waits for. "
-                "Stay with torch in hot code.",
+                "the host waits for. Stay with torch in hot code.",
                 certainty="maybe",
             )
         foreign = _given_to(node, place)
@@ -229,16 +228,15 @@ class CopyToHost(Rule):
                 place,
                 node,
                 f"`{shown}` copies from the device for `{foreign}`, and the host waits for it. "
-                "Gather what it needs into "
-                "one copy, or find an operation of torch that does the work.",
+                "Gather what it needs into one copy, or find an operation of torch that does "
+                "the work.",
                 certainty="maybe",
             )
         return tell(
             place,
             node,
             f"`{shown}` copies from the device, and the host waits for it. Keep the work on the "
-            "device, or copy once, "
-            "outside the hot path.",
+            "device, or copy once, outside the hot path.",
             certainty=certainty,
         )
 
@@ -374,6 +372,7 @@ class TextOfTensor(Rule):
                 return None
             parts = [a.value for a in node.args if not a.star]
             what = "`print` formats" if last == "print" else f"`{last}(...)` formats"
+        often = "" if place.conditions else " on every call"
         for part in parts:
             if place.on_device(part) and not waits_inside(part, place):
                 better = "Format it at the log interval only, or log its shape and dtype."
@@ -382,9 +381,8 @@ class TextOfTensor(Rule):
                 return tell(
                     place,
                     node,
-                    f"{what} the tensor `{say(place, part)}` on every call, so the host waits for "
-                    "the device and copies "
-                    f"it. {better}",
+                    f"{what} the tensor `{say(place, part)}`{often}, so the host waits for the "
+                    f"device and copies it. {better}",
                 )
         return None
 

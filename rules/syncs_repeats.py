@@ -56,16 +56,20 @@ class ReadPerElement(ReadRule):
     fixes = "unsafe"
 
     def tell(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
-        """One read in every round of a loop."""
+        """One read in every round of a loop, the first of its statement."""
         shown = say(place, read.call)
         loop = place.loops[-1]
-        base = _indexed(read.tensor, loop)
-        if base is not None:
+        if _read_before(read, place):
+            return None
+        base, over = _indexed(read.tensor, loop), _taken_apart(loop, place)
+        if over is not None:
+            how = f"Loop over `{say(place, over)}.tolist()`: one wait for all rounds."
+        elif base is not None:
             how = f"Read `{say(place, base)}.tolist()` once before the loop and index the list."
         elif isinstance(loop, cst.For):
             how = (
-                "Compute it for all rounds first, or collect the tensors, and read them all at once with one "
-                "`torch.stack(...).tolist()`."
+                "Compute it for all rounds first, or collect the tensors, and read them all at "
+                "once with one `torch.stack(...).tolist()`."
             )
         else:
             how = "Stack them and read once: `torch.stack([...]).tolist()`."
@@ -75,6 +79,34 @@ class ReadPerElement(ReadRule):
             f"`{shown}` makes the host wait for the device in every round. {how}",
             _stacked(read, place),
         )
+
+
+def _read_before(read: Read, place: Place) -> bool:
+    """Whether the statement reads another tensor of the same loop before: one place, one finding."""
+    loop = place.loops[-1]
+    if isinstance(loop, cst.BaseComp):
+        return False
+    for call, scene in place.calls(*READS):
+        if call is read.call:
+            return False
+        other = read_of(call, place) if scene.statement is place.statement else None
+        if (
+            other is not None
+            and scene.loops == place.loops
+            and names_in(other.tensor) & target_names(loop)
+        ):
+            return True
+    return False
+
+
+def _taken_apart(loop: cst.CSTNode, place: Place) -> cst.BaseExpression | None:
+    """The one device tensor that a for loop takes apart."""
+    if not isinstance(loop, cst.For):
+        return None
+    over = loop.iter
+    if isinstance(over, cst.Call) and place.name(over) == "enumerate" and over.args:
+        over = over.args[0].value
+    return over if place.on_device(over) else None
 
 
 def _indexed(tensor: cst.BaseExpression, loop: cst.CSTNode) -> cst.BaseExpression | None:
@@ -247,8 +279,7 @@ class SameReadTwice(ReadRule):
             place,
             read,
             f"`{shown}` was read before, and makes the host wait for the device once more. Keep "
-            "the first result in "
-            "a name.",
+            "the first result in a name.",
         )
 
 
@@ -295,8 +326,7 @@ class ReadInvariantInLoop(ReadRule):
             place,
             read,
             f"`{shown}` makes the host wait for the device in every round, for the same value: "
-            "the loop does not change "
-            "it. Read it once before the loop.",
+            "the loop does not change it. Read it once before the loop.",
         )
 
 
@@ -352,8 +382,7 @@ class PythonExtremumOfTensors(Rule):
                 place,
                 node,
                 f"Python's `{shown}` takes the tensor apart and waits for the device at each "
-                f"comparison. `{better}` is "
-                "one operation.",
+                f"comparison. `{better}` is one operation.",
             )
         element = kind.element
         if kind.what == "nested" and kind.sure and element is not None and element.on_device:
@@ -362,8 +391,7 @@ class PythonExtremumOfTensors(Rule):
                 place,
                 node,
                 f"`{shown}` compares one tensor after the other, and the host waits for the "
-                "device each time. "
-                f"`{better}` compares on the device.",
+                f"device each time. `{better}` compares on the device.",
             )
         return None
 
@@ -381,8 +409,7 @@ class PythonExtremumOfTensors(Rule):
             place,
             node,
             f"Python's `{shown}` asks a comparison of tensors for its truth, so the host waits "
-            "for the device. "
-            f"`{better}` stays on the device.",
+            f"for the device. `{better}` stays on the device.",
         )
 
 
@@ -447,16 +474,16 @@ class IterationOverTensor(Rule):
                 place,
                 node,
                 f"The loop takes `{shown}` apart, and `{say(place, reads[0].call)}` makes the "
-                "host wait for the device "
-                f"for each element. `{shown}.tolist()` reads them all at once.",
+                f"host wait for the device for each element. `{shown}.tolist()` reads them all "
+                "at once.",
                 fix=self._fix(node, loop, reads[0], place),
             )
         return tell(
             place,
             node,
-            f"The loop takes `{shown}` apart on the host, one view per element. Work on the whole "
-            "tensor, or read it "
-            "once with `.tolist()` if the values are needed on the host.",
+            f"The loop takes `{shown}` apart on the host, one view per element. Work on the "
+            "whole tensor, or read it once with `.tolist()` if the values are needed on the "
+            "host.",
             certainty="maybe",
         )
 

@@ -22,6 +22,8 @@ from pytest_dispatchguard import Call, Finding, Getitem, Place, Rule, Setitem
 def _worked_on(call: cst.Call, place: Place) -> tuple[cst.BaseExpression, Certainty] | None:
     """The tensor that `torch.f(x)` or `x.f()` works on, if the host may have to wait for it. What is given to
     a function of torch is a tensor, wherever it comes from."""
+    if place.last_name(call) in place.qualname.split("."):
+        return None  # the function is there to be that operation
     if place.name(call).startswith("torch."):
         given = place.argument(call, 0, "input")
         if given is None or place.kind(given).host or place.kind(given).not_tensor:
@@ -86,17 +88,16 @@ class Nonzero(Rule):
                 place,
                 node,
                 f"`{say(place, node)}` looks a position up on the device, and the host waits for "
-                "it, and once more to read "
-                "it. Keep the position as a Python number from where it is known (a counter).",
+                "it, and once more to read it. Keep the position as a Python number from where "
+                "it is known (a counter).",
                 certainty=worked_on[1],
             )
         return tell(
             place,
             node,
             f"`{say(place, node)}` gives as many rows as there are hits, so the host waits for "
-            "the device to count them. "
-            "Keep the mask and use `torch.where(mask, a, b)` or `masked_fill`, or take a fixed "
-            "number with `topk`.",
+            "the device to count them. Keep the mask and use `torch.where(mask, a, b)` or "
+            "`masked_fill`, or take a fixed number with `topk`.",
             certainty=worked_on[1],
         )
 
@@ -171,20 +172,17 @@ class MaskRead(Rule):
                     place,
                     node,
                     f"`{say(place, node)}` and {count - 1} more select by the same mask, and the "
-                    "host waits for the device "
-                    "to count it each time. Turn it into indices once (`rows = "
-                    "mask.nonzero(as_tuple=True)`) and select "
-                    "by those, or work on all elements and blank out the rest (`torch.where`).",
+                    "host waits for the device to count it each time. Turn it into indices once "
+                    "(`rows = mask.nonzero(as_tuple=True)`) and select by those, or work on all "
+                    "elements and blank out the rest (`torch.where`).",
                 )
         shown = say(place, mask) if mask is not None else "mask"
         return tell(
             place,
             node,
             f"`{say(place, node)}` keeps as many elements as `{shown}` says, so the host waits "
-            "for the device to count "
-            "them. Work on all of them and blank out the rest (`torch.where`, `masked_fill`, a "
-            "weighted sum), or keep "
-            "the mask on the CPU.",
+            "for the device to count them. Work on all of them and blank out the rest "
+            "(`torch.where`, `masked_fill`, a weighted sum), or keep the mask on the CPU.",
             certainty=certainty,
         )
 
@@ -285,8 +283,7 @@ class MaskWrite(Rule):
                 place,
                 node,
                 f"`{say(place, target)} {operator} …` with a tensor turns the mask into indices, "
-                "and the host waits for "
-                f"the device to count them. {how} waits for nothing.",
+                f"and the host waits for the device to count them. {how} waits for nothing.",
             )
         return None
 
@@ -340,9 +337,8 @@ class Unique(Rule):
             place,
             node,
             f"`{say(place, node)}` gives as many elements as there are values, so the host waits "
-            "for the device to sort "
-            "and count them. Where the possible values are known, count into a tensor of fixed "
-            "size (`scatter_add_`).",
+            "for the device to sort and count them. Where the possible values are known, count "
+            "into a tensor of fixed size (`scatter_add_`).",
             certainty=worked_on[1],
         )
 
@@ -391,8 +387,8 @@ class Bincount(Rule):
         return tell(
             place,
             node,
-            f"`{say(place, node)}` asks for the largest value first, and the host waits for the device. "
-            f"`{new}.scatter_add_(0, x, ones)` has a fixed size and waits for nothing.",
+            f"`{say(place, node)}` asks for the largest value first, and the host waits for the "
+            f"device. `{new}.scatter_add_(0, x, ones)` has a fixed size and waits for nothing.",
             certainty=worked_on[1],
         )
 
@@ -448,9 +444,9 @@ class RepeatInterleave(Rule):
         return tell(
             place,
             node,
-            f"`repeat_interleave` with the tensor `{say(place, repeats)}` makes the host wait for "
-            "the device to add it "
-            "up. Where the host knows the total, say it: `output_size=total`.",
+            f"`repeat_interleave` with the tensor `{say(place, repeats)}` makes the host wait "
+            "for the device to add it up. Where the host knows the total, say it: "
+            "`output_size=total`.",
             certainty=certainty,
         )
 
@@ -539,9 +535,9 @@ class TensorAsNumber(Rule):
                     return tell(
                         place,
                         part,
-                        f"`{last}` needs a number where the tensor `{say(place, part)}` is given, "
-                        "so the host waits for the "
-                        "device to have it. Pass a number that the host knows.",
+                        f"`{last}` needs a number where the tensor `{say(place, part)}` is "
+                        "given, so the host waits for the device to have it. Pass a number that "
+                        "the host knows.",
                     )
         return None
 
@@ -556,9 +552,8 @@ class TensorAsNumber(Rule):
                             place,
                             node,
                             f"The bound `{say(place, bound)}` is a tensor: slicing needs its "
-                            "number, and the host waits "
-                            "for the device. Slice by a number that the host knows, or mask by position "
-                            "(`torch.arange(n) < bound`).",
+                            "number, and the host waits for the device. Slice by a number that "
+                            "the host knows, or mask by position (`torch.arange(n) < bound`).",
                         )
             elif isinstance(part, cst.Index) and self._number(part.value, place):
                 shown = say(place, part.value)
@@ -567,10 +562,8 @@ class TensorAsNumber(Rule):
                         place,
                         node,
                         f"`{say(place, node)}` picks from a Python sequence by the tensor "
-                        f"`{shown}`, so the host waits "
-                        "for the device. Stack what is picked from and index on the device, or "
-                        "pick by a number that "
-                        "the host knows.",
+                        f"`{shown}`, so the host waits for the device. Stack what is picked from "
+                        "and index on the device, or pick by a number that the host knows.",
                     )
                 if (
                     base.is_tensor
@@ -583,10 +576,9 @@ class TensorAsNumber(Rule):
                         place,
                         node,
                         f"`{shown}` is a tensor of no dimension: each index by it reads its "
-                        "number, and the host waits "
-                        f"for the device. `index_select(0, {shown}.reshape(1))` stays on the "
-                        "device; where several "
-                        f"tensors are indexed by it, read it once (`int({shown})`).",
+                        "number, and the host waits for the device. `index_select(0, "
+                        f"{shown}.reshape(1))` stays on the device; where several tensors are "
+                        f"indexed by it, read it once (`int({shown})`).",
                     )
         return None
 
@@ -676,8 +668,9 @@ class CompareWholeTensors(Rule):
         return tell(
             place,
             node,
-            f"`{say(place, node)}` gives a Python bool, so the host waits for the device to compare. "
-            f"Keep the answer on the device (`{how}`), or remember on the host what changed.",
+            f"`{say(place, node)}` gives a Python bool, so the host waits for the device to "
+            f"compare. Keep the answer on the device (`{how}`), or remember on the host what "
+            "changed.",
             certainty=worked_on[1],
         )
 

@@ -54,8 +54,8 @@ def _more(who: Asked, place: Place) -> str:
     if count < 2:
         return ""
     return (
-        f" The condition asks {count} tensors, each in a wait of its own: join them with `&` or `|` and ask "
-        "once at most."
+        f" The condition asks {count} tensors, each in a wait of its own: join them with `&` or "
+        "`|` and ask once at most."
     )
 
 
@@ -140,57 +140,55 @@ def _advice(node: cst.BaseExpression, shown: str, who: Asked, place: Place) -> s
     if place.kind(node).optional and isinstance(node, cst.Name | cst.Attribute):
         return (
             f"`{shown}` asks a tensor that may be None for its truth: the host waits for the "
-            "device, and a tensor of "
-            f"more than one element raises. Ask `{say(place, node)} is not None`."
+            f"device, and a tensor of more than one element raises. Ask `{say(place, node)} is "
+            "not None`."
         )
     buffer = _own_buffer(node, place)
     if buffer:
         return (
             f"`{shown}` reads `{buffer}`, a buffer that moves to the device with the module, and "
-            "the host waits for it. "
-            "Keep a Python value beside it for the host to ask."
+            "the host waits for it. Keep a Python value beside it for the host to ask."
         )
     if who.asker == "bool":
         return (
-            f"`bool({shown})` makes the host wait until the device has the answer. Keep it as a tensor, or "
-            "read it where the host has to wait anyway."
+            f"`bool({shown})` makes the host wait until the device has the answer. Keep it as a "
+            "tensor, or read it where the host has to wait anyway."
         )
     if who.asker == "value" or (
         who.asker == "ternary" and isinstance(place.parent(node), cst.BooleanOperation)
     ):
         return (
             f"`and`, `or` and `not` ask `{shown}` for its truth, so the host waits until the "
-            "device has the answer. "
-            "Use `&`, `|`, `~` or `torch.logical_*`, which stay on the device."
+            "device has the answer. Use `&`, `|`, `~` or `torch.logical_*`, which stay on the "
+            "device."
         )
     if who.asker == "ternary":
         return (
-            f"The ternary asks `{shown}` for its truth, so the host waits until the device has the answer. "
-            "Select on the device with `torch.where(condition, a, b)`."
+            f"The ternary asks `{shown}` for its truth, so the host waits until the device has "
+            "the answer. Select on the device with `torch.where(condition, a, b)`."
         )
     over = _loop_tensor(node, place)
     if over:
         return (
             f"`if {shown}` makes the host wait for the device in every round, for what the loop "
-            f"over `{over}` has taken "
-            f"apart. Loop over `{over}.tolist()`: one wait for all rounds."
+            f"over `{over}` has taken apart. Loop over `{over}.tolist()`: one wait for all rounds."
         )
     if _leaves_early(who.by):
         return (
             f"`if {shown}` makes the host wait until the device has the answer, only to leave "
-            "early. Drop the test "
-            "where going on gives the same result, or ask less often (every few rounds, once per batch)."
+            "early. Drop the test where going on gives the same result, or ask less often (every "
+            "few rounds, once per batch)."
         )
     target = _only_assigned(who.by)
     if target:
         return (
             f"`if {shown}` makes the host wait until the device has the answer. Select on the "
-            "device instead: "
-            f"`{target} = torch.where(condition, new, {target})`, or `masked_fill` for a constant."
+            f"device instead: `{target} = torch.where(condition, new, {target})`, or "
+            "`masked_fill` for a constant."
         )
     return (
-        f"`if {shown}` makes the host wait until the device has the answer. Compute without asking "
-        "(`torch.where`, `masked_fill`), or decide by something the host already knows."
+        f"`if {shown}` makes the host wait until the device has the answer. Compute without "
+        "asking (`torch.where`, `masked_fill`), or decide by something the host already knows."
     )
 
 
@@ -285,14 +283,14 @@ class TruthInCheck(Rule):
         if who.asker == "assert":
             message = (
                 f"`assert {shown}` makes the host wait for the device on every call. "
-                "`torch._assert_async(...)` checks "
-                "on the device; or check on the host where the values are made, or only when asked to."
+                "`torch._assert_async(...)` checks on the device; or check on the host where the "
+                "values are made, or only when asked to."
             )
         elif only_raises(who.by) or only_warns(who.by):
             message = (
-                f"`if {shown}` only checks values, and makes the host wait for the device on every call. "
-                "Check on the device (`torch._assert_async`), where the values are made, or only "
-                "when asked to."
+                f"`if {shown}` only checks values, and makes the host wait for the device on "
+                "every call. Check on the device (`torch._assert_async`), where the values are "
+                "made, or only when asked to."
             )
         else:
             return None
@@ -348,8 +346,8 @@ class TruthInWhile(Rule):
             place,
             node,
             f"`while {_shown(node, place)}` makes the host wait for the device in every round. "
-            "Count rounds on the "
-            "host, and ask the tensor only every few rounds, or not at all where the count is known.",
+            "Count rounds on the host, and ask the tensor only every few rounds, or not at all "
+            "where the count is known.",
             certainty=certainty,
         )
 
@@ -400,16 +398,14 @@ class TruthPerElement(Rule):
             element = say(place, who.whole)
             message = (
                 f"`{how}(...)` asks one tensor after the other (`{element}`) for its truth, and "
-                "the host waits for "
-                f"the device each time. `torch.stack([...]).{how}()` gives one tensor, to be read "
-                "once or not at all."
+                f"the host waits for the device each time. `torch.stack([...]).{how}()` gives one "
+                "tensor, to be read once or not at all."
             )
         elif who.asker == "filter":
             message = (
                 f"The filter `if {say(place, who.whole)}` reads one tensor after the other, and "
-                "the host waits for the "
-                "device each time. Read all of them at once (`.tolist()` of one tensor) and "
-                "filter on the host."
+                "the host waits for the device each time. Read all of them at once (`.tolist()` "
+                "of one tensor) and filter on the host."
             )
         else:
             return None
@@ -428,8 +424,7 @@ class TruthPerElement(Rule):
                 place,
                 call,
                 f"Python's `{how}({shown})` takes the tensor apart and waits for the device once "
-                "per element. "
-                f"`{shown}.{how}()` is one operation.",
+                f"per element. `{shown}.{how}()` is one operation.",
             )
         element = kind.element
         if kind.what == "nested" and kind.sure and element is not None and element.on_device:
@@ -437,8 +432,8 @@ class TruthPerElement(Rule):
                 place,
                 call,
                 f"`{how}({shown})` asks one tensor after the other for its truth, and the host "
-                "waits for the device "
-                f"each time. `torch.stack(...).{how}()` gives one tensor, to be read once or not at all.",
+                f"waits for the device each time. `torch.stack(...).{how}()` gives one tensor, "
+                "to be read once or not at all.",
             )
         return None
 
@@ -495,8 +490,8 @@ class DeviceBeforeHost(Rule):
             place,
             node,
             f"`{say(place, node)}` makes the host wait for the device before "
-            f"`{say(place, host)}`, which the host knows, "
-            f"is even asked. Ask the host's test first: `{word}` then often need not ask the tensor.",
+            f"`{say(place, host)}`, which the host knows, is even asked. Ask the host's test "
+            f"first: `{word}` then often need not ask the tensor.",
             certainty=question[0],
             fix=self._fix(operands, place),
         )
@@ -673,8 +668,7 @@ class ClampByBranch(Rule):
             place,
             node,
             f"`if {say(place, node)}` makes the host wait for the device, only to clamp a value. "
-            f"`{new}` does the "
-            "same without asking.",
+            f"`{new}` does the same without asking.",
             certainty=certainty,
             fix=_one_line(who.by, new, place),
         )

@@ -62,11 +62,15 @@ def _walk(node: cst.Call, place: Place) -> _Walk | None:
 def _asked(subject: cst.BaseExpression, place: Place) -> bool:
     """Whether the function tests somewhere what the subject is: whether it is nested, or a tensor."""
     return any(
-        arg.keyword is None and place.same(arg.value, subject)
+        place.same(call.args[0].value, subject)
         for call, _ in place.calls()
-        if _ASKS.fullmatch(place.last_name(call))
-        for arg in call.args[:1]
+        if call.args and _ASKS.fullmatch(place.last_name(call)) and not _asks_for_dict(call, place)
     )
+
+
+def _asks_for_dict(call: cst.Call, place: Place) -> bool:
+    """Whether a test tells only dicts from all else: what is no dict can still be a tensor."""
+    return len(call.args) > 1 and place.name(call.args[1].value) == "dict"
 
 
 def _leaves(node: cst.Call, walk: _Walk, place: Place) -> cst.BaseExpression | None:
