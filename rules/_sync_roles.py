@@ -66,7 +66,7 @@ def _role(read: Read, place: Place) -> tuple[Role, Sequence[Read]]:
             return "invariant", ()
         if _per_element(read, loop, place):
             return "each", ()
-    reads = _reads(place)
+    reads = place.once(("reads", id(place.function)), lambda: _reads(place))
     if any(_same_value(r, s, read, scene, place) for r, s in _before(read, reads)):
         return "again", ()
     row = _row(read, scene, reads, place)
@@ -369,10 +369,10 @@ class ReadRule(Rule):
         """Only reads of this rule's role are told."""
         if on_host_by_trade(place) or told_on_failure(node, place):
             return None
-        read = read_of(node, place)
+        read = place.once(("read", id(node)), lambda: read_of(node, place))
         if read is None:
             return None
-        role, row = _role(read, place)
+        role, row = place.once(("role", id(node)), lambda: _role(read, place))
         return self.tell(read, row, place) if role == self.role else None
 
     def tell(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:

@@ -281,7 +281,7 @@ def waits_inside(node: cst.BaseExpression, place: Place) -> bool:
     its own stands there, and one place gets one finding."""
     while True:
         if isinstance(node, cst.Subscript):
-            if mask_of(node, place) is not None:
+            if mask_of(node, place) is not None or _indexed_by_number(node, place):
                 return True
             node = node.value
         elif isinstance(node, cst.Call):
@@ -309,6 +309,14 @@ def waits_inside(node: cst.BaseExpression, place: Place) -> bool:
             node = node.left
         else:
             return False
+
+
+def _indexed_by_number(node: cst.Subscript, place: Place) -> bool:
+    """Whether a tensor is indexed by a device tensor of no dimension, whose number has to be read for it."""
+    if not place.is_tensor(node.value):
+        return False
+    kinds = [place.kind(e.slice.value) for e in node.slice if isinstance(e.slice, cst.Index)]
+    return any(k.on_device and k.ndim == 0 and k.dtype != "bool" for k in kinds)
 
 
 def mask_of(node: cst.Subscript, place: Place) -> cst.BaseExpression | None:

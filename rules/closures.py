@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 
 import libcst as cst
 from dispatchguard_rules._backends import runs_elsewhere
@@ -115,10 +116,11 @@ def _captures(node: cst.FunctionDef | cst.Lambda, place: Place) -> bool:
     )
 
 
-def _local_imports(function: cst.FunctionDef) -> set[str]:
+@lru_cache(maxsize=4)
+def _local_imports(function: cst.FunctionDef) -> frozenset[str]:
     found = _Imports()
     function.visit(found)
-    return found.names
+    return frozenset(found.names)
 
 
 class _Imports(cst.CSTVisitor):

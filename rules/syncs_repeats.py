@@ -146,6 +146,8 @@ def _stacked(read: Read, place: Place) -> Fix | None:
     if not isinstance(parent, cst.ListComp) or parent.elt is not element or parent.lpar:
         return None
     new = place.text(parent.with_changes(elt=read.tensor))
+    if "\n" in new:
+        return None
     text = f"torch.stack({new}).tolist()"
     if cast and cast != kind.dtype:
         text = f"[{cast}(v) for v in {text}]"
@@ -226,6 +228,8 @@ def _unpacked(row: Sequence[Read], place: Place) -> Fix | None:
     ):
         return None
     text = f"torch.stack([{', '.join(place.text(r.tensor) for r in row)}]).tolist()"
+    if "\n" in text:
+        return None
     return place.replace(
         whole,
         text,

@@ -524,10 +524,15 @@ class UnguardedTreeWalk(Rule):
         if certainty == "":
             return None
         shown = place.text(subject)
+        one = "spec" if shown.endswith("_spec") else "tensor"
+        ask = (
+            f"whether `{shown}` is a single spec"
+            if one == "spec"
+            else f"`isinstance({shown}, torch.Tensor)`"
+        )
         message = (
-            f"`{shown}` may be nested but is one tensor in most calls, and `{walk.function}` walks it "
-            f"as a tree each time; test `isinstance({shown}, torch.Tensor)` first "
-            "and walk only what is nested"
+            f"`{shown}` may be nested but is one {one} in most calls, and `{walk.function}` walks it "
+            f"as a tree each time; test {ask} first and walk only what is nested"
         )
         return place.finding(node, message, certainty="sure" if certainty == "sure" else "maybe")
 

@@ -12,7 +12,8 @@ from functools import lru_cache
 _WORTH_PARSING = re.compile(
     r"TYPE_CHECKING|is_scripting|is_tracing|onnx|is_compiling|is_dynamo|is_exporting|debug|verbose|"
     r"isEnabledFor|%|hasattr|is\s+None|is\s+not\s+None|\bin\b|built|initiali[sz]ed|warned|"
-    r"\bis_\w*main_process|is_fx_tracing|\bnot\s+self\.|is_torchdynamo|backend|framework",
+    r"\bis_\w*main_process|is_fx_tracing|\bnot\s+self\.|is_torchdynamo|backend|framework|"
+    r"\blen\(|\bnot\s+\w*state\b",
     re.IGNORECASE,
 )
 _COLD_CALLS = frozenset(
@@ -40,6 +41,7 @@ _INTERVAL = re.compile(
     re.IGNORECASE,
 )
 _COUNTER = re.compile(r"step|iter|epoch|batch|idx|index|count|^i$|^n$|^it$", re.IGNORECASE)
+_STATE = re.compile(r"(?:\w+_)?state")
 _GLOBAL_MEMO = re.compile(r"_*[A-Z][A-Z0-9_]*|_\w*(?:cache|memo|registry)\w*|\w*_cache")
 
 
@@ -116,6 +118,11 @@ def _lasting(name: str) -> bool:
     return "." in name or _GLOBAL_MEMO.fullmatch(name) is not None
 
 
+def _keeps(name: str) -> bool:
+    """Whether a name outlives the call, or is what optimizers call the state they keep of a parameter."""
+    return _lasting(name) or _STATE.fullmatch(name) is not None
+
+
 def _verdict(node: ast.expr, assigned: Collection[str]) -> tuple[bool, bool]:
     """Whether what runs when the condition is true is cold, and what runs when it is false;
     `assigned` are the names that the branch in question fills."""
@@ -144,7 +151,7 @@ def _verdict(node: ast.expr, assigned: Collection[str]) -> tuple[bool, bool]:
     name = _dotted(node)
     if "." in name and _DONE.fullmatch(name.rpartition(".")[2]):
         return False, True
-    if name in assigned and _lasting(name):
+    if name in assigned and _keeps(name):
         return False, True
     return _cold_atom(node), False
 
@@ -170,9 +177,13 @@ def _verdict_of_comparison(
         return (filled, False) if isinstance(op, ast.Is) else (False, filled)
     if isinstance(op, (ast.In, ast.NotIn)):
         name = _dotted(right).removesuffix(".__dict__")
-        filled = name in assigned and _lasting(name)
+        filled = name in assigned and _keeps(name)
         if filled:
             return (True, False) if isinstance(op, ast.NotIn) else (False, True)
+    if isinstance(left, ast.Call) and _dotted(left.func) == "len" and len(left.args) == 1:
+        name = _dotted(left.args[0])
+        empty = isinstance(op, ast.Eq) and isinstance(right, ast.Constant) and right.value == 0
+        return (empty and name in assigned and _keeps(name)), False
     foreign = _framework(left, op, right)
     if any(foreign):
         return foreign

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 
 import libcst as cst
-from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
 from pytest_dispatchguard.lint import packs
 from pytest_dispatchguard.lint.chunks import Lines, Outline
 from pytest_dispatchguard.lint.facts import Brief
 from pytest_dispatchguard.lint.place import Place
+from pytest_dispatchguard.lint.positions import Position, positions
 from pytest_dispatchguard.lint.reading import Reader, Scene, Seen
 from pytest_dispatchguard.lint.room import with_room
 from pytest_dispatchguard.lint.rule import Rule
@@ -119,21 +119,15 @@ class Chunk:
         # An `if` around an indented function keeps its columns, multi-line strings and all.
         self.module = cst.parse_module(f"if 1:\n{source}\n" if indented else source + "\n")
         self._shift = first - (2 if indented else 1)
-        self._positions: dict[cst.CSTNode, CodeRange] | None = None
+        self._positions: dict[int, Position] | None = None
         self.function = _first_function(self.module)
 
     def span(self, node: cst.CSTNode) -> Span:
         """Where a whole node is in the file."""
         if self._positions is None:
-            wrapper = MetadataWrapper(self.module, unsafe_skip_copy=True)
-            self._positions = dict(wrapper.resolve(PositionProvider))
-        found = self._positions[node]
-        return Span(
-            found.start.line + self._shift,
-            found.start.column + 1,
-            found.end.line + self._shift,
-            found.end.column + 1,
-        )
+            self._positions = positions(self.module)
+        line, column, end_line, end_column = self._positions[id(node)]
+        return Span(line + self._shift, column + 1, end_line + self._shift, end_column + 1)
 
     def head(self, node: cst.CSTNode) -> Span:
         """Where a finding on the node points: the node, or the header of a compound statement."""

@@ -30,7 +30,7 @@ class Kind:
     sure: bool = True
     """False: maybe. Never look at `what` alone; use `is_tensor`, `maybe_tensor`, `not_tensor`."""
     host: bool = False
-    """Of a tensor: surely on the CPU, so reading it waits for nothing."""
+    """Of a tensor: surely on the CPU, so reading it waits for nothing. Of a device: surely the CPU."""
     dtype: Dtype = ""
     ndim: int | None = None
     """Of a tensor: its number of dimensions, where known (0 for full reductions)."""

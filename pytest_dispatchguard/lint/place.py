@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import libcst as cst
 
@@ -16,6 +17,8 @@ from pytest_dispatchguard.model import Certainty, Edit, Finding, Fix, Hot, Safet
 
 IMPORTS = Span(0, 1, 0, 1)
 """Where an edit that adds an import stands until the file's own place for imports is looked up."""
+
+Answer = TypeVar("Answer")
 
 
 class Place:
@@ -251,6 +254,15 @@ class Place:
             if seen.event == "call" and (not names or seen.name in names):
                 assert isinstance(seen.node, cst.Call)
                 yield seen.node, seen.scene
+
+    def once(self, key: object, make: Callable[[], Answer]) -> Answer:
+        """What `make` gives, computed once for the outermost function, whichever rule asks first. The key
+        is the rule's own: ``("reads", id(function))``."""
+        memo = self._reader.memo
+        if key not in memo:
+            memo[key] = make()
+        answer: Answer = memo[key]
+        return answer
 
     def subscripts(self) -> Iterator[tuple[cst.Subscript, Scene]]:
         """All subscripts that are read in the outermost function, in reading order, cold ones too."""

@@ -31,7 +31,7 @@ from pytest_dispatchguard.lint.kinds import (
 from pytest_dispatchguard.lint.rule import Event
 
 _EMPTY = cst.Module([])
-_NEEDS_TEXT = signatures.FACTORIES | signatures.LIKE | {"to", "type"}
+_NEEDS_TEXT = signatures.FACTORIES | signatures.LIKE | {"device", "to", "type"}
 _ITERATING = frozenset(
     {
         "list",
@@ -52,7 +52,9 @@ _ITERATING = frozenset(
 _BUILTINS = frozenset(dir(builtins))
 
 
-_SHAPE_NAME = re.compile(r"(?:^|_)(?:shape|shapes|size|sizes)(?:_|$)")
+_NO_TENSOR_NAME = re.compile(
+    r"(?:^|_)(?:shape|shapes|size|sizes)(?:_|$)|^(?:use|is|do|has|return)_|^output_(?:attentions|hidden_states)$"
+)
 
 
 def text(node: cst.CSTNode) -> str:
@@ -143,6 +145,8 @@ class Reader:
         self.qualname = qualname
         self._known: frozenset[str] = frozenset()
         self._unseen = False
+        self.memo: dict[object, Any] = {}
+        """What rules compute once for the whole function."""
 
     # -- functions ---------------------------------------------------------------------------
 
@@ -176,8 +180,8 @@ class Reader:
             kind = UNKNOWN
             if p.annotation is not None:
                 kind = self.annotation(p.annotation.annotation)
-                if kind.what == "tensor" and _SHAPE_NAME.search(name):
-                    kind = kind.maybe()  # a shape, whatever its annotation says
+                if kind.what == "tensor" and _NO_TENSOR_NAME.search(name):
+                    kind = kind.maybe()  # a shape or a flag, whatever its annotation says
             default = p.default
             if default is not None:
                 given = self.ev(default)
@@ -185,6 +189,8 @@ class Reader:
                     kind = replace(kind, optional=True)
                 elif kind.what == "unknown" and not kind.cls and given.what in ("scalar", "text"):
                     kind = given
+                elif kind.what == "tensor" and given.what in ("scalar", "text"):
+                    kind = kind.maybe()
             elif (
                 p.annotation is None
                 and is_module
@@ -847,14 +853,24 @@ class Reader:
             elif arg.keyword is not None:
                 keywords[arg.keyword.value] = kind
                 if wants_text:
-                    texts[arg.keyword.value] = text(value)
+                    texts[arg.keyword.value] = self._text_of_device(value)
             else:
                 args.append(kind)
                 if wants_text:
-                    texts[str(i)] = text(value)
+                    texts[str(i)] = self._text_of_device(value)
                 if iterates and (len(node.args) == 1 or name in ("zip", "enumerate", "sum", "map")):
                     self._iterates(value)
         return args, keywords, texts
+
+    def _text_of_device(self, value: cst.BaseExpression) -> str:
+        """The source of an argument; of a name that surely holds a literal or a `torch.device`, that."""
+        if isinstance(value, cst.Name):
+            held = self.names.values.get(value.value)
+            if isinstance(held, cst.SimpleString) or (
+                isinstance(held, cst.Call) and self.resolve(held.func) == "torch.device"
+            ):
+                return text(held)
+        return text(value)
 
     def _call_kind(
         self,

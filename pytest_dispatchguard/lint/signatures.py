@@ -241,7 +241,8 @@ def _op_kind(
 ) -> Kind | None:
     if last in FACTORIES:
         device = texts.get("device", "")
-        on_cpu = device in ("", "None") or "cpu" in device
+        on_cpu = device in ("", "None") or _CPU.search(device) is not None
+        on_cpu = on_cpu or keywords.get("device", UNKNOWN).host
         given = args[0] if args else UNKNOWN
         if last in ("complex", "normal") and _tensor_args(args):
             return _follow(args, TENSOR)
@@ -278,7 +279,7 @@ def _op_kind(
         return _result(last, args, keywords)
     if last in torch_ops.FUNCTIONS:
         made = _result(last, args, keywords)
-        return _told_device(made, texts) if last in LIKE else made
+        return _told_device(made, keywords, texts) if last in LIKE else made
     if last in torch_ops.FUNCTIONS_TUPLE:
         return Kind("nested", element=_follow(args, TENSOR))
     if last in torch_ops.FUNCTIONS_HOST or last in (
@@ -287,15 +288,20 @@ def _op_kind(
         "is_autocast_enabled",
     ):
         return SCALAR
-    if last in ("device", "dtype", "Size", "Generator", "Stream", "Event", "finfo", "iinfo"):
+    if last == "device":
+        return Kind("other", host=_CPU.search(texts.get("0", "")) is not None)
+    if last in ("dtype", "Size", "Generator", "Stream", "Event", "finfo", "iinfo"):
         return OTHER
     return None
 
 
-def _told_device(made: Kind, texts: Mapping[str, str]) -> Kind:
+def _told_device(made: Kind, keywords: Mapping[str, Kind], texts: Mapping[str, str]) -> Kind:
     """A tensor like another, which an argument may put elsewhere."""
     device = texts.get("device", "")
-    return made if device in ("", "None") else replace(made, host="cpu" in device)
+    if device in ("", "None"):
+        return made
+    on_cpu = _CPU.search(device) is not None or keywords.get("device", UNKNOWN).host
+    return replace(made, host=on_cpu)
 
 
 def _dimensions(factory: str, given: Kind) -> int | None:
@@ -476,7 +482,7 @@ def _tensor_method(
             ),
         )
         if name.startswith("new_"):
-            kind = _told_device(replace(kind, host=receiver.host), texts)
+            kind = _told_device(replace(kind, host=receiver.host), keywords, texts)
     elif name in ("register_hook", "backward", "retain_grad"):
         kind = NONE
     elif name in ("data_ptr", "get_device", "nelement", "ndimension", "type_"):
@@ -501,11 +507,11 @@ def _moved(
     first = texts.get("0", "")
     target = texts.get("device", first)
     host = receiver.host
-    if target.strip("\"'") == "cpu" or target in ("torch.device('cpu')", 'torch.device("cpu")'):
+    if _CPU.search(target):
         host = True
     elif target and not dtype_of(target) and "dtype" not in target and "torch." not in target:
         other = args[0] if args else UNKNOWN
-        host = other.is_tensor and other.host  # .to(other) takes other's device
+        host = other.host  # .to(other) takes other's device; so does .to(other.device)
     dtype = dtype_of(texts.get("dtype", "") or first) or receiver.dtype
     return replace(receiver, host=host, dtype=dtype, built=False)
 
@@ -526,6 +532,8 @@ def attribute_kind(receiver: Kind, name: str) -> Kind | None:
             )
         if name in HOST_ATTRIBUTES:
             return SCALAR
+        if name == "device":
+            return Kind("other", host=receiver.host and receiver.sure)
         if name in OTHER_ATTRIBUTES:
             return OTHER
         return None
@@ -578,6 +586,7 @@ def module_call_kind(cls: str) -> Kind | None:
     return None
 
 
+_CPU = re.compile(r"""["']cpu(?::\d+)?["']""")
 _OPTIONAL = re.compile(r"^(?:typing\.)?Optional\[(.*)\]$", re.S)
 _UNION = re.compile(r"^(?:typing\.)?Union\[(.*)\]$", re.S)
 _SEQUENCE = re.compile(

@@ -127,3 +127,21 @@ def test_not_swaps_the_branches(condition: str) -> None:
 def test_code_for_another_framework_is_cold(condition: str, foreign: tuple[bool, bool]) -> None:
     assert guards.foreign_branches(condition) == foreign
     assert guards.cold_branches(condition) == foreign
+
+
+@pytest.mark.parametrize(
+    ("condition", "assigned", "cold"),
+    [
+        ("len(state) == 0", {"state"}, True),
+        ("not state", {"state"}, True),
+        ('"step" not in state', {"state"}, True),
+        ("len(self._cache) == 0", {"self._cache"}, True),
+        ("len(out) == 0", {"out"}, False),
+        ("len(state) == 0", set(), False),
+        ("len(state) == 1", {"state"}, False),
+    ],
+)
+def test_filling_the_state_of_a_parameter_is_cold(
+    condition: str, assigned: set[str], cold: bool
+) -> None:
+    assert cold_branches(condition, body_assigns=assigned) == (cold, False)

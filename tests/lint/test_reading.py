@@ -439,6 +439,8 @@ def test_annotations_of_parts(annotation: str, use: str, kind: str) -> None:
         ("input_shape: Tensor", "tensor?"),
         ("image_size: Tensor", "tensor?"),
         ("sizeable: Tensor", "tensor"),
+        ("p: Tensor = False", "tensor?"),
+        ("use_cache: Optional[Tensor] = None", "tensor?|none"),
     ],
 )
 def test_parameters(param: str, kind: str) -> None:
@@ -1059,5 +1061,5 @@ def test_every_expression_gets_a_kind(expressions: list[str], loop: bool) -> Non
     assert reader.kinds == again.kinds
     for event in reader.events:
         if isinstance(event.node, cst.BaseExpression):
-            kind = reader.kinds[id(event.node)] if id(event.node) in reader.kinds else None
+            kind = reader.kinds.get(id(event.node))
             assert kind is None or not (kind.is_tensor and kind.not_tensor)
