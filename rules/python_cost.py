@@ -1014,6 +1014,11 @@ def _clauses(comp: cst.BaseComp) -> Iterator[cst.CompFor]:
         clause = clause.inner_for_in
 
 
+def _is_attribute_of_self(node: cst.BaseExpression, place: Place) -> bool:
+    name = place.dotted(node)
+    return bool(place.self_name) and name.startswith(f"{place.self_name}.")
+
+
 class ModuleTreeWalk(Rule):
     """The tree of modules is walked on every call.
 
@@ -1060,8 +1065,16 @@ class ModuleTreeWalk(Rule):
         of_self = _is_self(receiver, place) and place.in_module
         if not of_self and place.kind(receiver).what not in ("module", "modules"):
             return None
+        if not of_self and not _is_attribute_of_self(receiver, place):
+            return None  # a module that is handed in has no owner here who could keep a list of it
         shown = place.text(node)
         if self._first_only(node, place):
+            if not any(
+                v in ("param", "buffer") or v.startswith("call:torch.nn.")
+                for values in (place.cls.attrs.values() if place.cls else ())
+                for v in values
+            ):
+                return None  # a mixin: no parameter is known by name
             return place.finding(
                 node,
                 f"`next({shown})` starts a walk over the tree of modules on every call, several "

@@ -39,7 +39,7 @@ class SlowSum(Rule):
 
     def judge(self, node, place):
         new = node.with_changes(func=cst.Name("fast_sum"))
-        fix = place.replace(node, new, "use fast_sum", safety="safe")
+        fix = place.replace(node, new, safety="safe", message="use fast_sum")
         return place.finding(node, "`slow_sum` is slow", fix=fix)
 
 

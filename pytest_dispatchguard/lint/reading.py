@@ -691,8 +691,10 @@ class Reader:
         elif name.endswith((".device.type", ".device")) and isinstance(
             part.comparator, cst.SimpleString
         ):
-            cpu = "cpu" in part.comparator.value
-            if cpu and holds == isinstance(part.operator, cst.Equal):
+            # Told to be on the CPU, or not to be on CUDA, where nothing else is expected.
+            word = part.comparator.value
+            wanted = True if "cpu" in word else False if "cuda" in word else None
+            if wanted is not None and (holds == isinstance(part.operator, cst.Equal)) == wanted:
                 self._on_host(name.partition(".device")[0])
 
     def _narrow_call(self, test: cst.Call, holds: bool) -> None:
