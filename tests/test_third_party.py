@@ -240,7 +240,7 @@ def test_rules_in_a_package_below_the_entry_point_are_watched(packs: Packs) -> N
     assert [f["message"] for f in packs.findings()] == ["one"]
     assert [f["message"] for f in packs.findings()] == ["one"]
     helper.write_text("SAID = 'three'\n")
-    assert [f["message"] for f in packs.findings("--no-cache")] == ["three"]
+    assert [f["message"] for f in packs.findings()] == ["three"]
 
 
 RULE = """

@@ -12,14 +12,14 @@ from functools import lru_cache
 _WORTH_PARSING = re.compile(
     r"TYPE_CHECKING|is_scripting|is_tracing|onnx|is_compiling|is_dynamo|is_exporting|debug|verbose|"
     r"isEnabledFor|%|hasattr|is\s+None|is\s+not\s+None|\bin\b|built|initiali[sz]ed|warned|"
-    r"\bis_\w*main_process|is_fx_tracing|\bnot\s+self\.|is_torchdynamo|backend|framework|"
+    r"\bis_\w*main_process|is_fx_tracing|\bnot\s+self\.|is_torchdynamo|backend|framework|symbolic|"
     r"\blen\(|\bnot\s+\w*state\b",
     re.IGNORECASE,
 )
 _COLD_CALLS = frozenset(
     "is_scripting is_tracing is_in_onnx_export is_compiling is_dynamo_compiling is_exporting isEnabledFor "
     "is_torchdynamo_compiling is_torchdynamo_exporting is_jit_tracing is_fx_tracing is_tracing_or_exporting "
-    "torch_jit_is_tracing is_onnx_export".split()
+    "torch_jit_is_tracing is_onnx_export any_symbolic any_symbolic_tensors is_symbolic".split()
 )
 _DEBUG = re.compile(
     r"(?:.*_)?(?:debug|verbose|verbosity)(?:_mode|_level|_enabled|_on)?|is_debug\w*|debugging",

@@ -200,7 +200,7 @@ COLD_METHODS = re.compile(
     r"validate_config|_?create_optimizer\w*|get_train_dataloader|resize_token_embeddings|"
     r"configure_optimizers|configure_callbacks|setup|teardown|prepare_data|\w+_dataloader|\w*save_checkpoint|"
     r"enable_\w+|disable_\w+|gradient_checkpointing_enable|gradient_checkpointing_disable|fuse_(?:qkv|lora|model|conv|bn|modules?|weights?)\w*|unfuse_\w+|"
-    r"_?quantize_model|unmerge\w*|merge_adapter\w*|quantize|add_adapter|delete_adapter|merge_and_unload|_?assert_(?:input_)?compat\w*"
+    r"_?quantize_model|unmerge\w*|merge_adapter\w*|quantize|add_adapter|delete_adapter|merge_and_unload"
 )
 """Functions that run at set-up, for people, or at saving and loading, whatever calls them."""
 

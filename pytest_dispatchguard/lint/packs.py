@@ -143,8 +143,6 @@ def _files(modules: Iterable[str]) -> set[str]:
         if file is None:
             continue
         path = Path(file)
-        if path.name == "__init__.py":
-            out.update(str(p) for p in path.parent.rglob("*.py"))
-        else:
-            out.update(str(p) for p in (path.parent.glob("*.py") if "." in module else [path]))
+        packaged = path.name == "__init__.py" or "." in module
+        out.update(str(p) for p in (path.parent.rglob("*.py") if packaged else [path]))
     return out
