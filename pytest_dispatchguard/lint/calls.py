@@ -12,6 +12,7 @@ from pytest_dispatchguard.lint.project import (
     class_of,
     imported_modules,
     lookup,
+    many_overrides,
     member,
     method_owner,
     method_owners,
@@ -29,7 +30,7 @@ PROPERTIES = frozenset(
 class Add(Protocol):
     """Takes note of one edge."""
 
-    def __call__(self, target: str, loop: bool) -> None:
+    def __call__(self, target: str, loop: bool, direct: bool = False, spread: bool = False) -> None:
         """Adds the edge, or makes a known one an edge in a loop."""
 
 
@@ -38,6 +39,12 @@ class Edge(NamedTuple):
 
     target: str
     loop: bool
+    direct: bool = False
+    """Whether no type had to be guessed: a method of self or super as its own class defines it, a
+    function of a module."""
+    spread: bool = False
+    """One of many overriding definitions of what is called on self: which of them runs, only the class
+    of the instance tells."""
 
 
 class Scope(NamedTuple):
@@ -73,6 +80,11 @@ def is_property(fact: FunctionFact) -> bool:
         d in PROPERTIES or d.endswith((".cached_property", "cached_property"))
         for d in fact.decorators
     )
+
+
+def writes(fact: FunctionFact) -> bool:
+    """Whether it is what runs where a property is set or deleted, not where it is read."""
+    return any(d.endswith((".setter", ".deleter")) for d in fact.decorators)
 
 
 def things_called(
@@ -116,8 +128,12 @@ def _things_called(
         things = tuple(dict.fromkeys(found))
     else:
         things = _named(project, scope, root)
+    own = root == scope.self_name
     for part in parts:
-        things = tuple(dict.fromkeys(t for thing in things for t in member(project, thing, part)))
+        things = tuple(
+            dict.fromkeys(t for thing in things for t in member(project, thing, part, own=own))
+        )
+        own = False
     return things
 
 
@@ -166,14 +182,19 @@ def edges(project: Project, function_id: str) -> list[Edge]:
     scope = scope_of(project, function_id)
     found: dict[str, Edge] = {}
 
-    def add(target: str, loop: bool) -> None:
+    def add(target: str, loop: bool, direct: bool = False, spread: bool = False) -> None:
         known = found.get(target)
-        if known is None or (loop and not known.loop):
-            found[target] = Edge(target, loop)
+        if known is not None:
+            loop, direct, spread = (
+                loop or known.loop,
+                direct or known.direct,
+                spread and known.spread,
+            )
+        found[target] = Edge(target, loop, direct, spread)
 
     facts = project.functions[function_id]
     for fact in facts:
-        if len(facts) > 1 and any(d.endswith((".setter", ".deleter")) for d in fact.decorators):
+        if len(facts) > 1 and writes(fact):
             continue  # what reads a property does not run its setter
         for call in fact.calls:
             _follow(project, scope, fact, call, add)
@@ -207,14 +228,13 @@ def _follow(project: Project, scope: Scope, fact: FunctionFact, call: CallFact, 
         for target in _by_rare_name(project, scope, call.name):
             add(target, call.loop)
         return
+    direct, spread = _ways(project, scope, call.name, things)
     for thing in things:
         if thing.kind == "function":
             facts = project.functions.get(thing.id, ())
-            if call.how == "read":
-                if any(is_property(f) for f in facts):
-                    add(thing.id, call.loop)
-            else:
-                add(thing.id, call.loop)
+            if call.how != "read" or any(is_property(f) for f in facts):
+                add(thing.id, call.loop, thing.id in direct, thing.id in spread)
+            if call.how != "read":
                 if call.how in ("call", "decorated", "new-scope"):
                     for inner in returned_functions(project, thing.id):
                         add(inner, call.loop)
@@ -234,6 +254,27 @@ def _follow(project: Project, scope: Scope, fact: FunctionFact, call: CallFact, 
                     _add_method(project, thing, name, call.loop, add)
             elif call.how == "call":
                 _add_method(project, thing, "__call__", call.loop, add)
+
+
+def _ways(
+    project: Project, scope: Scope, name: str, things: tuple[Thing, ...]
+) -> tuple[frozenset[str], frozenset[str]]:
+    """Of the functions that a name stands for: those that it surely means, and those that are some of
+    many overriding definitions."""
+    root, dot, last = name.partition(".")
+    functions = frozenset(thing.id for thing in things if thing.kind == "function")
+    none: frozenset[str] = frozenset()
+    if root == "super()":
+        return functions, none
+    if root == scope.self_name and scope.class_id:
+        if not dot or "." in last:
+            return none, none
+        nearest = method_owner(project, scope.class_id, last)
+        own = frozenset({f"{nearest}.{last}"})
+        owners = [function_id.rpartition(".")[0] for function_id in functions]
+        many = many_overrides(project, scope.class_id, owners)
+        return functions & own, functions - own if many else none
+    return frozenset(f for f in functions if not class_of(project, f)), none
 
 
 def _add_method(project: Project, thing: Thing, name: str, loop: bool, add: Add) -> None:

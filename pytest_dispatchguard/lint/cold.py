@@ -6,11 +6,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from pytest_dispatchguard.lint.calls import writes
 from pytest_dispatchguard.lint.families import families, looks_like_module
 from pytest_dispatchguard.lint.libraries import (
     COLD_DECORATORS,
     COLD_METHODS,
     COLD_PATHS,
+    COLD_UNLESS_ROOTS,
     TEST_PATHS,
 )
 from pytest_dispatchguard.lint.patterns import Patterns, picked_by
@@ -48,6 +50,11 @@ def is_cold(coldness: Coldness, function_id: str) -> bool:
     return known
 
 
+def cold_unless_root(function_id: str) -> bool:
+    """Whether its name says that what calls it does so at set-up or now and then, not in every step."""
+    return COLD_UNLESS_ROOTS.fullmatch(function_id.rpartition(".")[2]) is not None
+
+
 def named_cold(coldness: Coldness, function_id: str) -> bool:
     """Whether the user said so: by a comment on the function or its class, or in the configuration."""
     project = coldness.project
@@ -79,7 +86,7 @@ def _cold_by_default(project: Project, function_id: str) -> bool:
     facts = project.functions[function_id]
     for fact in facts:
         for decorator in fact.decorators:
-            if decorator.endswith((".setter", ".deleter")) and len(facts) == 1:
+            if len(facts) == 1 and writes(fact):
                 return True
             if decorator in ("property", "staticmethod", "classmethod"):
                 continue

@@ -8,17 +8,18 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pytest_dispatchguard.lint.briefs import briefs as briefs
-from pytest_dispatchguard.lint.calls import Edge, edges
-from pytest_dispatchguard.lint.cold import Coldness, is_cold, named_cold
+from pytest_dispatchguard.lint.calls import Edge, edges, writes
+from pytest_dispatchguard.lint.cold import Coldness, cold_unless_root, is_cold, named_cold
 from pytest_dispatchguard.lint.facts import HotFact
 from pytest_dispatchguard.lint.libraries import Known
 from pytest_dispatchguard.lint.patterns import patterns
-from pytest_dispatchguard.lint.project import Project, dotted_id
+from pytest_dispatchguard.lint.project import Project, akin, class_of, dotted_id
 from pytest_dispatchguard.lint.roots import find_roots, named_roots
 
 _LONGEST_PATH = 10
-"""Functions on the way from a root. Every step may be a wrong guess of what is called; so many of them
-prove nothing."""
+"""Functions on the way from a root: so many steps prove nothing."""
+_LONGEST_GUESS = 6
+"""The same of a way on which the type of a receiver had to be guessed, which may have gone wrong."""
 
 
 class HotFunction(NamedTuple):
@@ -41,6 +42,17 @@ class Heat:
     """What each hot function may run."""
 
 
+class _Arrival(NamedTuple):
+    """A hot function and the way that led to it."""
+
+    target: str
+    fact: HotFact
+    direct: bool
+    """Whether no type had to be guessed on the way."""
+    family: str
+    """The class of the root."""
+
+
 def solve(
     project: Project,
     hot_roots: Sequence[str] = (),
@@ -58,6 +70,7 @@ def solve(
     loops = frozenset(root.target for root in roots if root.only_loops)
     hot: dict[str, HotFact] = {}
     ways: dict[str, tuple[Edge, ...]] = {}
+    seen: dict[str, tuple[bool, bool]] = {}
     for only_loops in (False, True):
         frontier = []
         for root in roots:
@@ -70,13 +83,16 @@ def solve(
                 continue
             name = dotted_id(root.target)
             hot[root.target] = HotFact(name, [name], root.reason, False, root.per, root.only_loops)
-            frontier.append(root.target)
-        _spread(project, coldness, frontier, loops, hot, ways)
+            frontier.append(
+                _Arrival(root.target, hot[root.target], True, class_of(project, root.target))
+            )
+        _spread(project, coldness, frontier, loops, hot, ways, seen)
     functions = [
         HotFunction(project.modules[module], name, definition.line, fact)
         for function_id, fact in hot.items()
         for module, _, name in [function_id.partition(":")]
         for definition in project.functions[function_id]
+        if not writes(definition)
     ]
     functions.sort(key=lambda f: (f.path, f.line, f.function))
     return Heat(hot, tuple(functions), ways)
@@ -85,33 +101,53 @@ def solve(
 def _spread(
     project: Project,
     coldness: Coldness,
-    frontier: list[str],
+    frontier: list[_Arrival],
     loops: frozenset[str],
     hot: dict[str, HotFact],
     ways: dict[str, tuple[Edge, ...]],
+    seen: dict[str, tuple[bool, bool]],
 ) -> None:
-    """Breadth first, each level in the order of names, so that every function gets its shortest path."""
-    frontier = sorted(frontier)
+    """Breadth first, each level in the order of names, so that every function gets its shortest path.
+
+    A function may be met again: what a shorter way could not lead on to (overriding methods outside
+    the root's family, too many guesses) a longer one may."""
     while frontier:
-        following: list[str] = []
-        for source in frontier:
-            origin = hot[source]
-            if len(origin.path) >= _LONGEST_PATH:
+        following: list[_Arrival] = []
+        for arrival in sorted(frontier, key=lambda a: (a.target, a.fact.path)):
+            source, origin, direct, family = arrival
+            owner = class_of(project, source)
+            at_home = bool(owner and family) and akin(project, owner, family)
+            before = seen.get(source)
+            if before is not None and before[0] >= at_home and before[1] >= direct:
                 continue
-            ways[source] = tuple(edges(project, source))
+            seen[source] = (
+                at_home or bool(before and before[0]),
+                direct or bool(before and before[1]),
+            )
+            if source not in ways:
+                ways[source] = tuple(edges(project, source))
             for edge in ways[source]:
                 target = edge.target
                 # A whole training or sampling run is one however it is started.
-                if target in hot or target in loops or (origin.only_loops and not edge.loop):
+                if target in loops or (origin.only_loops and not edge.loop):
                     continue
-                if is_cold(coldness, target):
+                if edge.spread and not at_home:
                     continue
-                hot[target] = HotFact(
+                straight = direct and edge.direct
+                if len(origin.path) >= (_LONGEST_PATH if straight else _LONGEST_GUESS):
+                    continue
+                known = hot.get(target)
+                if known is not None and len(known.path) == 1:
+                    continue  # a root has led on by itself
+                if known is None and (is_cold(coldness, target) or cold_unless_root(target)):
+                    continue
+                fact = HotFact(
                     origin.root,
                     [*origin.path, dotted_id(target)],
                     origin.reason,
                     origin.loop or (edge.loop and not origin.only_loops),
                     origin.per,
                 )
-                following.append(target)
-        frontier = sorted(following)
+                hot.setdefault(target, fact)
+                following.append(_Arrival(target, fact, straight, family))
+        frontier = following

@@ -204,6 +204,12 @@ COLD_METHODS = re.compile(
 )
 """Functions that run at set-up, for people, or at saving and loading, whatever calls them."""
 
+COLD_UNLESS_ROOTS = re.compile(
+    r"_*reset|_?setup_\w+|on_(?!\w*batch)\w+_start|on_(?!\w*batch)\w+_begin|_?calibrate\w*|"
+    r"_?benchmark\w*|_?profile\w*"
+)
+"""Functions that are cold wherever another function calls them, and hot where a library does."""
+
 TEST_PATHS = re.compile(
     r"(?:^|/)(?:tests?|testing|benchmarks?|bench|docs?|\.[^/]+)/|"
     r"(?:^|/)(?:test_[^/]*|[^/]*_test|conftest|[^/]*testing[^/]*|test_utils)\.py$"

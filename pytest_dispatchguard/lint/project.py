@@ -28,6 +28,8 @@ _FUNCTION_NAME = re.compile(
     r"target|user_function|\w+_(?:fn|func|function|method|class))"
 )
 _MOST_TARGETS = 8
+_MOST_OVERRIDES = 3
+"""More of them than that, and nobody can tell which one a receiver of the base class' type has."""
 
 
 class Thing(NamedTuple):
@@ -232,8 +234,11 @@ def resolve(project: Project, module: str, dotted: str) -> tuple[Thing, ...]:
     return things[:_MOST_TARGETS]
 
 
-def member(project: Project, thing: Thing, name: str, inside: str = "") -> tuple[Thing, ...]:
-    """What an attribute of a thing stands for."""
+def member(
+    project: Project, thing: Thing, name: str, inside: str = "", *, own: bool = False
+) -> tuple[Thing, ...]:
+    """What an attribute of a thing stands for; `own`: the thing is the self of the method that asks, so
+    that all overriding methods count, however many."""
     kind = thing.kind
     if kind == "module":
         submodule = f"{thing.id}.{name}"
@@ -247,6 +252,10 @@ def member(project: Project, thing: Thing, name: str, inside: str = "") -> tuple
         return (Thing("external", canonical(f"{thing.id}.{name}")),)
     if kind in ("class", "instance"):
         owners = method_owners(project, thing.id, name, thing.virtual)
+        if thing.virtual and not own and many_overrides(project, thing.id, owners):
+            owners = method_owners(project, thing.id, name, False)
+            if not owners:
+                return ()
         if owners:
             return tuple(Thing("function", f"{owner}.{name}") for owner in owners)
         if kind == "instance" or f"{thing.id}.{name}" not in project.classes:
@@ -472,6 +481,17 @@ def method_owners(project: Project, class_id: str, name: str, virtual: bool) -> 
             if owner not in found and (owner in below or (not nearest and owner in beside)):
                 found.append(owner)
     return found
+
+
+def many_overrides(project: Project, class_id: str, owners: Sequence[str]) -> bool:
+    """Whether these definitions of a method are too many below the class to tell which one is meant."""
+    ancestors = mro(project, class_id)
+    return sum(owner not in ancestors for owner in owners) > _MOST_OVERRIDES
+
+
+def akin(project: Project, one: str, other: str) -> bool:
+    """Whether one of two classes inherits from the other, or both are the same."""
+    return one in mro(project, other) or other in mro(project, one)
 
 
 def class_of(project: Project, function_id: str) -> str:
