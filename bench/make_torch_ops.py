@@ -107,8 +107,8 @@ def main() -> None:
     }  # fmt: skip
     f, m = table(functions, HAND), table(methods, HAND_METHODS)
     text = (
-        '"""What torch\'s functions and methods return.\n\nMade by `bench/make_torch_ops.py` from the operator '
-        f"schemas of torch {torch.__version__.split('+')[0]}; not written by hand.\n"
+        '"""What torch\'s functions and methods return.\n\nMade by `bench/make_torch_ops.py` from the '
+        f"operator schemas of torch {torch.__version__.split('+')[0]}; not written by hand.\n"
         '"""\n\nfrom __future__ import annotations\n\n'
     )
     text += rendered("FUNCTIONS", "`torch.NAME(...)` that returns one tensor.", f["tensor"]) + "\n"

@@ -49,8 +49,9 @@ __all__ = [  # noqa: RUF022 - by theme
     "Edit", "Finding", "Fix", "Hot", "Price", "Span", "UserError",
     "hookimpl", "hookspec",
     "Kind", "Place", "Scene",
-    "Assignment", "Attribute", "Call", "Class", "Comparison", "Decorated", "Def", "FString", "Function", "Getitem", "Import",
-    "Iterated", "Lambda", "Look", "Loop", "MadeCall", "Rule", "SelfWrite", "Setitem", "Truth", "With",
+    "Assignment", "Attribute", "Call", "Class", "Comparison", "Decorated", "Def", "FString", "Function",
+    "Getitem", "Import", "Iterated", "Lambda", "Look", "Loop", "MadeCall", "Rule", "SelfWrite", "Setitem",
+    "Truth", "With",
 ]  # fmt: skip
 
 if TYPE_CHECKING:

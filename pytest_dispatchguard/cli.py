@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from pytest_dispatchguard.lint.check import Checked, Request
 
 CLEAN, FOUND, FAILED = 0, 1, 2
-"""Exit statuses: nothing found; findings, or a diff that is not empty; usage, configuration, internal error."""
+"""Exit statuses: nothing found; findings, or a diff that is not empty; usage, configuration or
+internal error."""
 
 _INTERRUPTED = 130
 
@@ -109,8 +110,10 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="dispatchguard",
-        description="Finds what makes calls of code built on PyTorch dear on the host: reads code, never runs it.",
-        epilog="Exit status: 0 clean, 1 findings (or a diff that is not empty), 2 usage, configuration or internal errors.",
+        description="Finds what makes calls of code built on PyTorch dear on the host: "
+        "reads code, never runs it.",
+        epilog="Exit status: 0 clean, 1 findings (or a diff that is not empty), 2 usage, configuration "
+        "or internal errors.",
     )
     parser.add_argument("--version", action="version", version=f"dispatchguard {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")

@@ -8,14 +8,20 @@ from collections.abc import Iterable
 from pytest_dispatchguard.model import Edit, Span
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
+_END = re.compile(r"\r\n|\r|\n")
 
 
-def split_lines(source: str) -> list[str]:
-    """The lines of a Python file with their ends.
+def split_lines(source: str, *, keepends: bool = True) -> list[str]:
+    """The lines of a Python file, with their ends or without; no empty line follows the last end.
 
     ``str.splitlines`` also breaks at form feeds and other characters that no parser counts.
     """
-    return _LINE.findall(source)
+    if keepends:
+        return _LINE.findall(source)
+    lines = _END.split(source) if "\r" in source else source.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return lines
 
 
 def offsets(source: str, span: Span) -> tuple[int, int]:

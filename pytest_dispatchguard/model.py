@@ -13,7 +13,8 @@ SCHEMA = 1
 
 
 class UserError(Exception):
-    """Something the user can mend: shown as one line on stderr, exit status 2. The message says what to do."""
+    """Something the user can mend: shown as one line on stderr, exit status 2. The message says what to
+    do."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -65,7 +66,8 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Hot:
-    """Why a place is hot: the root that reaches it, and the functions on the way (root first, the place last)."""
+    """Why a place is hot: the root that reaches it, and the functions on the way (root first, the place
+    last)."""
 
     root: str
     path: tuple[str, ...]

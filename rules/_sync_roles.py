@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 import libcst as cst
+from dispatchguard_rules._sync_uses import ends
 from dispatchguard_rules._syncs import (
     NUMBERS,
     RANDOM,
@@ -337,6 +338,31 @@ def use(read: Read, place: Place) -> str:
         "Keep it on the device as a tensor, or read it outside the hot path, where the host has "
         "to wait anyway."
     )
+
+
+def avoidable(read: Read, place: Place) -> bool:
+    """Whether the host surely need not read a number: it goes back into tensors, is summed up or logged in a
+    loop, or only checked. What shapes, Python values and callers are made of has to be read."""
+    if read.how == "tolist":
+        return False
+    stops = ends(read.call, place)
+    if stops <= {"tensor", "check", "sum"}:
+        return True
+    return _logged(read, place)
+
+
+def _logged(read: Read, place: Place) -> bool:
+    """Whether a number is read in every step for a log only."""
+    parent = place.parent(read.call)
+    while isinstance(parent, cst.Dict | cst.Tuple | cst.BinaryOperation) or (
+        isinstance(parent, cst.Call) and place.name(parent) in (*NUMBERS, "round")
+    ):
+        parent = place.parent(parent)
+    if not isinstance(parent, cst.Call):
+        return False
+    last = place.last_name(parent)
+    logs = last in _LOGGING or last.startswith(("log", "record", "report", "write", "track"))
+    return logs and bool(place.loops or place.hot.only_loops or place.hot.per == "step")
 
 
 def _checks(node: cst.CSTNode, place: Place) -> bool:

@@ -39,6 +39,8 @@ _WORKING_ON_HOST = (
     "featureextract", "augment", "benchmark", "profil", "_worker",
 )  # fmt: skip
 
+_HOST_FUNCTION = re.compile(r"_(?:cpu|host)(?:_|$)")
+
 Asker = Literal["if", "while", "assert", "ternary", "filter", "each", "bool", "value"]
 
 
@@ -75,8 +77,9 @@ def _matching(text: str) -> bool:
 def on_host_by_trade(place: Place) -> bool:
     """Whether the place belongs to data loading or measuring: tensors there live on the CPU, or waiting for
     the device is the point."""
-    words = f"{place.qualname}".lower()
-    return any(w in words for w in _WORKING_ON_HOST)
+    words = place.qualname.lower()
+    name = words.rpartition(".")[2]
+    return any(w in words for w in _WORKING_ON_HOST) or _HOST_FUNCTION.search(name) is not None
 
 
 # -- who asks ------------------------------------------------------------------------------------------
@@ -155,11 +158,27 @@ def _filters(comprehension: cst.BaseComp) -> Iterator[cst.CompIf]:
 
 
 def only_raises(branch: cst.CSTNode | None) -> bool:
-    """Whether an if does nothing but raise: it checks values."""
-    return (
-        isinstance(branch, cst.If)
-        and branch.orelse is None
-        and isinstance(last_small(branch.body), cst.Raise)
+    """Whether an if does nothing but raise, itself or by a helper (`check(False, ...)`): it checks values."""
+    if not isinstance(branch, cst.If) or branch.orelse is not None:
+        return False
+    last = last_small(branch.body)
+    return isinstance(last, cst.Raise) or (
+        isinstance(last, cst.Expr) and isinstance(last.value, cst.Call) and _raises(last.value)
+    )
+
+
+_RAISING = re.compile(r"(?:^|_)(?:raise|fail)(?:_|$)", re.IGNORECASE)
+_CHECKING = re.compile(r"check|error|assert|raise|fail|expect|require", re.IGNORECASE)
+
+
+def _raises(call: cst.Call) -> bool:
+    """Whether a call surely raises: of `raise_*`, or of a check with the constant False."""
+    func = call.func
+    last = func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
+    first = call.args[0].value if call.args else None
+    failed = isinstance(first, cst.Name) and first.value == "False"
+    return bool(
+        _RAISING.search(str(last)) or (failed and _CHECKING.search(str(last)))
     )
 
 

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
 import libcst as cst
-from dispatchguard_rules._backends import runs_elsewhere
 
 from pytest_dispatchguard import Call, Class, Def, Finding, Fix, Lambda, MadeCall, Place, Rule
+
+from ._backends import runs_elsewhere
 
 _CACHES = ("cache", "lru_cache", "cached", "memoize", "memoise")
 _COMPILERS = (
@@ -384,7 +385,7 @@ class WrapperBuiltPerCall(Rule):
     ## What it does
 
     Flags in hot code `make(fn)(x)` and `fn = make(fn)`, `fn(x)`, where `make` is a function of the project
-    that returns a function it has made, and the result is called once and not kept.
+    that returns a function it has made, and the result is only called, and not kept.
 
     ## Why it costs
 
@@ -421,7 +422,7 @@ class WrapperBuiltPerCall(Rule):
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """Speaks at the call of the factory."""
-        made = _made(node, place)
+        made = _made(node, place, several=True)
         # A function that is given nothing is a handle to wait on or to read later, not a wrapper.
         if made is None or not node.args or _elsewhere(place):
             return None
@@ -440,14 +441,21 @@ def _cached(decorators: Iterable[str]) -> bool:
     return any(word in d.rpartition(".")[2].lower() for d in decorators for word in _CACHES)
 
 
-def _made(node: cst.Call, place: Place) -> cst.Call | None:
-    """The call whose result this call calls, where it is used for nothing else."""
+def _made(node: cst.Call, place: Place, *, several: bool = False) -> cst.Call | None:
+    """The call whose result this call calls, where it is used for nothing else; with `several`, the
+    two branches of one condition may each call it."""
     if isinstance(node.func, cst.Call):
         return node.func
     if not isinstance(node.func, cst.Name):
         return None
     made = place.value_of(node.func)
-    if not isinstance(made, cst.Call) or _uses_of_value(node.func.value, made, place) != 1:
+    if not isinstance(made, cst.Call):
+        return None
+    uses = _uses_of_value(node.func.value, made, place)
+    calls = [parent for n in uses if _is_function_of(parent := place.parent(n), n)]
+    if len(uses) != len(calls) or calls[0] is not node:
+        return None
+    if len(calls) > 1 and not (several and _either(calls, place)):
         return None
     for call, scene in place.calls():
         if call is made:
@@ -466,11 +474,21 @@ class _Mentions(cst.CSTVisitor):
             self.nodes.append(node)
 
 
-def _uses_of_value(name: str, value: cst.BaseExpression, place: Place) -> int:
-    """How often a name is read where it holds just this value."""
+def _either(calls: list[cst.CSTNode | None], place: Place) -> bool:
+    """Whether of two calls only one is made."""
+    around = [place.parent(c) for c in calls if c is not None]
+    return len(around) == 2 and isinstance(around[0], cst.IfExp) and around[0] is around[1]
+
+
+def _is_function_of(call: cst.CSTNode | None, name: cst.Name) -> bool:
+    return isinstance(call, cst.Call) and call.func is name
+
+
+def _uses_of_value(name: str, value: cst.BaseExpression, place: Place) -> list[cst.Name]:
+    """Where a name is read while it holds just this value."""
     mentions = _Mentions(name)
     place.function.visit(mentions)
-    return sum(place.value_of(n) is value for n in mentions.nodes)
+    return [n for n in mentions.nodes if place.value_of(n) is value]
 
 
 class PartialBuiltPerCall(Rule):

@@ -9,14 +9,17 @@ from dataclasses import replace
 import libcst as cst
 from dispatchguard_rules._sync_roles import (
     ReadRule,
+    avoidable,
     found,
     given_text,
     goes_to_a_check,
     told_on_failure,
     use,
 )
+from dispatchguard_rules._sync_uses import around, ends, held_by, loads
 from dispatchguard_rules._syncs import (
     Read,
+    names_in,
     on_host_by_trade,
     say,
     tell,
@@ -32,7 +35,9 @@ class ItemRead(ReadRule):
 
     ## What it does
 
-    Finds `.item()` on tensors that may live on a device, in hot code.
+    Finds `.item()` on tensors that may live on a device, in hot code, where the number goes back into tensors,
+    is summed up, logged in a loop, or only checked. Where the host needs it (for a shape, an index, its
+    caller) it is a maybe, shown with `--pedantic`.
 
     ## Why it costs
 
@@ -65,9 +70,15 @@ class ItemRead(ReadRule):
     def tell(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
         """One read on its own."""
         shown = say(place, read.call)
+        read = _judged(read, place)
         return found(
             place, read, f"`{shown}` makes the host wait for the device. {use(read, place)}"
         )
+
+
+def _judged(read: Read, place: Place) -> Read:
+    """A read, as sure as it is that the host can do without it."""
+    return read if avoidable(read, place) else replace(read, certainty="maybe")
 
 
 class NumberOfTensor(ReadRule):
@@ -75,7 +86,9 @@ class NumberOfTensor(ReadRule):
 
     ## What it does
 
-    Finds `float(t)`, `int(t)`, `complex(t)` of tensors that may live on a device, in hot code.
+    Finds `float(t)`, `int(t)`, `complex(t)` of tensors that may live on a device, in hot code, where the
+    number goes back into tensors, is summed up, logged in a loop, or only checked. Where the host needs it
+    it is a maybe, shown with `--pedantic`.
 
     ## Why it costs
 
@@ -108,6 +121,7 @@ class NumberOfTensor(ReadRule):
     def tell(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
         """One read on its own."""
         shown = say(place, read.call)
+        read = _judged(read, place)
         return found(
             place,
             read,
@@ -120,7 +134,9 @@ class ListOfTensor(ReadRule):
 
     ## What it does
 
-    Finds `.tolist()` on tensors that may live on a device, in hot code.
+    Finds `.tolist()` on tensors that may live on a device, in hot code, where a module's method splits by it
+    what its caller knew, or the values go back into tensors. Elsewhere it is a maybe, shown with
+    `--pedantic`.
 
     ## Why it costs
 
@@ -154,7 +170,7 @@ class ListOfTensor(ReadRule):
     def tell(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
         """One read on its own; of what was stacked to be read at once it is a maybe."""
         shown = say(place, read.call)
-        if isinstance(read.tensor, cst.Call) and place.is_torch(read.tensor, "stack", "cat"):
+        if not (_known_to_the_caller(read, place) or ends(read.call, place) == {"tensor"}):
             read = replace(read, certainty="maybe")
         return found(
             place,
@@ -165,13 +181,38 @@ class ListOfTensor(ReadRule):
         )
 
 
+_SPLITS = frozenset({"split", "split_with_sizes", "tensor_split"})
+
+
+def _known_to_the_caller(read: Read, place: Place) -> bool:
+    """Whether a method of a module reads the sizes of parts from its arguments alone: whoever made them had
+    the numbers, and each layer reads them anew."""
+    parent = place.parent(read.call)
+    if not isinstance(parent, cst.Call) or place.last_name(parent) not in _SPLITS:
+        return False
+    params = place.function.params
+    given = {p.name.value for p in (*params.posonly_params, *params.params, *params.kwonly_params)}
+    names: set[str] = set(names_in(read.tensor))
+    for _ in range(4):
+        derived = {n for n in names if n not in given}
+        if not derived:
+            break
+        for name in derived:
+            made = next((place.value_of(n) for n in loads(name, place) if place.value_of(n)), None)
+            if made is None or place.assignments(name) != 1:
+                return False
+            names = (names - {name}) | names_in(made)
+    return bool(names) and names <= given
+
+
 class CopyToHost(Rule):
     """A tensor is copied to the CPU in hot code.
 
     ## What it does
 
-    Finds `.cpu()`, `.to("cpu")` and `.numpy()` on tensors that may live on a device. `.numpy()` works on CPU
-    tensors only, so on its own it is a maybe, shown with `--pedantic`.
+    Finds `.cpu()`, `.to("cpu")` and `.numpy()` on tensors that may live on a device. What ends in NumPy or
+    another library, is collected or returned, and does not come back to the device, is a maybe, shown with
+    `--pedantic`.
 
     ## Why it costs
 
@@ -232,13 +273,68 @@ class CopyToHost(Rule):
                 "the work.",
                 certainty="maybe",
             )
+        leaves, back = _way(node, place)
+        if leaves and not back:
+            certainty = "maybe"
+        trip = " and the result goes back to it later" if back else ""
         return tell(
             place,
             node,
-            f"`{shown}` copies from the device, and the host waits for it. Keep the work on the "
-            "device, or copy once, outside the hot path.",
+            f"`{shown}` copies from the device{trip}, and the host waits for it. Keep the work "
+            "on the device, or copy once, outside the hot path.",
             certainty=certainty,
         )
+
+
+_BACK = frozenset({"to", "cuda", "from_numpy", "as_tensor", "tensor", "type_as"})
+
+
+def _way(copy: cst.Call, place: Place) -> tuple[bool, bool]:
+    """Whether a copy leaves torch or the function (for NumPy, another library, a collection, the caller),
+    and whether it comes back to the device in the same function."""
+    leaves, back = False, False
+    waiting: list[tuple[cst.BaseExpression, int]] = [(copy, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        name = held_by(node, place)
+        if name and depth < 4:
+            waiting.extend((load, depth + 1) for load in loads(name, place))
+            continue
+        parent = around(node, place)
+        if isinstance(parent, cst.Attribute) and parent.value is node:
+            call = around(parent, place)
+            if not (isinstance(call, cst.Call) and call.func is parent):
+                continue
+            last = parent.attr.value
+            if last in ("numpy", "tolist", "item"):
+                leaves = True
+            if last in _BACK and call.args and not _copies_to_cpu(call, place):
+                moved = place.argument(call, 0, "device")
+                back = back or (
+                    moved is not None
+                    and not place.text(moved).startswith("torch.")
+                    and "dtype" not in place.text(moved)
+                )
+            if depth < 12:
+                waiting.append((call, depth + 1))
+        elif isinstance(parent, cst.Call):
+            name = place.name(parent)
+            if name.startswith("torch.") and place.last_name(parent) in _BACK:
+                device = place.argument(parent, None, "device")
+                back = back or device is not None
+                if device is None and depth < 12:
+                    waiting.append((parent, depth + 1))
+            elif name.startswith(("torch.", "numpy.")) and depth < 12:
+                leaves = leaves or name.startswith("numpy.")
+                waiting.append((parent, depth + 1))
+            else:
+                leaves = True
+        elif isinstance(parent, cst.BinaryOperation | cst.UnaryOperation | cst.Subscript):
+            if depth < 12:
+                waiting.append((parent, depth + 1))
+        elif not isinstance(parent, cst.Comparison | cst.AugAssign | cst.Expr):
+            leaves = True
+    return leaves, back
 
 
 def _earlier_in_statement(call: cst.Call, place: Place) -> bool:

@@ -6,17 +6,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import libcst as cst
+from dispatchguard_rules._sync_uses import (
+    around,
+    held_by,
+    loads,
+    only_compared,
+    reduced,
+)
 from dispatchguard_rules._syncs import (
     Certainty,
+    bound_names,
+    holds,
     mask_of,
+    names_in,
     on_host_by_trade,
     say,
+    target_names,
     tell,
     tensor_certainty,
     waits_inside,
 )
 
-from pytest_dispatchguard import Call, Finding, Getitem, Place, Rule, Setitem
+from pytest_dispatchguard import Call, Finding, Getitem, Kind, Place, Rule, Setitem
 
 
 def _worked_on(call: cst.Call, place: Place) -> tuple[cst.BaseExpression, Certainty] | None:
@@ -44,7 +55,9 @@ class Nonzero(Rule):
 
     ## What it does
 
-    Finds `nonzero`, `argwhere` and `torch.where(condition)` of device tensors in hot code.
+    Finds `nonzero`, `argwhere` and `torch.where(condition)` of device tensors in hot code, where the indices
+    only serve to write a constant, to read one position, or are looked up more than once. Where the rows
+    themselves are wanted it is a maybe, shown with `--pedantic`.
 
     ## Why it costs
 
@@ -89,17 +102,103 @@ class Nonzero(Rule):
                 node,
                 f"`{say(place, node)}` looks a position up on the device, and the host waits for "
                 "it, and once more to read it. Keep the position as a Python number from where "
-                "it is known (a counter).",
+                "it is known (a counter); `.int().argmax()` finds the first one in one wait.",
+                certainty=worked_on[1],
+            )
+        shown = say(place, node)
+        again = _looked_up_again(node, worked_on[0], place)
+        if again:
+            return tell(
+                place,
+                node,
+                f"`{shown}` makes the host wait for the device to count the hits, {again}",
+                certainty=worked_on[1],
+            )
+        if _only_blanks(node, place):
+            return tell(
+                place,
+                node,
+                f"`{shown}` makes the host wait for the device to count the hits, only to write a "
+                "constant there. Keep the mask: `masked_fill` or `torch.where(mask, a, b)` waits "
+                "for nothing.",
                 certainty=worked_on[1],
             )
         return tell(
             place,
             node,
-            f"`{say(place, node)}` gives as many rows as there are hits, so the host waits for "
-            "the device to count them. Keep the mask and use `torch.where(mask, a, b)` or "
-            "`masked_fill`, or take a fixed number with `topk`.",
-            certainty=worked_on[1],
+            f"`{shown}` gives as many rows as there are hits, so the host waits for the device to "
+            "count them. One wait is inherent where the rows themselves are wanted; where only "
+            "values at those places change, keep the mask (`torch.where(mask, a, b)`).",
+            certainty="maybe",
         )
+
+
+def _looked_up_again(node: cst.Call, mask: cst.BaseExpression, place: Place) -> str:
+    """What to do where the same hits are counted more than once; empty where they are not."""
+    if place.loops and _same_in_every_round(mask, place.loops[-1], place):
+        return "in every round of the loop, though they are the same. Look them up once before it."
+    for other, scene in place.calls(place.last_name(node)):
+        if other is not node and scene.block == place.block and place.same(other, node):
+            return "" if _bound_in(mask, place) else "more than once. Look them up once."
+    selections = [
+        o
+        for o, s in place.subscripts()
+        if s.block == place.block and _selects_by(o, mask, place)
+    ]
+    if selections and not _bound_in(mask, place):
+        return (
+            f"and `{say(place, selections[0])}` counts them again. Select by the indices found "
+            "(`x[rows]`, with `rows = mask.nonzero(as_tuple=True)`)."
+        )
+    return ""
+
+
+def _same_in_every_round(mask: cst.BaseExpression, loop: cst.CSTNode, place: Place) -> bool:
+    """Whether a mask held by a name is the same in every round of the innermost loop."""
+    if not isinstance(mask, cst.Name) or not isinstance(loop, cst.For | cst.BaseComp):
+        return False
+    if any(test for test, _ in place.conditions if holds(loop, test)):
+        return False
+    if isinstance(loop, cst.BaseComp) and holds(loop.for_in.iter, place.node):
+        return False
+    return not names_in(mask) & target_names(loop) and place.invariant(mask, loop)
+
+
+def _bound_in(mask: cst.BaseExpression, place: Place) -> bool:
+    """Whether a name of the mask may get another value within the block after it was made."""
+    names = names_in(mask)
+    return any(place.assignments(n) > 1 and n in bound_names(place.block) for n in names)
+
+
+def _only_blanks(node: cst.BaseExpression, place: Place, depth: int = 0) -> bool:
+    """Whether indices serve only to write a constant: `x[rows] = 0`, `index_fill(0, rows, 0)`."""
+    parent = around(node, place)
+    if isinstance(parent, cst.Subscript) and parent.value is not node:
+        return _written_constant(parent, place)
+    if isinstance(parent, cst.Subscript) and parent.value is node:
+        return _only_blanks(parent, place, depth)
+    if isinstance(parent, cst.Call) and parent.func is not node:
+        if place.last_name(parent) not in ("index_fill", "index_fill_"):
+            return False
+        value = parent.args[-1].value
+        return value is not node and place.kind(value).what == "scalar"
+    if isinstance(parent, cst.Attribute) and parent.attr.value in ("squeeze", "flatten", "view"):
+        call = around(parent, place)
+        return isinstance(call, cst.Call) and _only_blanks(call, place, depth)
+    name = held_by(node, place) if depth < 3 else ""
+    found = [_only_blanks(load, place, depth + 1) for load in loads(name, place)] if name else []
+    return bool(found) and all(found)
+
+
+def _written_constant(target: cst.Subscript, place: Place) -> bool:
+    statement = around(target, place)
+    if isinstance(statement, cst.AssignTarget):
+        statement = around(statement, place)
+    return (
+        isinstance(statement, cst.Assign)
+        and all(t.target is target for t in statement.targets)
+        and place.kind(statement.value).what == "scalar"
+    )
 
 
 def _position_is_read(call: cst.Call, place: Place) -> bool:
@@ -117,7 +216,9 @@ class MaskRead(Rule):
 
     ## What it does
 
-    Finds `x[mask]` and `masked_select` with masks on a device, also with a comparison in the brackets.
+    Finds `x[mask]` and `masked_select` with masks on a device, where the selection is reduced at once, or
+    made by one mask more than once. Where the selection itself is wanted it is a maybe, shown with
+    `--pedantic`.
 
     ## Why it costs
 
@@ -164,27 +265,93 @@ class MaskRead(Rule):
             ):
                 return None
             certainty = "sure"
+            rows = f"`rows = {_bracketed(mask, place)}.nonzero(as_tuple=True)`"
             count = sum(
                 _selects_by(o, mask, place) for o, s in place.subscripts() if s.block == place.block
             )
-            if count > 1:
+            if count > 1 and not _bound_in(mask, place):
                 return tell(
                     place,
                     node,
                     f"`{say(place, node)}` and {count - 1} more select by the same mask, and the "
-                    "host waits for the device to count it each time. Turn it into indices once "
-                    "(`rows = mask.nonzero(as_tuple=True)`) and select by those, or work on all "
-                    "elements and blank out the rest (`torch.where`).",
+                    f"host waits for the device to count it each time. Look it up once ({rows}) "
+                    f"and select by that: `{_by_rows(node, mask, place)}`.",
+                )
+            if place.loops and _same_in_every_round(mask, place.loops[-1], place):
+                return tell(
+                    place,
+                    node,
+                    f"`{say(place, node)}` counts the same mask in every round, and the host "
+                    f"waits for the device each time. Look it up once before the loop ({rows}) "
+                    f"and select by that: `{_by_rows(node, mask, place)}`.",
+                )
+            buffer = _fixed_buffer(mask, place)
+            if buffer:
+                return tell(
+                    place,
+                    node,
+                    f"`{say(place, node)}` counts the buffer `{buffer}` on every call, and the "
+                    "host waits for the device. Look its indices up once, where it is made, and "
+                    "select by those.",
                 )
         shown = say(place, mask) if mask is not None else "mask"
+        how = reduced(node, place)
+        if how:
+            return tell(
+                place,
+                node,
+                f"`{say(place, node)}` keeps as many elements as `{shown}` says, so the host waits "
+                f"for the device to count them. {_masked_reduction(how, shown)}",
+                certainty=certainty,
+            )
         return tell(
             place,
             node,
             f"`{say(place, node)}` keeps as many elements as `{shown}` says, so the host waits "
-            "for the device to count them. Work on all of them and blank out the rest "
-            "(`torch.where`, `masked_fill`, a weighted sum), or keep the mask on the CPU.",
-            certainty=certainty,
+            "for the device to count them. One wait is inherent where the selection itself is "
+            "wanted; where it is not, work on all elements and blank out the rest "
+            "(`torch.where`).",
+            certainty="maybe",
         )
+
+
+def _bracketed(mask: cst.BaseExpression, place: Place) -> str:
+    shown = say(place, mask, 32)
+    return shown if isinstance(mask, cst.Name | cst.Attribute | cst.Call) else f"({shown})"
+
+
+def _by_rows(node: cst.Subscript, mask: cst.BaseExpression, place: Place) -> str:
+    """The selection by indices: `x[rows]`; among other indices, `rows` spread out."""
+    parts = [
+        ("rows" if len(node.slice) == 1 else "rows[0]")
+        if isinstance(e.slice, cst.Index) and e.slice.value is mask
+        else place.text(e.slice)
+        for e in node.slice
+    ]
+    return f"{say(place, node.value, 24)}[{', '.join(parts)}]"
+
+
+def _fixed_buffer(mask: cst.BaseExpression, place: Place) -> str:
+    """`self.x`, where that is a buffer to which the class gives nothing else."""
+    name = place.dotted(mask)
+    if not place.self_name or not name.startswith(f"{place.self_name}."):
+        return ""
+    values = set(place.attribute_values(name.partition(".")[2]))
+    return name if values == {"buffer"} else ""
+
+
+def _masked_reduction(how: str, mask: str) -> str:
+    """How a reduction of selected values is made without selecting."""
+    if how in ("any", "count_nonzero"):
+        return f"Ask all: `(… & {mask}).{how}()`."
+    if how == "all":
+        return f"Ask all: `(… | ~{mask}).all()`."
+    if how == "sum":
+        return f"Sum over all: `torch.where({mask}, x, 0).sum()`."
+    if how == "mean":
+        return f"Weigh instead: `torch.where({mask}, x, 0).sum() / {mask}.sum()`."
+    neutral = {"prod": "1", "max": "-inf", "amax": "-inf", "logsumexp": "-inf"}.get(how, "inf")
+    return f"Blank out the rest: `torch.where({mask}, x, {neutral}).{how}()`."
 
 
 def _selects_by(node: cst.Subscript, mask: cst.BaseExpression, place: Place) -> bool:
@@ -264,28 +431,52 @@ class MaskWrite(Rule):
                 continue
             if isinstance(node, cst.Assign) and not _tensor_value(node.value, place):
                 continue
-            base, shown, value = say(place, target.value, 24), say(place, mask, 32), node.value
             operator = place.text(node.operator) if isinstance(node, cst.AugAssign) else "="
-            if len(target.slice) > 1:
-                how = "Writing the whole slice with `torch.where(mask, new, old)`"
-            elif operator in ("+=", "-=", "*=", "/="):
-                how = f"`{base} {operator} torch.where({shown}, new, {0 if operator in ('+=', '-=') else 1})`"
-            elif isinstance(value, cst.Subscript) and place.same(
-                mask_of(value, place) or value, mask
-            ):
-                how = f"`{base} = torch.where({shown}, {say(place, value.value, 24)}, {base})`"
-            elif place.kind(value).ndim == 0:
-                how = f"`{base} = torch.where({shown}, {say(place, value, 24)}, {base})`"
-            else:
-                picked = f"torch.where({shown}, new, {base})"
-                how = f"Compute the value for all of `{base}` and pick with `{picked}`, which"
+            certainty, how = _without_counting(target, mask, node.value, operator, place)
+            waits = "twice (to read and to write)" if operator != "=" else "for the device"
             return tell(
                 place,
                 node,
-                f"`{say(place, target)} {operator} …` with a tensor turns the mask into indices, "
-                f"and the host waits for the device to count them. {how} waits for nothing.",
+                f"`{say(place, target)} {operator} …` turns the mask into indices, and the host "
+                f"waits {waits} to count them. {how}",
+                certainty=certainty,
             )
         return None
+
+
+def _without_counting(
+    target: cst.Subscript,
+    mask: cst.BaseExpression,
+    value: cst.BaseExpression,
+    operator: str,
+    place: Place,
+) -> tuple[Certainty, str]:
+    """How a write through a mask is made without counting it, and whether that surely fits here."""
+    base, shown = say(place, target.value, 24), say(place, mask, 32)
+    rows = " (`mask[:, None]` where it is one of rows)"
+    single = place.kind(value).what == "scalar" or place.kind(value).ndim == 0
+    picked = isinstance(value, cst.Subscript) and place.same(mask_of(value, place) or value, mask)
+    if len(target.slice) > 1:
+        certainty: Certainty = "sure" if single or picked else "maybe"
+        return certainty, (
+            "Writing the whole slice with `torch.where(mask, new, old)` waits for nothing."
+        )
+    if single or picked:
+        new = say(place, value.value if isinstance(value, cst.Subscript) and picked else value, 24)
+        if operator in ("+=", "-=", "*=", "/="):
+            rest = 0 if operator in ("+=", "-=") else 1
+            return "sure", (
+                f"`{base} {operator} torch.where({shown}, {new}, {rest})`{rows} waits for nothing."
+            )
+        if operator == "=":
+            return "sure", f"`{base} = torch.where({shown}, {new}, {base})`{rows} waits for nothing."
+        return "maybe", f"Compute it for all of `{base}` and pick with `torch.where`."
+    if operator != "=":
+        return "maybe", f"Compute it for all of `{base}` and pick with `torch.where`."
+    return "sure", (
+        f"`{base}.masked_scatter_({shown}, new)`{rows} puts in one value per hit, "
+        f"`torch.where({shown}, new, {base})` values made for all of `{base}`; neither waits."
+    )
 
 
 def _tensor_value(value: cst.BaseExpression, place: Place) -> bool:
@@ -299,7 +490,8 @@ class Unique(Rule):
 
     ## What it does
 
-    Finds `unique` and `unique_consecutive` of device tensors in hot code.
+    Finds `unique` and `unique_consecutive` of device tensors in hot code whose values are only compared.
+    Where the values themselves are wanted it is a maybe, shown with `--pedantic`.
 
     ## Why it costs
 
@@ -308,19 +500,19 @@ class Unique(Rule):
     ## Example
 
     ```python
-    classes = torch.unique(labels)
-    counts = torch.stack([(labels == c).sum() for c in classes])
+    seen = torch.unique(labels)
+    wrong = torch.any((seen < 0) | (seen >= classes))
     ```
 
     ## Instead
 
     ```python
-    counts = torch.zeros(num_classes).scatter_add_(0, labels, torch.ones_like(labels, dtype=torch.float))
+    wrong = torch.any((labels < 0) | (labels >= classes))
     ```
 
     ## Fix safety
 
-    No fix: the number of values the host can count on is for a reader to know.
+    No fix: how the comparison reads without `unique` is for a reader to write.
     """
 
     code = "DG424"
@@ -333,13 +525,22 @@ class Unique(Rule):
         worked_on = _worked_on(node, place)
         if worked_on is None:
             return None
+        if only_compared(node, place):
+            return tell(
+                place,
+                node,
+                f"`{say(place, node)}` makes the host wait for the device to sort and count, only "
+                f"to compare the values. Compare `{say(place, worked_on[0])}` itself: any and all "
+                "of it give the same, without `unique`.",
+                certainty=worked_on[1],
+            )
         return tell(
             place,
             node,
             f"`{say(place, node)}` gives as many elements as there are values, so the host waits "
-            "for the device to sort and count them. Where the possible values are known, count "
-            "into a tensor of fixed size (`scatter_add_`).",
-            certainty=worked_on[1],
+            "for the device to sort and count them. One wait is inherent where the values are "
+            "unknown; where they are known, count into a tensor of fixed size (`scatter_add_`).",
+            certainty="maybe",
         )
 
 
@@ -564,6 +765,7 @@ class TensorAsNumber(Rule):
                         f"`{say(place, node)}` picks from a Python sequence by the tensor "
                         f"`{shown}`, so the host waits for the device. Stack what is picked from "
                         "and index on the device, or pick by a number that the host knows.",
+                        certainty="sure" if _stackable(base) else "maybe",
                     )
                 if (
                     base.is_tensor
@@ -586,6 +788,11 @@ class TensorAsNumber(Rule):
         """Whether a device tensor stands here that Python must ask for its number, unasked as yet."""
         kind = place.kind(node)
         return kind.on_device and not waits_inside(node, place)
+
+
+def _stackable(base: Kind) -> bool:
+    """Whether a sequence holds tensors or numbers, which one tensor can hold."""
+    return base.element is not None and base.element.what in ("tensor", "scalar")
 
 
 def _given_before(part: cst.BaseExpression, call: cst.Call, place: Place) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import libcst as cst
+from dispatchguard_rules._sync_uses import around, ends, selectable
 from dispatchguard_rules._syncs import (
     Asked,
     Certainty,
@@ -82,7 +84,8 @@ class TruthInBranch(Rule):
     ## What it does
 
     Finds tensors in the conditions of `if`, `elif` and ternaries, as operands of `and`, `or` and `not`, and
-    in `bool(...)`, in hot code. Host values (`.shape`, `len()`, `is None`, flags) and tensors that were
+    in `bool(...)`, in hot code. Branches that do more than give tensors new values (return, call, loop) are a
+    maybe, shown with `--pedantic`. Host values (`.shape`, `len()`, `is None`, flags) and tensors that were
     built on the CPU are no tensors in this sense.
 
     ## Why it costs
@@ -130,10 +133,85 @@ class TruthInBranch(Rule):
             return None
         if _host_first(node, who, place) is not None or _clamp(who, place) is not None:
             return None
+        if _asked_now_and_then(node, who, place) or _asked_above(who, place):
+            return None
         shown = _shown(node, place)
+        if not _advice_holds(node, who, place):
+            certainty = "maybe"
         return tell(
             place, node, _advice(node, shown, who, place) + _more(who, place), certainty=certainty
         )
+
+
+def _advice_holds(node: cst.BaseExpression, who: Asked, place: Place) -> bool:
+    """Whether the work can surely be done without asking: both sides are values to select from, or nothing
+    depends on when the answer comes."""
+    if place.kind(node).optional and isinstance(node, cst.Name | cst.Attribute):
+        return True
+    if _own_buffer(node, place) or (who.asker == "if" and _loop_tensor(node, place)):
+        return True
+    if isinstance(who.by, cst.IfExp):
+        arms = (who.by.body, who.by.orelse)
+        kinds = [place.kind(arm) for arm in arms]
+        values = all(k.what in ("tensor", "scalar") and not k.optional for k in kinds)
+        return values and any(k.is_tensor for k in kinds)
+    if who.asker == "bool" and isinstance(who.by, cst.Call):
+        return ends(who.by, place) == {"tensor"}
+    if who.asker == "value":
+        return not _gives_bool(place.function)
+    if isinstance(who.by, cst.If) and _stops_rounds(who.by, place):
+        return True
+    return selectable(who.by, place)
+
+
+def _gives_bool(function: cst.FunctionDef) -> bool:
+    """Whether a function is annotated to give a Python bool."""
+    annotation = function.returns.annotation if function.returns is not None else None
+    return isinstance(annotation, cst.Name) and annotation.value == "bool"
+
+
+def _stops_rounds(branch: cst.If, place: Place) -> bool:
+    """Whether an if does nothing but end a loop that has run long enough."""
+    smalls = list(small_statements(branch.body))
+    return bool(place.loops) and branch.orelse is None and isinstance(smalls[0], cst.Break)
+
+
+def _asked_now_and_then(node: cst.BaseExpression, who: Asked, place: Place) -> bool:
+    """Whether a host test of the round spares the wait in most rounds: `i in checks and x.any()`,
+    `i % 8 == 0 and …`, or an if of that kind around."""
+    if not place.loops:
+        return False
+    tests = [test for test, holds in place.conditions if holds]
+    if isinstance(who.whole, cst.BooleanOperation):
+        for operand in _leaves(who.whole, place):
+            if operand is node:
+                break
+            tests.append(operand)
+    return any(_of_the_round(test, place) for test in tests)
+
+
+def _of_the_round(test: cst.BaseExpression, place: Place) -> bool:
+    names = frozenset().union(*(target_names(loop) for loop in place.loops))
+    if place.certainty(test) is not None or not isinstance(test, cst.BaseExpression):
+        return False
+    if isinstance(test, cst.BooleanOperation):
+        return _of_the_round(test.left, place) or _of_the_round(test.right, place)
+    if isinstance(test, cst.Comparison):
+        told = isinstance(test.comparisons[0].operator, cst.In | cst.NotIn)
+        modulo = "%" in place.text(test)
+        return modulo or (told and bool(names_in(test.left) & names))
+    return "%" in place.text(test)
+
+
+def _asked_above(who: Asked, place: Place) -> bool:
+    """Whether an if above in the same chain of elifs asks a tensor as well: one chain gets one finding."""
+    branch = who.by
+    above = around(branch, place) if isinstance(branch, cst.If) else None
+    while isinstance(above, cst.If) and above.orelse is branch:
+        if any(place.certainty(leaf) is not None for leaf in _leaves(above.test, place)):
+            return True
+        branch, above = above, around(above, place)
+    return False
 
 
 def _advice(node: cst.BaseExpression, shown: str, who: Asked, place: Place) -> str:
@@ -174,10 +252,10 @@ def _advice(node: cst.BaseExpression, shown: str, who: Asked, place: Place) -> s
             f"over `{over}` has taken apart. Loop over `{over}.tolist()`: one wait for all rounds."
         )
     if _leaves_early(who.by):
+        less = ", or ask every few rounds only" if place.loops else ""
         return (
             f"`if {shown}` makes the host wait until the device has the answer, only to leave "
-            "early. Drop the test where going on gives the same result, or ask less often (every "
-            "few rounds, once per batch)."
+            f"early. Drop the test where going on gives the same result{less}."
         )
     target = _only_assigned(who.by)
     if target:
@@ -283,18 +361,47 @@ class TruthInCheck(Rule):
         if who.asker == "assert":
             message = (
                 f"`assert {shown}` makes the host wait for the device on every call. "
-                "`torch._assert_async(...)` checks on the device; or check on the host where the "
-                "values are made, or only when asked to."
+                "`torch._assert_async(...)` checks on the device (it fails later); or check on "
+                f"the host where the values are made, {_switch(place)}."
             )
         elif only_raises(who.by) or only_warns(who.by):
             message = (
                 f"`if {shown}` only checks values, and makes the host wait for the device on "
-                "every call. Check on the device (`torch._assert_async`), where the values are "
-                "made, or only when asked to."
+                "every call. Check on the device (`torch._assert_async`, which fails later and "
+                f"without this message), where the values are made, {_switch(place)}."
             )
         else:
             return None
+        if _asked_for(place):
+            certainty = "maybe"
         return tell(place, node, message + _more(who, place), certainty=certainty)
+
+
+_SWITCH = re.compile(r"validat|check|debug|verif|strict|sanity")
+
+
+def _switch(place: Place) -> str:
+    """How a check that stands under a switch is turned off."""
+    for test, holds in place.conditions:
+        name = place.dotted(test)
+        if holds and name and _SWITCH.search(name):
+            return f"or not at all (`{name}=False` turns it off)"
+    return "or only when asked to"
+
+
+def _asked_for(place: Place) -> bool:
+    """Whether a check is made only where the caller asks for it: under a parameter that is False unless
+    given."""
+    params = place.function.params
+    off = {
+        p.name.value
+        for p in (*params.params, *params.kwonly_params)
+        if isinstance(p.default, cst.Name) and p.default.value == "False"
+    }
+    return any(
+        holds and isinstance(test, cst.Name) and test.value in off
+        for test, holds in place.conditions
+    )
 
 
 class TruthInWhile(Rule):

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import libcst as cst
-from dispatchguard_rules._backends import runs_elsewhere
 
 from pytest_dispatchguard import Call, Finding, Fix, Place, Rule
+
+from ._backends import runs_elsewhere
 
 _FLATTENS = ("flatten", "tree_flatten", "tree_leaves", "leaves")
 _MAPS = ("map_structure", "tree_map", "map", "tree_map_only")

@@ -40,8 +40,7 @@ class Edge(NamedTuple):
     target: str
     loop: bool
     direct: bool = False
-    """Whether no type had to be guessed: a method of self or super as its own class defines it, a
-    function of a module."""
+    """Whether no type had to be guessed: a method of self or super, a function of a module."""
     spread: bool = False
     """One of many overriding definitions of what is called on self: which of them runs, only the class
     of the instance tells."""
@@ -234,10 +233,9 @@ def _follow(project: Project, scope: Scope, fact: FunctionFact, call: CallFact, 
             facts = project.functions.get(thing.id, ())
             if call.how != "read" or any(is_property(f) for f in facts):
                 add(thing.id, call.loop, thing.id in direct, thing.id in spread)
-            if call.how != "read":
-                if call.how in ("call", "decorated", "new-scope"):
-                    for inner in returned_functions(project, thing.id):
-                        add(inner, call.loop)
+            if call.how in ("call", "decorated", "new-scope"):
+                for inner in returned_functions(project, thing.id):
+                    add(inner, call.loop)
         elif thing.kind == "class":
             if call.how in ("call", "new-scope", "decorated"):
                 for name in ("__new__", "__init__", "__post_init__"):
@@ -269,11 +267,10 @@ def _ways(
     if root == scope.self_name and scope.class_id:
         if not dot or "." in last:
             return none, none
-        nearest = method_owner(project, scope.class_id, last)
-        own = frozenset({f"{nearest}.{last}"})
+        nearest = f"{method_owner(project, scope.class_id, last)}.{last}"
         owners = [function_id.rpartition(".")[0] for function_id in functions]
         many = many_overrides(project, scope.class_id, owners)
-        return functions & own, functions - own if many else none
+        return functions, functions - {nearest} if many else none
     return frozenset(f for f in functions if not class_of(project, f)), none
 
 

@@ -211,29 +211,6 @@ def decode_source(data: bytes, rel: str) -> Source | Unreadable:
     return Source(rel, data, text, encoding, bom)
 
 
-_NEWLINE = re.compile(r"\r\n|\r|\n")
-
-
-def split_lines(text: str, *, keepends: bool = False) -> list[str]:
-    """Lines as Python counts them: they end at \\n, \\r\\n and \\r, and nowhere else.
-
-    As with str.splitlines, no empty line follows the last newline.
-    """
-    if "\r" not in text and not keepends:
-        lines = text.split("\n")
-        if not lines[-1]:
-            lines.pop()
-        return lines
-    lines = []
-    start = 0
-    for match in _NEWLINE.finditer(text):
-        lines.append(text[start : match.end() if keepends else match.start()])
-        start = match.end()
-    if start < len(text):
-        lines.append(text[start:])
-    return lines
-
-
 def write_source(path: Path, data: bytes) -> None:
     """Replace a file whole or not at all; its mode stays, and a link still points at it."""
     target = os.path.realpath(path)
@@ -469,6 +446,9 @@ def _cookie(body: bytes) -> tuple[int, int, str] | None:
         if not _BLANK.fullmatch(line):
             return None
     return None
+
+
+_NEWLINE = re.compile(r"\r\n|\r|\n")
 
 
 def _position(before: str) -> tuple[int, int]:

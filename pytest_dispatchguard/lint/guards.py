@@ -13,7 +13,7 @@ _WORTH_PARSING = re.compile(
     r"TYPE_CHECKING|is_scripting|is_tracing|onnx|is_compiling|is_dynamo|is_exporting|debug|verbose|"
     r"isEnabledFor|%|hasattr|is\s+None|is\s+not\s+None|\bin\b|built|initiali[sz]ed|warned|"
     r"\bis_\w*main_process|is_fx_tracing|\bnot\s+self\.|is_torchdynamo|backend|framework|symbolic|"
-    r"\blen\(|\bnot\s+\w*state\b",
+    r"\blen\(|\bnot\s+\w*state\b|(?:=|\bis|\bnot)\s+(?:True|False)\b|validated|checked",
     re.IGNORECASE,
 )
 _COLD_CALLS = frozenset(
@@ -34,7 +34,8 @@ _OTHERS = frozenset(
 _COLD_NAMES = frozenset({"TYPE_CHECKING"})
 _DONE = re.compile(
     r"_*(?:is|was|has|have|been|already|all)?_?(?:been_)?(?:built|initiali[sz]ed|warned|set_?up_done|"
-    r"lazily_initiali[sz]ed|warning_(?:issued|shown|given|emitted))(?:_once)?|_*\w+_(?:initiali[sz]ed|warned|built)"
+    r"lazily_initiali[sz]ed|set_?up|validated|checked|warning_(?:issued|shown|given|emitted))(?:_once)?|"
+    r"_*\w+_(?:initiali[sz]ed|warned|built|validated|checked)"
 )
 _INTERVAL = re.compile(
     r"log|print|report|save|ckpt|checkpoint|eval|plot|display|visual|interval|every|freq|period",
@@ -175,6 +176,14 @@ def _verdict_of_comparison(
             name = f"{_dotted(left.args[0])}.{key.value!s}" if isinstance(key, ast.Constant) else ""
         filled = name in assigned and _lasting(name)
         return (filled, False) if isinstance(op, ast.Is) else (False, filled)
+    if (
+        isinstance(right, ast.Constant)
+        and isinstance(right.value, bool)
+        and isinstance(op, (ast.Eq, ast.Is, ast.NotEq, ast.IsNot))
+    ):
+        when_true, when_false = _verdict(left, assigned)
+        same = isinstance(op, (ast.Eq, ast.Is)) is right.value
+        return (when_true, when_false) if same else (when_false, when_true)
     if isinstance(op, (ast.In, ast.NotIn)):
         name = _dotted(right).removesuffix(".__dict__")
         filled = name in assigned and _keeps(name)

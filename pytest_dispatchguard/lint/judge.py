@@ -1,4 +1,5 @@
-"""Shows hot functions that hold something a rule looks for to the rules: text and a brief in, findings out."""
+"""Shows hot functions that hold something a rule looks for to the rules: text and a brief in, findings
+out."""
 
 from __future__ import annotations
 
@@ -82,7 +83,9 @@ def judge_chunks(
             except RecursionError:
                 judged = with_room(judge)
         except RecursionError:
-            judged.findings = [_unread(lines, outline, brief, 1, 1, "is nested too deeply to be judged")]
+            judged.findings = [
+                _unread(lines, outline, brief, 1, 1, "is nested too deeply to be judged")
+            ]
         except cst.ParserSyntaxError as error:
             # What the scout lets pass: tabs and spaces mixed, syntax newer than libcst.
             said = f"cannot be parsed: {error.message}"

@@ -36,9 +36,9 @@ OWN = (
         code="DG002",
         name="unused-suppression",
         summary="A suppression comment silences nothing, or cannot be understood.",
-        help="## What it does\n\nReports `# dispatchguard: ignore[...]`, `ignore-file[...]` and `# noqa: DG...` "
-        "comments that no finding needs any more.\n\n## Fix safety\n\nSafe: the comment, or the unused codes in it, "
-        "are removed.",
+        help="## What it does\n\nReports `# dispatchguard: ignore[...]`, `ignore-file[...]` and "
+        "`# noqa: DG...` comments that no finding needs any more.\n\n## Fix safety\n\nSafe: the comment, "
+        "or the unused codes in it, are removed.",
         fix="safe",
         origin="dispatchguard",
     ),

@@ -7,13 +7,11 @@ from typing import TypeVar
 
 import libcst as cst
 
-from pytest_dispatchguard.lint import signatures
 from pytest_dispatchguard.lint.facts import CalleeBrief, ClassBrief, HotFact
 from pytest_dispatchguard.lint.kinds import UNKNOWN, Kind
 from pytest_dispatchguard.lint.reading import Reader, Scene, dotted, text
 from pytest_dispatchguard.lint.target import Target, is_needed, overlaps
 from pytest_dispatchguard.model import Certainty, Edit, Finding, Fix, Hot, Safety, Span
-
 
 IMPORTS = Span(0, 1, 0, 1)
 """Where an edit that adds an import stands until the file's own place for imports is looked up."""
@@ -114,7 +112,8 @@ class Place:
     def argument(
         self, call: cst.Call, position: int | None, keyword: str = ""
     ) -> cst.BaseExpression | None:
-        """The argument given at a position or by keyword; None when it is not given (or hidden by * and **)."""
+        """The argument given at a position or by keyword; None when it is not given (or hidden by * and
+        **)."""
         index = 0
         for arg in call.args:
             if arg.star:
@@ -249,7 +248,8 @@ class Place:
         return self._reader.assigned.get(name, 0)
 
     def calls(self, *names: str) -> Iterator[tuple[cst.Call, Scene]]:
-        """All calls with one of these last names in the outermost function, in reading order, cold ones too."""
+        """All calls with one of these last names in the outermost function, in reading order, cold ones
+        too."""
         for seen in self._reader.events:
             if seen.event == "call" and (not names or seen.name in names):
                 assert isinstance(seen.node, cst.Call)
@@ -274,8 +274,7 @@ class Place:
     def invariant(self, node: cst.CSTNode, loop: cst.CSTNode) -> bool:
         """Whether an expression gives the same in every round of a loop, by its names: none of them is bound
         in the loop, and none is a tensor or object that the loop changes in place."""
-        names = {n for n in _names_in(node)}
-        return not names & _changed_in(loop)
+        return not _names_in(node) & _changed_in(loop)
 
     # -- the text ------------------------------------------------------------------------------
 

@@ -484,9 +484,20 @@ def method_owners(project: Project, class_id: str, name: str, virtual: bool) -> 
 
 
 def many_overrides(project: Project, class_id: str, owners: Sequence[str]) -> bool:
-    """Whether these definitions of a method are too many below the class to tell which one is meant."""
+    """Whether these definitions of a method are too many below the class to tell which one is meant.
+    Those for other frameworks do not compete with those for torch."""
+    if len(owners) <= _MOST_OVERRIDES:
+        return False
     ancestors = mro(project, class_id)
-    return sum(owner not in ancestors for owner in owners) > _MOST_OVERRIDES
+    below = [owner for owner in owners if owner not in ancestors]
+    return len([owner for owner in below if _imports_torch(project, owner)] or below) > (
+        _MOST_OVERRIDES
+    )
+
+
+def _imports_torch(project: Project, class_id: str) -> bool:
+    facts = project.files[project.modules[class_id.partition(":")[0]]]
+    return any(target == "torch" or target.startswith("torch.") for _, target in facts.imports)
 
 
 def akin(project: Project, one: str, other: str) -> bool:

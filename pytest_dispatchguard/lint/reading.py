@@ -55,6 +55,8 @@ _BUILTINS = frozenset(dir(builtins))
 _NO_TENSOR_NAME = re.compile(
     r"(?:^|_)(?:shape|shapes|size|sizes)(?:_|$)|^(?:use|is|do|has|return)_|^output_(?:attentions|hidden_states)$"
 )
+_HOST_NAME = re.compile(r"[a-z0-9]_(?:host|cpu)$")
+"""Names that say that what they hold is on the CPU."""
 
 
 def text(node: cst.CSTNode) -> str:
@@ -182,6 +184,9 @@ class Reader:
                 kind = self.annotation(p.annotation.annotation)
                 if kind.what == "tensor" and _NO_TENSOR_NAME.search(name):
                     kind = kind.maybe()  # a shape or a flag, whatever its annotation says
+                if kind.cls == "dict" and kind.element is not None:
+                    # A table also holds settings and counts that nobody moves to a device.
+                    kind = replace(kind, element=kind.element.maybe())
             default = p.default
             if default is not None:
                 given = self.ev(default)
@@ -583,6 +588,8 @@ class Reader:
         for table in (self.names.kinds, self.names.values):
             for key in [k for k in table if k.startswith(prefix)]:
                 del table[key]
+        if kind.what in ("tensor", "unknown") and not kind.cls and _HOST_NAME.search(name):
+            kind = Kind("tensor", sure=kind.what == "tensor" and kind.sure, host=True)
         self.names.kinds[name] = kind
         self.names.imports.pop(name, None)
         self.assigned[name] = self.assigned.get(name, 0) + 1
@@ -801,6 +808,8 @@ class Reader:
                 self.values[id(node)] = value
             kind = self._lookup(name)
             if kind.what != "unknown" or kind.cls:
+                if kind.what == "tensor" and _HOST_NAME.search(name):
+                    return replace(kind, host=True)
                 return kind
         if resolved is not None and resolved.startswith("torch."):
             if resolved in ("torch.inf", "torch.pi", "torch.nan", "torch.e"):
@@ -899,7 +908,7 @@ class Reader:
         if callee is not None:
             kind = signatures.value_kind(callee.returns, self.tensor_types)
             if kind.what != "unknown" or kind.cls:
-                return kind
+                return signatures.followed(kind, [*args, *keywords.values()])
             if callee.returns_function:
                 return FUNCTION
         called = self.kinds.get(id(func), UNKNOWN)

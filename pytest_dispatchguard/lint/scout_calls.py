@@ -93,7 +93,7 @@ _CALLS_OF_NOTE = (
     words.TYPE_TESTS
     | words.ITERATING_CALLS
     | {"bool", "register_buffer", "register_parameter", "add_module", "register_module", "setattr"}
-    | {"backward", "step"}
+    | {"backward", "remove", "step"}
     | words.HOOKS
 )
 
@@ -107,6 +107,8 @@ def _call_of_note(walk: Walk, last: str, callee: Node, given: list[Node]) -> Non
         else:
             reading.step = True
     if not given:
+        if last == "remove":
+            reading.removes = True
         return
     first = given[0]
     if last in words.HOOKS:

@@ -106,7 +106,8 @@ def _keep_calls(walk: Walk, reading: Reading) -> None:
     for name, call in reading.reads.items():
         if name not in called and (name not in reading.passed):
             kept.append(call)
-    kept.extend(reading.hooks)
+    if not reading.removes:
+        kept.extend(reading.hooks)
     fact.calls = kept
 
 

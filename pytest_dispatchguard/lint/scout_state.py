@@ -17,7 +17,7 @@ class Reading:
     __slots__ = (
         "backward", "binding_memo", "bindings", "calls", "fact", "globals", "hooks", "hosts",
         "known_locals", "looks", "nested", "outer", "owner", "param_values", "params", "passed",
-        "pending", "pending_self", "reads", "returns", "self_name", "step", "tensor_uses",
+        "pending", "pending_self", "reads", "removes", "returns", "self_name", "step", "tensor_uses",
         "tested", "yields",
     )  # fmt: skip
 
@@ -43,6 +43,8 @@ class Reading:
         self.nested: set[str] = set()
         self.globals: set[str] = set()
         self.hooks: list[CallFact] = []
+        self.removes = False
+        """Whether it takes its hooks away again: they measure or record something once."""
         self.binding_memo: dict[str, list[Value]] = {}
         self.known_locals: frozenset[str] | None = None
         self.returns: list[Node | None] = []
@@ -55,8 +57,8 @@ class Walk:
     """Where the walk is, and what it has gathered of the file."""
 
     __slots__ = (
-        "class_", "early_exit", "facts", "foreign", "imports", "is_package", "loop", "marks", "module",
-        "prefix", "reading", "readings", "source", "table", "uneven", "where",
+        "class_", "done", "early_exit", "facts", "foreign", "imports", "is_package", "loop", "marks",
+        "module", "prefix", "reading", "readings", "source", "table", "uneven", "where",
     )  # fmt: skip
 
     def __init__(
@@ -81,6 +83,8 @@ class Walk:
         self.where = "module"
         self.loop = 0
         self.early_exit: str | None = None
+        self.done: frozenset[str] = frozenset()
+        """What is set to True right after the `if` at hand."""
         self.foreign = False
         self.uneven = False
 

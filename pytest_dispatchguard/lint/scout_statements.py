@@ -32,6 +32,8 @@ def _block(walk: Walk, node: Node) -> None:
         handler = table[child.kind_id]
         if handler is None:
             continue
+        if child.type == "if_statement":
+            walk.done = _set_true(walk, children[i + 1 : i + 4])
         handler(walk, child)
         if walk.early_exit is not None:
             condition, walk.early_exit = walk.early_exit, None
@@ -81,6 +83,19 @@ def _assigned(walk: Walk, statements: Iterable[Node]) -> set[str]:
     return found
 
 
+def _set_true(walk: Walk, statements: Iterable[Node]) -> frozenset[str]:
+    """The attributes that statements set to True, as is done of what need not be done again."""
+    found = set()
+    for statement in statements:
+        if statement.type == "expression_statement" and statement.named_child_count:
+            expression = statement.named_children[0]
+            left = expression.child_by_field_name("left")
+            right = expression.child_by_field_name("right")
+            if left is not None and right is not None and right.type == "true":
+                found.add(dotted(walk.source, left))
+    return frozenset(name for name in found if "." in name)
+
+
 def last_kind(block: Node | None) -> str:
     """The kind of a block's last statement."""
     if block is None:
@@ -106,6 +121,7 @@ def _if(walk: Walk, node: Node) -> None:
 
 def _branch(walk: Walk, node: Node, clauses: list[Node], following: int) -> None:
     """One `if` or `elif` with what comes after it: ``clauses[following:]``."""
+    done, walk.done = walk.done, frozenset()
     condition = node.child_by_field_name("condition")
     block = node.child_by_field_name("consequence")
     if condition is None or block is None:
@@ -123,7 +139,7 @@ def _branch(walk: Walk, node: Node, clauses: list[Node], following: int) -> None
     if guards.worth_asking(written):
         body_cold, else_cold = guards.cold_branches(
             written,
-            body_assigns=_assigned(walk, block.named_children),
+            body_assigns=_assigned(walk, block.named_children) | done,
             body_raises=body_cold,
             orelse_raises=orelse_raises,
         )

@@ -357,6 +357,29 @@ def placed(result: Kind, parts: Sequence[Kind]) -> Kind:
     return replace(result, host=True)
 
 
+def followed(result: Kind, parts: Sequence[Kind]) -> Kind:
+    """What a function of the project gives, with what its arguments tell of where it is: on the CPU when all
+    the tensors among them are, and nobody is sure where they come from tables of unsure values."""
+    tensors = _tensor_args(parts)
+    host = bool(tensors) and all(t.host for t in tensors)
+    tables = any(p.cls == "dict" and p.element is not None and not p.element.sure for p in parts)
+    if any(t.on_device for t in tensors) or not (host or tables):
+        return result
+
+    def moved(kind: Kind) -> Kind:
+        if kind.what == "tensor":
+            return replace(kind, host=kind.host or host, sure=kind.sure and host)
+        if kind.what != "nested":
+            return kind
+        return replace(
+            kind,
+            element=moved(kind.element) if kind.element is not None else None,
+            items=tuple(moved(i) for i in kind.items) if kind.items is not None else None,
+        )
+
+    return moved(result)
+
+
 def _may_hold_more(kind: Kind) -> bool:
     """Whether a value may be, or hold, tensors that are not known."""
     return kind.what == "unknown" or (kind.what == "nested" and not (kind.items or kind.element))

@@ -14,7 +14,7 @@ import tree_sitter
 import tree_sitter_python
 
 from pytest_dispatchguard.config import did_you_mean, nearest
-from pytest_dispatchguard.lint.files import split_lines
+from pytest_dispatchguard.edits import split_lines
 from pytest_dispatchguard.model import Edit, Finding, Fix, Span
 
 UNUSED = "DG002"
@@ -189,7 +189,7 @@ def read(text: str) -> Suppressions:
     lowered = text.lower()
     if "dispatchguard" not in lowered and "noqa" not in lowered:
         return NONE
-    lines = split_lines(text)
+    lines = split_lines(text, keepends=False)
     comments, units = _scan(lines)
     found = [
         item

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import groupby
 
-from pytest_dispatchguard.model import Finding, Fix, Hot, Report
-
 from pytest_dispatchguard.edits import apply_edits
+from pytest_dispatchguard.model import Finding, Fix, Hot, Report
 
 from .diff import unified
 from .options import Options, Sources

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from pytest_dispatchguard.edits import apply_edits, offsets, split_lines
 from pytest_dispatchguard.model import Edit, Finding, Fix, Report, Span
 
-from pytest_dispatchguard.edits import apply_edits, offsets, split_lines
 from .json_ import dump
 from .options import Options, Sources
 from .wording import HOME, NAME, details, docs_url, ordered, severity, statement

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pytest_dispatchguard.model import SCHEMA, RuleInfo
 
 _FIX = {"safe": "--fix", "unsafe": "--fix --unsafe-fixes", "none": "by hand"}
+_FIX_SIGNS = {"safe": "*", "unsafe": "!"}
 
 
 def listing(rules: Iterable[RuleInfo], format: str) -> str:
@@ -20,10 +21,11 @@ def listing(rules: Iterable[RuleInfo], format: str) -> str:
     width = max((len(r.name) for r in rules), default=0)
     return (
         "".join(
-            f"{r.code}  {r.name:<{width}}  {'*' if r.fix == 'safe' else '!' if r.fix == 'unsafe' else ' '} {r.summary}\n"
+            f"{r.code}  {r.name:<{width}}  {_FIX_SIGNS.get(r.fix, ' ')} {r.summary}\n"
             for r in rules
         )
-        + f"\n{len(rules)} rules; * has a safe fix, ! an unsafe one. `dispatchguard rule CODE` explains one.\n"
+        + f"\n{len(rules)} rules; * has a safe fix, ! an unsafe one. "
+        "`dispatchguard rule CODE` explains one.\n"
     )
 
 

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from functools import cache
 from unicodedata import category, combining, east_asian_width
 
-from pytest_dispatchguard.model import Finding, Fix, Hot, Report
-
 from pytest_dispatchguard.edits import apply_edits, split_lines
+from pytest_dispatchguard.model import Finding, Fix, Hot, Report
 
 from .diff import changed_lines
 from .options import Options, Sources

@@ -15,7 +15,7 @@ import pytest
 
 from pytest_dispatchguard import cli
 
-A = '''\
+A = """\
 import torch
 
 from pkg.b import helper
@@ -27,9 +27,9 @@ class Gate(torch.nn.Module):
             return helper(x)
         mask = torch.zeros(3).to(x.device)  # the mask
         return x * mask
-'''
+"""
 
-B = '''\
+B = """\
 import torch
 
 
@@ -39,7 +39,7 @@ def helper(x: torch.Tensor):
 
 def cold(x: torch.Tensor):
     return x.sum().item()
-'''
+"""
 
 
 @dataclass(frozen=True)
@@ -98,9 +98,7 @@ def project(write: Write) -> Path:
 
 
 @pytest.fixture
-def run(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Run:
+def run(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs the command in this process: ``run("check", "pkg", jobs=1)``."""
 
     def run(*words: str | Path, cwd: Path = tmp_path) -> Done:

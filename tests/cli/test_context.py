@@ -31,7 +31,9 @@ def test_several_files_as_a_hook_names_them(project: Path, run: Run) -> None:
     assert hook.findings == whole.findings
 
 
-def test_from_another_folder(project: Path, tmp_path_factory: pytest.TempPathFactory, run: Run) -> None:
+def test_from_another_folder(
+    project: Path, tmp_path_factory: pytest.TempPathFactory, run: Run
+) -> None:
     whole = run("check", "--format", "json")
     far = tmp_path_factory.mktemp("far")
     assert run("check", project / "pkg" / "b.py", "--format", "json", cwd=far).findings == of(

@@ -51,9 +51,7 @@ def test_diff_changes_nothing_and_is_status_1_when_not_empty(project: Path, run:
     assert (project / "d.patch").read_text() == ""
 
 
-def test_fix_respects_selection_suppressions_and_per_file_ignores(
-    write: Write, run: Run
-) -> None:
+def test_fix_respects_selection_suppressions_and_per_file_ignores(write: Write, run: Run) -> None:
     root = write({"a.py": HEAD + BAD + "        return a\n"})
     ((_, _, code),) = run("check", "--format", "json").places
     other = "DG4" if not code.startswith("DG4") else "DG5"
@@ -108,7 +106,9 @@ def test_bytes_outside_the_edit_stay(write: Write, run: Run, before: Callable[[s
 
 
 def test_latin_1_stays_latin_1(write: Write, run: Run) -> None:
-    text = "# -*- coding: latin-1 -*-\n" + HEAD + "        n = 'é'\n" + BAD + "        return a, n\n"
+    text = (
+        "# -*- coding: latin-1 -*-\n" + HEAD + "        n = 'é'\n" + BAD + "        return a, n\n"
+    )
     root = write({"a.py": text.encode("latin-1")})
     assert run("check", "--fix").status == 0
     assert (root / "a.py").read_bytes() == text.replace(BAD, GOOD).encode("latin-1")
@@ -120,8 +120,11 @@ def test_lone_carriage_returns_stay(write: Write, run: Run) -> None:
     done = run("check", "--fix")
     assert done.status in (0, 1)
     now = (root / "a.py").read_bytes()
-    assert now in (text.encode(), text.replace(".to(x.device)", "").encode(), text.replace(
-        "zeros(3).to(x.device)", "zeros(3, device=x.device)").encode())
+    assert now in (
+        text.encode(),
+        text.replace(".to(x.device)", "").encode(),
+        text.replace("zeros(3).to(x.device)", "zeros(3, device=x.device)").encode(),
+    )
     assert b"\n" not in now
 
 
@@ -152,8 +155,10 @@ def test_what_cannot_be_written_is_one_line_and_the_others_are_fixed(
     monkeypatch.setattr(
         os,
         "access",
-        lambda path, mode, **more: real(path, mode, **more)
-        and not (mode & os.W_OK and not os.stat(path).st_mode & stat.S_IWUSR),
+        lambda path, mode, **more: (
+            real(path, mode, **more)
+            and not (mode & os.W_OK and not Path(path).stat().st_mode & stat.S_IWUSR)
+        ),
     )
     done = run("check", "--fix", "--format", "json")
     assert done.status == 2

@@ -36,7 +36,8 @@ def planted(write: Write, tmp_path: Path) -> tuple[Path, Path]:
         "pkg/b.py": effect + B,
         "pkg/__main__.py": effect,
         "pkg/conftest.py": effect,
-        "pkg/worse.py": effect + "def f(x=open('x', 'w'), *, y: exit() = 1):\n    return x.item()\n",
+        "pkg/worse.py": effect
+        + "def f(x=open('x', 'w'), *, y: exit() = 1):\n    return x.item()\n",
     }
     files |= {f"pkg/more{i}.py": body for i in range(30)}
     return write(files), trace

@@ -36,7 +36,9 @@ def test_a_baseline_accepts_what_is_there_and_shows_what_comes(project: Path, ru
     (project / "pkg" / "b.py").write_text(B.replace("\n\ndef helper", "\n# moved\n\n\ndef helper"))
     assert run("check", "--baseline", "b.json").status == 0
     (project / "pyproject.toml").write_text('[tool.dispatchguard]\nbaseline = "b.json"\n')
-    (project / "pkg" / "b.py").write_text(B.replace("    return", "    y = x.max().item()\n    return y,"))
+    (project / "pkg" / "b.py").write_text(
+        B.replace("    return", "    y = x.max().item()\n    return y,")
+    )
     done = run("check", "--format", "json")
     assert done.status == 1
     assert ("pkg/b.py", 5) in [(p, line) for p, line, _ in done.places]
@@ -124,7 +126,9 @@ def test_an_unknown_revision_is_one_line(repository: Path, run: Run) -> None:
 def test_fix_touches_changed_lines_only_also_when_lines_move(repository: Path, run: Run) -> None:
     path = repository / "pkg" / "m.py"
     other = BAD.replace("a =", "b =")
-    path.write_text(HEAD + "        x = x + 1  # dispatchguard: ignore\n" + BAD + "        return a\n")
+    path.write_text(
+        HEAD + "        x = x + 1  # dispatchguard: ignore\n" + BAD + "        return a\n"
+    )
     git(repository, "add", ".")
     git(repository, "commit", "-q", "-m", "m")
     text = (
@@ -156,7 +160,16 @@ def test_a_baseline_is_not_stale_because_of_unchanged_lines(repository: Path, ru
 
 
 def test_standard_input_is_held_against_the_revision(repository: Path, start: Run) -> None:
-    words = ("check", "-", "--stdin-filename", "pkg/a.py", "--diff-base", "HEAD", "--format", "json")
+    words = (
+        "check",
+        "-",
+        "--stdin-filename",
+        "pkg/a.py",
+        "--diff-base",
+        "HEAD",
+        "--format",
+        "json",
+    )
     text = "# new\n\n" + A.replace("if x.any():", "if x.all():")
     done = start(*words, stdin=text.encode())
     assert [line for _, line, _ in done.places] == [10]

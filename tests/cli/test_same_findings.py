@@ -66,8 +66,10 @@ def test_changed_settings_count(write: Write, run: Run) -> None:
         'hot-roots = ["a.work"]\ntensor-types = ["mine.Array"]\ncold = ["a.*"]',
         'hot-roots = ["pkg.a.work"]\ntensor-types = ["mine.Array"]\nsrc = ["."]',
         'hot-roots = ["src.pkg.a.work"]\ntensor-types = ["mine.Array"]\nsrc = ["."]',
-        'hot-roots = ["a.work"]\ntensor-types = ["mine.Array"]\n[project]\nname = "a"\n'
-        'requires-python = ">=3.12"\ndependencies = ["torch>=2.9"]',
+        (
+            'hot-roots = ["a.work"]\ntensor-types = ["mine.Array"]\n[project]\nname = "a"\n'
+            'requires-python = ">=3.12"\ndependencies = ["torch>=2.9"]'
+        ),
     )
     seen = set()
     for settings in (*lines, *reversed(lines)):
@@ -123,8 +125,10 @@ _BODIES = (
 _HELPERS = (
     "def helper(x: torch.Tensor):\n    return x.max().item()\n",
     "def helper(x):\n    return x\n",
-    "def helper(x: torch.Tensor):\n    return inner(x)\n\ndef inner(x: torch.Tensor):\n"
-    "    return x.tolist()\n",
+    (
+        "def helper(x: torch.Tensor):\n    return inner(x)\n\ndef inner(x: torch.Tensor):\n"
+        "    return x.tolist()\n"
+    ),
     "# dispatchguard: cold\ndef helper(x: torch.Tensor):\n    return x.item()\n",
     "class Layer(torch.nn.Module):\n    pass\n\ndef helper(x):\n    return x\n",
     "from .m0 import helper\n",
@@ -154,7 +158,13 @@ def _edit(rng: random.Random, root: Path) -> str:
         return f"unlink {path.name}"
     if what == 1:
         settings = rng.choice(
-            ["", 'hot-roots = ["p.m1.helper"]', 'cold = ["p.m2.*"]', 'ignore = ["DG411"]', 'src = ["p"]']
+            [
+                "",
+                'hot-roots = ["p.m1.helper"]',
+                'cold = ["p.m2.*"]',
+                'ignore = ["DG411"]',
+                'src = ["p"]',
+            ]
         )
         (root / "pyproject.toml").write_text(f"[tool.dispatchguard]\n{settings}\n")
         return f"settings {settings}"

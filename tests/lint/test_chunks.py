@@ -47,7 +47,11 @@ def test_an_import_put_at_the_import_line_is_one_of_the_module(text: str) -> Non
     assert ast.get_docstring(ast.parse(after)) == ast.get_docstring(ast.parse(text))
 
 
-@given(st.lists(st.sampled_from(["import a", "import b.c", "from d import e", "x = 1", "def f(): import g"])))
+@given(
+    st.lists(
+        st.sampled_from(["import a", "import b.c", "from d import e", "x = 1", "def f(): import g"])
+    )
+)
 def test_every_import_of_a_module_is_found(statements: list[str]) -> None:
     found = module_imports("\n".join(statements))
     expected = {"import a": "a", "import b.c": "b", "from d import e": "e"}

@@ -19,7 +19,6 @@ from pytest_dispatchguard.lint.files import (
     discover,
     is_excluded,
     read_source,
-    split_lines,
     write_source,
 )
 from pytest_dispatchguard.model import UserError
@@ -340,30 +339,6 @@ def test_any_bytes_are_read_or_told(data: bytes) -> None:
     else:
         assert read.line >= 1
         assert read.column >= 1
-
-
-@pytest.mark.parametrize(
-    ("text", "lines"),
-    [
-        ("", []),
-        ("a", ["a"]),
-        ("a\n", ["a"]),
-        ("a\n\n", ["a", ""]),
-        ("a\r\nb\rc\nd", ["a", "b", "c", "d"]),
-        ("a\n\rb", ["a", "", "b"]),
-        ("a\x0cb\x0b\x1c\x1d\x1e\x85\u2028\u2029c", ["a\x0cb\x0b\x1c\x1d\x1e\x85\u2028\u2029c"]),
-    ],
-)
-def test_split_lines(text: str, lines: list[str]) -> None:
-    assert split_lines(text) == lines
-
-
-@given(st.text(alphabet="ab\r\n\x0c\u2028", max_size=30))
-def test_split_lines_agrees_with_bytes(text: str) -> None:
-    # bytes.splitlines knows exactly Python's three line ends.
-    expected = [line.decode() for line in text.encode().splitlines(keepends=True)]
-    assert split_lines(text, keepends=True) == expected
-    assert split_lines(text) == [line.rstrip("\r\n") for line in expected]
 
 
 def test_write_keeps_the_mode(tmp_path: Path) -> None:

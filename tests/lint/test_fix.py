@@ -63,7 +63,9 @@ def test_unsafe_fixes_are_made_only_when_asked_for() -> None:
     assert fix(text, [unsafe], ("safe", "unsafe")).text == "a = 2\n"
 
 
-_VALUES = st.sampled_from(["1", "'ü'", "x", "[1,\n 2]", "f(a)", "(", "", "\f2", "lambda: 0", "'''a\nb'''"])
+_VALUES = st.sampled_from(
+    ["1", "'ü'", "x", "[1,\n 2]", "f(a)", "(", "", "\f2", "lambda: 0", "'''a\nb'''"]
+)
 
 
 @given(

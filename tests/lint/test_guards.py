@@ -145,3 +145,25 @@ def test_filling_the_state_of_a_parameter_is_cold(
     condition: str, assigned: set[str], cold: bool
 ) -> None:
     assert cold_branches(condition, body_assigns=assigned) == (cold, False)
+
+
+@pytest.mark.parametrize(
+    ("condition", "assigned", "expected"),
+    [
+        ("self._done is False", {"self._done"}, (True, False)),
+        ("self._done == False", {"self._done"}, (True, False)),
+        ("self._done is not True", {"self._done"}, (True, False)),
+        ("self._done is True", {"self._done"}, (False, True)),
+        ("self._done is False", set(), (False, False)),
+        ("not self._keys_validated", set(), (True, False)),
+        ("not self._checked", set(), (True, False)),
+        ("not self._is_setup", set(), (True, False)),
+        ("not self.validated", set(), (True, False)),
+        ("not validated", set(), (False, False)),
+        ("self.training is False", set(), (False, False)),
+    ],
+)
+def test_flags_of_what_was_done_once(
+    condition: str, assigned: set[str], expected: tuple[bool, bool]
+) -> None:
+    assert cold_branches(condition, body_assigns=assigned) == expected

@@ -327,6 +327,137 @@ def test_an_unknown_receiver_is_guessed_only_by_a_rare_name() -> None:
     assert set(heat_of(files)) == {"pkg.model.A.forward"}
 
 
+# --- guesses ------------------------------------------------------------------------------------
+
+_MANY = "".join(f"class E{i}(Env):\n    def _step(self): deep{i}()\n" for i in range(5))
+_ENV = "class Env:\n    def roll(self): self._step()\n    def _step(self): base()\n"
+
+
+def test_overrides_of_a_receiver_are_not_all_followed_where_they_are_many() -> None:
+    text = f"""{MODULE}{_ENV}{_MANY}class A(nn.Module):
+    def __init__(self, env: Env): self.env = env
+    def forward(self, x):
+        self.env.roll()
+        self.env._step()
+"""
+    assert set(heat_of(text)) == {"m.A.forward", "m.Env.roll", "m.Env._step"}
+
+
+def test_few_overrides_of_a_receiver_are_followed() -> None:
+    few = "".join(_MANY.splitlines(keepends=True)[:6])
+    text = f"""{MODULE}{_ENV}{few}class A(nn.Module):
+    def __init__(self, env: Env): self.env = env
+    def forward(self, x): self.env.roll()
+"""
+    hot = {"m.A.forward", "m.Env.roll", "m.Env._step", *(f"m.E{i}._step" for i in range(3))}
+    assert set(heat_of(text)) == hot
+
+
+def test_all_overrides_of_self_are_followed_in_the_family_of_the_root() -> None:
+    text = MODULE + _ENV.replace("class Env", "class Env(nn.Module)") + _MANY
+    text = text.replace("def roll", "def forward")
+    hot = {"m.Env.forward", "m.Env._step", *(f"m.E{i}._step" for i in range(5))}
+    assert set(heat_of(text)) == hot
+
+
+def test_a_way_away_from_home_does_not_hide_one_at_home() -> None:
+    """Breadth first comes to `_run` through the helper sooner than through its own root."""
+    text = MODULE + _ENV.replace("class Env", "class Env(nn.Module)") + _MANY
+    text += """class A(nn.Module):
+    def __init__(self, env: Env): self.env = env
+    def forward(self, x): self.env.roll()
+"""
+    text = text.replace(
+        "    def roll",
+        "    def forward(self): self.one()\n    def one(self): self.roll()\n    def roll",
+    )
+    assert {f"m.E{i}._step" for i in range(5)} <= set(heat_of(text))
+
+
+def test_other_frameworks_do_not_compete() -> None:
+    files = {"p/env.py": _ENV, "p/__init__.py": ""}
+    for i in range(4):
+        files[f"p/e{i}.py"] = (
+            f"import {'torch' if i == 0 else 'jax'}\nfrom p.env import Env\n"
+            "class E(Env):\n    def _step(self): ...\n"
+        )
+    files["p/a.py"] = f"""{MODULE}from p.env import Env
+class A(nn.Module):
+    def __init__(self, env: Env): self.env = env
+    def forward(self, x): self.env.roll()
+"""
+    assert "p.e0.E._step" in heat_of(files)
+
+
+def test_a_long_way_with_a_guess_on_it_is_cut() -> None:
+    chain = "".join(f"def f{i}(x): f{i + 1}(x)\n" for i in range(8)) + "def f8(x): ...\n"
+    sure = f"{MODULE}{chain}class A(nn.Module):\n    def forward(self, x): f0(x)\n"
+    assert "m.f7" in heat_of(sure)
+    guessed = f"""{MODULE}{chain}class H:
+    def go(self, x): f0(x)
+class A(nn.Module):
+    def __init__(self, h: H): self.h = h
+    def forward(self, x): self.h.go(x)
+"""
+    hot = heat_of(guessed)
+    assert "m.f3" in hot
+    assert "m.f4" not in hot
+    assert max(len(fact.path) for fact in hot.values()) == 6
+
+
+def test_hooks_that_are_taken_away_again_are_no_roots() -> None:
+    text = """import torch
+def watch(m, i, o): ...
+def calibrate(model, x):
+    handle = model.register_forward_hook(watch)
+    model(x)
+    handle.remove()
+"""
+    assert heat_of(text) == {}
+    assert set(heat_of(text.replace("    handle.remove()\n", ""))) == {"m.watch"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    "reset _reset setup_run on_fit_start on_train_begin calibrate_scales profile_memory".split(),
+)
+def test_some_names_are_cold_unless_roots(name: str) -> None:
+    text = f"{MODULE}class A(nn.Module):\n    def forward(self, x): self.{name}()\n"
+    text += f"    def {name}(self): ...\n"
+    assert set(heat_of(text)) == {"m.A.forward"}
+    assert f"m.A.{name}" in heat_of(text, (f"m.A.{name}",))
+    assert f"m.A.{name}" in heat_of(
+        f"import torch\n{text}def f(m): m.register_forward_hook(A.{name})\n"
+    )
+
+
+def test_setters_are_not_listed_with_what_reads_the_property() -> None:
+    text = f"""{MODULE}class A(nn.Module):
+    def forward(self, x): return self.p
+    @property
+    def p(self): return 1
+    @p.setter
+    def p(self, value): other(value)
+def other(value): ...
+"""
+    solved = solve(project_of({"m.py": text}))
+    assert [(f.function, f.line) for f in solved.functions] == [("A.forward", 4), ("A.p", 6)]
+
+
+@pytest.mark.parametrize(
+    "guarded",
+    [
+        "if not self._keys_validated:\n            check(x)",
+        "if not self._done:\n            check(x)\n        self._done = True",
+        "if self._done is False:\n            check(x)\n            self._done = True",
+        "if self._done is not True:\n            check(x)\n            self._done = True",
+    ],
+)
+def test_what_is_checked_once_is_cold(guarded: str) -> None:
+    text = f"{MODULE}def check(x): ...\nclass A(nn.Module):\n    def forward(self, x):\n        {guarded}\n"
+    assert set(heat_of(text)) == {"m.A.forward"}
+
+
 # --- cold ---------------------------------------------------------------------------------------
 
 

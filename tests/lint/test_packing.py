@@ -43,8 +43,12 @@ _BRIEFS = st.builds(
     module=_TEXT,
     names=_TABLE,
     globals=_TABLE,
-    hot=st.dictionaries(_TEXT, st.builds(HotFact, root=_TEXT, path=_WORDS, reason=_TEXT), max_size=2),
-    classes=st.dictionaries(_TEXT, st.builds(ClassBrief, ancestors=_WORDS, attrs=_TABLE), max_size=2),
+    hot=st.dictionaries(
+        _TEXT, st.builds(HotFact, root=_TEXT, path=_WORDS, reason=_TEXT), max_size=2
+    ),
+    classes=st.dictionaries(
+        _TEXT, st.builds(ClassBrief, ancestors=_WORDS, attrs=_TABLE), max_size=2
+    ),
     callees=st.dictionaries(_TEXT, st.builds(CalleeBrief, target=_TEXT), max_size=2),
     tensors=_TABLE,
 )

@@ -13,8 +13,10 @@ from pytest_dispatchguard.lint.positions import positions
 
 _PACKAGE = Path(pytest_dispatchguard.__file__).parent
 _ODD = (
-    '# c\r\n@d  # e\r\ndef f(a, *, b=1) -> "é":\r\n\tx = """1\r\n 2"""; y = (\r\n  1 +\\\r\n 2)\r\n\treturn x\r\n'
-    "class A(B): pass\n\x0cif x : y\nelif z:\n    with a as b, (c): ...\nelse:\n  try:\n   p\n  finally:\n   q\n"
+    '# c\r\n@d  # e\r\ndef f(a, *, b=1) -> "é":\r\n\tx = """1\r\n 2"""; y = (\r\n  1 +\\\r\n 2)\r\n'
+    "\treturn x\r\n"
+    "class A(B): pass\n\x0cif x : y\nelif z:\n    with a as b, (c): ...\nelse:\n"
+    "  try:\n   p\n  finally:\n   q\n"
     "f'{a!r:>{w}}' 'b'\nmatch x:\n    case [1, *_] if y: pass\n"
 )
 

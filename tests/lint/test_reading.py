@@ -417,7 +417,7 @@ def test_annotations(annotation: str, kind: str) -> None:
         ("Tuple[Tensor, int]", "p[0]", "tensor"),
         ("Tuple[Tensor, int]", "p[1]", "scalar"),
         ("Tuple[Tensor, ...]", "p[3]", "tensor"),
-        ("Dict[str, Tensor]", "p['a']", "tensor"),
+        ("Dict[str, Tensor]", "p['a']", "tensor?"),
         ("Dict[str, List[Tensor]]", "p['a'][0]", "tensor"),
         ("Optional[List[Tensor]]", "p[0]", "tensor"),
     ],
@@ -852,7 +852,7 @@ def test_what_is_iterated() -> None:
         "x: Tensor, xs: List[Tensor], table: Dict[str, Tensor]",
     )
     assert words(source) == [
-        "tensor", "scalar", "tensor", "tensor", "scalar", "scalar", "scalar", "text", "tensor",
+        "tensor", "scalar", "tensor", "tensor", "scalar", "scalar", "scalar", "text", "tensor?",
         "tensor", "tensor", "nested", "nested",
     ]  # fmt: skip
 
@@ -1063,3 +1063,26 @@ def test_every_expression_gets_a_kind(expressions: list[str], loop: bool) -> Non
         if isinstance(event.node, cst.BaseExpression):
             kind = reader.kinds.get(id(event.node))
             assert kind is None or not (kind.is_tensor and kind.not_tensor)
+
+
+@pytest.mark.parametrize(
+    "lines, place",
+    [
+        ("a_host = p; show(a_host > 0)", "host"),
+        ("points_cpu = unknown(); show(torch.isfinite(points_cpu))", "host"),
+        ("show(self.table_cpu + 1)", "unknown"),
+        ("a = p.cpu(); show(halved(a))", "host"),
+        ("show(halved(p))", "device"),
+    ],
+)
+def test_names_and_arguments_tell_what_is_on_the_cpu(lines: str, place: str) -> None:
+    source = f"""
+    def halved(x) -> Tensor:
+        return x / 2
+
+    class Layer(nn.Module):
+        def forward(self, p: Tensor):
+            {lines}
+    """
+    (kind,) = shown(source)
+    assert ("host" if kind.host else "device" if kind.on_device else "unknown") == place

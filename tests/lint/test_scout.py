@@ -233,6 +233,12 @@ def test_hooks_are_told() -> None:
     assert ("self.hook", "hook") in [(c.name, c.how) for c in function(text, "C.__init__").calls]
 
 
+def test_hooks_that_are_taken_away_again_are_not_told() -> None:
+    text = "def f(m):\n    h = [x.register_forward_hook(g) for x in m]\n    for x in h:\n        x.remove()\n"
+    assert "hook" not in [c.how for c in function(text, "f").calls]
+    assert "hook" in [c.how for c in function(text.replace("x.remove()", "x.remove(1)"), "f").calls]
+
+
 # --- looks ----------------------------------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_dispatchguard.lint.files import split_lines
+from pytest_dispatchguard.edits import split_lines
 from pytest_dispatchguard.lint.suppress import NONE, Applied, read
 from pytest_dispatchguard.model import Edit, Finding, Span
 
@@ -38,7 +38,7 @@ def apply(text: str, *findings: Finding, ran: Collection[str] = RAN) -> Applied:
 
 def covered(text: str, code: str = "DG401") -> list[int]:
     """The lines of a text on which a finding at the first character of code is suppressed."""
-    lines = split_lines(text)
+    lines = split_lines(text, keepends=False)
     findings = [
         finding(number, len(line) - len(line.lstrip()) + 1, code)
         for number, line in enumerate(lines, 1)
@@ -47,7 +47,7 @@ def covered(text: str, code: str = "DG401") -> list[int]:
 
 
 def edited(text: str, *edits: Edit) -> str:
-    lines = split_lines(text, keepends=True)
+    lines = split_lines(text)
     starts = [0]
     for line in lines:
         starts.append(starts[-1] + len(line))

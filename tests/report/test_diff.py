@@ -11,15 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_dispatchguard.edits import apply_edits, offsets, split_lines
 from pytest_dispatchguard.model import Edit, Span
-from pytest_dispatchguard.report.diff import (
-    apply_edits,
-    changed_lines,
-    diff_of_edits,
-    offsets,
-    split_lines,
-    unified,
-)
+from pytest_dispatchguard.report.diff import changed_lines, diff_of_edits, unified
 
 TEXTS = st.text(alphabet="ab é名\f\x1c\u2028\t\n\r", max_size=60)
 

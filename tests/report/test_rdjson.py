@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_dispatchguard.edits import apply_edits
 from pytest_dispatchguard.model import Edit, Finding, Fix, Report, Span, Summary
 from pytest_dispatchguard.report import render
-from pytest_dispatchguard.edits import apply_edits
 from pytest_dispatchguard.report.rdjson import FARTHEST
 
 Sources = Callable[[str], str | None]

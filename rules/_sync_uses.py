@@ -1,0 +1,300 @@
+"""What becomes of a value inside its function: whether it goes back to tensors, is reduced at once, or is
+needed by the host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+from dispatchguard_rules._syncs import NUMBERS, only_raises, only_warns
+
+from pytest_dispatchguard import Place
+
+MERGING = frozenset(
+    "all amax amin any count_nonzero logsumexp max mean min prod sum".split()
+)
+"""Reductions that a mask can be worked into: of all elements, with those outside blanked out."""
+ELEMENTWISE = frozenset(
+    "abs add bool clamp clamp_max clamp_min clone contiguous cos detach div double exp exp2 expm1 "
+    "float half int isfinite isinf isnan log log10 log1p log2 logical_not long mul neg pow "
+    "reciprocal relu rsqrt sigmoid sign sin sqrt square sub tanh type_as".split()
+)
+_JOINING = frozenset(
+    "add clamp div fmod full_like lerp masked_fill maximum minimum mul pow remainder sub "
+    "true_divide where".split()
+)
+_MAKING = frozenset({"as_tensor", "asarray", "from_numpy", "scalar_tensor", "tensor"})
+_DEPTH = 4
+
+
+class _Parents(cst.CSTVisitor):
+    def __init__(self) -> None:
+        self.stack: list[cst.CSTNode] = []
+        self.of: dict[int, cst.CSTNode] = {}
+        self.loads: dict[str, list[cst.Name]] = {}
+
+    def on_visit(self, node: cst.CSTNode) -> bool:
+        if self.stack:
+            self.of[id(node)] = self.stack[-1]
+        self.stack.append(node)
+        if isinstance(node, cst.Name):
+            self.loads.setdefault(node.value, []).append(node)
+        return True
+
+    def on_leave(self, original_node: cst.CSTNode) -> None:
+        self.stack.pop()
+
+
+def _tree(place: Place) -> _Parents:
+    """Who is around whom in the innermost function, and where each name stands."""
+
+    def make() -> _Parents:
+        tree = _Parents()
+        place.function.visit(tree)
+        return tree
+
+    return place.once(("tree", id(place.function)), make)
+
+
+def around(node: cst.CSTNode, place: Place) -> cst.CSTNode | None:
+    """What is around a node: arguments, indices and elements are passed over."""
+    of = _tree(place).of
+    found = of.get(id(node))
+    while isinstance(
+        found, cst.Arg | cst.Index | cst.SubscriptElement | cst.Element | cst.ComparisonTarget
+    ):
+        found = of.get(id(found))
+    return found
+
+
+def statement_around(node: cst.CSTNode, place: Place) -> cst.CSTNode | None:
+    """The small statement or the header that a node stands in."""
+    found = around(node, place)
+    while found is not None and not isinstance(
+        found, cst.BaseSmallStatement | cst.BaseCompoundStatement
+    ):
+        found = around(found, place)
+    return found
+
+
+def loads(name: str, place: Place) -> Iterator[cst.Name]:
+    """The places of the function where a local name is read."""
+    of = _tree(place).of
+    for node in _tree(place).loads.get(name, ()):
+        parent = of.get(id(node))
+        bound = parent
+        while isinstance(bound, cst.Element | cst.Tuple | cst.List | cst.StarredElement):
+            bound = of.get(id(bound))
+        if isinstance(bound, cst.AssignTarget | cst.Param | cst.NamedExpr):
+            continue
+        if isinstance(parent, cst.Attribute) and parent.attr is node:
+            continue
+        if isinstance(parent, cst.Arg) and parent.keyword is node:
+            continue
+        if isinstance(parent, cst.AugAssign | cst.For | cst.CompFor) and parent.target is node:
+            continue
+        yield node
+
+
+def held_by(node: cst.BaseExpression, place: Place) -> str:
+    """The local name that is given just this value, and nothing else in the function."""
+    parent = around(node, place)
+    if isinstance(parent, cst.Assign) and parent.value is node and len(parent.targets) == 1:
+        target: cst.BaseExpression = parent.targets[0].target
+        if isinstance(target, cst.Tuple) and len(target.elements) == 1:
+            target = target.elements[0].value
+        if isinstance(target, cst.Name) and place.assignments(target.value) == 1:
+            return target.value
+    return ""
+
+
+def ends(node: cst.BaseExpression, place: Place, depth: int = 0) -> frozenset[str]:
+    """Where a number read from a tensor ends up: `tensor` (back in tensor arithmetic), `check`, `branch`,
+    `sum`, or something only the host can do (`host`)."""
+    parent = around(node, place)
+    if isinstance(parent, cst.UnaryOperation) and not isinstance(parent.operator, cst.Not):
+        return ends(parent, place, depth)
+    if isinstance(parent, cst.BinaryOperation):
+        other = parent.right if parent.left is node else parent.left
+        if place.kind(other).is_tensor:
+            return _TENSOR
+        total = around(parent, place)
+        if isinstance(total, cst.Assign) and any(place.same(t.target, other) for t in total.targets):
+            return frozenset({"sum"})
+        return ends(parent, place, depth)
+    if isinstance(parent, cst.Comparison):
+        parts = [parent.left, *(c.comparator for c in parent.comparisons)]
+        if any(place.kind(p).is_tensor for p in parts if p is not node):
+            return _TENSOR
+        return _asked(parent, place)
+    if isinstance(parent, cst.Call) and parent.func is not node:
+        return _given(node, parent, place, depth)
+    if isinstance(parent, cst.AugAssign):
+        return _TENSOR if place.kind(parent.target).is_tensor else frozenset({"sum"})
+    if isinstance(parent, cst.Assign) and depth < _DEPTH:
+        name = held_by(node, place)
+        found = [ends(load, place, depth + 1) for load in loads(name, place)] if name else []
+        return frozenset().union(*found) if found else _HOST
+    return _HOST
+
+
+_TENSOR, _HOST = frozenset({"tensor"}), frozenset({"host"})
+
+
+def _asked(condition: cst.BaseExpression, place: Place) -> frozenset[str]:
+    by: cst.CSTNode | None = around(condition, place)
+    while isinstance(by, cst.BooleanOperation | cst.UnaryOperation):
+        by = around(by, place)
+    if isinstance(by, cst.Assert) or only_raises(by) or only_warns(by):
+        return frozenset({"check"})
+    return frozenset({"branch"}) if isinstance(by, cst.If) else _HOST
+
+
+def _given(
+    node: cst.BaseExpression, call: cst.Call, place: Place, depth: int
+) -> frozenset[str]:
+    name, last = place.name(call), place.last_name(call)
+    if name in NUMBERS or name in ("abs", "round"):
+        return ends(call, place, depth)
+    if name.startswith("torch."):
+        return _TENSOR if last in _JOINING | _MAKING else _HOST
+    receiver = place.receiver(call)
+    if receiver is not None and place.is_tensor(receiver):
+        joins = last in _JOINING or (last.endswith("_") and last[:-1] in _JOINING)
+        return _TENSOR if joins else _HOST
+    return _HOST
+
+
+def reduced(
+    node: cst.BaseExpression, place: Place, alike: frozenset[int] = frozenset(), depth: int = 0
+) -> str:
+    """The reduction that a selection ends in, with nothing but elementwise work before; empty where it is
+    used otherwise. `alike` are selections by the same mask: they go together."""
+    parent = around(node, place)
+    if isinstance(parent, cst.UnaryOperation):
+        return reduced(parent, place, alike, depth)
+    if isinstance(parent, cst.BinaryOperation | cst.Comparison):
+        parts = (
+            [parent.left, parent.right]
+            if isinstance(parent, cst.BinaryOperation)
+            else [parent.left, *(c.comparator for c in parent.comparisons)]
+        )
+        fits = all(
+            p is node or id(p) in alike or place.kind(p).what == "scalar" or place.kind(p).ndim == 0
+            for p in parts
+        )
+        return reduced(parent, place, alike, depth) if fits else ""
+    if isinstance(parent, cst.Attribute) and parent.value is node:
+        call = around(parent, place)
+        if not isinstance(call, cst.Call) or call.func is not parent:
+            return ""
+        last = parent.attr.value
+        if last in MERGING and not call.args:
+            return last
+        scalars = all(place.kind(a.value).what == "scalar" for a in call.args)
+        return reduced(call, place, alike, depth) if last in ELEMENTWISE and scalars else ""
+    if isinstance(parent, cst.Call) and place.name(parent).startswith("torch."):
+        last = place.last_name(parent)
+        if last in MERGING and len(parent.args) == 1:
+            return last
+        if last in ELEMENTWISE and len(parent.args) == 1:
+            return reduced(parent, place, alike, depth)
+        return ""
+    name = held_by(node, place) if depth < _DEPTH else ""
+    if name:
+        hows = {reduced(load, place, alike, depth + 1) for load in loads(name, place)}
+        return sorted(hows)[0] if hows and "" not in hows else ""
+    return ""
+
+
+def only_compared(node: cst.BaseExpression, place: Place, depth: int = 0) -> bool:
+    """Whether a value is only compared, element by element, and the answers are joined by any or all."""
+    parent = around(node, place)
+    if isinstance(parent, cst.Comparison):
+        operators = [c.operator for c in parent.comparisons]
+        if any(isinstance(o, cst.In | cst.NotIn | cst.Is | cst.IsNot) for o in operators):
+            return False
+        return _joined(parent, place)
+    if isinstance(parent, cst.Call) and place.is_torch(parent, "isin", "isnan", "isfinite"):
+        return _joined(parent, place)
+    name = held_by(node, place) if depth < _DEPTH else ""
+    found = [only_compared(load, place, depth + 1) for load in loads(name, place)] if name else []
+    return bool(found) and all(found)
+
+
+def _joined(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether elementwise answers end in any() or all()."""
+    parent: cst.CSTNode | None = around(node, place)
+    while isinstance(parent, cst.BinaryOperation | cst.UnaryOperation):
+        parent = around(parent, place)
+    if isinstance(parent, cst.Attribute):
+        return parent.attr.value in ("any", "all")
+    return isinstance(parent, cst.Call) and place.last_name(parent) in ("any", "all")
+
+
+def selectable(branch: cst.CSTNode | None, place: Place) -> bool:
+    """Whether both sides of an if only give tensors new values, by operations of torch: a selection on the
+    device can stand in its place."""
+    if not isinstance(branch, cst.If):
+        return False
+    if isinstance(branch.orelse, cst.If):
+        return _plain_work(branch.body, place) and selectable(branch.orelse, place)
+    orelse = branch.orelse
+    return _plain_work(branch.body, place) and (
+        orelse is None or _plain_work(orelse.body, place)
+    )
+
+
+def _plain_work(body: cst.BaseSuite, place: Place) -> bool:
+    lines = body.body if isinstance(body, cst.IndentedBlock) else [body]
+    for line in lines:
+        if not isinstance(line, cst.SimpleStatementLine | cst.SimpleStatementSuite):
+            return False
+        for small in line.body:
+            if isinstance(small, cst.Assign):
+                target: cst.BaseExpression = small.targets[0].target
+                if len(small.targets) != 1 or not place.kind(small.value).is_tensor:
+                    return False
+            elif isinstance(small, cst.AugAssign):
+                target = small.target
+                if not place.kind(target).is_tensor:
+                    return False
+            else:
+                return False
+            fits = isinstance(target, cst.Name) or (
+                isinstance(target, cst.Subscript) and place.is_tensor(target.value)
+            )
+            if not fits or not _cheap(small.value, place):
+                return False
+    return bool(lines)
+
+
+class _Calls(cst.CSTVisitor):
+    def __init__(self) -> None:
+        self.found: list[cst.Call] = []
+
+    def visit_Call(self, node: cst.Call) -> None:  # noqa: N802 - libcst's spelling
+        self.found.append(node)
+
+
+_DEAR = ("linalg.", "fft.", "distributed.", "nn.functional.conv", "nn.functional.linear")
+
+
+def _cheap(value: cst.BaseExpression, place: Place) -> bool:
+    """Whether computing a value in vain costs little and does nothing else."""
+    calls = _Calls()
+    value.visit(calls)
+    for call in calls.found:
+        name, last = place.name(call), place.last_name(call)
+        if last in ("matmul", "mm", "bmm", "einsum", "svd", "inverse", "item", "tolist", "nonzero"):
+            return False
+        if name.startswith("torch."):
+            if name[6:].startswith(_DEAR):
+                return False
+            continue
+        receiver = place.receiver(call)
+        if receiver is None or not place.kind(receiver).maybe_tensor:
+            return False
+    return True
+
+

@@ -1,0 +1,101 @@
+"""What `check` makes of a request, beyond what the tests of the command see."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pytest_dispatchguard.lint.check import Request, check
+from pytest_dispatchguard.lint.gitdiff import carried
+from pytest_dispatchguard.model import UserError
+
+TEXT = """\
+import torch
+
+class M(torch.nn.Module):
+    def forward(self, x: torch.Tensor):
+        a = torch.zeros(3).to(x.device)
+        return a, x.item()
+"""
+
+
+@pytest.fixture
+def request_(tmp_path: Path) -> Request:
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / "a.py").write_text(TEXT)
+    return Request(paths=(Path(),), cwd=tmp_path)
+
+
+def test_texts_before_and_after_a_fix(request_: Request) -> None:
+    shown = check(replace(request_, fix="safe", write=False))
+    assert shown.before == {"a.py": TEXT}
+    assert shown.after["a.py"] == TEXT.replace("zeros(3).to(x.device)", "zeros(3, device=x.device)")
+    assert (request_.cwd / "a.py").read_text() == TEXT
+    assert shown.report.summary.fixed == 0
+    done = check(replace(request_, fix="safe"))
+    assert done.report.summary.fixed == 1
+    assert done.reader("a.py") == (request_.cwd / "a.py").read_text() == shown.after["a.py"]
+
+
+def test_the_report_names_the_rules_that_ran(request_: Request) -> None:
+    report = check(replace(request_, settings={"select": ("DG411",)})).report
+    assert [r.code for r in report.rules] == ["DG001", "DG411"]
+
+
+def test_an_error_that_is_not_the_cache_s_is_raised(
+    request_: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pytest_dispatchguard.lint import engine
+
+    good = check(request_)
+
+    def broken(*_: object) -> object:
+        raise IndexError("no such row")
+
+    monkeypatch.setattr(engine, "_scouted", broken)
+    with pytest.raises(IndexError):
+        check(replace(request_, cache=False))
+    with pytest.raises(IndexError):
+        check(request_)
+    monkeypatch.undo()
+    assert check(request_).report.findings == good.report.findings
+
+
+def test_a_baseline_must_be_named(request_: Request) -> None:
+    with pytest.raises(UserError, match="which baseline"):
+        check(replace(request_, prune_baseline=True))
+
+
+@pytest.mark.parametrize(
+    ("ranges", "before", "after", "expected"),
+    [
+        (((2, 2),), "a\nb\nc\n", "a\nb\nc\n", {2}),
+        (((2, 2),), "a\nb\nc\n", "new\na\nb\nc\n", {1, 3}),
+        (((2, 3),), "a\nb\nc\n", "b\nc\n", {1, 2}),
+        (((2, 2),), "a\nb\nc\n", "a\nB\nc\n", {2}),
+        ((), "a\nb\nc\n", "a\nc\n", set()),
+        ((), "a\nb\nc\n", "a\nb\nnew\nc\n", {3}),
+        (((1, 10**9),), "a\nb\n", "x\na\nb\n", {1, 2, 3, 4}),
+    ],
+)
+def test_changed_lines_are_carried_over_further_changes(
+    ranges: tuple[tuple[int, int], ...], before: str, after: str, expected: set[int]
+) -> None:
+    got = carried(ranges, before, after)
+    assert {n for low, high in got for n in range(low, high + 1)} == expected
+
+
+def test_a_broken_row_of_the_cache_is_dropped_with_a_note(request_: Request) -> None:
+    import sqlite3
+
+    good = check(request_)
+    connection = sqlite3.connect(request_.cwd / ".dispatchguard" / "cache.sqlite")
+    connection.execute("UPDATE rows SET value = '[[]]' WHERE namespace = 'judged'")
+    connection.commit()
+    connection.close()
+    mended = check(request_)
+    assert mended.report.findings == good.report.findings
+    assert [n for n in mended.report.notes if "the cache was broken and has been dropped" in n]
+    assert check(request_).report == good.report

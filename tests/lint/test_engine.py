@@ -1,0 +1,103 @@
+"""The engine: what depends on what, seen from a run over texts that need no disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_dispatchguard.config import Config
+from pytest_dispatchguard.lint import engine
+from pytest_dispatchguard.lint.cache import Cache
+from pytest_dispatchguard.lint.catalog import Catalog, catalog
+from pytest_dispatchguard.lint.files import Discovery, File, Unreadable
+from pytest_dispatchguard.lint.pool import Pool
+
+ROOT = Path("/nowhere")
+HOT = "import torch\n\nclass M(torch.nn.Module):\n    def forward(self, x: torch.Tensor):\n"
+
+
+@pytest.fixture(scope="module")
+def rules() -> Catalog:
+    return catalog(None)
+
+
+def run(
+    texts: dict[str, str],
+    rules: Catalog,
+    *,
+    targets: tuple[str, ...] | None = None,
+    cache: Cache | None = None,
+    **settings: object,
+) -> engine.Outcome:
+    files = tuple(File(ROOT / rel, rel, 0, 0, 0, 0) for rel in sorted(texts))
+    asked = tuple(f for f in files if targets is None or f.rel in targets)
+    config = Config(root=ROOT, **settings)  # type: ignore[arg-type]
+    with Pool(1) as pool:
+        return engine.run(config, Discovery(asked, files), rules, cache, pool, texts=texts)
+
+
+def test_only_targets_speak_and_all_give_hotness(rules: Catalog) -> None:
+    texts = {
+        "a.py": HOT.replace("import torch", "import torch\nfrom b import f")
+        + "        return f(x)\n",
+        "b.py": "import torch\n\ndef f(x: torch.Tensor):\n    return x.item()\n",
+    }
+    outcome = run(texts, rules, targets=("b.py",))
+    (found,) = outcome.findings
+    assert (found.path, found.span.line) == ("b.py", 4)
+    assert found.hot is not None
+    assert found.hot.path == ("a.M.forward", "b.f")
+    assert (outcome.files, outcome.functions, outcome.hot_functions) == (1, 1, 1)
+    assert run({"b.py": texts["b.py"]}, rules).findings == ()
+
+
+def test_maybes_are_in_the_outcome(rules: Catalog) -> None:
+    text = HOT.replace("x: torch.Tensor", "x, other") + "        return other.values().item()\n"
+    assert {f.certainty for f in run({"a.py": text}, rules).findings} == {"maybe"}
+
+
+def test_suppressions_come_before_selection_by_file(rules: Catalog) -> None:
+    text = HOT + "        return x.item()  # dispatchguard: ignore\n"
+    outcome = run({"a.py": text}, rules)
+    assert outcome.findings == ()
+    assert len(outcome.suppressed) == 1
+    (code,) = {f.code for f in outcome.suppressed}
+    ignored = run({"a.py": text}, rules, per_file_ignores=(("a.py", (code, "DG002")),))
+    assert (ignored.findings, ignored.suppressed) == ((), ())
+
+
+def test_lines_that_move_are_not_judged_anew(
+    rules: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pytest_dispatchguard.lint import judge
+
+    cache = Cache.open(tmp_path / "cache.sqlite", "1")
+    text = HOT + "        return x.item()\n"
+    (before,) = run({"a.py": text}, rules, cache=cache).findings
+
+    def never(*_: object) -> None:
+        raise AssertionError("judged again")
+
+    monkeypatch.setattr(judge, "judge_chunks", never)
+    (after,) = run({"a.py": "# moved\n\n" + text}, rules, cache=cache).findings
+    assert after.span.line == before.span.line + 2
+    assert after.message == before.message
+    with pytest.raises(AssertionError, match="judged again"):
+        run({"a.py": text.replace("x.item()", "x.max().item()")}, rules, cache=cache)
+    cache.close()
+
+
+def test_rules_without_selection_cost_no_finding(rules: Catalog) -> None:
+    text = HOT + "        return x.item()\n"
+    assert run({"a.py": text}, rules, select=("DG1",)).findings == ()
+    broken = run({"a.py": "def f(:\n"}, rules, select=("DG1",))
+    assert [f.code for f in broken.findings] == ["DG001"]
+
+
+def test_standard_input_that_cannot_be_read(rules: Catalog) -> None:
+    what = Unreadable("a.py", 3, 4, "no text")
+    outcome = engine.refused(Config(root=ROOT), rules.infos, what)
+    (found,) = outcome.findings
+    assert (found.code, found.path, found.span.line, found.span.column) == ("DG001", "a.py", 3, 4)
+    assert engine.refused(Config(root=ROOT, ignore=("DG001",)), rules.infos, what).findings == ()
