@@ -8,8 +8,11 @@ from collections.abc import Sequence
 from typing import Literal
 
 import libcst as cst
-from dispatchguard_rules._sync_uses import ends
-from dispatchguard_rules._syncs import (
+
+from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, Scene
+
+from ._sync_uses import ends
+from ._syncs import (
     NUMBERS,
     RANDOM,
     READS,
@@ -26,8 +29,6 @@ from dispatchguard_rules._syncs import (
     target_names,
     tell,
 )
-
-from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, Scene
 
 Role = Literal["each", "invariant", "again", "row", "in-row", "iterated", "plain"]
 _LOGGING = frozenset(

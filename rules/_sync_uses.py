@@ -6,13 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import libcst as cst
-from dispatchguard_rules._syncs import NUMBERS, only_raises, only_warns
 
 from pytest_dispatchguard import Place
 
-MERGING = frozenset(
-    "all amax amin any count_nonzero logsumexp max mean min prod sum".split()
-)
+from ._syncs import NUMBERS, only_raises, only_warns
+
+MERGING = frozenset("all amax amin any count_nonzero logsumexp max mean min prod sum".split())
 """Reductions that a mask can be worked into: of all elements, with those outside blanked out."""
 ELEMENTWISE = frozenset(
     "abs add bool clamp clamp_max clamp_min clone contiguous cos detach div double exp exp2 expm1 "
@@ -119,7 +118,9 @@ def ends(node: cst.BaseExpression, place: Place, depth: int = 0) -> frozenset[st
         if place.kind(other).is_tensor:
             return _TENSOR
         total = around(parent, place)
-        if isinstance(total, cst.Assign) and any(place.same(t.target, other) for t in total.targets):
+        if isinstance(total, cst.Assign) and any(
+            place.same(t.target, other) for t in total.targets
+        ):
             return frozenset({"sum"})
         return ends(parent, place, depth)
     if isinstance(parent, cst.Comparison):
@@ -150,9 +151,7 @@ def _asked(condition: cst.BaseExpression, place: Place) -> frozenset[str]:
     return frozenset({"branch"}) if isinstance(by, cst.If) else _HOST
 
 
-def _given(
-    node: cst.BaseExpression, call: cst.Call, place: Place, depth: int
-) -> frozenset[str]:
+def _given(node: cst.BaseExpression, call: cst.Call, place: Place, depth: int) -> frozenset[str]:
     name, last = place.name(call), place.last_name(call)
     if name in NUMBERS or name in ("abs", "round"):
         return ends(call, place, depth)
@@ -240,9 +239,7 @@ def selectable(branch: cst.CSTNode | None, place: Place) -> bool:
     if isinstance(branch.orelse, cst.If):
         return _plain_work(branch.body, place) and selectable(branch.orelse, place)
     orelse = branch.orelse
-    return _plain_work(branch.body, place) and (
-        orelse is None or _plain_work(orelse.body, place)
-    )
+    return _plain_work(branch.body, place) and (orelse is None or _plain_work(orelse.body, place))
 
 
 def _plain_work(body: cst.BaseSuite, place: Place) -> bool:
@@ -296,5 +293,3 @@ def _cheap(value: cst.BaseExpression, place: Place) -> bool:
         if receiver is None or not place.kind(receiver).maybe_tensor:
             return False
     return True
-
-

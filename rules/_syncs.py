@@ -177,9 +177,7 @@ def _raises(call: cst.Call) -> bool:
     last = func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
     first = call.args[0].value if call.args else None
     failed = isinstance(first, cst.Name) and first.value == "False"
-    return bool(
-        _RAISING.search(str(last)) or (failed and _CHECKING.search(str(last)))
-    )
+    return bool(_RAISING.search(str(last)) or (failed and _CHECKING.search(str(last))))
 
 
 def only_warns(branch: cst.CSTNode | None) -> bool:

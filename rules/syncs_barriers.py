@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 import libcst as cst
-from dispatchguard_rules._syncs import on_host_by_trade, say, tell
 
 from pytest_dispatchguard import Call, Finding, Place, Rule
+
+from ._syncs import on_host_by_trade, say, tell
 
 _DEVICES = frozenset({"cuda", "xpu", "mps", "npu", "hpu", "mtia", "accelerator", "musa", "mlu"})
 _MEASURING = re.compile(

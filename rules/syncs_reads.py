@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import libcst as cst
-from dispatchguard_rules._sync_roles import (
+
+from pytest_dispatchguard import Call, Finding, FString, Place, Rule
+
+from ._sync_roles import (
     ReadRule,
     avoidable,
     found,
@@ -16,8 +19,8 @@ from dispatchguard_rules._sync_roles import (
     told_on_failure,
     use,
 )
-from dispatchguard_rules._sync_uses import around, ends, held_by, loads
-from dispatchguard_rules._syncs import (
+from ._sync_uses import around, ends, held_by, loads
+from ._syncs import (
     Read,
     names_in,
     on_host_by_trade,
@@ -27,17 +30,15 @@ from dispatchguard_rules._syncs import (
     waits_inside,
 )
 
-from pytest_dispatchguard import Call, Finding, FString, Place, Rule
-
 
 class ItemRead(ReadRule):
     """`.item()` makes the host wait for the device.
 
     ## What it does
 
-    Finds `.item()` on tensors that may live on a device, in hot code, where the number goes back into tensors,
-    is summed up, logged in a loop, or only checked. Where the host needs it (for a shape, an index, its
-    caller) it is a maybe, shown with `--pedantic`.
+    Finds `.item()` on tensors that may live on a device, in hot code, where the number goes back into
+    tensors, is summed up, logged in a loop, or only checked. Where the host needs it (for a shape, an
+    index, its caller) it is a maybe, shown with `--pedantic`.
 
     ## Why it costs
 

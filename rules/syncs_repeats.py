@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import libcst as cst
-from dispatchguard_rules._sync_roles import ReadRule, found, iterated_by
-from dispatchguard_rules._syncs import (
+
+from pytest_dispatchguard import Call, Finding, Fix, Iterated, Place, Rule
+
+from ._sync_roles import ReadRule, found, iterated_by
+from ._sync_uses import around, ends, held_by, loads
+from ._syncs import (
     READS,
     Read,
+    bound_names,
     names_in,
     on_host_by_trade,
     read_of,
@@ -17,8 +23,6 @@ from dispatchguard_rules._syncs import (
     tell,
     waits_inside,
 )
-
-from pytest_dispatchguard import Call, Finding, Fix, Iterated, Place, Rule
 
 
 class ReadPerElement(ReadRule):
@@ -67,6 +71,8 @@ class ReadPerElement(ReadRule):
         elif base is not None:
             how = f"Read `{say(place, base)}.tolist()` once before the loop and index the list."
         elif isinstance(loop, cst.For):
+            if place.conditions or _steers(read, place) or _carried(read, loop):
+                read = replace(read, certainty="maybe")
             how = (
                 "Compute it for all rounds first, or collect the tensors, and read them all at "
                 "once with one `torch.stack(...).tolist()`."
@@ -79,6 +85,16 @@ class ReadPerElement(ReadRule):
             f"`{shown}` makes the host wait for the device in every round. {how}",
             _stacked(read, place),
         )
+
+
+def _steers(read: Read, place: Place) -> bool:
+    """Whether what is read decides how the round goes on."""
+    return not ends(read.call, place).isdisjoint({"branch"})
+
+
+def _carried(read: Read, loop: cst.For) -> bool:
+    """Whether what is read comes from what the loop itself works out, round by round."""
+    return bool((names_in(read.tensor) - target_names(loop)) & bound_names(loop.body.body))
 
 
 def _read_before(read: Read, place: Place) -> bool:
@@ -414,7 +430,34 @@ class PythonExtremumOfTensors(Rule):
             node,
             f"Python's `{shown}` asks a comparison of tensors for its truth, so the host waits "
             f"for the device. `{better}` stays on the device.",
+            # A size or a bound of Python's needs the number anyway.
+            certainty="maybe" if _a_bound(node, place) else "sure",
         )
+
+
+def _a_bound(node: cst.Call, place: Place) -> bool:
+    """Whether what is chosen is given to `range`, a factory of torch, or Python's own arithmetic by name."""
+    seen: list[cst.BaseExpression] = [node]
+    name = held_by(node, place) or _rebound(node, place)
+    seen.extend(loads(name, place) if name else ())
+    for one in seen:
+        parent = around(one, place)
+        while isinstance(parent, cst.BinaryOperation):
+            parent = around(parent, place)
+        if isinstance(parent, cst.Call) and place.last_name(parent) in _BOUNDED:
+            return True
+    return False
+
+
+_BOUNDED = frozenset({"arange", "empty", "ones", "randint", "range", "zeros"})
+
+
+def _rebound(node: cst.Call, place: Place) -> str:
+    """The local name that an assignment gives the value, whatever else it held before."""
+    parent = around(node, place)
+    if isinstance(parent, cst.Assign) and isinstance(parent.targets[0].target, cst.Name):
+        return parent.targets[0].target.value
+    return ""
 
 
 class IterationOverTensor(Rule):

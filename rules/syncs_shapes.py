@@ -6,28 +6,32 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import libcst as cst
-from dispatchguard_rules._sync_uses import (
+
+from pytest_dispatchguard import Call, Finding, Getitem, Kind, Place, Rule, Setitem
+
+from ._sync_uses import (
     around,
     held_by,
     loads,
     only_compared,
     reduced,
+    selectable,
 )
-from dispatchguard_rules._syncs import (
+from ._syncs import (
     Certainty,
+    asked,
     bound_names,
     holds,
     mask_of,
     names_in,
     on_host_by_trade,
+    only_raises,
     say,
     target_names,
     tell,
     tensor_certainty,
     waits_inside,
 )
-
-from pytest_dispatchguard import Call, Finding, Getitem, Kind, Place, Rule, Setitem
 
 
 def _worked_on(call: cst.Call, place: Place) -> tuple[cst.BaseExpression, Certainty] | None:
@@ -141,9 +145,7 @@ def _looked_up_again(node: cst.Call, mask: cst.BaseExpression, place: Place) -> 
         if other is not node and scene.block == place.block and place.same(other, node):
             return "" if _bound_in(mask, place) else "more than once. Look them up once."
     selections = [
-        o
-        for o, s in place.subscripts()
-        if s.block == place.block and _selects_by(o, mask, place)
+        o for o, s in place.subscripts() if s.block == place.block and _selects_by(o, mask, place)
     ]
     if selections and not _bound_in(mask, place):
         return (
@@ -469,7 +471,10 @@ def _without_counting(
                 f"`{base} {operator} torch.where({shown}, {new}, {rest})`{rows} waits for nothing."
             )
         if operator == "=":
-            return "sure", f"`{base} = torch.where({shown}, {new}, {base})`{rows} waits for nothing."
+            return (
+                "sure",
+                f"`{base} = torch.where({shown}, {new}, {base})`{rows} waits for nothing.",
+            )
         return "maybe", f"Compute it for all of `{base}` and pick with `torch.where`."
     if operator != "=":
         return "maybe", f"Compute it for all of `{base}` and pick with `torch.where`."
@@ -870,6 +875,10 @@ class CompareWholeTensors(Rule):
             return None
         if not _first_of(node, place):
             return None
+        who = asked(node, place)
+        branches = who.asker in ("if", "while", "filter") and not only_raises(who.by)
+        if branches and not selectable(who.by, place):
+            worked_on = (worked_on[0], "maybe")
         last = place.last_name(node)
         how = "(a == b).all()" if last == "equal" else "torch.isclose(a, b).all()"
         return tell(

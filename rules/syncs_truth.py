@@ -6,8 +6,11 @@ import re
 from collections.abc import Iterator
 
 import libcst as cst
-from dispatchguard_rules._sync_uses import around, ends, selectable
-from dispatchguard_rules._syncs import (
+
+from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, Truth
+
+from ._sync_uses import around, ends, selectable
+from ._syncs import (
     Asked,
     Certainty,
     asked,
@@ -22,8 +25,6 @@ from dispatchguard_rules._syncs import (
     tell,
     waits_inside,
 )
-
-from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, Truth
 
 
 def _question(node: cst.BaseExpression, place: Place) -> tuple[Certainty, Asked] | None:
@@ -159,8 +160,6 @@ def _advice_holds(node: cst.BaseExpression, who: Asked, place: Place) -> bool:
         return ends(who.by, place) == {"tensor"}
     if who.asker == "value":
         return not _gives_bool(place.function)
-    if isinstance(who.by, cst.If) and _stops_rounds(who.by, place):
-        return True
     return selectable(who.by, place)
 
 
@@ -168,12 +167,6 @@ def _gives_bool(function: cst.FunctionDef) -> bool:
     """Whether a function is annotated to give a Python bool."""
     annotation = function.returns.annotation if function.returns is not None else None
     return isinstance(annotation, cst.Name) and annotation.value == "bool"
-
-
-def _stops_rounds(branch: cst.If, place: Place) -> bool:
-    """Whether an if does nothing but end a loop that has run long enough."""
-    smalls = list(small_statements(branch.body))
-    return bool(place.loops) and branch.orelse is None and isinstance(smalls[0], cst.Break)
 
 
 def _asked_now_and_then(node: cst.BaseExpression, who: Asked, place: Place) -> bool:
@@ -364,7 +357,13 @@ class TruthInCheck(Rule):
                 "`torch._assert_async(...)` checks on the device (it fails later); or check on "
                 f"the host where the values are made, {_switch(place)}."
             )
-        elif only_raises(who.by) or only_warns(who.by):
+        elif only_warns(who.by):
+            message = (
+                f"`if {shown}` is asked for a warning only, and makes the host wait for the device "
+                "on every call. Warn where the values are made, or collect the answers on the "
+                f"device and ask once in a while, {_switch(place)}."
+            )
+        elif only_raises(who.by):
             message = (
                 f"`if {shown}` only checks values, and makes the host wait for the device on "
                 "every call. Check on the device (`torch._assert_async`, which fails later and "

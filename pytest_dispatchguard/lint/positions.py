@@ -90,6 +90,8 @@ class _Syntactic:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if error is not None:
+            return
         state = self.state
         start = (self.line, self.column)
         end = (state.line, state.column)

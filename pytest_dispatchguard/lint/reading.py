@@ -695,11 +695,15 @@ class Reader:
                     self.names.kinds.pop(name, None)
                 else:
                     self.names.kinds[name] = replace(known, optional=False)
-        elif name.endswith((".device.type", ".device")) and isinstance(
-            part.comparator, cst.SimpleString
+        elif name.endswith((".device.type", ".device")) and (
+            isinstance(part.comparator, cst.SimpleString)
+            or (
+                isinstance(part.comparator, cst.Call)
+                and self.resolve(part.comparator.func) == "torch.device"
+            )
         ):
             # Told to be on the CPU, or not to be on CUDA, where nothing else is expected.
-            word = part.comparator.value
+            word = text(part.comparator)
             wanted = True if "cpu" in word else False if "cuda" in word else None
             if wanted is not None and (holds == isinstance(part.operator, cst.Equal)) == wanted:
                 self._on_host(name.partition(".device")[0])

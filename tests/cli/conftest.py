@@ -15,30 +15,31 @@ import pytest
 
 from pytest_dispatchguard import cli
 
+# Patterns that no inference decides: these tests are about the command, not about the rules.
 A = """\
-import torch
+import os, torch
 
 from pkg.b import helper
 
 
 class Gate(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if x.any():
+        if os.environ.get("GATE"):
             return helper(x)
         mask = torch.zeros(3).to(x.device)  # the mask
         return x * mask
 """
 
 B = """\
-import torch
+import inspect, torch
 
 
 def helper(x: torch.Tensor):
-    return x.sum().item()
+    return inspect.signature(x)
 
 
 def cold(x: torch.Tensor):
-    return x.sum().item()
+    return inspect.signature(x)
 """
 
 

@@ -16,7 +16,7 @@ from .conftest import A, Run, Write
 
 FIXED = A.replace("torch.zeros(3).to(x.device)", "torch.zeros(3, device=x.device)")
 
-HEAD = "import torch\n\n\nclass M(torch.nn.Module):\n    def forward(self, x: torch.Tensor):\n"
+HEAD = "import inspect, torch\n\n\nclass M(torch.nn.Module):\n    def forward(self, x: torch.Tensor):\n"
 BAD = "        a = torch.zeros(3).to(x.device)\n"
 GOOD = "        a = torch.zeros(3, device=x.device)\n"
 
@@ -92,7 +92,7 @@ def test_unused_suppressions_are_removed(write: Write, run: Run) -> None:
         (lambda t: t.replace(" " * 8, "\t\t").replace(" " * 4, "\t")),
         (lambda t: t.replace("\n\n\n", "\n\f\n")),
         (lambda t: t.rstrip("\n")),
-        (lambda t: t.replace("import torch\n", "import torch  # ä\u2028ö\x85\n")),
+        (lambda t: t.replace(" torch\n", " torch  # ä\u2028ö\x85\n")),
     ],
     ids=["crlf", "bom", "tabs", "form feed", "no newline at the end", "odd line ends in a comment"],
 )

@@ -18,10 +18,12 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc"
 
 @pytest.fixture
 def large(write: Write) -> Path:
-    body = "\n".join(A.replace("Gate", f"Gate{i}").replace("import torch\n", "") for i in range(8))
+    body = "\n".join(
+        A.replace("Gate", f"Gate{i}").replace("import os, torch\n", "") for i in range(8)
+    )
     return write(
         {"pyproject.toml": "", "pkg/__init__.py": "", "pkg/b.py": "def helper(x):\n    return x\n"}
-        | {f"pkg/m{i}.py": "import torch\n" + body for i in range(60)}
+        | {f"pkg/m{i}.py": "import os, torch\n" + body for i in range(60)}
     )
 
 

@@ -27,7 +27,7 @@ def planted(write: Write, tmp_path: Path) -> tuple[Path, Path]:
     trace = tmp_path.parent / f"{tmp_path.name}-ran.txt"
     effect = EFFECT.format(path=str(trace))
     # Decorators, defaults, class bodies and annotations run at import as well.
-    body = effect + A.replace("import torch\n", "import torch\n" + effect)
+    body = effect + A.replace("import os, torch\n", "import os, torch\n" + effect)
     files: dict[str, str | bytes] = {f"{name}.py": effect for name in NAMES}
     files |= {
         "pyproject.toml": "[tool.dispatchguard]\nhot-roots = ['pkg.b.cold']\n",

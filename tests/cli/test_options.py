@@ -264,7 +264,7 @@ def test_version_and_help(run: Run) -> None:
 
 
 def test_standard_input_stands_for_the_file_it_names(project: Path, start: Run) -> None:
-    text = A.replace("if x.any():", "if x.any() and x.all():")
+    text = A.replace('get("GATE")', 'get("GATE") or os.environ.get("MORE")')
     words = ("check", "--format", "json", "--stdin-filename", "pkg/a.py", "-")
     done = start(*words, stdin=text.encode())
     assert done.status == 1
@@ -310,10 +310,10 @@ def test_standard_input_of_an_excluded_file_is_passed_over(project: Path, start:
 
 def test_a_reader_that_has_had_enough_sees_no_trace(project: Path) -> None:
     (project / "pkg" / "many.py").write_text(
-        "import torch\n"
+        "import inspect, torch\n"
         + "".join(
             f"class M{i}(torch.nn.Module):\n    def forward(self, x: torch.Tensor):\n"
-            "        return x.sum().item()\n"
+            "        return inspect.signature(x)\n"
             for i in range(400)
         )
     )

@@ -13,8 +13,8 @@ from .conftest import A, B, Run, Write, command
 
 BASES = "import torch\n\nclass Base({base}):\n    pass\n"
 USER = (
-    "import torch\nfrom bases import Base\n\nclass User(Base):\n"
-    "    def forward(self, x: torch.Tensor):\n        return x.sum().item()\n"
+    "import torch, inspect\nfrom bases import Base\n\nclass User(Base):\n"
+    "    def forward(self, x: torch.Tensor):\n        return inspect.signature(x)\n"
 )
 
 
