@@ -134,6 +134,10 @@ def test_deep_nesting_is_read(write: Write, run: Run, kind: str) -> None:
     done = run("check", "--format", "json")
     assert (done.status, done.err) == (1, "")
     assert ("flat.py", 6) in [(p, line) for p, line, _ in done.places]
+    if sys.version_info[:2] == (3, 12) and kind in ("calls", "strings"):
+        # 3.12 alone counts frames of C apart, by a limit that nobody can raise: told, not judged.
+        assert [c for p, _, c in done.places if p == "deep.py"] == ["DG001"]
+        return
     (code,) = {c for p, line, c in done.places if (p, line) == ("deep.py", 6)}
     assert code != "DG001"
 
