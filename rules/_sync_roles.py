@@ -245,8 +245,9 @@ def _statements_between(at: Scene, scene: Scene) -> list[cst.CSTNode] | None:
     start = _position(at.block, at.statement)
     if start is None:
         return None
-    for end, statement in enumerate(at.block):
-        if statement is scene.statement or holds(statement, scene.statement):
+    for end, statement in enumerate(at.block[start:], start):
+        simple = isinstance(statement, cst.SimpleStatementLine)
+        if statement is scene.statement or (not simple and holds(statement, scene.statement)):
             # Of the statement that holds the second place all is taken, also what comes after it.
             return list(at.block[start:end]) + (
                 [statement] if statement is not scene.statement else []

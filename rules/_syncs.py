@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import libcst as cst
@@ -418,9 +419,13 @@ def target_names(loop: cst.CSTNode) -> frozenset[str]:
 
 def bound_names(statements: Iterable[cst.CSTNode]) -> frozenset[str]:
     """The names that statements give a new value."""
+    return frozenset().union(*map(_bound_in, statements))
+
+
+@lru_cache(maxsize=4096)
+def _bound_in(statement: cst.CSTNode) -> frozenset[str]:
     visitor = _BoundVisitor()
-    for statement in statements:
-        statement.visit(visitor)
+    statement.visit(visitor)
     return frozenset(visitor.names)
 
 
