@@ -192,7 +192,7 @@ def scout_files(
 
 def _scan(job: tuple[str, str, tuple[str, ...], str | None]) -> tuple[str, str, str, str]:
     from pytest_dispatchguard.lint import scout
-    from pytest_dispatchguard.lint.project import module_name
+    from pytest_dispatchguard.lint.module_names import module_name
 
     rel, path, roots, given = job
     digest, read = _read(path, rel, given)

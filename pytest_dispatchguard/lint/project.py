@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from pytest_dispatchguard.lint.facts import ClassFact, FileFacts, FunctionFact, Value
 from pytest_dispatchguard.lint.libraries import canonical
+from pytest_dispatchguard.lint.module_names import module_name
 
 _DOTTED = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 _WRAPPERS = frozenset(
@@ -75,21 +76,6 @@ class Project:
     subclasses: dict[str, list[str]] = field(default_factory=dict)
     alternatives: dict[str, set[str]] = field(default_factory=dict)
     """Class to those that may stand in its place as a base: one name imported from here or from there."""
-
-
-def module_name(path: str, roots: Sequence[str] = ()) -> str:
-    """The dotted name of the file at `path`, seen from the longest of the source roots that holds
-    it."""
-    best = ""
-    for root in roots:
-        root = root.strip("/").removeprefix("./")
-        if root not in ("", ".") and path.startswith(root + "/") and len(root) > len(best):
-            best = root
-    inner = path[len(best) :].strip("/") if best else path
-    for suffix in (".py", ".pyi"):
-        inner = inner.removesuffix(suffix)
-    inner = inner.removesuffix("/__init__") if inner != "__init__" else "__init__"
-    return inner.replace("/", ".")
 
 
 def build(files: Mapping[str, FileFacts], roots: Sequence[str] = ()) -> Project:

@@ -8,8 +8,9 @@ import pytest
 from pytest_dispatchguard.lint.briefs import briefs
 from pytest_dispatchguard.lint.facts import Brief, HotFact
 from pytest_dispatchguard.lint.heat import solve
+from pytest_dispatchguard.lint.module_names import module_name
 from pytest_dispatchguard.lint.packing import pack_brief, unpack_brief
-from pytest_dispatchguard.lint.project import Project, build, module_name
+from pytest_dispatchguard.lint.project import Project, build
 from pytest_dispatchguard.lint.scout import scan
 
 

@@ -4,13 +4,13 @@ import textwrap
 
 import pytest
 
+from pytest_dispatchguard.lint.module_names import module_name
 from pytest_dispatchguard.lint.project import (
     Project,
     absolute,
     build,
     dotted_thing,
     method_owner,
-    module_name,
     mro,
     resolve,
 )
