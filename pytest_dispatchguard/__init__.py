@@ -37,12 +37,14 @@ _HOMES = {
             "Rule",
             "SelfWrite",
             "Setitem",
+            "SizedCall",
             "Truth",
             "With",
         ),
         "lint.rule",
     ),
 }
+_MODULES = {"nodes": "lint.nodes"}
 
 __all__ = [  # noqa: RUF022 - by theme
     "__version__",
@@ -51,11 +53,13 @@ __all__ = [  # noqa: RUF022 - by theme
     "Kind", "Place", "Scene",
     "Assignment", "Attribute", "Call", "Class", "Comparison", "Decorated", "Def", "FString", "Function",
     "Getitem", "Import", "Iterated", "Lambda", "Look", "Loop", "MadeCall", "Rule", "SelfWrite", "Setitem",
-    "Truth", "With",
+    "SizedCall", "Truth", "With",
+    "nodes",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
     from pytest_dispatchguard.hookspecs import hookimpl, hookspec
+    from pytest_dispatchguard.lint import nodes
     from pytest_dispatchguard.lint.kinds import Kind
     from pytest_dispatchguard.lint.place import Place
     from pytest_dispatchguard.lint.reading import Scene
@@ -79,6 +83,7 @@ if TYPE_CHECKING:
         Rule,
         SelfWrite,
         Setitem,
+        SizedCall,
         Truth,
         With,
     )
@@ -86,10 +91,13 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
+    value: Any
+    if name in _MODULES:
+        value = import_module(f"{__name__}.{_MODULES[name]}")
+    elif name in _HOMES:
+        value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{home}"), name)
     globals()[name] = value
     return value
 

@@ -4,10 +4,11 @@ needed by the host."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import libcst as cst
 
-from pytest_dispatchguard import Place
+from pytest_dispatchguard import Place, nodes
 
 from ._syncs import NUMBERS, only_raises, only_warns
 
@@ -26,31 +27,22 @@ _MAKING = frozenset({"as_tensor", "asarray", "from_numpy", "scalar_tensor", "ten
 _DEPTH = 4
 
 
-class _Parents(cst.CSTVisitor):
-    def __init__(self) -> None:
-        self.stack: list[cst.CSTNode] = []
-        self.of: dict[int, cst.CSTNode] = {}
-        self.loads: dict[str, list[cst.Name]] = {}
+@dataclass(slots=True)
+class _Tree:
+    """Who is around whom in a function, and where each name stands."""
 
-    def on_visit(self, node: cst.CSTNode) -> bool:
-        if self.stack:
-            self.of[id(node)] = self.stack[-1]
-        self.stack.append(node)
-        if isinstance(node, cst.Name):
-            self.loads.setdefault(node.value, []).append(node)
-        return True
-
-    def on_leave(self, original_node: cst.CSTNode) -> None:
-        self.stack.pop()
+    of: dict[int, cst.CSTNode]
+    loads: dict[str, list[cst.Name]]
 
 
-def _tree(place: Place) -> _Parents:
-    """Who is around whom in the innermost function, and where each name stands."""
+def _tree(place: Place) -> _Tree:
+    """The tree of the innermost function."""
 
-    def make() -> _Parents:
-        tree = _Parents()
-        place.function.visit(tree)
-        return tree
+    def make() -> _Tree:
+        loads: dict[str, list[cst.Name]] = {}
+        for name in nodes.names_in(place.function):
+            loads.setdefault(name.value, []).append(name)
+        return _Tree(nodes.around(place.function), loads)
 
     return place.once(("tree", id(place.function)), make)
 
@@ -84,13 +76,9 @@ def loads(name: str, place: Place) -> Iterator[cst.Name]:
         bound = parent
         while isinstance(bound, cst.Element | cst.Tuple | cst.List | cst.StarredElement):
             bound = of.get(id(bound))
-        if isinstance(bound, cst.AssignTarget | cst.Param | cst.NamedExpr):
+        if isinstance(bound, cst.AssignTarget):
             continue
-        if isinstance(parent, cst.Attribute) and parent.attr is node:
-            continue
-        if isinstance(parent, cst.Arg) and parent.keyword is node:
-            continue
-        if isinstance(parent, cst.AugAssign | cst.For | cst.CompFor) and parent.target is node:
+        if parent is not None and any(target is node for target in nodes.bound_by(parent)):
             continue
         yield node
 
@@ -266,22 +254,12 @@ def _plain_work(body: cst.BaseSuite, place: Place) -> bool:
     return bool(lines)
 
 
-class _Calls(cst.CSTVisitor):
-    def __init__(self) -> None:
-        self.found: list[cst.Call] = []
-
-    def visit_Call(self, node: cst.Call) -> None:  # noqa: N802 - libcst's spelling
-        self.found.append(node)
-
-
 _DEAR = ("linalg.", "fft.", "distributed.", "nn.functional.conv", "nn.functional.linear")
 
 
 def _cheap(value: cst.BaseExpression, place: Place) -> bool:
     """Whether computing a value in vain costs little and does nothing else."""
-    calls = _Calls()
-    value.visit(calls)
-    for call in calls.found:
+    for call in (n for n in nodes.walk(value) if isinstance(n, cst.Call)):
         name, last = place.name(call), place.last_name(call)
         if last in ("matmul", "mm", "bmm", "einsum", "svd", "inverse", "item", "tolist", "nonzero"):
             return False

@@ -11,7 +11,7 @@ from typing import Literal
 
 import libcst as cst
 
-from pytest_dispatchguard import Finding, Fix, Place
+from pytest_dispatchguard import Finding, Fix, Place, nodes
 
 Certainty = Literal["sure", "maybe"]
 
@@ -364,44 +364,15 @@ def _named_mask(index: cst.BaseExpression, place: Place) -> bool:
 # -- names -------------------------------------------------------------------------------------------------
 
 
-class _NamesVisitor(cst.CSTVisitor):
-    def __init__(self) -> None:
-        self.names: set[str] = set()
-
-    def visit_Name(self, node: cst.Name) -> None:  # noqa: N802 - libcst's spelling
-        self.names.add(node.value)
-
-    def visit_Attribute(self, node: cst.Attribute) -> bool:  # noqa: N802 - libcst's spelling
-        node.value.visit(self)
-        return False
-
-    def visit_Arg(self, node: cst.Arg) -> bool:  # noqa: N802 - libcst's spelling
-        node.value.visit(self)
-        return False
-
-
 def names_in(node: cst.CSTNode) -> frozenset[str]:
     """The names that an expression reads; of `a.b`, `a`."""
-    visitor = _NamesVisitor()
-    node.visit(visitor)
-    return frozenset(visitor.names)
+    return frozenset(n.value for n in nodes.names_in(node))
 
 
-class _Search(cst.CSTVisitor):
-    def __init__(self, wanted: frozenset[int]) -> None:
-        self.wanted = wanted
-        self.found = False
-
-    def on_visit(self, node: cst.CSTNode) -> bool:
-        self.found = self.found or id(node) in self.wanted
-        return not self.found
-
-
-def holds(outer: cst.CSTNode, *nodes: cst.CSTNode) -> bool:
+def holds(outer: cst.CSTNode, *wanted: cst.CSTNode) -> bool:
     """Whether one of the nodes is the outer node or lies inside it."""
-    search = _Search(frozenset(id(n) for n in nodes))
-    outer.visit(search)
-    return search.found
+    ids = {id(n) for n in wanted}
+    return any(id(n) in ids for n in nodes.walk(outer))
 
 
 def target_names(loop: cst.CSTNode) -> frozenset[str]:
@@ -424,45 +395,16 @@ def bound_names(statements: Iterable[cst.CSTNode]) -> frozenset[str]:
 
 @lru_cache(maxsize=4096)
 def _bound_in(statement: cst.CSTNode) -> frozenset[str]:
-    visitor = _BoundVisitor()
-    statement.visit(visitor)
-    return frozenset(visitor.names)
-
-
-class _BoundVisitor(cst.CSTVisitor):
-    def __init__(self) -> None:
-        self.names: set[str] = set()
-
-    def _target(self, target: cst.BaseExpression) -> None:
-        if isinstance(target, cst.Tuple | cst.List):
-            for element in target.elements:
-                self._target(element.value)
-            return
-        while isinstance(target, cst.Subscript | cst.Attribute | cst.StarredElement):
-            target = target.value
-        if isinstance(target, cst.Name):
-            self.names.add(target.value)
-
-    def visit_AssignTarget(self, node: cst.AssignTarget) -> None:  # noqa: N802
-        self._target(node.target)
-
-    def visit_AnnAssign(self, node: cst.AnnAssign) -> None:  # noqa: N802
-        self._target(node.target)
-
-    def visit_AugAssign(self, node: cst.AugAssign) -> None:  # noqa: N802
-        self._target(node.target)
-
-    def visit_For(self, node: cst.For) -> None:  # noqa: N802
-        self._target(node.target)
-
-    def visit_NamedExpr(self, node: cst.NamedExpr) -> None:  # noqa: N802
-        self._target(node.target)
-
-    def visit_Call(self, node: cst.Call) -> None:  # noqa: N802
-        func = node.func
-        if (
-            isinstance(func, cst.Attribute)
-            and func.attr.value.endswith("_")
-            and not func.attr.value.endswith("__")
-        ):
-            self._target(func.value)
+    found: set[str] = set()
+    for node in nodes.walk(statement):
+        targets = list(nodes.bound_by(node))
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+            last = node.func.attr.value
+            if last.endswith("_") and not last.endswith("__"):
+                targets.append(node.func.value)
+        for target in targets:
+            while isinstance(target, cst.Subscript | cst.Attribute):
+                target = target.value
+            if isinstance(target, cst.Name):
+                found.add(target.value)
+    return frozenset(found)

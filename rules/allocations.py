@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Edit, Finding, Fix, Loop, Place, Rule, Span
+from pytest_dispatchguard import Call, Edit, Finding, Fix, Loop, Place, Rule, Span, nodes
 
 _FROM_DATA = frozenset({"torch.tensor", "torch.as_tensor", "torch.asarray"})
 _LEGACY_CLASSES = {
@@ -184,52 +185,36 @@ def is_kept(node: cst.BaseExpression, place: Place) -> bool:
     return any(not isinstance(t, cst.Name | cst.Tuple) for t in targets)
 
 
-class _Loads(cst.CSTVisitor):
+@dataclass(slots=True)
+class _Loads:
     """Where a name is read, and whether something writes through it."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.reads: list[cst.Name] = []
-        self.written = False
-
-    def visit_Name(self, node: cst.Name) -> None:  # noqa: N802 - libcst's spelling
-        if node.value == self.name:
-            self.reads.append(node)
-
-    def visit_Attribute(self, node: cst.Attribute) -> bool:  # noqa: N802 - libcst's spelling
-        node.value.visit(self)
-        in_place = node.attr.value.endswith("_") and not node.attr.value.startswith("__")
-        if in_place and isinstance(node.value, cst.Name) and node.value.value == self.name:
-            self.written = True
-        return False
-
-    def visit_Arg(self, node: cst.Arg) -> bool:  # noqa: N802 - libcst's spelling
-        node.value.visit(self)
-        return False
-
-    def visit_AssignTarget(self, node: cst.AssignTarget) -> bool:  # noqa: N802 - libcst's spelling
-        return self._target(node.target)
-
-    def visit_AugAssign(self, node: cst.AugAssign) -> bool:  # noqa: N802 - libcst's spelling
-        if isinstance(node.target, cst.Name) and node.target.value == self.name:
-            self.written = True
-        self._target(node.target)
-        node.value.visit(self)
-        return False
-
-    def _target(self, target: cst.BaseExpression) -> bool:
-        if isinstance(target, cst.Subscript):
-            base = target.value
-            if isinstance(base, cst.Name) and base.value == self.name:
-                self.written = True
-            return True
-        return not isinstance(target, cst.Name)
+    reads: list[cst.Name] = field(default_factory=list)
+    written: bool = False
 
 
 def loads(name: str, inside: cst.CSTNode) -> _Loads:
     """The reads of a name inside a node."""
-    found = _Loads(name)
-    inside.visit(found)
+
+    def meant(node: cst.CSTNode) -> bool:
+        return isinstance(node, cst.Name) and node.value == name
+
+    found = _Loads()
+    bound: set[int] = set()
+    for node in nodes.walk(inside):
+        if isinstance(node, cst.Name):
+            if node.value == name and id(node) not in bound:
+                found.reads.append(node)
+        elif isinstance(node, cst.Attribute):
+            in_place = node.attr.value.endswith("_") and not node.attr.value.startswith("__")
+            found.written |= in_place and meant(node.value)
+        elif isinstance(node, cst.AssignTarget | cst.AugAssign):
+            target = node.target
+            bound.add(id(target))
+            if isinstance(target, cst.Subscript):
+                found.written |= meant(target.value)
+            elif isinstance(node, cst.AugAssign):
+                found.written |= meant(target)
     return found
 
 
@@ -1337,7 +1322,7 @@ class ParameterLoop(Rule):
     code = "DG512"
     name = "parameter-loop"
     origin = "timm#1553"
-    looks_for = Loop()
+    looks_for = Loop(having=Call("parameters", "buffers"))
 
     def judge(self, node: cst.For | cst.While, place: Place) -> Finding | None:
         """A for loop over parameters, and one in-place update in it."""

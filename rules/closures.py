@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Class, Def, Finding, Fix, Lambda, MadeCall, Place, Rule
+from pytest_dispatchguard import (
+    Call,
+    Class,
+    Def,
+    Finding,
+    Fix,
+    Lambda,
+    MadeCall,
+    Place,
+    Rule,
+    nodes,
+)
 
 from ._backends import runs_elsewhere
 
@@ -29,89 +41,49 @@ def _elsewhere(place: Place) -> bool:
     )
 
 
-class _Scope(cst.CSTVisitor):
+@dataclass(slots=True)
+class _Scope:
     """The names that a function reads, and those that it binds itself."""
 
-    def __init__(self) -> None:
-        self.read: set[str] = set()
-        self.bound: set[str] = set()
-        self.shares = False
-        """Whether it writes to names of the function around it."""
-
-    def visit_Name(self, node: cst.Name) -> None:  # noqa: N802 - libcst's spelling
-        self.read.add(node.value)
-
-    def visit_Attribute(self, node: cst.Attribute) -> bool:  # noqa: N802
-        node.value.visit(self)
-        return False
-
-    def visit_Arg(self, node: cst.Arg) -> bool:  # noqa: N802
-        node.value.visit(self)
-        return False
-
-    def visit_Param(self, node: cst.Param) -> bool:  # noqa: N802
-        self.bound.add(node.name.value)
-        for part in (node.annotation, node.default):
-            if part is not None:
-                part.visit(self)
-        return False
-
-    def visit_Nonlocal(self, node: cst.Nonlocal) -> None:  # noqa: N802
-        self.shares = True
-
-    def visit_FunctionDef(self, node: cst.FunctionDef) -> None:  # noqa: N802
-        self.bound.add(node.name.value)
-
-    def visit_AssignTarget(self, node: cst.AssignTarget) -> None:  # noqa: N802
-        self.bound.update(_names(node.target))
-
-    def visit_AnnAssign(self, node: cst.AnnAssign) -> None:  # noqa: N802
-        self.bound.update(_names(node.target))
-
-    def visit_AugAssign(self, node: cst.AugAssign) -> None:  # noqa: N802
-        self.bound.update(_names(node.target))
-
-    def visit_NamedExpr(self, node: cst.NamedExpr) -> None:  # noqa: N802
-        self.bound.update(_names(node.target))
-
-    def visit_For(self, node: cst.For) -> None:  # noqa: N802
-        self.bound.update(_names(node.target))
-
-    def visit_CompFor(self, node: cst.CompFor) -> None:  # noqa: N802
-        self.bound.update(_names(node.target))
-
-    def visit_AsName(self, node: cst.AsName) -> None:  # noqa: N802
-        self.bound.update(_names(node.name))
-
-    def visit_ImportAlias(self, node: cst.ImportAlias) -> bool:  # noqa: N802
-        bound: cst.BaseExpression = node.asname.name if node.asname is not None else node.name
-        while isinstance(bound, cst.Attribute):
-            bound = bound.value
-        self.bound.update(_names(bound))
-        return False
+    read: set[str] = field(default_factory=set)
+    bound: set[str] = field(default_factory=set)
+    shares: bool = False
+    """Whether it writes to names of the function around it."""
 
 
-def _names(target: cst.BaseExpression) -> Iterator[str]:
-    """The plain names among assignment targets."""
-    if isinstance(target, cst.Name):
-        yield target.value
-    elif isinstance(target, cst.Tuple | cst.List):
-        for element in target.elements:
-            yield from _names(element.value)
+def _scope(node: cst.CSTNode) -> _Scope:
+    scope = _Scope()
+    for inner in nodes.walk(node):
+        scope.bound.update(t.value for t in nodes.bound_by(inner) if isinstance(t, cst.Name))
+        if isinstance(inner, cst.Name):
+            scope.read.add(inner.value)
+        elif isinstance(inner, cst.Param | cst.FunctionDef):
+            scope.bound.add(inner.name.value)
+        elif isinstance(inner, cst.ImportAlias):
+            scope.bound.add(_imported(inner))
+        elif isinstance(inner, cst.Nonlocal):
+            scope.shares = True
+    return scope
+
+
+def _imported(alias: cst.ImportAlias) -> str:
+    """The name that an import binds."""
+    bound: cst.CSTNode = alias.asname.name if alias.asname is not None else alias.name
+    while isinstance(bound, cst.Attribute):
+        bound = bound.value
+    return bound.value if isinstance(bound, cst.Name) else ""
 
 
 def _captures(node: cst.FunctionDef | cst.Lambda, place: Place) -> bool:
     """Whether a function made inside another needs anything of this very call."""
-    scope, defaults = _Scope(), _Scope()
-    node.visit(scope)
+    scope = _scope(node)
     # Defaults are computed around the function, where a parameter of the same name is not meant.
-    for param in (*node.params.posonly_params, *node.params.params, *node.params.kwonly_params):
-        if param.default is not None:
-            param.default.visit(defaults)
+    params = (*node.params.posonly_params, *node.params.params, *node.params.kwonly_params)
+    defaults = {n.value for p in params if p.default is not None for n in nodes.names_in(p.default)}
     own = {node.name.value} if isinstance(node, cst.FunctionDef) else set()
     if scope.shares or scope.read & {"super", "__class__", place.self_name}:
         return True
-    needed = (scope.read - scope.bound - own) | defaults.read
+    needed = (scope.read - scope.bound - own) | defaults
     return any(place.assignments(name) for name in needed) or bool(
         needed & _local_imports(place.function)
     )
@@ -119,24 +91,13 @@ def _captures(node: cst.FunctionDef | cst.Lambda, place: Place) -> bool:
 
 @lru_cache(maxsize=4)
 def _local_imports(function: cst.FunctionDef) -> frozenset[str]:
-    found = _Imports()
-    function.visit(found)
-    return frozenset(found.names)
-
-
-class _Imports(cst.CSTVisitor):
-    def __init__(self) -> None:
-        self.names: set[str] = set()
-
-    def visit_ImportAlias(self, node: cst.ImportAlias) -> bool:  # noqa: N802
-        scope = _Scope()
-        scope.visit_ImportAlias(node)
-        self.names |= scope.bound
-        return False
-
-    def visit_ExceptHandler(self, node: cst.ExceptHandler) -> None:  # noqa: N802
-        if node.name is not None:
-            self.names.update(_names(node.name.name))
+    found: set[str] = set()
+    for node in nodes.walk(function):
+        if isinstance(node, cst.ImportAlias):
+            found.add(_imported(node))
+        elif isinstance(node, cst.ExceptHandler) and node.name is not None:
+            found.update(n.value for n in nodes.names_in(node.name))
+    return frozenset(found)
 
 
 def _called_once(name: str, place: Place) -> bool:
@@ -263,40 +224,30 @@ class FunctionBuiltForOneCall(Rule):
         )
 
 
-class _Inner(cst.CSTVisitor):
-    def __init__(self) -> None:
-        self.scopes = self.yields = self.makes = False
-        self.labels: set[str] = set()
+@dataclass(slots=True)
+class _Inner:
+    """What an expression or a function's body holds that ties it to its place."""
 
-    def visit_Lambda(self, node: cst.Lambda) -> None:  # noqa: N802
-        self.scopes = self.makes = True
-
-    def visit_FunctionDef(self, node: cst.FunctionDef) -> None:  # noqa: N802
-        self.scopes = self.makes = True
-
-    def visit_CompFor(self, node: cst.CompFor) -> None:  # noqa: N802
-        self.scopes = True
-
-    def visit_NamedExpr(self, node: cst.NamedExpr) -> None:  # noqa: N802
-        self.scopes = True
-
-    def visit_Yield(self, node: cst.Yield) -> None:  # noqa: N802
-        self.yields = True
-
-    def visit_Await(self, node: cst.Await) -> None:  # noqa: N802
-        self.yields = True
-
-    def visit_Attribute(self, node: cst.Attribute) -> None:  # noqa: N802
-        self.labels.add(node.attr.value)
-
-    def visit_Arg(self, node: cst.Arg) -> None:  # noqa: N802
-        if node.keyword is not None:
-            self.labels.add(node.keyword.value)
+    scopes: bool = False
+    yields: bool = False
+    makes: bool = False
+    labels: set[str] = field(default_factory=set)
 
 
 def _inner(node: cst.CSTNode) -> _Inner:
     found = _Inner()
-    node.visit(found)
+    for inner in nodes.walk(node):
+        if isinstance(inner, cst.Attribute):
+            found.labels.add(inner.attr.value)
+        elif isinstance(inner, cst.Arg):
+            if inner.keyword is not None:
+                found.labels.add(inner.keyword.value)
+        elif isinstance(inner, cst.Lambda | cst.FunctionDef):
+            found.scopes = found.makes = True
+        elif isinstance(inner, cst.CompFor | cst.NamedExpr):
+            found.scopes = True
+        elif isinstance(inner, cst.Yield | cst.Await):
+            found.yields = True
     return found
 
 
@@ -464,16 +415,6 @@ def _made(node: cst.Call, place: Place, *, several: bool = False) -> cst.Call | 
     return None
 
 
-class _Mentions(cst.CSTVisitor):
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.nodes: list[cst.Name] = []
-
-    def visit_Name(self, node: cst.Name) -> None:  # noqa: N802
-        if node.value == self.name:
-            self.nodes.append(node)
-
-
 def _either(calls: list[cst.CSTNode | None], place: Place) -> bool:
     """Whether of two calls only one is made."""
     around = [place.parent(c) for c in calls if c is not None]
@@ -486,9 +427,8 @@ def _is_function_of(call: cst.CSTNode | None, name: cst.Name) -> bool:
 
 def _uses_of_value(name: str, value: cst.BaseExpression, place: Place) -> list[cst.Name]:
     """Where a name is read while it holds just this value."""
-    mentions = _Mentions(name)
-    place.function.visit(mentions)
-    return [n for n in mentions.nodes if place.value_of(n) is value]
+    mentions = (n for n in nodes.names_in(place.function) if n.value == name)
+    return [n for n in mentions if place.value_of(n) is value]
 
 
 class PartialBuiltPerCall(Rule):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Decorated, Def, Finding, Fix, Function, Place, Rule
+from pytest_dispatchguard import Call, Decorated, Def, Finding, Fix, Function, Place, Rule, nodes
 
 _CTYPES = (
     "CDLL PyDLL WinDLL LoadLibrary byref pointer POINTER addressof memmove memset string_at "
@@ -38,36 +38,6 @@ _INDEX_NAME = re.compile(r"(?:.*_)?(?:idx|index|layer_id|block_id|layer_number|l
 # -- what several rules ask ------------------------------------------------------------------------
 
 
-class _Names(cst.CSTVisitor):
-    """Names that an expression or block mentions, keywords and attributes left out."""
-
-    def __init__(self) -> None:
-        self.found: list[cst.Name] = []
-
-    def visit_Name(self, node: cst.Name) -> None:  # noqa: N802 - libcst's spelling
-        self.found.append(node)
-
-    def visit_Attribute(self, node: cst.Attribute) -> bool:  # noqa: N802 - libcst's spelling
-        node.value.visit(self)
-        return False
-
-    def visit_Arg(self, node: cst.Arg) -> bool:  # noqa: N802 - libcst's spelling
-        node.value.visit(self)
-        return False
-
-    def visit_Param(self, node: cst.Param) -> bool:  # noqa: N802 - libcst's spelling
-        if node.default is not None:
-            node.default.visit(self)
-        return False
-
-
-def names_in(node: cst.CSTNode) -> list[cst.Name]:
-    """The names that a node mentions."""
-    visitor = _Names()
-    node.visit(visitor)
-    return visitor.found
-
-
 def is_lasting(node: cst.BaseExpression, place: Place) -> bool:
     """Whether an expression means the same in every call: it is made of globals, attributes of self and
     constants, or is a lambda of such."""
@@ -80,7 +50,7 @@ def is_lasting(node: cst.BaseExpression, place: Place) -> bool:
         if params.star_kwarg is not None or isinstance(params.star_arg, cst.Param):
             return False
     constants = ("None", "True", "False", place.self_name)
-    names = (n for n in names_in(node) if n.value not in own and n.value not in constants)
+    names = (n for n in nodes.names_in(node) if n.value not in own and n.value not in constants)
     return all(place.name(n) != "" for n in names)
 
 
@@ -94,7 +64,9 @@ def is_only_called(node: cst.Call, place: Place) -> bool:
     target = parent.targets[0].target
     if not isinstance(target, cst.Name) or place.assignments(target.value) != 1:
         return False
-    reads = [n for n in names_in(place.function) if n.value == target.value and n is not target]
+    reads = [
+        n for n in nodes.names_in(place.function) if n.value == target.value and n is not target
+    ]
     callers = [place.parent(n) for n in reads]
     return bool(reads) and all(
         isinstance(c, cst.Call) and c.func is n for n, c in zip(reads, callers, strict=True)
@@ -244,7 +216,9 @@ class CompiledPerCall(Rule):
 
     def _only_called(self, node: cst.FunctionDef, place: Place) -> bool:
         name = node.name.value
-        reads = [n for n in names_in(place.function) if n.value == name and n is not node.name]
+        reads = [
+            n for n in nodes.names_in(place.function) if n.value == name and n is not node.name
+        ]
         calls = (place.parent(n) for n in reads)
         return bool(reads) and all(
             isinstance(c, cst.Call) and c.func is n for n, c in zip(reads, calls, strict=True)
@@ -493,20 +467,14 @@ class ModuleBuiltPerCall(Rule):
         return [f"{name}={value}" for name, value in out.items()]
 
 
-class _SelfReads(cst.CSTVisitor):
-    def __init__(self, self_name: str) -> None:
-        self.self_name = self_name
-        self.first: dict[str, cst.Attribute] = {}
-        self.written: set[str] = set()
-
-    def visit_Attribute(self, node: cst.Attribute) -> bool:  # noqa: N802 - libcst's spelling
-        if isinstance(node.value, cst.Name) and node.value.value == self.self_name:
-            self.first.setdefault(node.attr.value, node)
-            return False
-        return True
-
-    def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:  # noqa: N802 - libcst's spelling
-        return True
+def _self_reads(self_name: str, body: cst.CSTNode) -> dict[str, cst.Attribute]:
+    """Where each attribute of self is first read."""
+    found: dict[str, cst.Attribute] = {}
+    for node in nodes.walk(body):
+        of_self = isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name)
+        if of_self and node.value.value == self_name:
+            found.setdefault(node.attr.value, node)
+    return found
 
 
 class NumberGuardInCompiledForward(Rule):
@@ -563,9 +531,7 @@ class NumberGuardInCompiledForward(Rule):
         written = (place.dotted(d.func if isinstance(d, cst.Call) else d) for d in decorators)
         if not place.self_name or not any(w == "torch.compile" for w in written):
             return
-        reads = _SelfReads(place.self_name)
-        node.body.visit(reads)
-        for name, read in reads.first.items():
+        for name, read in _self_reads(place.self_name, node.body).items():
             values = place.attribute_values(name)
             if not values or not all(v in ("ann:int", "ann:float") for v in values):
                 continue
@@ -653,21 +619,9 @@ class TreeMapInTensorHandler(Rule):
         return False
 
 
-class _Returns(cst.CSTVisitor):
-    def __init__(self) -> None:
-        self.found = False
-
-    def visit_Return(self, node: cst.Return) -> None:  # noqa: N802 - libcst's spelling
-        self.found = True
-
-    def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:  # noqa: N802 - libcst's spelling
-        return False
-
-
 def _returns(node: cst.CSTNode) -> bool:
-    visitor = _Returns()
-    node.visit(visitor)
-    return visitor.found
+    inside = nodes.walk(node, without=(cst.FunctionDef,))
+    return any(isinstance(n, cst.Return) for n in inside)
 
 
 _TENSORS = frozenset({"torch.Tensor", "torch.nn.Parameter", "torch.nn.parameter.Parameter"})

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, With
+from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, With, nodes
 
 _NULL = "contextlib.nullcontext"
 _GENERATORS = ("contextlib.contextmanager",)
@@ -77,25 +77,10 @@ def entered(node: cst.With) -> Iterator[cst.Call]:
                 yield item.item
 
 
-class _Loops(cst.CSTVisitor):
-    def __init__(self) -> None:
-        self.found = False
-
-    def visit_For(self, node: cst.For) -> None:  # noqa: N802 - libcst's spelling
-        self.found = True
-
-    def visit_While(self, node: cst.While) -> None:  # noqa: N802 - libcst's spelling
-        self.found = True
-
-    def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:  # noqa: N802 - libcst's spelling
-        return False
-
-
 def around_a_loop(node: cst.With) -> bool:
     """Whether the body of a with statement loops: to be entered once for all rounds is its point."""
-    loops = _Loops()
-    node.body.visit(loops)
-    return loops.found
+    inside = nodes.walk(node.body, without=(cst.FunctionDef,))
+    return any(isinstance(n, cst.For | cst.While) for n in inside)
 
 
 def whole_body_of(node: cst.With, place: Place) -> cst.For | None:

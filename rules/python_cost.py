@@ -18,6 +18,7 @@ from pytest_dispatchguard import (
     Place,
     Rule,
     SelfWrite,
+    nodes,
 )
 
 Certainty = Literal["sure", "maybe"]
@@ -631,20 +632,6 @@ class WarningPerCall(Rule):
         )
 
 
-class _Leaves(cst.CSTVisitor):
-    def __init__(self) -> None:
-        self.found = False
-
-    def visit_Return(self, node: cst.Return) -> None:  # noqa: N802 - libcst's spelling
-        self.found = True
-
-    def visit_Continue(self, node: cst.Continue) -> None:  # noqa: N802 - libcst's spelling
-        self.found = True
-
-    def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:  # noqa: N802 - libcst's spelling
-        return False
-
-
 def _may_return_before(place: Place) -> bool:
     """Whether a statement before the place's may end the function: the place is conditional "
     "then."""
@@ -655,9 +642,8 @@ def _may_return_before(place: Place) -> bool:
         for statement in block:
             if statement is place.statement:
                 break
-            leaves = _Leaves()
-            statement.visit(leaves)
-            if leaves.found:
+            inside = nodes.walk(statement, without=(cst.FunctionDef,))
+            if any(isinstance(n, cst.Return | cst.Continue) for n in inside):
                 return True
     return False
 

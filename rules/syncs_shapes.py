@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Finding, Getitem, Kind, Place, Rule, Setitem
+from pytest_dispatchguard import Call, Finding, Getitem, Kind, Place, Rule, Setitem, SizedCall
 
 from ._sync_uses import (
     around,
@@ -89,7 +89,7 @@ class Nonzero(Rule):
     code = "DG421"
     name = "indices-of-nonzero"
     origin = "pytorch#131256"
-    looks_for = Call("nonzero", "argwhere", "where")
+    looks_for = (Call("nonzero", "argwhere"), Call("where", arguments=1))
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """A call that looks positions up."""
@@ -658,9 +658,6 @@ class RepeatInterleave(Rule):
 
 
 _FACTORIES = frozenset("zeros ones empty full rand randn eye arange linspace".split())
-_SIZED_METHODS = frozenset(
-    "expand view reshape repeat new_zeros new_ones new_empty new_full narrow unflatten tile".split()
-)
 _SIZE_NAMES = frozenset("size shape start end steps length n m".split())
 
 
@@ -698,7 +695,7 @@ class TensorAsNumber(Rule):
     code = "DG427"
     name = "tensor-as-number"
     origin = "diffusers#13356"
-    looks_for = (Call("range", *sorted(_FACTORIES | _SIZED_METHODS)), Getitem(), Setitem())
+    looks_for = (SizedCall(), Getitem(), Setitem())
 
     def judge(self, node: cst.CSTNode, place: Place) -> Iterator[Finding]:
         """A call or subscript with a tensor where a number belongs."""

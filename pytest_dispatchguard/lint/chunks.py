@@ -8,6 +8,7 @@ import bisect
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
+from itertools import accumulate
 from typing import NamedTuple
 
 from pytest_dispatchguard.lint.facts import FileFacts, FunctionFact
@@ -53,13 +54,21 @@ def outermost(facts: FileFacts) -> Iterable[tuple[FunctionFact, list[FunctionFac
         )
 
 
+def _line_starts(text: str) -> list[int]:
+    """The first character of every line."""
+    if "\r" in text:
+        return [0, *(m.end() for m in _NEWLINE.finditer(text))]
+    starts = list(accumulate((len(line) + 1 for line in text.split("\n")), initial=0))
+    return starts[:-1]
+
+
 class Lines:
     """A text by lines and by bytes, as Python counts them."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.data = text.encode("utf-8", "surrogatepass")
-        self.starts = [0, *(m.end() for m in _NEWLINE.finditer(text))]
+        self.starts = _line_starts(text)
         self.ascii = len(self.data) == len(text)
 
     def offset(self, byte: int) -> int:

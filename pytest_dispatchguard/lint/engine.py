@@ -190,17 +190,23 @@ def scout_files(
     return survey
 
 
-def _scan(job: tuple[str, str, tuple[str, ...], str | None]) -> tuple[str, str, str, str]:
+_File = tuple[str, str, tuple[str, ...], bool, str | None]
+"""A file to scan: its name, path, the source roots, whether no function is spared, its text if given."""
+
+
+def _scan(job: _File) -> tuple[str, str, str, str]:
     from pytest_dispatchguard.lint import scout
+    from pytest_dispatchguard.lint.libraries import cold_by_name
     from pytest_dispatchguard.lint.module_names import module_name
 
-    rel, path, roots, given = job
+    rel, path, roots, thorough, given = job
     digest, read = _read(path, rel, given)
     if isinstance(read, Unreadable):
         text, facts = "", FileFacts(error=(read.line, read.column, read.message))
     else:
         text = read
-        facts = scout.scan(text, module_name(rel, roots), rel.endswith("__init__.py"))
+        cold = None if thorough else cold_by_name(rel, text)
+        facts = scout.scan(text, module_name(rel, roots), rel.endswith("__init__.py"), cold)
     spoken_to = "dispatchguard:" in text or "noqa" in text or "NOQA" in text  # quick, and mostly no
     directives = spoken_to and _DIRECTIVE.search(text) is not None
     row = json.dumps([shape(facts), directives, facts.error, len(facts.functions)])
@@ -221,7 +227,13 @@ def _read(path: str, rel: str, given: str | None) -> tuple[str, str | Unreadable
 
 def _scout_key(config: Config, rel: str, digest: str) -> str:
     """What facts depend on: the source roots are in the names that relative imports resolve to."""
-    return f"{digest}:{','.join(config.src)}:{rel}"
+    return f"{digest}:{','.join(config.src)}:{_thorough(config):d}:{rel}"
+
+
+def _thorough(config: Config) -> bool:
+    """Whether functions that are cold by their names are read like all others: the user's word can make them
+    hot."""
+    return bool(config.hot_roots)
 
 
 def _scouted(rel: str, digest: str, row: str) -> Scouted:
@@ -248,8 +260,9 @@ def _facts(
     return {r: unpack_facts(survey.packed[r]) for r in wanted}
 
 
-def _job(config: Config, survey: Survey, rel: str) -> tuple[str, str, tuple[str, ...], str | None]:
-    return rel, str(survey.files[rel].path), config.src, survey.texts.get(rel)
+def _job(config: Config, survey: Survey, rel: str) -> _File:
+    path = str(survey.files[rel].path)
+    return rel, path, config.src, _thorough(config), survey.texts.get(rel)
 
 
 # -- heat ------------------------------------------------------------------------------------------

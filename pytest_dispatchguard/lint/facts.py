@@ -14,6 +14,13 @@ register_buffer), ``int``, ``float``, ``bool``, ``str``, ``none``, ``tuple``, ``
 ``unknown``."""
 
 
+SIZED_CALLS = frozenset(
+    """range zeros ones empty full rand randn eye arange linspace expand view reshape repeat new_zeros
+    new_ones new_empty new_full narrow unflatten tile""".split()
+)
+"""Calls that take sizes or bounds, where Python needs numbers."""
+
+
 @dataclass(slots=True)
 class CallFact:
     """One call (or property read, or function passed on) that may lead to another function."""

@@ -4,7 +4,7 @@ name, decorator or place, and the one spelling of names that go by several."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -226,6 +226,19 @@ COLD_PATHS = re.compile(
     r"model_debugging_utils|[^/]*progress(?:_bar)?|hub|[^/]*_hub|_pretrained|_builder|_registry)\.py$"
 )
 """Files whose code runs at set-up, for people, or on the command line."""
+
+
+def cold_by_name(path: str, text: str) -> Callable[[str], bool]:
+    """Whether functions of a file are cold for their names or the file's, whatever they hold and whatever
+    calls them."""
+    if TEST_PATHS.search(path):
+        return lambda name: True
+    if "backward" in text:
+        return lambda name: False  # training loops are hot wherever they stand
+    if COLD_PATHS.search(path):
+        return lambda name: True
+    return lambda name: COLD_METHODS.fullmatch(name) is not None
+
 
 COLD_DECORATORS = frozenset(
     {

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import libcst as cst
 
+from pytest_dispatchguard.lint import nodes
 from pytest_dispatchguard.lint.facts import CalleeBrief, ClassBrief, HotFact
 from pytest_dispatchguard.lint.kinds import UNKNOWN, Kind
 from pytest_dispatchguard.lint.reading import Reader, Scene, dotted, text
@@ -405,90 +406,35 @@ _TREE_MODULES = (
 )
 
 
-class _Names(cst.CSTVisitor):
-    def __init__(self) -> None:
-        self.names: set[str] = set()
-
-    def visit_Name(self, node: cst.Name) -> None:  # noqa: N802 - libcst's spelling
-        self.names.add(node.value)
-
-    def visit_Attribute(self, node: cst.Attribute) -> bool:  # noqa: N802 - libcst's spelling
-        name = dotted(node)
-        if name is None:
-            return True
-        parts = name.split(".")
-        self.names.update(".".join(parts[: i + 1]) for i in range(len(parts)))
-        return False
-
-    def visit_Arg(self, node: cst.Arg) -> bool:  # noqa: N802 - libcst's spelling
-        node.value.visit(self)
-        return False
-
-
 def _names_in(node: cst.CSTNode) -> set[str]:
-    visitor = _Names()
-    node.visit(visitor)
-    return visitor.names
+    """The names in a node, and of dotted ones all that leads there: `a`, `a.b` and `a.b.c`."""
+    found: set[str] = set()
+    for inner in nodes.walk(node):
+        if isinstance(inner, cst.Name):
+            found.add(inner.value)
+        elif isinstance(inner, cst.Attribute):
+            name = dotted(inner)
+            if name is not None:
+                found.add(name)
+    return found
 
 
-class _Changes(cst.CSTVisitor):
-    """Names that a loop binds, writes through, or calls methods on that change them."""
-
-    def __init__(self) -> None:
-        self.names: set[str] = set()
-
-    def _target(self, target: cst.BaseExpression) -> None:
-        if isinstance(target, cst.Tuple | cst.List):
-            for element in target.elements:
-                self._target(element.value)
-            return
-        while isinstance(target, cst.Subscript):
-            target = target.value
-        name = dotted(target)
-        if name:
-            self.names.add(name)
-
-    def visit_AssignTarget(self, node: cst.AssignTarget) -> None:  # noqa: N802
-        self._target(node.target)
-
-    def visit_AnnAssign(self, node: cst.AnnAssign) -> None:  # noqa: N802
-        self._target(node.target)
-
-    def visit_AugAssign(self, node: cst.AugAssign) -> None:  # noqa: N802
-        self._target(node.target)
-
-    def visit_For(self, node: cst.For) -> None:  # noqa: N802
-        self._target(node.target)
-
-    def visit_CompFor(self, node: cst.CompFor) -> None:  # noqa: N802
-        self._target(node.target)
-
-    def visit_NamedExpr(self, node: cst.NamedExpr) -> None:  # noqa: N802
-        self._target(node.target)
-
-    def visit_AsName(self, node: cst.AsName) -> None:  # noqa: N802
-        self._target(node.name)
-
-    def visit_Call(self, node: cst.Call) -> None:  # noqa: N802
-        func = node.func
-        if isinstance(func, cst.Attribute):
-            last = func.attr.value
-            changes = last.endswith("_") and not last.endswith("__")
-            if changes or last in (
-                "append",
-                "extend",
-                "pop",
-                "update",
-                "add",
-                "insert",
-                "clear",
-                "remove",
-                "step",
-            ):
-                self._target(func.value)
+_CHANGING = frozenset("append extend pop update add insert clear remove step".split())
 
 
 def _changed_in(loop: cst.CSTNode) -> set[str]:
-    visitor = _Changes()
-    loop.visit(visitor)
-    return visitor.names
+    """Names that a loop binds, writes through, or calls methods on that change them."""
+    found: set[str] = set()
+    for node in nodes.walk(loop):
+        targets = list(nodes.bound_by(node))
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+            last = node.func.attr.value
+            if last in _CHANGING or (last.endswith("_") and not last.endswith("__")):
+                targets.append(node.func.value)
+        for target in targets:
+            while isinstance(target, cst.Subscript):
+                target = target.value
+            name = dotted(target)
+            if name:
+                found.add(name)
+    return found

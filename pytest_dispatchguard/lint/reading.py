@@ -61,26 +61,29 @@ _HOST_NAME = re.compile(r"[a-z0-9]_(?:host|cpu)$")
 
 def text(node: cst.CSTNode) -> str:
     """The source of a node."""
+    if type(node) is cst.Name and not node.lpar:
+        return node.value
     return _EMPTY.code_for_node(node).strip()
 
 
 def dotted(node: cst.CSTNode) -> str | None:
     """``a.b.c`` for a chain of names and attributes, None for anything else."""
     parts: list[str] = []
-    while isinstance(node, cst.Attribute):
+    # Exact types, as libcst makes them: `isinstance` with abstract base classes is slow, and this is asked
+    # of every expression.
+    if type(node) is cst.Name:
+        return node.value
+    while type(node) is cst.Attribute:
         parts.append(node.attr.value)
         node = node.value
-    if isinstance(node, cst.Name):
+    if type(node) is cst.Name:
         parts.append(node.value)
-    elif (
-        isinstance(node, cst.Call)
-        and isinstance(node.func, cst.Name)
-        and node.func.value == "super"
-    ):
+    elif type(node) is cst.Call and type(node.func) is cst.Name and node.func.value == "super":
         parts.append("super()")
     else:
         return None
-    return ".".join(reversed(parts))
+    parts.reverse()
+    return ".".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,13 @@ class Scene:
     """The statements of the block that holds the statement."""
     deferred: bool = False
     """Inside a lambda."""
+
+    def at(self, statement: cst.CSTNode, block: tuple[cst.CSTNode, ...]) -> Scene:
+        """The same surroundings at a statement of a block."""
+        return Scene(
+            self.function, self.qualname, statement, self.loops, self.cold, self.conditions, self.withs,
+            self.tries, block, self.deferred,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,10 +258,10 @@ class Reader:
         before = self.scene
         ended = False
         for i, statement in enumerate(block):
-            self.scene = replace(self.scene, statement=statement, block=block)
-            if isinstance(statement, cst.SimpleStatementLine):
+            self.scene = self.scene.at(statement, block)
+            if type(statement) is cst.SimpleStatementLine:
                 ended = self._simple(statement) or ended
-            elif isinstance(statement, cst.If):
+            elif type(statement) is cst.If:
                 ended = self._if(statement, block[i + 1 :]) or ended
             else:
                 handler = _STATEMENTS.get(type(statement))
@@ -267,7 +277,7 @@ class Reader:
             handler = _SMALL.get(type(small))
             if handler is not None:
                 handler(self, small)
-            ended = ended or isinstance(small, cst.Return | cst.Raise | cst.Continue | cst.Break)
+            ended = ended or type(small) in _ENDING
         return ended
 
     def _suite(self, body: cst.BaseSuite) -> bool:
@@ -1236,6 +1246,7 @@ def _returns(statements: Sequence[cst.CSTNode]) -> bool:
     return bool(smalls) and isinstance(smalls[-1], cst.Return)
 
 
+_ENDING = frozenset({cst.Return, cst.Raise, cst.Continue, cst.Break})
 _Handler = Callable[[Reader, Any], Any]
 
 _STATEMENTS: dict[type, _Handler] = {

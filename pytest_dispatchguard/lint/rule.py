@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from pytest_dispatchguard.lint.facts import SIZED_CALLS
 from pytest_dispatchguard.model import Finding, RuleInfo
 
 if TYPE_CHECKING:
@@ -46,11 +47,19 @@ class Look:
     """A function holds something to look at when its facts hold one of these."""
 
 
-def Call(*names: str) -> Look:  # noqa: N802 - reads as the thing looked for
-    """Calls whose last name is one of these: ``Call("item")`` matches ``x.sum().item()`` and ``item(x)``."""
+def Call(*names: str, arguments: int | None = None) -> Look:  # noqa: N802 - reads as the thing looked for
+    """Calls whose last name is one of these: ``Call("item")`` matches ``x.sum().item()`` and ``item(x)``.
+    `arguments`: only functions that give one of these just so many, 0 to 3, are worth judging."""
+    word = "call" if arguments is None else f"call{arguments}"
     return Look(
-        "call", frozenset(names), frozenset(f"call:{n}" for n in names) or frozenset({"call"})
+        "call", frozenset(names), frozenset(f"{word}:{n}" for n in names) or frozenset({word})
     )
+
+
+def SizedCall() -> Look:  # noqa: N802
+    """Calls that want sizes or bounds (`range`, `torch.zeros`, `x.view`, …), in functions where one of them
+    may be given a tensor for a number."""
+    return Look("call", SIZED_CALLS, frozenset({"sized"}))
 
 
 def Truth() -> Look:  # noqa: N802
@@ -65,9 +74,10 @@ def With() -> Look:  # noqa: N802
     return Look("with", frozenset(), frozenset({"with"}))
 
 
-def Loop() -> Look:  # noqa: N802
-    """For and while statements (`cst.For`, `cst.While`)."""
-    return Look("loop", frozenset(), frozenset({"loop"}))
+def Loop(having: Look | None = None) -> Look:  # noqa: N802
+    """For and while statements (`cst.For`, `cst.While`); with `having`, in functions that hold what that look
+    asks for."""
+    return Look("loop", frozenset(), having.tokens if having is not None else frozenset({"loop"}))
 
 
 def Iterated() -> Look:  # noqa: N802

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from collections.abc import Callable
 
 from tree_sitter import Node, Parser
 
@@ -12,15 +13,22 @@ from pytest_dispatchguard.lint.facts import FileFacts
 from pytest_dispatchguard.lint.room import with_room
 from pytest_dispatchguard.lint.scout_settle import finish
 from pytest_dispatchguard.lint.scout_state import Walk, visit
-from pytest_dispatchguard.lint.scout_table import LANGUAGE, TABLE
+from pytest_dispatchguard.lint.scout_table import LANGUAGE, TABLES
 
 _CARRIAGE = re.compile(r"\r(?!\n)")
+_FOREIGN = re.compile(
+    r"^(?:import|from)[ \t]+(?:tensorflow|jax|flax|openvino|mlx|paddle|mindspore|mxnet|cntk)\b",
+    re.MULTILINE,
+)
 _MARK = re.compile(r"#\s*dispatchguard:\s*(hot|cold)\b")
 
 
-def scan(text: str, module: str, is_package: bool) -> FileFacts:
+def scan(
+    text: str, module: str, is_package: bool, cold: Callable[[str], bool] | None = None
+) -> FileFacts:
     """The facts of one file. `module` is its dotted name, `is_package` whether it is an
-    `__init__.py`; both are needed to resolve relative imports."""
+    `__init__.py`; both are needed to resolve relative imports. Functions whose names are `cold` are spared
+    the closer look."""
     if "\r" in text:
         # To Python a carriage return alone ends a line; tree-sitter knows no such lines.
         text = _CARRIAGE.sub("\n", text)
@@ -31,19 +39,48 @@ def scan(text: str, module: str, is_package: bool) -> FileFacts:
     if error is not None:
         return FileFacts(error=error)
     try:
-        return _facts(text, source, module, is_package, root)
+        return _facts(text, source, module, is_package, root, cold)
     except RecursionError:
         try:
-            return with_room(lambda: _facts(text, source, module, is_package, root))
+            return with_room(lambda: _facts(text, source, module, is_package, root, cold))
         except RecursionError:
             return FileFacts(error=(1, 1, "nested too deeply to be read"))
 
 
-def _facts(text: str, source: bytes, module: str, is_package: bool, root: Node) -> FileFacts:
-    walk = Walk(source, module, is_package, _marks(text), TABLE)
+def _facts(
+    text: str,
+    source: bytes,
+    module: str,
+    is_package: bool,
+    root: Node,
+    cold: Callable[[str], bool] | None,
+) -> FileFacts:
+    if cold is not None and _foreign(text, root):
+        cold = _always
+    walk = Walk(source, module, is_package, _marks(text), TABLES, cold or _never)
     visit(walk, root)
     error = _parse(text) if walk.uneven else None
     return finish(walk) if error is None else FileFacts(error=error)
+
+
+def _always(name: str) -> bool:
+    return True
+
+
+def _never(name: str) -> bool:
+    return False
+
+
+def _foreign(text: str, root: Node) -> bool:
+    """Whether a file is written for another framework: it imports one whenever it is imported itself, and
+    says nothing of torch."""
+    if "torch" in text or not _FOREIGN.search(text):
+        return False
+    return any(
+        node.type in ("import_statement", "import_from_statement")
+        and _FOREIGN.match((node.text or b"").decode("utf-8", "replace"))
+        for node in root.named_children
+    )
 
 
 def _marks(text: str) -> dict[int, str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from tree_sitter import Node
 
 from pytest_dispatchguard.lint import scout_words as words
-from pytest_dispatchguard.lint.facts import CallFact
+from pytest_dispatchguard.lint.facts import SIZED_CALLS, CallFact
 from pytest_dispatchguard.lint.scout_doubts import (
+    ask,
     ask_comprehended,
     ask_index,
     ask_iterated,
@@ -67,8 +68,12 @@ def call_as(walk: Walk, node: Node, how: str) -> None:
         visit(walk, arguments)
         return
     given = arguments.named_children
+    if last and len(given) < 4:
+        looks.add(f"call{len(given)}:{last}")
+    if last in SIZED_CALLS and "sized" not in looks:
+        _ask_sizes(walk, last, callee, given)
     if last in _CALLS_OF_NOTE or (given and last in words.TORCH_OPS):
-        _call_of_note(walk, last, callee, given)
+        call_of_note(walk, last, callee, given)
     for argument in given:
         kind = argument.type
         if kind == "keyword_argument":
@@ -89,16 +94,31 @@ def call_as(walk: Walk, node: Node, how: str) -> None:
                 handler(walk, argument)
 
 
+_REGISTRATIONS = frozenset(
+    {"register_buffer", "register_parameter", "add_module", "register_module", "setattr"}
+)
+REMEMBERED = _REGISTRATIONS | words.HOOKS
+"""Calls that leave something behind, which other functions meet."""
+
 _CALLS_OF_NOTE = (
-    words.TYPE_TESTS
-    | words.ITERATING_CALLS
-    | {"bool", "register_buffer", "register_parameter", "add_module", "register_module", "setattr"}
-    | {"backward", "remove", "step"}
-    | words.HOOKS
+    words.TYPE_TESTS | words.ITERATING_CALLS | {"bool", "backward", "remove", "step"} | REMEMBERED
 )
 
 
-def _call_of_note(walk: Walk, last: str, callee: Node, given: list[Node]) -> None:
+def _ask_sizes(walk: Walk, last: str, callee: Node, given: list[Node]) -> None:
+    """Notes that a size or bound may be a tensor."""
+    if last == "range" and callee.type != "identifier":
+        return
+    for argument in given:
+        if argument.type == "keyword_argument":
+            argument = argument.named_children[-1]
+        parts = argument.named_children if argument.type in ("tuple", "list") else [argument]
+        for part in parts:
+            ask(walk, part, "sized")
+
+
+def call_of_note(walk: Walk, last: str, callee: Node, given: list[Node]) -> None:
+    """Reads a call that tells something by its name."""
     reading = walk.reading
     bare = callee.type == "identifier"
     if last in ("backward", "step") and walk.loop:
@@ -125,13 +145,7 @@ def _call_of_note(walk: Walk, last: str, callee: Node, given: list[Node]) -> Non
                 ask_comprehended(walk, argument, last)
     elif bare and last == "bool":
         ask_truth(walk, first)
-    elif last in (
-        "register_buffer",
-        "register_parameter",
-        "add_module",
-        "register_module",
-        "setattr",
-    ):
+    elif last in _REGISTRATIONS:
         _note_registration(walk, last, callee, given)
     if last in words.TORCH_OPS and first.type == "identifier":
         name = dotted(walk.source, callee)

@@ -143,14 +143,16 @@ def _function_as(walk: Walk, node: Node, decorators: list[str], whole: Node) -> 
         if walk.where == "function":
             outer.looks.add("def")
             outer.bindings.setdefault(name, []).append(False)
-    kept = (walk.where, walk.prefix, walk.loop)
+    kept = (walk.where, walk.prefix, walk.loop, walk.table)
     walk.reading, walk.where, walk.loop = reading, "function", 0
     walk.prefix = f"{fact.name}.<locals>."
+    marked = fact.mark or (is_method and walk.class_ is not None and walk.class_.mark)
+    walk.table = walk.tables.cold if not marked and walk.cold(name) else walk.tables.hot
     walk.facts.functions.append(fact)
     walk.readings.append(reading)
     visit(walk, body)
     walk.reading = outer
-    walk.where, walk.prefix, walk.loop = kept
+    walk.where, walk.prefix, walk.loop, walk.table = kept
     settle(walk, reading, declared is not None)
     if outer.fact is not None:
         # What a nested function holds, its outer one holds too.

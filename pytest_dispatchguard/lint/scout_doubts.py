@@ -62,6 +62,10 @@ def _doubt_of_call(walk: Walk, node: Node, names: set[str], attributes: set[str]
         name = text(walk.source, parts[-1])
         if name in words.HOST_METHODS or name.startswith(words.HOST_PREFIXES):
             return False
+        root = parts[0]
+        if root.type == "identifier":
+            imported = walk.imports.get(text(walk.source, root))
+            return imported is None or imported.partition(".")[0] not in words.HOST_PACKAGES
     return True
 
 
@@ -181,12 +185,13 @@ def may_be_tensor(walk: Walk, reading: Reading, name: str, token: str, seen: set
         return False
     seen.add(name)
     bound = reading.bindings.get(name)
-    if bound is None:
-        if name in reading.params:
-            return name not in reading.hosts
-        return not name.isupper()
     if name in reading.params and name not in reading.hosts:
-        return True
+        # A size that is given is a number, unless it says that it is not.
+        declared = reading.param_values.get(name, ())
+        if token != "sized" or any("Tensor" in value for value in declared):
+            return True
+    if bound is None:
+        return token != "sized" and name not in reading.params and not name.isupper()
     for value in bound:
         if isinstance(value, bool):
             if value:

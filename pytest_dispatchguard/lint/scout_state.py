@@ -4,6 +4,7 @@ it reads."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from tree_sitter import Node
 
@@ -57,8 +58,8 @@ class Walk:
     """Where the walk is, and what it has gathered of the file."""
 
     __slots__ = (
-        "class_", "done", "early_exit", "facts", "foreign", "imports", "is_package", "loop", "marks",
-        "module", "prefix", "reading", "readings", "source", "table", "uneven", "where",
+        "class_", "cold", "done", "early_exit", "facts", "foreign", "imports", "is_package", "loop", "marks",
+        "module", "prefix", "reading", "readings", "source", "table", "tables", "uneven", "where",
     )  # fmt: skip
 
     def __init__(
@@ -67,9 +68,13 @@ class Walk:
         module: str,
         is_package: bool,
         marks: dict[int, str],
-        table: list[Handler | None],
+        tables: Tables,
+        cold: Callable[[str], bool],
     ) -> None:
-        self.table = table
+        self.tables = tables
+        self.table = tables.hot
+        self.cold = cold
+        """Whether functions of a name are cold, whatever calls them."""
         self.source = source
         self.module = module
         self.is_package = is_package
@@ -90,6 +95,14 @@ class Walk:
 
 
 Handler = Callable[[Walk, Node], None]
+
+
+class Tables(NamedTuple):
+    """The handler of each kind of node, by the kind's number."""
+
+    hot: list[Handler | None]
+    cold: list[Handler | None]
+    """For functions that are cold."""
 
 
 def visit(walk: Walk, node: Node) -> None:

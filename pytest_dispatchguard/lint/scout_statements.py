@@ -26,7 +26,7 @@ from pytest_dispatchguard.lint.scout_values import dotted, text
 def _block(walk: Walk, node: Node) -> None:
     table = walk.table
     children = node.named_children
-    if _uneven(node, children):
+    if uneven(node, children):
         walk.uneven = True
     for i, child in enumerate(children):
         handler = table[child.kind_id]
@@ -44,7 +44,7 @@ def _block(walk: Walk, node: Node) -> None:
                 return
 
 
-def _uneven(node: Node, children: list[Node]) -> bool:
+def uneven(node: Node, children: list[Node]) -> bool:
     """Whether a block may not be indented as Python wants it, which tree-sitter does not mind."""
     column = 0 if node.parent is None else -1
     for i, child in enumerate(children):
@@ -261,14 +261,19 @@ def _assert(walk: Walk, node: Node) -> None:
 
 
 def _return(walk: Walk, node: Node) -> None:
-    reading = walk.reading
     parts = parts_of(node)
     value = parts[0] if parts else None
-    reading.returns.append(value)
+    note_return(walk, value)
+    if value is not None:
+        visit(walk, value)
+
+
+def note_return(walk: Walk, value: Node | None) -> None:
+    """Notes what a function returns, and the names it hands out so."""
+    walk.reading.returns.append(value)
     if value is not None:
         for name in _returned_names(walk, value):
             note_call(walk, name, "returned", value)
-        visit(walk, value)
 
 
 def _returned_names(walk: Walk, value: Node) -> list[str]:
@@ -359,7 +364,8 @@ def _yield(walk: Walk, node: Node) -> None:
     visit_children(walk, node)
 
 
-def _global(walk: Walk, node: Node) -> None:
+def note_globals(walk: Walk, node: Node) -> None:
+    """Notes the names that a function declares global."""
     walk.reading.globals.update(text(walk.source, name) for name in node.named_children)
 
 
@@ -372,7 +378,7 @@ HANDLERS: dict[str, Handler] = {
     "dictionary_comprehension": _comprehension,
     "for_statement": _for,
     "generator_expression": _comprehension,
-    "global_statement": _global,
+    "global_statement": note_globals,
     "if_statement": _if,
     "keyword_argument": _keyword,
     "lambda": _lambda,

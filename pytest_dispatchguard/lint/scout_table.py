@@ -10,11 +10,12 @@ from tree_sitter import Language
 from pytest_dispatchguard.lint import (
     scout_assignments,
     scout_calls,
+    scout_cold,
     scout_definitions,
     scout_imports,
     scout_statements,
 )
-from pytest_dispatchguard.lint.scout_state import Handler, visit_children
+from pytest_dispatchguard.lint.scout_state import Handler, Tables, visit_children
 
 LANGUAGE: Final = Language(tree_sitter_python.language())
 
@@ -33,15 +34,15 @@ _SKIPPED = frozenset(
 )
 
 
-def _table() -> list[Handler | None]:
-    table: list[Handler | None] = []
+def _tables() -> Tables:
+    hot: list[Handler | None] = []
+    cold: list[Handler | None] = []
     for kind in range(LANGUAGE.node_kind_count):
         name = LANGUAGE.node_kind_for_id(kind) or ""
-        if name in _SKIPPED or not LANGUAGE.node_kind_is_named(kind):
-            table.append(None)
-        else:
-            table.append(_HANDLERS.get(name, visit_children))
-    return table
+        named = LANGUAGE.node_kind_is_named(kind)
+        hot.append(_HANDLERS.get(name, visit_children) if named and name not in _SKIPPED else None)
+        cold.append(scout_cold.HANDLERS.get(name) if named else None)
+    return Tables(hot, cold)
 
 
-TABLE: Final = _table()
+TABLES: Final = _tables()

@@ -81,7 +81,7 @@ HOST_FUNCTIONS = frozenset(
 """Functions whose result is a Python value whatever they are given."""
 
 HOST_METHODS = frozenset(
-    """keys items startswith endswith is_floating_point is_complex dim size numel ndimension
+    """keys items shape startswith endswith is_floating_point is_complex dim size numel ndimension
     is_contiguous is_tensor is_grad_enabled is_autocast_enabled is_available is_scripting is_tracing
     is_compiling is_inference_mode_enabled is_inference device_count get_rank get_world_size
     signature has_torch_function has_torch_function_unary has_torch_function_variadic find strip
@@ -136,6 +136,12 @@ EXTERNAL = frozenset(
     datetime uuid hashlib struct ctypes platform rich yaml""".split()
 )
 """Packages whose functions lead to none of the project's, unless they are the project."""
+
+HOST_PACKAGES = frozenset(
+    """math numpy os sys re inspect json time random string pathlib datetime uuid hashlib struct ctypes
+    platform logging warnings""".split()
+)
+"""Packages whose functions return nothing that is on a device."""
 
 HOOKS = frozenset(
     """register_forward_hook register_forward_pre_hook register_full_backward_hook

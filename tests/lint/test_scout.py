@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_dispatchguard.lint.facts import FileFacts, FunctionFact
+from pytest_dispatchguard.lint.libraries import cold_by_name
 from pytest_dispatchguard.lint.packing import pack_facts, unpack_facts
 from pytest_dispatchguard.lint.scout import scan
 
@@ -491,3 +492,73 @@ def test_generated_code_is_read_and_survives_json(statements: list[str]) -> None
 @given(st.text(max_size=80))
 def test_any_text_is_answered(text: str) -> None:
     assert isinstance(scan(text, "m", False), FileFacts)
+
+
+# --- what is spared -------------------------------------------------------------------------------
+
+
+def spared(text: str, path: str = "pkg/mod.py") -> FileFacts:
+    text = textwrap.dedent(text)
+    return scan(text, "pkg.mod", False, cold_by_name(path, text))
+
+
+def test_cold_functions_are_read_for_what_others_live_by() -> None:
+    text = """
+    import torch
+    class C(torch.nn.Module):
+        def build(self, shape):
+            if shape:
+                self.w = torch.nn.Parameter(torch.zeros(shape))
+            with open("x") as f:
+                self.register_buffer("b", torch.zeros(3))
+            for i in range(3):
+                helper(i)
+                self.n: int = i
+            setattr(self, "s", torch.nn.Linear(2, 2))
+            self.register_forward_hook(self.after)
+            def inner(x):
+                return helper(x)
+            return inner
+        def forward(self, x):
+            return helper(x)
+    """
+    facts = spared(text)
+    full = facts_of(text)
+    assert facts.classes == full.classes
+    build, inner, forward = facts.functions
+    assert [c.name for c in build.calls] == ["inner", "self.after"]
+    assert build.returns_function
+    assert (inner, forward) == tuple(full.functions[1:])
+
+
+def test_training_loops_are_read_wherever_they_stand() -> None:
+    text = "def main():\n    for b in d:\n        loss(b).backward()\n        o.step()\n"
+    assert spared(text).functions[0].training_loop
+    assert spared(text, "scripts/train.py").functions[0].training_loop
+    assert not spared(text, "tests/test_train.py").functions[0].training_loop
+
+
+@pytest.mark.parametrize(
+    ("head", "foreign"),
+    [
+        ("import tensorflow as tf\n", True),
+        ("from jax import numpy as jnp\n", True),
+        ("import jax\nimport torch\n", False),
+        ("try:\n    import jax\nexcept ImportError:\n    jax = None\n", False),
+        ('"""Example:\n\nimport jax\n"""\n', False),
+        ("import numpy as np\n", False),
+    ],
+)
+def test_files_of_other_frameworks_are_passed_over(head: str, foreign: bool) -> None:
+    text = head + "def f(x):\n    return helper(x)\n"
+    assert (spared(text).functions[0].calls == []) is foreign
+
+
+def test_what_the_user_marks_hot_is_read_whatever_its_name_and_file() -> None:
+    text = "import jax\n# dispatchguard: hot\ndef build(x):\n    return helper(x)\n"
+    assert [c.name for c in spared(text).functions[0].calls] == ["helper"]
+
+
+def test_bad_indentation_is_told_in_cold_functions_too() -> None:
+    text = "def build():\n    a = 1\n      b = 2\n"
+    assert spared(text).error is not None

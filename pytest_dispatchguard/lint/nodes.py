@@ -1,0 +1,116 @@
+"""Walks over the libcst nodes that mean something: statements, expressions, names.
+
+libcst's own visitors also call on every space, comma and bracket, and rebuild the tree on the way; that
+takes ten times as long as reading it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterator
+from functools import cache
+from typing import Any
+
+import libcst as cst
+
+_PUNCTUATION = frozenset(
+    """leading_lines lines_after_decorators lines_after_module_docstring header footer lpar rpar
+    lbracket rbracket lbrace rbrace comma semicolon dot colon first_colon second_colon equal operator
+    star star_token posonly_ind asynchronous indent start end prefix encoding default_indent
+    default_newline has_trailing_newline trailing_whitespace""".split()
+)
+_LABELS: dict[type[cst.CSTNode], frozenset[str]] = {
+    cst.Arg: frozenset({"keyword"}),
+    cst.Attribute: frozenset({"attr"}),
+    cst.ClassDef: frozenset({"name"}),
+    cst.FunctionDef: frozenset({"name"}),
+    cst.Global: frozenset({"names"}),
+    cst.ImportAlias: frozenset({"name", "asname"}),
+    cst.ImportFrom: frozenset({"module", "relative"}),
+    cst.Nonlocal: frozenset({"names"}),
+    cst.Param: frozenset({"name"}),
+}
+"""Fields that hold names which are not looked up there."""
+_FIRST = {"decorators": 0, "params": 1, "bases": 1, "keywords": 1, "returns": 2}
+"""Fields that libcst lists after a body they stand before."""
+
+
+@cache
+def _fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
+    """The fields of a kind of node that can hold nodes of note, last first."""
+    labels = _LABELS.get(kind, frozenset())
+    names = [
+        f.name
+        for f in dataclasses.fields(kind)
+        if not f.name.startswith("whitespace") and f.name not in _PUNCTUATION | labels
+    ]
+    if "body" in names and "decorators" in names:
+        names.sort(key=lambda n: _FIRST.get(n, 9))
+    return tuple(reversed(names))
+
+
+def walk(node: cst.CSTNode, without: Collection[type[cst.CSTNode]] = ()) -> Iterator[Any]:
+    """The node and all below it, in the order of the source, without going into the given kinds.
+    Spaces, punctuation and operators are left out, and so are names that are not looked up: of attributes,
+    keywords, parameters, definitions and imports."""
+    stack = [node]
+    while stack:
+        node = stack.pop()
+        yield node
+        kind = type(node)
+        if kind in without:
+            continue
+        for name in _fields(kind):
+            child = getattr(node, name)
+            if isinstance(child, (list, tuple)):
+                stack.extend(reversed(child))
+            elif child is not None and type(child) not in _NO_NODES:
+                stack.append(child)
+
+
+_NO_NODES = frozenset({str, bool, int, float, cst.MaybeSentinel})
+
+
+def around(node: cst.CSTNode) -> dict[int, cst.CSTNode]:
+    """Of every node below, by identity: the node it stands in."""
+    found: dict[int, cst.CSTNode] = {}
+    stack = [node]
+    while stack:
+        node = stack.pop()
+        for name in _fields(type(node)):
+            child = getattr(node, name)
+            children = child if isinstance(child, (list, tuple)) else (child,)
+            for inner in children:
+                if inner is not None and type(inner) not in _NO_NODES:
+                    found[id(inner)] = node
+                    stack.append(inner)
+    return found
+
+
+def names_in(node: cst.CSTNode) -> list[cst.Name]:
+    """The names that a node reads or binds, in order; of ``a.b``, `a`."""
+    return [n for n in walk(node) if type(n) is cst.Name]
+
+
+_TARGET = frozenset(
+    {cst.AssignTarget, cst.AnnAssign, cst.AugAssign, cst.For, cst.CompFor, cst.NamedExpr}
+)
+
+
+def bound_by(node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+    """What a node by itself gives a new value: names, attributes and subscripts, taken out of patterns."""
+    kind = type(node)
+    if kind in _TARGET:
+        yield from _parts(node.target)  # type: ignore[attr-defined]  # all of these have one
+    elif isinstance(node, cst.AsName):
+        yield from _parts(node.name)
+
+
+def _parts(target: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+    if isinstance(target, cst.Tuple | cst.List):
+        for element in target.elements:
+            yield from _parts(element.value)
+    elif isinstance(target, cst.StarredElement):
+        yield from _parts(target.value)
+    elif isinstance(target, cst.BaseExpression):
+        yield target
