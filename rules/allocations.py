@@ -885,7 +885,7 @@ class ConcatenationInLoop(Rule):
     code = "DG506"
     name = "concatenation-in-loop"
     origin = "keras#23305"
-    looks_for = Call("cat", "concat", "concatenate")
+    looks_for = Call("cat", "concat", "concatenate", place="loop")
 
     def judge(self, call: cst.Call, place: Place) -> Finding | None:
         """`name = cat([name, …])`, and the loop asks for `name` nowhere else."""

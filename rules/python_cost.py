@@ -185,16 +185,10 @@ class SignatureInspectedPerCall(Rule):
     code = "DG601"
     name = "signature-inspected-per-call"
     origin = "keras-core#606"
-    looks_for = Call(
-        "signature",
-        "from_callable",
-        "getfullargspec",
-        "getmembers",
-        "getsource",
-        "stack",
-        "get_type_hints",
-        "bind",
-        "bind_partial",
+    looks_for = (
+        Call("signature", "from_callable", "getfullargspec", "getmembers", "getsource"),
+        Call("get_type_hints", "bind", "bind_partial"),
+        Call("stack", arguments=0),
     )
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:

@@ -47,10 +47,15 @@ class Look:
     """A function holds something to look at when its facts hold one of these."""
 
 
-def Call(*names: str, arguments: int | None = None) -> Look:  # noqa: N802 - reads as the thing looked for
+def Call(  # noqa: N802 - reads as the thing looked for
+    *names: str, arguments: int | None = None, place: Literal["", "loop", "bare"] = ""
+) -> Look:
     """Calls whose last name is one of these: ``Call("item")`` matches ``x.sum().item()`` and ``item(x)``.
-    `arguments`: only functions that give one of these just so many, 0 to 3, are worth judging."""
-    word = "call" if arguments is None else f"call{arguments}"
+
+    To spare functions a closer look: `arguments` says that one of these has to be given just so many (0 to
+    3); `place`, that it has to stand in a loop, or be called by its bare name. What else the function calls
+    by these names is shown as well."""
+    word = place or ("call" if arguments is None else f"call{arguments}")
     return Look(
         "call", frozenset(names), frozenset(f"{word}:{n}" for n in names) or frozenset({word})
     )

@@ -43,6 +43,7 @@ def call_as(walk: Walk, node: Node, how: str) -> None:
     last = ""
     if kind == "identifier":
         last = text(source, callee)
+        looks.add(f"bare:{last}")
         note_call(walk, last, how, node)
     elif kind == "attribute":
         owner = callee.named_children[0]
@@ -62,6 +63,8 @@ def call_as(walk: Walk, node: Node, how: str) -> None:
     looks.add("call")
     if last:
         looks.add(f"call:{last}")
+        if walk.loop:
+            looks.add(f"loop:{last}")
     if arguments.type != "argument_list":
         if last in words.ITERATING_CALLS and kind == "identifier":
             ask_comprehended(walk, arguments, last)

@@ -179,17 +179,25 @@ def may_be_tensor_attribute(attributes: dict[str, list[Value]], name: str, token
     return False
 
 
+def _given_tensor(reading: Reading, name: str, token: str) -> bool:
+    """Whether a parameter may be known to be a tensor: by its annotation, by its use, or because `forward` is
+    given tensors. Of the others nobody will say so."""
+    declared = [v for v in reading.param_values.get(name, ()) if v.startswith("ann:")]
+    if token == "sized":  # given as a size it is a number, unless it says that it is not
+        return any("Tensor" in value for value in declared)
+    fact = reading.fact
+    at_forward = fact is not None and fact.name.rpartition(".")[2] == "forward"
+    return bool(declared) or at_forward or name in reading.tensor_uses
+
+
 def may_be_tensor(walk: Walk, reading: Reading, name: str, token: str, seen: set[str]) -> bool:
     """Whether a name may stand for a tensor, by all that is bound to it in the function."""
     if name in seen or name == reading.self_name:
         return False
     seen.add(name)
     bound = reading.bindings.get(name)
-    if name in reading.params and name not in reading.hosts:
-        # A size that is given is a number, unless it says that it is not.
-        declared = reading.param_values.get(name, ())
-        if token != "sized" or any("Tensor" in value for value in declared):
-            return True
+    if name in reading.params and name not in reading.hosts and _given_tensor(reading, name, token):
+        return True
     if bound is None:
         return token != "sized" and name not in reading.params and not name.isupper()
     for value in bound:

@@ -22,7 +22,9 @@ def function(text: str, name: str = "f") -> FunctionFact:
     return next(f for f in facts_of(text).functions if f.name == name)
 
 
-def looks(body: str, header: str = "def f(x, y, mask=None, training=False):") -> set[str]:
+def looks(
+    body: str, header: str = "def f(x: Tensor, y: Tensor, mask: Tensor = None, training=False):"
+) -> set[str]:
     text = "import torch\n" + header + "\n" + textwrap.indent(textwrap.dedent(body), "    ")
     return set(function(text).looks)
 
@@ -562,3 +564,38 @@ def test_what_the_user_marks_hot_is_read_whatever_its_name_and_file() -> None:
 def test_bad_indentation_is_told_in_cold_functions_too() -> None:
     text = "def build():\n    a = 1\n      b = 2\n"
     assert spared(text).error is not None
+
+
+# --- parameters -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("def f(x):\n    if x: pass\n", False),
+        ("def f(x: Tensor):\n    if x: pass\n", True),
+        ("def f(x: int):\n    if x: pass\n", False),
+        ("def f(x):\n    if x: pass\n    return x.unsqueeze(0)\n", True),
+        ("class C:\n    def forward(self, x):\n        if x: pass\n", True),
+        ("def f(x):\n    y = x.sum()\n    if y: pass\n", True),
+    ],
+)
+def test_a_parameter_of_which_nothing_is_known_is_no_tensor(text: str, asked: bool) -> None:
+    assert ("truth" in facts_of("import torch\n" + text).functions[0].looks) is asked
+
+
+@pytest.mark.parametrize(
+    ("body", "asked"),
+    [
+        ("torch.zeros(n, 4)", False),
+        ("x.view(-1, n)", False),
+        ("torch.zeros(x.max(), 4)", True),
+        ("m = x.max()\n    range(m)", True),
+        ("m = int(x.max())\n    range(m)", False),
+        ("m = math.ceil(n)\n    range(m)", False),
+        ("x.reshape((x.sum(), 2))", True),
+    ],
+)
+def test_sizes_that_may_be_tensors(body: str, asked: bool) -> None:
+    text = f"import math, torch\ndef f(x, n):\n    {body}\n"
+    assert ("sized" in facts_of(text).functions[0].looks) is asked
