@@ -16,8 +16,12 @@ def split_lines(source: str, *, keepends: bool = True) -> list[str]:
 
     ``str.splitlines`` also breaks at form feeds and other characters that no parser counts.
     """
-    if keepends:
+    if keepends and "\r" in source:
         return _LINE.findall(source)
+    if keepends:
+        *ended, last = source.split("\n")
+        whole = [f"{line}\n" for line in ended]
+        return [*whole, last] if last else whole
     lines = _END.split(source) if "\r" in source else source.split("\n")
     if not lines[-1]:
         lines.pop()

@@ -7,6 +7,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -148,30 +149,23 @@ def scout_files(
     """Facts of every file of the project: from the cache where its content is known."""
     files = {f.rel: f for f in discovery.project}
     survey = Survey(files, {}, dict(texts), notes=list(discovery.notes))
-    digests = {} if cache is None else cache.hashes(f for f in files.values() if f.rel not in texts)
     fresh: dict[str, str] = {}
-    unread: list[str] = []
-    for rel, file in files.items():
-        if rel in texts:
-            digests[rel] = _sha(texts[rel].encode("utf-8", "surrogatepass"))
-        elif rel not in digests:
-            try:
-                fresh[rel] = digests[rel] = _sha(file.path.read_bytes())
-            except OSError:
-                unread.append(rel)
-    known = (
-        {}
-        if cache is None
-        else cache.get_many("scouted", (_scout_key(config, r, d) for r, d in digests.items()))
-    )
-    missing: list[str] = []
-    for rel, digest in digests.items():
-        row = known.get(_scout_key(config, rel, digest))
-        if row is None:
-            missing.append(rel)
-        else:
-            survey.scouted[rel] = _scouted(rel, digest, row)
-    jobs = [_job(config, survey, rel) for rel in (*missing, *unread)]
+    if cache is not None:
+        digests = cache.hashes(f for f in files.values() if f.rel not in texts)
+        for rel, file in files.items():
+            if rel in texts:
+                digests[rel] = _sha(texts[rel].encode("utf-8", "surrogatepass"))
+            elif rel not in digests:
+                with suppress(OSError):  # scanning will tell why
+                    fresh[rel] = digests[rel] = _sha(file.path.read_bytes())
+        known = cache.get_many("scouted", (_scout_key(config, r, d) for r, d in digests.items()))
+        for rel, digest in digests.items():
+            row = known.get(_scout_key(config, rel, digest))
+            if row is not None:
+                survey.scouted[rel] = _scouted(rel, digest, row)
+    missing = [rel for rel in files if rel not in survey.scouted]
+    missing.sort(key=lambda rel: -files[rel].size)
+    jobs = [_job(config, survey, rel) for rel in missing]
     rows: dict[str, str] = {}
     packed: dict[str, str] = {}
     for done, (rel, digest, row, facts) in enumerate(pool.map(_scan, jobs, worth=_SCAN_WORTH), 1):
@@ -384,6 +378,7 @@ def _judge(
             path = str(survey.files[rel].path)
             digest = survey.scouted[rel].digest
             jobs.append((rel, path, digest, survey.texts.get(rel), texts[rel], unknown, target))
+    jobs.sort(key=lambda job: -sum(o.end_byte - o.start_byte for o in job[5]))
     judged: dict[tuple[str, Outline], tuple[int, str]] = {}
     problems: list[str] = []
     results = pool.map(_judge_one, jobs, worth=_JUDGE_WORTH)
@@ -391,6 +386,7 @@ def _judge(
         tell("judging", done, len(jobs))
         judged.update(((rel, outline), (line, row)) for outline, line, row in found)
         problems.extend(trouble)
+    problems.sort()
     fresh: dict[str, str] = {}
     for rel, ps in pieces.items():
         out[rel] = []

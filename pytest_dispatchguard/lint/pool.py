@@ -81,7 +81,8 @@ class Pool:
     def map(
         self, function: Callable[[_In], _Out], items: Sequence[_In], *, worth: int
     ) -> Iterator[_Out]:
-        """The results in order. Few items (fewer than `worth`) are not worth a process."""
+        """The results in order. Few items (fewer than `worth`) are not worth a process. Where the largest come
+        first, no process is left alone with a large one in the end."""
         if self.jobs <= 1 or len(items) < worth:
             yield from map(function, items)
             return
@@ -96,7 +97,7 @@ class Pool:
                 "fork" if "fork" in methods and os.name == "posix" else None
             )
             self._executor = ProcessPoolExecutor(self.jobs, mp_context=context, initializer=_begin)
-        chunk = max(1, min(32, len(items) // (self.jobs * 4)))
+        chunk = max(1, min(8, len(items) // (self.jobs * 32)))
         try:
             with _no_interrupt():
                 results = self._executor.map(function, items, chunksize=chunk)

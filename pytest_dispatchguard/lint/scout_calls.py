@@ -110,8 +110,13 @@ _CALLS_OF_NOTE = (
 
 def _ask_sizes(walk: Walk, last: str, callee: Node, given: list[Node]) -> None:
     """Notes that a size or bound may be a tensor."""
-    if last == "range" and callee.type != "identifier":
-        return
+    if last == "range":
+        if callee.type != "identifier":
+            return
+    else:
+        imported = walk.imports.get(dotted(walk.source, callee).partition(".")[0])
+        if imported is not None and imported.partition(".")[0] != "torch":
+            return  # another library's, and modules have no sizes
     for argument in given:
         if argument.type == "keyword_argument":
             argument = argument.named_children[-1]
