@@ -3,9 +3,9 @@
     python bench/bench_lint.py            # downloads keras==3.15.1 into a temporary folder
     python bench/bench_lint.py FOLDER     # or takes a package that lies there
 
-Tests are left out of the tree. The peers TorchFix and Fixit get an environment of their own each, and,
-being slow, a sample of the files; `ruff` comes from this environment. The table goes to stdout, the same
-numbers with the machine they are from to bench/results/lint.json.
+Tests are left out of the tree. Every Python tool gets an environment of its own, installed as its users
+install it; `ruff` comes from this environment. The table goes to stdout, the same numbers with the machine
+they are from to bench/results/lint.json.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from pathlib import Path
 
 RESULTS = Path(__file__).resolve().parent / "results" / "lint.json"
 KERAS = "keras==3.15.1"
+HOME = Path(__file__).resolve().parent.parent
 PEERS = {"torchfix": "TorchFix", "fixit": "fixit"}
-LINTER = (sys.executable, "-m", "pytest_dispatchguard", "check", "--exit-zero")
 GOALS = {
     "cold against ruff": 3.0,
     "times faster a line than peers": 30.0,
@@ -83,14 +83,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--repeats", type=int, default=5, help="runs of the fast commands (default: 5)"
     )
-    parser.add_argument("--peer-repeats", type=int, default=2)
-    parser.add_argument(
-        "--peer-lines", type=int, default=20_000, help="lines that the slow peers are given"
-    )
+    parser.add_argument("--peer-repeats", type=int, default=1, help="runs of the slow ones")
     parser.add_argument("--no-peers", action="store_true", help="leave TorchFix and Fixit out")
-    parser.add_argument("--venvs", type=Path, help="keep the peers' environments in this folder")
+    parser.add_argument("--venvs", type=Path, help="keep the environments in this folder")
     parser.add_argument("--output", type=Path, default=RESULTS)
-    parser.add_argument("--seed", type=int, default=0, help="of the order of runs and the sample")
+    parser.add_argument("--seed", type=int, default=0, help="of the order of runs")
     options = parser.parse_args(arguments)
     try:
         with tempfile.TemporaryDirectory(prefix="bench-lint-") as scratch:
@@ -114,22 +111,28 @@ def measure(options: argparse.Namespace, scratch: Path) -> dict[str, object]:
     else:
         label = package.name
     rng = random.Random(options.seed)
+    home = options.venvs or scratch / "venvs"
+    linter = (
+        str(installed(home / "dispatchguard", "dispatchguard", str(HOME))),
+        "check",
+        "--exit-zero",
+    )
     tree = copied(package, library_files(package), scratch / "tree")
     say(f"{label}: {len(tree.files)} files, {tree.lines:,} lines, tests left out")
-    same = same_findings(tree)
+    same = same_findings(tree, linter)
     cold = interleaved(
         {
-            "dispatchguard, cold": (tree, lambda: run((*LINTER, "--no-cache", "."), tree.root)),
+            "dispatchguard, cold": (tree, lambda: run((*linter, "--no-cache", "."), tree.root)),
             "ruff --select ALL, cold": (tree, lambda: run(ruff(), tree.root)),
         },
         options.repeats,
         rng,
     )
-    warm = warm_runs(tree, options.repeats, rng)
-    peak = peak_memory((*LINTER, "--no-cache", "."), tree.root)
+    warm = warm_runs(tree, linter, options.repeats, rng)
+    peak = peak_memory((*linter, "--no-cache", "."), tree.root)
     peers: dict[str, Series] = {}
     if not options.no_peers:
-        peers = peer_runs(tree, options, scratch, rng)
+        peers = peer_runs(tree, options, home, rng)
     return report(label, tree, same, cold, warm, peak, peers, options)
 
 
@@ -175,21 +178,6 @@ def copied(package: Path, files: Sequence[Path], root: Path) -> Tree:
     return Tree(root, tuple(made), lines)
 
 
-def sample(tree: Tree, lines: int, rng: random.Random, root: Path) -> Tree:
-    """Files drawn at random until there are so many lines."""
-    order = list(tree.files)
-    rng.shuffle(order)
-    drawn: list[Path] = []
-    count = 0
-    for file in order:
-        if count >= lines:
-            break
-        drawn.append(file)
-        count += file.read_bytes().count(b"\n")
-    top = tree.files[0].relative_to(tree.root).parts[0]
-    return copied(tree.root / top, sorted(drawn), root)
-
-
 # -- running ----------------------------------------------------------------------------------------
 
 
@@ -197,7 +185,13 @@ def run(command: Sequence[str], cwd: Path) -> float:
     """Seconds of a whole process; findings are no failure, anything else is."""
     start = time.perf_counter()
     done = subprocess.run(
-        command, cwd=cwd, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=cwd,
+        check=False,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
     )
     seconds = time.perf_counter() - start
     if done.returncode not in (0, 1):
@@ -205,6 +199,11 @@ def run(command: Sequence[str], cwd: Path) -> float:
             f"{Path(command[0]).name} exited with {done.returncode}: {done.stderr[-500:]}"
         )
     return seconds
+
+
+def environment() -> dict[str, str]:
+    """The variables of this process, but those that keep Python from using what it has compiled."""
+    return {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
 
 
 def ruff() -> tuple[str, ...]:
@@ -230,38 +229,39 @@ def interleaved(
     return series
 
 
-def warm_runs(tree: Tree, repeats: int, rng: random.Random) -> dict[str, Series]:
-    """The whole process with a filled cache, after one file has changed: its lines only, or what it
-    defines, too, which can change what is hot elsewhere."""
-    command = (*LINTER, ".")
+def warm_runs(
+    tree: Tree, linter: Sequence[str], repeats: int, rng: random.Random
+) -> dict[str, Series]:
+    """The whole process with a filled cache: nothing changed; a comment put in, which moves all lines of a
+    file; a statement changed in a function; a function added, which can change what is hot elsewhere."""
+    command = (*linter, ".")
     file = max(tree.files, key=lambda p: (p.name == "layer.py", p.as_posix()))
     before = file.read_bytes()
-    run(command, tree.root)
+    comment = b"# edited %d\n"
+    edits: dict[str, Callable[[int], bytes]] = {
+        "nothing changed": lambda i: before,
+        "lines of one file moved": lambda i: comment % i + before,
+        "a statement changed": lambda i: before.replace(
+            b"    def __call__(self, *args, **kwargs):\n",
+            b"    def __call__(self, *args, **kwargs):\n        assert %d\n" % i,
+        ),
+        "a function added": lambda i: before + b"\n\ndef added_%d():\n    return %d\n" % (i, i),
+    }
+    out = {}
+    for name, edit in edits.items():
+        file.write_bytes(before)
+        run(command, tree.root)
+        series = Series(f"dispatchguard, warm, {name}", tree.lines)
+        for _ in range(repeats):
+            file.write_bytes(edit(rng.randrange(1, 10**9)))
+            series.seconds.append(run(command, tree.root))
+        say(f"{series.name}: {series.median:.2f} s")
+        out[series.name] = series
+    file.write_bytes(before)
+    return out
 
-    def edited(text: Callable[[int], bytes]) -> Callable[[], float]:
-        def once() -> float:
-            file.write_bytes(text(rng.randrange(10**9)))
-            return run(command, tree.root)
 
-        return once
-
-    return interleaved(
-        {
-            "dispatchguard, warm, lines of one file changed": (
-                tree,
-                edited(lambda i: f"# edited {i}\n".encode() + before),
-            ),
-            "dispatchguard, warm, a function added": (
-                tree,
-                edited(lambda i: before + f"\n\ndef added_{i}():\n    return {i}\n".encode()),
-            ),
-        },
-        repeats,
-        rng,
-    )
-
-
-def same_findings(tree: Tree) -> dict[str, object]:
+def same_findings(tree: Tree, linter: Sequence[str]) -> dict[str, object]:
     """Whether one process, two, a cold cache and a warm one say the same, byte by byte."""
     outputs = {}
     ways = {
@@ -272,8 +272,10 @@ def same_findings(tree: Tree) -> dict[str, object]:
     }
     for name, extra in ways.items():
         say(f"findings with {name}")
-        command = (*LINTER, "--format", "json", *extra, ".")
-        done = subprocess.run(command, cwd=tree.root, check=False, capture_output=True)
+        command = (*linter, "--format", "json", *extra, ".")
+        done = subprocess.run(
+            command, cwd=tree.root, check=False, capture_output=True, env=environment()
+        )
         if done.returncode != 0:
             raise BenchError(
                 f"dispatchguard exited with {done.returncode}: {done.stderr.decode()[-500:]}"
@@ -291,7 +293,7 @@ def peak_memory(command: Sequence[str], cwd: Path) -> dict[str, object]:
     share are counted once where the system says how many share them (Linux)."""
     say("peak memory")
     process = subprocess.Popen(
-        command, cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command, cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment()
     )
     if not Path("/proc/self/smaps_rollup").exists():
         import resource
@@ -343,39 +345,36 @@ def proportional_kib(pid: int) -> int:
 
 
 def peer_runs(
-    tree: Tree, options: argparse.Namespace, scratch: Path, rng: random.Random
+    tree: Tree, options: argparse.Namespace, home: Path, rng: random.Random
 ) -> dict[str, Series]:
-    """TorchFix and Fixit on a sample of the files, as they come, all processors theirs; the linter on the
-    same sample for comparison."""
-    small = sample(tree, options.peer_lines, rng, scratch / "sample")
-    home = options.venvs or scratch / "venvs"
-    commands: dict[str, tuple[Tree, Callable[[], float]]] = {
-        "dispatchguard, cold, sample": (
-            small,
-            lambda: run((*LINTER, "--no-cache", "."), small.root),
-        )
-    }
+    """TorchFix and Fixit on the whole tree, as they come, all processors theirs. TorchFix passes over files
+    that do not mention torch, so only the lines of the others count for it."""
     top = tree.files[0].relative_to(tree.root).parts[0]
+    commands: dict[str, tuple[Tree, Callable[[], float]]] = {}
     for name, requirement in PEERS.items():
         tool = installed(home / name, name, requirement)
         line = (str(tool), "lint", top) if name == "fixit" else (str(tool), top)
-        commands[f"{requirement} {peer_version(tool)}, sample"] = (
-            small,
-            partial(run, line, small.root),
-        )
+        read = mentioning_torch(tree) if name == "torchfix" else tree
+        commands[f"{requirement} {peer_version(tool)}"] = (read, partial(run, line, tree.root))
     return interleaved(commands, options.peer_repeats, rng)
 
 
+def mentioning_torch(tree: Tree) -> Tree:
+    """The part of a tree that TorchFix reads."""
+    files = tuple(f for f in tree.files if b"torch" in f.read_bytes())
+    return Tree(tree.root, files, sum(f.read_bytes().count(b"\n") for f in files))
+
+
 def installed(folder: Path, tool: str, requirement: str) -> Path:
-    """A peer's command, in an environment of its own, made where it is not there yet."""
+    """A tool's command, in an environment of its own, made where it is not there yet."""
     command = folder / "bin" / tool
-    if not command.exists():
-        say(f"installing {requirement}")
+    if not command.exists() or requirement == str(HOME):
+        say(f"installing {tool}")
         venv.create(folder, with_pip=True, symlinks=True)
         pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "-q", requirement]
         if subprocess.run(pip, check=False).returncode != 0:
             raise BenchError(
-                f"{requirement} could not be installed; leave the peers out with --no-peers"
+                f"{tool} could not be installed; peers can be left out with --no-peers"
             )
     return command
 
@@ -403,9 +402,7 @@ def report(
     """Everything measured, as JSON, without a path of this machine in it."""
     mine, theirs = cold["dispatchguard, cold"], cold["ruff --select ALL, cold"]
     rates = {
-        name.removesuffix(", sample"): round(mine.lines_per_second / s.lines_per_second, 1)
-        for name, s in peers.items()
-        if not name.startswith("dispatchguard")
+        name: round(mine.lines_per_second / s.lines_per_second, 1) for name, s in peers.items()
     }
     met = {
         "cold against ruff": mine.median / theirs.median <= GOALS["cold against ruff"],

@@ -3,7 +3,6 @@ counted in."""
 
 from __future__ import annotations
 
-import ast
 import bisect
 import re
 from collections import defaultdict
@@ -127,6 +126,8 @@ def import_line(text: str) -> tuple[int, bool]:
 def module_imports(text: str) -> dict[str, str]:
     """Names that imports outside functions bind when the file is imported, to what they stand for:
     ``{"np": "numpy"}``. Imports inside functions are no help to other functions."""
+    import ast  # only fixes that add imports pay for it
+
     found: dict[str, str] = {}
     stack: list[ast.AST] = [ast.parse(text)]
     while stack:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from pytest_dispatchguard.model import UserError
+
+if TYPE_CHECKING:
+    import subprocess
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
 """First and last line of each changed stretch, both included."""
@@ -31,6 +33,8 @@ def run_git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]
     """Ask git in a folder; None where git cannot be started there."""
     environment = {key: value for key, value in os.environ.items() if key not in _LOCATION}
     environment |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
+    import subprocess  # takes milliseconds, which most runs need not spend
+
     try:
         return subprocess.run(
             ["git", "-c", "core.quotePath=false", *arguments],

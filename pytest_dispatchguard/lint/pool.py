@@ -81,8 +81,8 @@ class Pool:
     def map(
         self, function: Callable[[_In], _Out], items: Sequence[_In], *, worth: int
     ) -> Iterator[_Out]:
-        """The results in order. Few items (fewer than `worth`) are not worth a process. Where the largest come
-        first, no process is left alone with a large one in the end."""
+        """The results in order. Few items (fewer than `worth`) are not worth a process. Where the largest
+        come first, no process is left alone with one in the end."""
         if self.jobs <= 1 or len(items) < worth:
             yield from map(function, items)
             return

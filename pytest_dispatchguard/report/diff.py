@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from difflib import SequenceMatcher, unified_diff
 
 from pytest_dispatchguard.edits import apply_edits, split_lines
 from pytest_dispatchguard.model import Edit
@@ -14,6 +13,8 @@ _START = re.compile(r"([-+])(\d+)")
 
 def unified(path: str, before: str, after: str, *, context: int = 3) -> str:
     """A diff that ``git apply`` and ``patch -p1`` take; empty where nothing changes."""
+    from difflib import unified_diff  # takes milliseconds, which most reports need not spend
+
     old, new = _patch_lines(before), _patch_lines(after)
     head, tail = _alike(old, new)
     # What is alike at both ends of a long file need not be compared again, beyond the context.
@@ -63,6 +64,8 @@ def diff_of_edits(path: str, source: str, edits: Iterable[Edit], *, context: int
 
 def changed_lines(before: str, after: str) -> list[tuple[str, int, str]]:
     """The lines that go and come, without context: sign, number in its own text, line."""
+    from difflib import SequenceMatcher
+
     old, new = split_lines(before), split_lines(after)
     head, tail = _alike(old, new)
     old, new = old[head : len(old) - tail], new[head : len(new) - tail]

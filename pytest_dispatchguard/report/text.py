@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from unicodedata import category, combining, east_asian_width
 
 from pytest_dispatchguard.edits import apply_edits, split_lines
@@ -103,7 +103,7 @@ def _excerpt(finding: Finding, text: str | None, width: int) -> Iterator[Line]:
     span = finding.span
     source = finding.source
     if text is not None:
-        lines = split_lines(text)
+        lines = _source_lines(text)
         source = lines[span.line - 1] if span.line <= len(lines) else ""
     source = source.rstrip("\r\n")
     if not source.strip():
@@ -122,6 +122,11 @@ def _excerpt(finding: Finding, text: str | None, width: int) -> Iterator[Line]:
     yield [(f"  {number} | ", "blue"), (before + marked + after, "")]
     carets = "^" * max(_cells(marked), 1)
     yield [(f"  {gutter} | ", "blue"), (" " * _cells(before), ""), (carets, "bold red")]
+
+
+@lru_cache(maxsize=16)
+def _source_lines(text: str) -> list[str]:
+    return split_lines(text)
 
 
 def _cropped(before: str, marked: str, after: str, room: int) -> tuple[str, str, str]:
@@ -187,6 +192,8 @@ def _one_line(text: str) -> str:
 
 def _cells(text: str) -> int:
     """The columns of a terminal that a text takes."""
+    if text.isascii():
+        return len(text)
     return sum(
         0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text
     )
