@@ -31,7 +31,10 @@ _LABELS: dict[type[cst.CSTNode], frozenset[str]] = {
     cst.Param: frozenset({"name"}),
 }
 """Fields that hold names which are not looked up there."""
-_FIRST = {"decorators": 0, "params": 1, "bases": 1, "keywords": 1, "returns": 2}
+_FIRST = {
+    "decorators": 0, "params": 1, "bases": 1, "keywords": 1, "returns": 2,
+    "type": 1, "name": 2, "pattern": 1, "guard": 2,
+}  # fmt: skip
 """Fields that libcst lists after a body they stand before."""
 
 
@@ -44,7 +47,7 @@ def _fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
         for f in dataclasses.fields(kind)
         if not f.name.startswith("whitespace") and f.name not in _PUNCTUATION | labels
     ]
-    if "body" in names and "decorators" in names:
+    if "body" in names:
         names.sort(key=lambda n: _FIRST.get(n, 9))
     return tuple(reversed(names))
 
