@@ -329,7 +329,11 @@ def _tell(arguments: argparse.Namespace, checked: Checked) -> bool:
             for path in sorted(checked.after)
         )
         _put(arguments, text, sys.stdout)
-        return bool(text)
+        unread = [f for f in checked.report.findings if f.code == "DG001"]
+        for finding in unread:
+            place = f"{finding.path}:{finding.span.line}:{finding.span.column}"
+            print(f"dispatchguard: {place}: {finding.code} {finding.message}", file=sys.stderr)
+        return bool(text or unread)
     stream = sys.stdout
     if arguments.fix and Path("-") in arguments.paths:
         # Standard input is fixed to standard output, as editors expect of a filter.

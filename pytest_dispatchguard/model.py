@@ -147,6 +147,8 @@ class Summary:
     suppressed: int = 0
     baselined: int = 0
     fixed: int = 0
+    unheard: int = 0
+    """What is only maybe so, and told with `--pedantic`."""
 
 
 @dataclass(frozen=True, slots=True)

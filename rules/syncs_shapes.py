@@ -589,12 +589,17 @@ class Bincount(Rule):
         if worked_on is None:
             return None
         size = place.argument(node, 2 if place.name(node) else 1, "minlength")
-        new = f"torch.zeros({say(place, size, 24) if size is not None else 'n'}, …)"
+        counted = say(place, worked_on[0], 32)
+        if isinstance(size, cst.Name | cst.Attribute | cst.Integer):
+            known, new = "", say(place, size, 24)
+        else:
+            known, new = "Where the host knows how many bins there are, ", "n"
         return tell(
             place,
             node,
             f"`{say(place, node)}` asks for the largest value first, and the host waits for the "
-            f"device. `{new}.scatter_add_(0, x, ones)` has a fixed size and waits for nothing.",
+            f"device. {known}`torch.zeros({new}, …).scatter_add_(0, {counted}, ones)` (of int64 indices) "
+            "has a fixed size and waits for nothing.",
             certainty=worked_on[1],
         )
 
@@ -873,10 +878,12 @@ class CompareWholeTensors(Rule):
         if not _first_of(node, place):
             return None
         who = asked(node, place)
-        branches = who.asker in ("if", "while", "filter") and not only_raises(who.by)
-        if branches and not selectable(who.by, place):
-            worked_on = (worked_on[0], "maybe")
+        branches = who.asker in ("if", "while", "filter")
         last = place.last_name(node)
+        # Of one tensor, as in most checks, or of unlike shapes, `equal` answers without the device.
+        checks = last == "equal" and only_raises(who.by)
+        if checks or (branches and not only_raises(who.by) and not selectable(who.by, place)):
+            worked_on = (worked_on[0], "maybe")
         how = "(a == b).all()" if last == "equal" else "torch.isclose(a, b).all()"
         return tell(
             place,

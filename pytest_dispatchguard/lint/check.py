@@ -143,6 +143,8 @@ def _check(
     accepted = _baseline(request, config)
     ran = {i.code for i in catalog.infos if selected(config, i.code, i.default)}
 
+    unheard = [0]  # in the last of the passes
+
     def once(
         texts: Mapping[str, str],
     ) -> tuple[engine.Outcome, list[Finding], baselines.Match | None]:
@@ -165,13 +167,14 @@ def _check(
                 root=config.root,
             )
             findings = list(match.new)
-        findings = [f for f in findings if _heard(config, f)]
         if changed is not None:
             now = changed | _carried(discovery, changed, texts)
             findings = [
                 f for f in findings if gitdiff.touches(now, f.path, f.span.line, f.span.end_line)
             ]
-        return outcome, findings, match
+        heard = [f for f in findings if _heard(config, f)]
+        unheard[0] = len(findings) - len(heard)
+        return outcome, heard, match
 
     outcome, findings, match = once(texts)
     before: dict[str, str] = {}
@@ -209,6 +212,7 @@ def _check(
             suppressed=sum(_heard(config, f) for f in outcome.suppressed),
             baselined=sum(_heard(config, f) for f in match.matched) if match else 0,
             fixed=sum(fixed.values()) if request.write else 0,
+            unheard=unheard[0],
         ),
         rules=tuple(kept),
         version=__version__,
@@ -307,7 +311,7 @@ def _stale(
     count = sum(e.count for e in match.stale)
     if request.prune_baseline:
         baselines.write(config.baseline, baselines.pruned(accepted, match.stale))
-        return [f"{count} entries pruned from {name}"]
+        return [f"{count} {'entry' if count == 1 else 'entries'} pruned from {name}"]
     lines = [
         f"{name}: {e.code} in {e.path} ({e.function or 'module'}) matches nothing any more"
         for e in match.stale[:10]

@@ -33,6 +33,7 @@ def worth_judging(
         Outline(outer.name, outer.line, outer.start_byte, outer.end_byte)
         for outer, inner in outermost(facts)
         if any(f.name in hot and not wanted.isdisjoint(f.looks) for f in (outer, *inner))
+        and not any(d.endswith((".setter", ".deleter")) for d in outer.decorators)
     ]
 
 

@@ -114,14 +114,15 @@ def foreign_branches(condition: str) -> tuple[bool, bool]:
     return _framework(node.left, node.ops[0], node.comparators[0])
 
 
-def _lasting(name: str) -> bool:
-    """Whether a name outlives the call: an attribute, or a module-level constant or cache."""
-    return "." in name or _GLOBAL_MEMO.fullmatch(name) is not None
+def _lasting(name: str, assigned: Collection[str]) -> bool:
+    """Whether a name outlives the call: an attribute, what is declared global, or by its name a constant or
+    cache of the module."""
+    return "." in name or f"global {name}" in assigned or _GLOBAL_MEMO.fullmatch(name) is not None
 
 
-def _keeps(name: str) -> bool:
+def _keeps(name: str, assigned: Collection[str]) -> bool:
     """Whether a name outlives the call, or is what optimizers call the state they keep of a parameter."""
-    return _lasting(name) or _STATE.fullmatch(name) is not None
+    return _lasting(name, assigned) or _STATE.fullmatch(name) is not None
 
 
 def _verdict(node: ast.expr, assigned: Collection[str]) -> tuple[bool, bool]:
@@ -152,7 +153,7 @@ def _verdict(node: ast.expr, assigned: Collection[str]) -> tuple[bool, bool]:
     name = _dotted(node)
     if "." in name and _DONE.fullmatch(name.rpartition(".")[2]):
         return False, True
-    if name in assigned and _keeps(name):
+    if name in assigned and _keeps(name, assigned):
         return False, True
     return _cold_atom(node), False
 
@@ -174,7 +175,7 @@ def _verdict_of_comparison(
         ):
             key = left.args[1]
             name = f"{_dotted(left.args[0])}.{key.value!s}" if isinstance(key, ast.Constant) else ""
-        filled = name in assigned and _lasting(name)
+        filled = name in assigned and _lasting(name, assigned)
         return (filled, False) if isinstance(op, ast.Is) else (False, filled)
     if (
         isinstance(right, ast.Constant)
@@ -186,13 +187,13 @@ def _verdict_of_comparison(
         return (when_true, when_false) if same else (when_false, when_true)
     if isinstance(op, (ast.In, ast.NotIn)):
         name = _dotted(right).removesuffix(".__dict__")
-        filled = name in assigned and _keeps(name)
+        filled = name in assigned and _keeps(name, assigned)
         if filled:
             return (True, False) if isinstance(op, ast.NotIn) else (False, True)
     if isinstance(left, ast.Call) and _dotted(left.func) == "len" and len(left.args) == 1:
         name = _dotted(left.args[0])
         empty = isinstance(op, ast.Eq) and isinstance(right, ast.Constant) and right.value == 0
-        return (empty and name in assigned and _keeps(name)), False
+        return (empty and name in assigned and _keeps(name, assigned)), False
     foreign = _framework(left, op, right)
     if any(foreign):
         return foreign
@@ -232,7 +233,7 @@ def cold_branches(
     """Whether the body of ``if condition:`` is cold, and whether its else is.
 
     `body_assigns` are the dotted names that statements directly in the body assign (``self._x``; of
-    ``self._cache[k] = v`` the part before the bracket; bare names only where declared global),
+    ``self._cache[k] = v`` the part before the bracket; of what is declared global also ``global x``),
     `body_raises` and `orelse_raises` say whether that block's last statement is a `raise`. The
     condition itself is hot."""
     body, orelse = _cold_branches(condition, frozenset(body_assigns))

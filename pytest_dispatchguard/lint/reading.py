@@ -157,6 +157,7 @@ class Reader:
         self.qualname = qualname
         self._known: frozenset[str] = frozenset()
         self._unseen = False
+        self.globals: set[str] = set()
         self.memo: dict[object, Any] = {}
         """What rules compute once for the whole function."""
 
@@ -332,16 +333,24 @@ class Reader:
         orelse = node.orelse.body if isinstance(node.orelse, cst.Else) else None
         body_cold, else_cold = guards.cold_branches(
             condition,
-            body_assigns=frozenset(_assigned_names(body)),
+            body_assigns=self._filled(body),
             body_raises=_raises(body),
             orelse_raises=orelse is not None and _raises(_statements(orelse)),
         )
         rest_cold = guards.rest_is_cold(
             condition,
             body_returns=_returns(body),
-            following_assigns=frozenset(_assigned_names(rest)),
+            following_assigns=self._filled(rest),
         )
         return body_cold, else_cold, rest_cold
+
+    def _filled(self, statements: Sequence[cst.CSTNode]) -> frozenset[str]:
+        """The names that statements assign, as `guards` wants them."""
+        names = frozenset(_assigned_names(statements))
+        return names | {f"global {name}" for name in names & self.globals}
+
+    def _global(self, node: cst.Global) -> None:
+        self.globals.update(item.name.value for item in node.names)
 
     def _for(self, node: cst.For) -> None:
         iterated = self.ev(node.iter)
@@ -1268,6 +1277,7 @@ _SMALL: dict[type, _Handler] = {
     cst.Raise: Reader._raise,
     cst.Assert: Reader._assert,
     cst.Del: Reader._del,
+    cst.Global: Reader._global,
     cst.Import: Reader._import,
     cst.ImportFrom: Reader._import,
 }

@@ -79,6 +79,8 @@ def _assigned(walk: Walk, statements: Iterable[Node]) -> set[str]:
                     or (name and statement.named_children[0].child_by_field_name("left") != target)
                 ):
                     found.add(name)
+                    if name in walk.reading.globals:
+                        found.add(f"global {name}")
             expression = expression.child_by_field_name("right")
     return found
 

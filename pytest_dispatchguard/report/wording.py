@@ -125,4 +125,6 @@ def footing(report: Report) -> str:
         parts.append(f"{summary.suppressed} suppressed")
     if summary.baselined:
         parts.append(f"{summary.baselined} in the baseline")
+    if summary.unheard:
+        parts.append(f"{summary.unheard} uncertain, told with --pedantic")
     return ", ".join(parts) + "." if parts else ""

@@ -186,3 +186,11 @@ def test_a_file_changed_meanwhile_is_not_overwritten(
     (line,) = done.err.splitlines()
     assert "a.py: changed while it was being fixed" in line
     assert (root / "a.py").read_text() == newer
+
+
+def test_a_diff_of_what_could_not_be_read_is_no_success(write: Write, run: Run) -> None:
+    write({"a.py": "def f(:\n"})
+    done = run("check", "--diff")
+    assert (done.status, done.out) == (1, "")
+    assert done.err.startswith("dispatchguard: a.py:1:") and "DG001" in done.err
+    assert len(done.err.splitlines()) == 1

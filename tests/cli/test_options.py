@@ -362,3 +362,16 @@ def test_stdout_of_a_narrow_encoding(project: Path, start: Run) -> None:
     (project / "pkg" / "a.py").write_text(A.replace("# the mask", "# die Maske für ñ →"))
     done = start("check", env={"PYTHONIOENCODING": "ascii"})
     assert done.status == 1
+
+
+def test_the_summary_says_what_only_pedantic_tells(write: Write, run: Run) -> None:
+    write(
+        {
+            "a.py": "import torch\nclass A(torch.nn.Module):\n"
+            "    def forward(self, x: torch.Tensor):\n        return x.mean().item()\n"
+        }
+    )
+    quiet, loud = run("check"), run("check", "--pedantic")
+    assert (quiet.status, loud.status) == (0, 1)
+    assert "1 uncertain, told with --pedantic" in quiet.out
+    assert "uncertain" not in loud.out

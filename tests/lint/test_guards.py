@@ -167,3 +167,11 @@ def test_flags_of_what_was_done_once(
     condition: str, assigned: set[str], expected: tuple[bool, bool]
 ) -> None:
     assert cold_branches(condition, body_assigns=assigned) == expected
+
+
+def test_what_is_declared_global_lasts_whatever_its_name() -> None:
+    assert cold_branches("_module is None", body_assigns={"_module", "global _module"}) == (
+        True,
+        False,
+    )
+    assert cold_branches("_module is None", body_assigns={"_module"}) == (False, False)

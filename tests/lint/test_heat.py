@@ -657,3 +657,22 @@ def test_names_keep_the_nearest_name_first() -> None:
         + "from pkg import thing\nclass A(nn.Module):\n    def forward(self):\n        thing()\n",
     }
     assert brief_of(files, "pkg/use.py").names["thing"] == ["pkg.thing", "pkg.impl.thing"]
+
+
+def test_a_module_made_once_behind_a_global_is_cold() -> None:
+    hot = heat_of(
+        MODULE
+        + """
+_compiled = None
+class A(nn.Module):
+    def forward(self, x):
+        return get()(x)
+def get():
+    global _compiled
+    if _compiled is None:
+        _compiled = load()
+    return _compiled
+def load(): ...
+"""
+    )
+    assert "m.get" in hot and "m.load" not in hot
