@@ -349,8 +349,19 @@ def mask_of(node: cst.Subscript, place: Place) -> cst.BaseExpression | None:
             if kind.on_device and (
                 kind.dtype == "bool" or (not kind.dtype and _named_mask(index, place))
             ):
-                return index
+                return None if _may_hold_indices(index, place) else index
     return None
+
+
+def _may_hold_indices(index: cst.BaseExpression, place: Place) -> bool:
+    """Whether the function itself asks if a mask is one, or holds indices."""
+    name = place.dotted(index)
+
+    def asked_for() -> frozenset[str]:
+        tests = (n for n in nodes.walk(place.function) if isinstance(n, cst.Comparison))
+        return frozenset(place.dotted(test.left) for test in tests)
+
+    return bool(name) and f"{name}.dtype" in place.once(("compared", id(place.function)), asked_for)
 
 
 def _named_mask(index: cst.BaseExpression, place: Place) -> bool:

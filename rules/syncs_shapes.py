@@ -7,7 +7,17 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Finding, Getitem, Kind, Place, Rule, Setitem, SizedCall
+from pytest_dispatchguard import (
+    Call,
+    Finding,
+    Getitem,
+    Kind,
+    Place,
+    Rule,
+    Setitem,
+    SizedCall,
+    nodes,
+)
 
 from ._sync_uses import (
     around,
@@ -196,8 +206,10 @@ def _written_constant(target: cst.Subscript, place: Place) -> bool:
     statement = around(target, place)
     if isinstance(statement, cst.AssignTarget):
         statement = around(statement, place)
+    indices = [place.text(element) for element in target.slice]
     return (
         isinstance(statement, cst.Assign)
+        and len(set(indices)) == len(indices)  # `x[rows, rows]` is a diagonal, which no mask is
         and all(t.target is target for t in statement.targets)
         and place.kind(statement.value).what == "scalar"
     )
@@ -435,6 +447,8 @@ class MaskWrite(Rule):
                 continue
             operator = place.text(node.operator) if isinstance(node, cst.AugAssign) else "="
             certainty, how = _without_counting(target, mask, node.value, operator, place)
+            if _undefined_elsewhere(node.value, place):
+                certainty = "maybe"
             waits = "twice (to read and to write)" if operator != "=" else "for the device"
             return tell(
                 place,
@@ -444,6 +458,25 @@ class MaskWrite(Rule):
                 certainty=certainty,
             )
         return None
+
+
+_PARTIAL = frozenset(
+    "norm sqrt rsqrt log log2 log10 div true_divide pow reciprocal acos asin".split()
+)
+
+
+def _undefined_elsewhere(value: cst.BaseExpression, place: Place) -> bool:
+    """Whether a value is computed from selected elements by what others may be no input of: computed for all
+    of them, it gives NaN gradients."""
+    inside = list(nodes.walk(value))
+    partial = any(
+        (isinstance(n, cst.Call) and place.last_name(n) in _PARTIAL)
+        or (isinstance(n, cst.BinaryOperation) and isinstance(n.operator, cst.Divide))
+        for n in inside
+    )
+    return partial and any(
+        isinstance(n, cst.Subscript) and mask_of(n, place) is not None for n in inside
+    )
 
 
 def _without_counting(
