@@ -19,7 +19,7 @@ from pytest_dispatchguard.model import UserError
 if sys.version_info >= (3, 11):
     import tomllib
 else:
-    import tomli as tomllib  # type: ignore[import-not-found, unused-ignore]
+    import tomli as tomllib  # type: ignore[import-not-found, unused-ignore]  # there before 3.11 only
 
 MARKERS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
 """What makes a folder the root of a project."""
@@ -180,7 +180,7 @@ def is_project(config: Config) -> bool:
 
 def absolute(path: Path) -> Path:
     """The path without `..`, links left as the user wrote them."""
-    return Path(os.path.abspath(path))  # noqa: PTH100
+    return Path(os.path.abspath(path))  # noqa: PTH100 - Path.absolute() keeps the `..`
 
 
 def top_package(path: Path) -> Path | None:

@@ -408,12 +408,7 @@ def bound_names(statements: Iterable[cst.CSTNode]) -> frozenset[str]:
 def _bound_in(statement: cst.CSTNode) -> frozenset[str]:
     found: set[str] = set()
     for node in nodes.walk(statement):
-        targets = list(nodes.bound_by(node))
-        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
-            last = node.func.attr.value
-            if last.endswith("_") and not last.endswith("__"):
-                targets.append(node.func.value)
-        for target in targets:
+        for target in nodes.changed_by(node):
             while isinstance(target, cst.Subscript | cst.Attribute):
                 target = target.value
             if isinstance(target, cst.Name):

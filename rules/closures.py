@@ -126,15 +126,13 @@ class _Put(cst.CSTTransformer):
     def __init__(self, given: Mapping[str, cst.BaseExpression]) -> None:
         self.given = given
 
-    def visit_Attribute_attr(self, node: cst.Attribute) -> None:  # noqa: N802
+    def visit_Attribute_attr(self, node: cst.Attribute) -> None:
         pass
 
-    def visit_Arg_keyword(self, node: cst.Arg) -> None:  # noqa: N802
+    def visit_Arg_keyword(self, node: cst.Arg) -> None:
         pass
 
-    def leave_Name(  # noqa: N802
-        self, original_node: cst.Name, updated_node: cst.Name
-    ) -> cst.BaseExpression:
+    def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.BaseExpression:
         return self.given.get(original_node.value, updated_node)
 
 

@@ -63,7 +63,7 @@ def sources(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("setuptools", minversion="77")
+    pytest.importorskip("setuptools", minversion="77", reason="building needs setuptools 77")
     out = tmp_path_factory.mktemp("wheel")
     pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", out, sources)
     (built,) = out.glob("*.whl")
@@ -169,7 +169,7 @@ def test_installed_plugin_loads_by_itself(python: Path, tmp_path: Path) -> None:
 def test_editable_install_maps_the_rules(
     sources: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    pytest.importorskip("setuptools", minversion="77")
+    pytest.importorskip("setuptools", minversion="77", reason="building needs setuptools 77")
     checkout = tmp_path_factory.mktemp("editable") / "checkout"
     shutil.copytree(sources, checkout)
     python = environment(checkout.parent / "venv")

@@ -224,7 +224,7 @@ def rules() -> Catalog:
 def check(text: str, rules: Catalog, **settings: object) -> engine.Outcome:
     rel = "pkg/mod.py"
     file = File(ROOT / rel, rel, 0, 0, 0, 0)
-    config = Config(root=ROOT, pedantic=True, **settings)  # type: ignore[arg-type]
+    config = Config(root=ROOT, pedantic=True, **settings)  # type: ignore[arg-type]  # by name
     with Pool(1) as pool:
         return engine.run(config, Discovery((file,), (file,)), rules, None, pool, texts={rel: text})
 
@@ -328,6 +328,17 @@ def test_the_same_text_gives_the_same_findings(seed: int) -> None:
         assert check(text, catalog(None)) == check(text, catalog(None))
 
 
+def unsuppressed(text: str) -> str:
+    """Without the comments that are there already, which would hide some of the findings."""
+    for word in ("dispatchguard: ignore[DG4] -- why", "dispatchguard: ignore", "noqa: DG999"):
+        text = text.replace(word, "...")
+    return text
+
+
+def newline_of(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\r" if "\r" in text else "\n"
+
+
 @QUICK
 @given(SEEDS)
 def test_suppressing_every_finding_leaves_none(seed: int) -> None:
@@ -337,15 +348,12 @@ def test_suppressing_every_finding_leaves_none(seed: int) -> None:
     rules = catalog(None)
     before = [f for f in found(text, rules) if f.code != "DG002"]
     codes = sorted({f.code for f in before})
-    quiet = text
-    # Comments that are there already would hide some of it, so they go first.
-    for word in ("dispatchguard: ignore[DG4] -- why", "dispatchguard: ignore", "noqa: DG999"):
-        quiet = quiet.replace(word, "...")
+    quiet = unsuppressed(text)
     before = found(quiet, rules)
     codes = sorted({f.code for f in before})
     if not codes:
         return
-    newline = "\r\n" if "\r\n" in quiet else "\r" if "\r" in quiet else "\n"
+    newline = newline_of(quiet)
     whole = f"# dispatchguard: ignore-file[{', '.join(codes)}]{newline}{quiet}"
     outcome = check(whole, rules)
     assert outcome.findings == ()
@@ -359,12 +367,11 @@ def test_a_comment_on_the_line_suppresses_what_is_there(seed: int) -> None:
     if text is None:
         return
     rules = catalog(None)
-    for word in ("dispatchguard: ignore[DG4] -- why", "dispatchguard: ignore", "noqa: DG999"):
-        text = text.replace(word, "...")
+    text = unsuppressed(text)
     before = found(text, rules)
     if not before:
         return
-    newline = "\r\n" if "\r\n" in text else "\r" if "\r" in text else "\n"
+    newline = newline_of(text)
     lines = text.split(newline)
     at: dict[int, set[str]] = {}
     for finding in before:
@@ -390,7 +397,7 @@ def test_fixes_keep_the_file_python_and_come_to_an_end(
     seen = [text]
     for _ in range(12):
         findings = found(text, rules)
-        done = fix(text, findings, safeties)  # type: ignore[arg-type]
+        done = fix(text, findings, safeties)  # type: ignore[arg-type]  # literals
         if not done.made:
             break
         _same_outside(text, done.text, done.made)

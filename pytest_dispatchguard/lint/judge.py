@@ -162,7 +162,7 @@ def _parsed(source: str) -> cst.Module:
     try:
         return cst.parse_module(source)
     finally:
-        cst.CSTNode.__post_init__ = check  # type: ignore[method-assign]
+        cst.CSTNode.__post_init__ = check  # type: ignore[method-assign]  # as above
 
 
 def _unchecked(self: cst.CSTNode) -> None:

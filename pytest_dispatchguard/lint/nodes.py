@@ -109,6 +109,18 @@ def bound_by(node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
         yield from _parts(node.name)
 
 
+_CHANGING = frozenset("append extend pop update add insert clear remove step".split())
+
+
+def changed_by(node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+    """What a node by itself binds, or changes in place by a method: `x` of ``x.append(1)``, ``x.add_(1)``."""
+    yield from bound_by(node)
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+        method = node.func.attr.value
+        if method in _CHANGING or (method.endswith("_") and not method.endswith("__")):
+            yield node.func.value
+
+
 def _parts(target: cst.CSTNode) -> Iterator[cst.BaseExpression]:
     if isinstance(target, cst.Tuple | cst.List):
         for element in target.elements:

@@ -419,19 +419,11 @@ def _names_in(node: cst.CSTNode) -> set[str]:
     return found
 
 
-_CHANGING = frozenset("append extend pop update add insert clear remove step".split())
-
-
 def _changed_in(loop: cst.CSTNode) -> set[str]:
     """Names that a loop binds, writes through, or calls methods on that change them."""
     found: set[str] = set()
     for node in nodes.walk(loop):
-        targets = list(nodes.bound_by(node))
-        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
-            last = node.func.attr.value
-            if last in _CHANGING or (last.endswith("_") and not last.endswith("__")):
-                targets.append(node.func.value)
-        for target in targets:
+        for target in nodes.changed_by(node):
             while isinstance(target, cst.Subscript):
                 target = target.value
             name = dotted(target)

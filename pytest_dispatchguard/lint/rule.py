@@ -47,7 +47,7 @@ class Look:
     """A function holds something to look at when its facts hold one of these."""
 
 
-def Call(  # noqa: N802 - reads as the thing looked for
+def Call(
     *names: str, arguments: int | None = None, place: Literal["", "loop", "bare"] = ""
 ) -> Look:
     """Calls whose last name is one of these: ``Call("item")`` matches ``x.sum().item()`` and ``item(x)``.
@@ -61,98 +61,98 @@ def Call(  # noqa: N802 - reads as the thing looked for
     )
 
 
-def SizedCall() -> Look:  # noqa: N802
+def SizedCall() -> Look:
     """Calls that want sizes or bounds (`range`, `torch.zeros`, `x.view`, …), in functions where one of them
     may be given a tensor for a number."""
     return Look("call", SIZED_CALLS, frozenset({"sized"}))
 
 
-def Truth() -> Look:  # noqa: N802
+def Truth() -> Look:
     """Expressions asked for their truth: conditions of if, while, assert, ternaries and comprehension
     filters, operands of `not`, `and`, `or`, arguments of `bool`. The node is the expression asked
     (the single operands, never the `and`/`or`/`not` around them)."""
     return Look("truth", frozenset(), frozenset({"truth"}))
 
 
-def With() -> Look:  # noqa: N802
+def With() -> Look:
     """With statements (`cst.With`)."""
     return Look("with", frozenset(), frozenset({"with"}))
 
 
-def Loop(having: Look | None = None) -> Look:  # noqa: N802
+def Loop(having: Look | None = None) -> Look:
     """For and while statements (`cst.For`, `cst.While`); with `having`, in functions that hold what that look
     asks for."""
     return Look("loop", frozenset(), having.tokens if having is not None else frozenset({"loop"}))
 
 
-def Iterated() -> Look:  # noqa: N802
+def Iterated() -> Look:
     """Expressions that are iterated: of for loops, comprehensions, `*x`, tuple unpacking, and the argument
     of list, tuple, set, sorted, enumerate, zip, sum, max, min, any, all called with it."""
     return Look("iterate", frozenset(), frozenset({"iterate"}))
 
 
-def Getitem() -> Look:  # noqa: N802
+def Getitem() -> Look:
     """Subscripts that are read (`cst.Subscript`)."""
     return Look("getitem", frozenset(), frozenset({"subscript"}))
 
 
-def Setitem() -> Look:  # noqa: N802
+def Setitem() -> Look:
     """Assignments to a subscript: the node is the `cst.Assign` or `cst.AugAssign`."""
     return Look("setitem", frozenset(), frozenset({"setitem"}))
 
 
-def Assignment() -> Look:  # noqa: N802
+def Assignment() -> Look:
     """Assignment statements (`cst.Assign`, `cst.AnnAssign`, `cst.AugAssign`)."""
     return Look("assign", frozenset(), frozenset({"assign"}))
 
 
-def Attribute(*names: str) -> Look:  # noqa: N802
+def Attribute(*names: str) -> Look:
     """Attributes that are read, by their last name: ``Attribute("environ")``. Not the function of a call."""
     return Look("attribute", frozenset(names), frozenset(f"attr:{n}" for n in names))
 
 
-def SelfWrite() -> Look:  # noqa: N802
+def SelfWrite() -> Look:
     """Statements that assign to an attribute of `self` (`cst.Assign`, `cst.AnnAssign`, `cst.AugAssign`)."""
     return Look("attribute-write", frozenset(), frozenset({"self-write"}))
 
 
-def Import() -> Look:  # noqa: N802
+def Import() -> Look:
     """Import statements inside functions (`cst.Import`, `cst.ImportFrom`)."""
     return Look("import", frozenset(), frozenset({"import"}))
 
 
-def FString() -> Look:  # noqa: N802
+def FString() -> Look:
     """Formatted strings (`cst.FormattedString`)."""
     return Look("fstring", frozenset(), frozenset({"fstring"}))
 
 
-def Lambda() -> Look:  # noqa: N802
+def Lambda() -> Look:
     """Lambdas."""
     return Look("lambda", frozenset(), frozenset({"lambda"}))
 
 
-def Def() -> Look:  # noqa: N802
+def Def() -> Look:
     """Functions defined inside the hot function (`cst.FunctionDef`)."""
     return Look("def", frozenset(), frozenset({"def"}))
 
 
-def Class() -> Look:  # noqa: N802
+def Class() -> Look:
     """Classes defined inside the hot function (`cst.ClassDef`)."""
     return Look("class", frozenset(), frozenset({"class"}))
 
 
-def MadeCall() -> Look:  # noqa: N802
+def MadeCall() -> Look:
     """Calls in functions that call what they have just made: ``make(x)(y)``, or ``f = make(x)`` and then
     ``f(y)``, with a call or a lambda for ``make(x)``. All calls of such functions are shown."""
     return Look("call", frozenset(), frozenset({"made-call"}))
 
 
-def Comparison() -> Look:  # noqa: N802
+def Comparison() -> Look:
     """Comparisons (`cst.Comparison`)."""
     return Look("comparison", frozenset(), frozenset({"comparison"}))
 
 
-def Function(*names: str, having: Iterable[Look] = ()) -> Look:  # noqa: N802
+def Function(*names: str, having: Iterable[Look] = ()) -> Look:
     """Whole hot functions (`cst.FunctionDef`): those with one of these names, or those that hold
     something that one of the looks in `having` asks for."""
     tokens = {f"name:{n}" for n in names}
@@ -161,7 +161,7 @@ def Function(*names: str, having: Iterable[Look] = ()) -> Look:  # noqa: N802
     return Look("function", frozenset(names), frozenset(tokens))
 
 
-def Decorated(*names: str) -> Look:  # noqa: N802
+def Decorated(*names: str) -> Look:
     """Whole hot functions that have a decorator with one of these last names: ``Decorated("compile")``.
     Functions inside them come too."""
     return Look("function", frozenset(), frozenset(f"decorator:{n}" for n in names))

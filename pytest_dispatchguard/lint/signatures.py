@@ -689,7 +689,8 @@ def annotation_kind(text: str, tensor_types: tuple[str, ...] = ()) -> Kind:
         "Number",
         "torch.types.Number",
     ):
-        return Kind("scalar", dtype=base if base in ("int", "float", "bool") else "")  # type: ignore[arg-type]
+        dtype = base if base in ("int", "float", "bool") else ""
+        return Kind("scalar", dtype=dtype)  # type: ignore[arg-type]  # one of the four
     if base in ("str", "bytes") or last == "Literal":
         return TEXT
     if base == "None":

@@ -178,7 +178,7 @@ def test_a_file_changed_meanwhile_is_not_overwritten(
 
     def write_late(*arguments: object) -> object:
         (root / "a.py").write_text(newer)
-        return real(*arguments)  # type: ignore[arg-type]
+        return real(*arguments)  # type: ignore[arg-type]  # handed on as they came
 
     monkeypatch.setattr(checking, "_write", write_late)
     done = run("check", "--fix")

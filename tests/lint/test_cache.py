@@ -118,7 +118,7 @@ def test_garbage_in_our_place_is_replaced(path: Path, junk: bytes) -> None:
     assert reopened(path) == {"a": "1"}
 
 
-class closing_cache:  # noqa: N801
+class closing_cache:  # noqa: N801 - used as contextlib.closing is
     def __init__(self, path: Path, version: str = "1") -> None:
         self.cache = Cache.open(path, version)
 

@@ -40,7 +40,7 @@ class _Names(cst.CSTVisitor):
     def __init__(self) -> None:
         self.names: list[str] = []
 
-    def visit_Name(self, node: cst.Name) -> None:  # noqa: N802 - libcst's spelling
+    def visit_Name(self, node: cst.Name) -> None:
         self.names.append(node.value)
 
 

@@ -13,7 +13,7 @@ from pytest_dispatchguard.model import Edit, Finding, Fix, Report, Span
 from pytest_dispatchguard.report import render
 from pytest_dispatchguard.report.markdown import LIMIT, code, escape
 
-markdown_it = pytest.importorskip("markdown_it")
+markdown_it = pytest.importorskip("markdown_it", reason="reads the Markdown as GitHub does")
 
 
 class Text(HTMLParser):
