@@ -79,6 +79,9 @@ def _brief(project: Project, heat: Heat, path: str, hot: list[str], memo: _Memo)
         tensors = sorted({t for fact in project.functions[function_id] for t in fact.tensors})
         if tensors:
             brief.tensors[name] = tensors
+        given = heat.given.get(function_id)
+        if given:
+            brief.given[name] = given
         _callees(project, function_id, brief, memo)
     for names in brief.names.values():
         mentioned.update(names)

@@ -3,6 +3,7 @@ factories."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from pytest_dispatchguard.lint.facts import CallFact, FunctionFact
@@ -176,8 +177,11 @@ def _named(project: Project, scope: Scope, name: str) -> tuple[Thing, ...]:
     return lookup(project, scope.module, name)
 
 
-def edges(project: Project, function_id: str) -> list[Edge]:
-    """The functions that a function may run, each once, in a loop if any of the ways is."""
+def edges(
+    project: Project, function_id: str, ruled_out: Callable[[CallFact], bool] | None = None
+) -> list[Edge]:
+    """The functions that a function may run, each once, in a loop if any of the ways is. Calls that are
+    `ruled_out` lead nowhere."""
     scope = scope_of(project, function_id)
     found: dict[str, Edge] = {}
 
@@ -196,7 +200,8 @@ def edges(project: Project, function_id: str) -> list[Edge]:
         if len(facts) > 1 and writes(fact):
             continue  # what reads a property does not run its setter
         for call in fact.calls:
-            _follow(project, scope, fact, call, add)
+            if ruled_out is None or not (call.under and ruled_out(call)):
+                _follow(project, scope, fact, call, add)
         for decorator in fact.decorators:
             for thing in _named_dotted(project, scope, decorator):
                 if thing.kind == "function":

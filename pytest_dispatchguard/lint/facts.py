@@ -33,6 +33,12 @@ class CallFact:
     how: str = "call"
     """call, new-scope (`with f():`), passed (given to another call), read (maybe a property),
     decorated, returned, hook (handed to `register_forward_hook` and the like)."""
+    given: list[str] = field(default_factory=list)
+    """The arguments of its calls, each kind of call once, parted by commas: literals as written, ``=x`` for a
+    parameter handed on, ``*`` for unpacked ones, ``?`` for all else: ``?,None,mask==mask``."""
+    under: list[str] = field(default_factory=list)
+    """Conditions on parameters with defaults that all its calls stand under: ``+mask is None`` where it
+    holds, ``-return_all`` where it does not."""
 
 
 @dataclass(slots=True)
@@ -49,6 +55,8 @@ class FunctionFact:
     end_byte: int
     params: list[str] = field(default_factory=list)
     """As written, stars included: ``self``, ``x``, ``*args``, ``**kwargs``."""
+    defaults: dict[str, str] = field(default_factory=dict)
+    """Of its parameters, those whose default is a plain literal, as written: ``None``, ``'mean'``."""
     decorators: list[str] = field(default_factory=list)
     calls: list[CallFact] = field(default_factory=list)
     looks: list[str] = field(default_factory=list)
@@ -165,6 +173,8 @@ class Brief:
     ``Class.self.helper``."""
     tensors: dict[str, list[str]] = field(default_factory=dict)
     """Function to the names that are surely tensors by their use."""
+    given: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    """Function to those of its parameters that hot code gives, or leaves, few literals, and to these."""
     modules: list[str] = field(default_factory=list)
     """Dotted names of project classes that are modules, of those that this brief names."""
     imports: list[str] = field(default_factory=list)

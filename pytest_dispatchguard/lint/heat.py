@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
+from pytest_dispatchguard.lint.arguments import Arguments, Given, ruled_out
 from pytest_dispatchguard.lint.briefs import briefs as briefs
 from pytest_dispatchguard.lint.calls import Edge, edges, writes
 from pytest_dispatchguard.lint.cold import Coldness, cold_unless_root, is_cold, named_cold
@@ -14,7 +16,7 @@ from pytest_dispatchguard.lint.facts import HotFact
 from pytest_dispatchguard.lint.libraries import Known
 from pytest_dispatchguard.lint.patterns import patterns
 from pytest_dispatchguard.lint.project import Project, akin, class_of, dotted_id
-from pytest_dispatchguard.lint.roots import find_roots, named_roots
+from pytest_dispatchguard.lint.roots import Root, find_roots, named_roots
 
 _LONGEST_PATH = 10
 """Functions on the way from a root: so many steps prove nothing."""
@@ -40,6 +42,8 @@ class Heat:
     """The same for people, sorted by path and line."""
     edges: Mapping[str, tuple[Edge, ...]]
     """What each hot function may run."""
+    given: Mapping[str, Given]
+    """Of hot functions, the parameters that hot code gives few literals, and these."""
 
 
 class _Arrival(NamedTuple):
@@ -67,9 +71,52 @@ def solve(
     surely = frozenset(target for target, root in named.items() if root.surely)
     coldness = Coldness(project, patterns(cold), surely)
     roots = find_roots(project, named, extra, coldness)
+    ways: dict[str, tuple[Edge, ...]] = {}
+    hot = _heated(project, coldness, roots, ways)
+    arguments = Arguments(project, hot, ways)
+    given = {function_id: arguments.of(function_id) for function_id in ways}
+    if _rule_out(project, ways, given):
+        hot = _heated(project, coldness, roots, ways)
+    functions = [
+        HotFunction(project.modules[module], name, definition.line, fact)
+        for function_id, fact in hot.items()
+        for module, _, name in [function_id.partition(":")]
+        for definition in project.functions[function_id]
+        if not writes(definition)
+    ]
+    functions.sort(key=lambda f: (f.path, f.line, f.function))
+    given = {function_id: given[function_id] for function_id in hot if given.get(function_id)}
+    return Heat(hot, tuple(functions), ways, given)
+
+
+def _rule_out(
+    project: Project, ways: dict[str, tuple[Edge, ...]], given: Mapping[str, Given]
+) -> bool:
+    """Takes out of the ways what stands under conditions that the given arguments rule out; whether there is
+    any."""
+    found = False
+    for function_id, literals in given.items():
+        if literals and any(
+            call.under and ruled_out(call, literals)
+            for fact in project.functions[function_id]
+            for call in fact.calls
+        ):
+            ways[function_id] = tuple(
+                edges(project, function_id, partial(ruled_out, given=literals))
+            )
+            found = True
+    return found
+
+
+def _heated(
+    project: Project,
+    coldness: Coldness,
+    roots: Sequence[Root],
+    ways: dict[str, tuple[Edge, ...]],
+) -> dict[str, HotFact]:
+    """The functions that the roots reach; `ways` holds what each may run, and is added to."""
     loops = frozenset(root.target for root in roots if root.only_loops)
     hot: dict[str, HotFact] = {}
-    ways: dict[str, tuple[Edge, ...]] = {}
     seen: dict[str, tuple[bool, bool]] = {}
     for only_loops in (False, True):
         frontier = []
@@ -87,15 +134,7 @@ def solve(
                 _Arrival(root.target, hot[root.target], True, class_of(project, root.target))
             )
         _spread(project, coldness, frontier, loops, hot, ways, seen)
-    functions = [
-        HotFunction(project.modules[module], name, definition.line, fact)
-        for function_id, fact in hot.items()
-        for module, _, name in [function_id.partition(":")]
-        for definition in project.functions[function_id]
-        if not writes(definition)
-    ]
-    functions.sort(key=lambda f: (f.path, f.line, f.function))
-    return Heat(hot, tuple(functions), ways)
+    return hot
 
 
 def _spread(

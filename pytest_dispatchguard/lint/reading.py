@@ -14,7 +14,7 @@ from typing import Any
 
 import libcst as cst
 
-from pytest_dispatchguard.lint import guards, signatures
+from pytest_dispatchguard.lint import fixed, guards, signatures
 from pytest_dispatchguard.lint.facts import Brief, ClassBrief
 from pytest_dispatchguard.lint.kinds import (
     FUNCTION,
@@ -157,6 +157,8 @@ class Reader:
         self.qualname = qualname
         self._known: frozenset[str] = frozenset()
         self._unseen = False
+        self._given: dict[str, list[str]] = {}
+        """Parameters that hold one of a few literals, until something is bound to them."""
         self.globals: set[str] = set()
         self.memo: dict[object, Any] = {}
         """What rules compute once for the whole function."""
@@ -175,13 +177,21 @@ class Reader:
     def _function(self, function: cst.FunctionDef, qualname: str) -> None:
         hot = self.brief.hot.get(qualname)
         outer, outer_names, outer_known = self.scene, self.names, self._known
+        outer_given = self._given
         self.names = outer_names.copy()
         self._known = outer_known | frozenset(self.brief.tensors.get(qualname, ()))
         self.scene = Scene(function, qualname, function, cold=hot is None)
         self._emit("function", function, function.name.value)
+        self._given = dict(outer_given)
         self._parameters(function.params, function.name.value)
+        self._given.update(self.brief.given.get(qualname, {}))
         self._suite(function.body)
         self.scene, self.names, self._known = outer, outer_names, outer_known
+        self._given = outer_given
+
+    def _holds(self, condition: cst.BaseExpression) -> bool | None:
+        """Whether what the hot callers give decides a condition, and how."""
+        return fixed.truth(text(condition), self._given) if self._given else None
 
     def _parameters(self, params: cst.Parameters, function: str) -> None:
         plain = [*params.posonly_params, *params.params]
@@ -342,7 +352,8 @@ class Reader:
             body_returns=_returns(body),
             following_assigns=self._filled(rest),
         )
-        return body_cold, else_cold, rest_cold
+        holds = self._holds(node.test)
+        return body_cold or holds is False, else_cold or holds is True, rest_cold or holds is True
 
     def _filled(self, statements: Sequence[cst.CSTNode]) -> frozenset[str]:
         """The names that statements assign, as `guards` wants them."""
@@ -611,6 +622,7 @@ class Reader:
             kind = Kind("tensor", sure=kind.what == "tensor" and kind.sure, host=True)
         self.names.kinds[name] = kind
         self.names.imports.pop(name, None)
+        self._given.pop(name, None)
         self.assigned[name] = self.assigned.get(name, 0) + 1
         if value is not None:
             self.names.values[name] = value
@@ -662,8 +674,11 @@ class Reader:
         self.names = saved.copy()
         conjunction = isinstance(node.operator, cst.And)
         self._narrow(node.left, conjunction)
+        scene = self.scene
+        if self._holds(node.left) is (not conjunction):
+            self.scene = replace(scene, cold=True)  # never asked for
         right = self._truth(node.right) if asked else self.ev(node.right)
-        self.names = saved
+        self.names, self.scene = saved, scene
         self.parents[id(node.left)] = self.parents[id(node.right)] = node
         kind = join(left, right)
         self.kinds[id(node)] = kind
@@ -1043,11 +1058,14 @@ class Reader:
         saved = self.names
         self.names = saved.copy()
         self._narrow(node.test, True)
+        scene, holds = self.scene, self._holds(node.test)
+        self.scene = replace(scene, cold=True) if holds is False else scene
         body = self.ev(node.body)
         self.names = saved.copy()
         self._narrow(node.test, False)
+        self.scene = replace(scene, cold=True) if holds is True else scene
         orelse = self.ev(node.orelse)
-        self.names = saved
+        self.names, self.scene = saved, scene
         self.parents[id(node.test)] = self.parents[id(node.body)] = self.parents[
             id(node.orelse)
         ] = node

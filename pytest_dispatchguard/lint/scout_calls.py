@@ -45,12 +45,14 @@ def call_as(walk: Walk, node: Node, how: str) -> None:
         last = text(source, callee)
         looks.add(f"bare:{last}")
         note_call(walk, last, how, node)
+        reading.arguments.setdefault(last, []).append(arguments)
     elif kind == "attribute":
         owner = callee.named_children[0]
         last = text(source, callee.named_children[-1])
         name = dotted(source, callee)
         if name:
             note_call(walk, name, how, node)
+            reading.arguments.setdefault(name, []).append(arguments)
         if owner.type == "identifier":
             if last in words.TENSOR_METHODS:
                 _note_tensor_method(walk, text(source, owner), last, arguments)

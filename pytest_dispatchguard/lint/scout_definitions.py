@@ -7,7 +7,14 @@ from tree_sitter import Node
 from pytest_dispatchguard.lint.facts import ClassFact, FunctionFact, Value
 from pytest_dispatchguard.lint.scout_settle import settle
 from pytest_dispatchguard.lint.scout_state import Handler, Reading, Walk, note_call, parts_of, visit
-from pytest_dispatchguard.lint.scout_values import annotation, annotation_text, dotted, text, values
+from pytest_dispatchguard.lint.scout_values import (
+    annotation,
+    annotation_text,
+    dotted,
+    plain_literal,
+    text,
+    values,
+)
 
 _HOST_ANNOTATIONS = frozenset({"int", "float", "bool", "str", "bytes"})
 
@@ -86,6 +93,9 @@ def _parameter(walk: Walk, reading: Reading, node: Node) -> None:
         if shown in _HOST_ANNOTATIONS:
             reading.hosts.add(name)
     if default is not None:
+        plain = plain_literal(walk.source, default)
+        if plain:
+            fact.defaults[name] = plain
         literal = values(walk.source, default, walk.imports)
         if literal[0] in ("int", "float", "bool", "str"):
             reading.hosts.add(name)
@@ -143,7 +153,8 @@ def _function_as(walk: Walk, node: Node, decorators: list[str], whole: Node) -> 
         if walk.where == "function":
             outer.looks.add("def")
             outer.bindings.setdefault(name, []).append(False)
-    kept = (walk.where, walk.prefix, walk.loop, walk.table)
+    kept = (walk.where, walk.prefix, walk.loop, walk.table, walk.under)
+    walk.under = ()
     walk.reading, walk.where, walk.loop = reading, "function", 0
     walk.prefix = f"{fact.name}.<locals>."
     marked = fact.mark or (is_method and walk.class_ is not None and walk.class_.mark)
@@ -152,7 +163,7 @@ def _function_as(walk: Walk, node: Node, decorators: list[str], whole: Node) -> 
     walk.readings.append(reading)
     visit(walk, body)
     walk.reading = outer
-    walk.where, walk.prefix, walk.loop, walk.table = kept
+    walk.where, walk.prefix, walk.loop, walk.table, walk.under = kept
     settle(walk, reading, declared is not None)
     if outer.fact is not None:
         # What a nested function holds, its outer one holds too.

@@ -16,7 +16,7 @@ class Reading:
     """A function (or the module's own level) while it is being read."""
 
     __slots__ = (
-        "backward", "binding_memo", "bindings", "calls", "fact", "globals", "hooks", "hosts",
+        "arguments", "backward", "binding_memo", "bindings", "calls", "fact", "globals", "hooks", "hosts",
         "known_locals", "looks", "nested", "outer", "owner", "param_values", "params", "passed",
         "pending", "pending_self", "reads", "removes", "returns", "self_name", "step", "tensor_uses",
         "tested", "yields",
@@ -34,6 +34,8 @@ class Reading:
         value."""
         self.looks: set[str] = set()
         self.calls: dict[tuple[str, str], CallFact] = {}
+        self.arguments: dict[str, list[Node]] = {}
+        """Of each name called: the lists of arguments."""
         self.passed: dict[str, CallFact] = {}
         self.reads: dict[str, CallFact] = {}
         self.pending: dict[str, set[str]] = {}
@@ -59,7 +61,7 @@ class Walk:
 
     __slots__ = (
         "class_", "cold", "done", "early_exit", "facts", "foreign", "imports", "is_package", "loop", "marks",
-        "module", "prefix", "reading", "readings", "source", "table", "tables", "uneven", "where",
+        "module", "prefix", "reading", "readings", "source", "table", "tables", "under", "uneven", "where",
     )  # fmt: skip
 
     def __init__(
@@ -92,6 +94,8 @@ class Walk:
         """What is set to True right after the `if` at hand."""
         self.foreign = False
         self.uneven = False
+        self.under: tuple[str, ...] = ()
+        """The conditions on parameters with defaults around the place, as in `CallFact`."""
 
 
 Handler = Callable[[Walk, Node], None]
@@ -172,9 +176,13 @@ def note_call(walk: Walk, name: str, how: str, node: Node) -> None:
     calls = walk.reading.calls
     known = calls.get((name, how))
     if known is None:
-        calls[name, how] = CallFact(name, node.start_point[0] + 1, walk.loop > 0, how)
-    elif walk.loop:
-        known.loop = True
+        known = CallFact(name, node.start_point[0] + 1, walk.loop > 0, how, [], list(walk.under))
+        calls[name, how] = known
+    else:
+        if walk.loop:
+            known.loop = True
+        if known.under:
+            known.under = [condition for condition in known.under if condition in walk.under]
 
 
 def add_values(table: dict[str, list[Value]], name: str, new: list[Value]) -> None:

@@ -20,11 +20,11 @@ from pytest_dispatchguard.lint.scout_state import (
     visit_children,
     visit_cold,
 )
-from pytest_dispatchguard.lint.scout_values import dotted, text
+from pytest_dispatchguard.lint.scout_values import WORD, dotted, text
 
 
 def _block(walk: Walk, node: Node) -> None:
-    table = walk.table
+    table, under = walk.table, walk.under
     children = node.named_children
     if uneven(node, children):
         walk.uneven = True
@@ -41,7 +41,22 @@ def _block(walk: Walk, node: Node) -> None:
             if guards.rest_is_cold(condition, True, _assigned(walk, rest)):
                 visit_cold(walk, rest)
                 walk.early_exit = None
-                return
+                break
+        if child.type == "if_statement":
+            _note_early_end(walk, child)
+    walk.under = under
+
+
+def _note_early_end(walk: Walk, node: Node) -> None:
+    """What follows ``if condition: return`` in its block stands under the opposite."""
+    fact = walk.reading.fact
+    if fact is None or not fact.defaults or node.child_by_field_name("alternative") is not None:
+        return
+    block, condition = (node.child_by_field_name(n) for n in ("consequence", "condition"))
+    if condition is not None and last_kind(block) in ("return_statement", "raise_statement"):
+        written = text(walk.source, condition)
+        if _about_defaults(walk, written):
+            walk.under = (*walk.under, f"-{written}")
 
 
 def uneven(node: Node, children: list[Node]) -> bool:
@@ -145,18 +160,39 @@ def _branch(walk: Walk, node: Node, clauses: list[Node], following: int) -> None
             body_raises=body_cold,
             orelse_raises=orelse_raises,
         )
-    was_foreign = walk.foreign
+    was_foreign, was_under = walk.foreign, walk.under
     body_foreign, else_foreign = guards.foreign_branches(written)
     walk.foreign = was_foreign or body_foreign
+    about_defaults = _about_defaults(walk, written)
+    if about_defaults:
+        walk.under = (*was_under, f"+{written}")
     if body_cold:
         visit_cold(walk, [block])
     else:
         _block(walk, block)
-    walk.foreign = was_foreign
+    walk.foreign, walk.under = was_foreign, was_under
     if after is None:
         return
-    if else_cold:
-        walk.foreign = was_foreign or else_foreign
+    if about_defaults:
+        walk.under = (*was_under, f"-{written}")
+    _otherwise(walk, clauses, following, else_cold, else_foreign)
+    walk.under = was_under
+
+
+def _about_defaults(walk: Walk, condition: str) -> bool:
+    """Whether a condition asks for a parameter that has a plain default, with nothing bound to it so far."""
+    fact = walk.reading.fact
+    if fact is None or not fact.defaults or len(condition) > 80:
+        return False
+    bound = walk.reading.bindings
+    return any(name in fact.defaults and name not in bound for name in WORD.findall(condition))
+
+
+def _otherwise(walk: Walk, clauses: list[Node], following: int, cold: bool, foreign: bool) -> None:
+    """What runs when a condition does not hold."""
+    after, was_foreign = clauses[following], walk.foreign
+    if cold:
+        walk.foreign = was_foreign or foreign
         visit_cold(walk, clauses[following:])
         walk.foreign = was_foreign
     elif after.type == "elif_clause":

@@ -91,6 +91,18 @@ def annotation_text(written: str, imports: Mapping[str, str]) -> str:
     return _NAME.sub(lambda match: resolved(match.group(), imports), flat)
 
 
+WORD = re.compile(r"[^\W\d]\w*")
+_PLAIN = re.compile(r"None|True|False|-?\d{1,6}(?:\.\d{1,4})?|'[\w.-]{0,24}'|\"[\w.-]{0,24}\"")
+
+
+def plain_literal(source: bytes, node: Node) -> str:
+    """A short literal as written, empty for any other expression."""
+    if node.end_byte - node.start_byte > 26:
+        return ""
+    written = text(source, node)
+    return written if _PLAIN.fullmatch(written) else ""
+
+
 def _call_value(
     source: bytes, node: Node, imports: Mapping[str, str], local: frozenset[str]
 ) -> Value:

@@ -105,6 +105,33 @@ def test_cold_regions_are_not_shown() -> None:
     assert found == ["ping(2) in f", "ping(5) in f"]
 
 
+def test_what_the_hot_callers_arguments_rule_out_is_not_shown() -> None:
+    found = messages(
+        """
+        import torch
+        # dispatchguard: hot
+        def f(x): return helper(x, mode="fast")
+        def helper(x, mask=None, mode="slow"):
+            if mask is not None:
+                ping(1)
+            elif mode == "slow":
+                ping(2)
+            else:
+                ping(3)
+            a = ping(4) if mask is None else ping(5)
+            b = mask is not None and ping(6)
+            if mask is None:
+                mask = x
+            if mask is None:
+                ping(7)
+            if mode == "fast":
+                return ping(8)
+            return ping(9)
+        """
+    )
+    assert found == [f"ping({n}) in helper" for n in (3, 4, 7, 8)]
+
+
 def test_positions_are_those_of_the_file() -> None:
     source = '''
     class A:

@@ -1,0 +1,130 @@
+"""What hot code gives to the functions it calls: parameters that only ever hold one of a few literals, their
+default among them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from pytest_dispatchguard.lint.calls import Edge
+from pytest_dispatchguard.lint.facts import CallFact, FunctionFact, HotFact
+from pytest_dispatchguard.lint.fixed import truth
+from pytest_dispatchguard.lint.project import Project, class_of
+
+Given = dict[str, list[str]]
+"""Of one function: parameter to the literals that hot code gives it."""
+
+_MOST_LITERALS = 3
+_DEEPEST = 6
+"""Functions through which a parameter is handed on."""
+
+
+class Arguments:
+    """Answers what the hot callers of a function give it."""
+
+    def __init__(
+        self,
+        project: Project,
+        hot: Mapping[str, HotFact],
+        edges: Mapping[str, Iterable[Edge]],
+    ) -> None:
+        self._project = project
+        self._hot = hot
+        self._callers: dict[str, list[str]] = {}
+        for source, ways in edges.items():
+            for edge in ways:
+                if edge.target in hot:
+                    self._callers.setdefault(edge.target, []).append(source)
+
+    def of(self, function_id: str) -> Given:
+        """The parameters of a function that hot code gives, or leaves, few literals."""
+        facts = self._project.functions[function_id]
+        if len(facts) > 1 or not facts[0].defaults or self._given_by_anyone(function_id):
+            return {}
+        found: Given = {}
+        for name in facts[0].defaults:
+            literals = self._literals(function_id, name, ())
+            if literals:
+                found[name] = sorted(literals)
+        return found
+
+    def _given_by_anyone(self, function_id: str) -> bool:
+        """Whether users call it themselves, with whatever they like."""
+        fact = self._hot.get(function_id)
+        return fact is None or len(fact.path) == 1
+
+    def _literals(self, function_id: str, name: str, way: tuple[str, ...]) -> set[str] | None:
+        """What the parameter may hold, None where that can be anything."""
+        key = f"{function_id} {name}"
+        if key in way:
+            return set()
+        facts = self._project.functions[function_id]
+        if len(way) > _DEEPEST or len(facts) > 1 or self._given_by_anyone(function_id):
+            return None
+        default = facts[0].defaults.get(name)
+        if default is None:
+            return None
+        found: set[str] = set()
+        for source in self._callers.get(function_id, ()):
+            forms = self._forms(source, function_id)
+            if forms is None:
+                return None
+            for form in forms:
+                word = _argument(form, self._position(function_id, facts[0], name), name)
+                if word is None:
+                    found.add(default)
+                elif word.startswith("="):
+                    handed_on = self._literals(source, word[1:], (*way, key))
+                    if handed_on is None:
+                        return None
+                    found |= handed_on
+                elif word in ("?", "*"):
+                    return None
+                else:
+                    found.add(word)
+        return found if len(found) <= _MOST_LITERALS else None
+
+    def _forms(self, source: str, target: str) -> list[str] | None:
+        """The arguments that one function gives another, None where they are not to be seen."""
+        last = target.rpartition(":")[2].rpartition(".")[2]
+        found: list[str] = []
+        for fact in self._project.functions[source]:
+            for call in fact.calls:
+                owner, _, called = call.name.rpartition(".")
+                if called != last:
+                    continue
+                by_class = owner.rpartition(".")[2][:1].isupper() and class_of(
+                    self._project, target
+                )
+                if call.how not in ("call", "new-scope") or not call.given or by_class:
+                    return None
+                found.extend(call.given)
+        return found or None
+
+    def _position(self, function_id: str, fact: FunctionFact, name: str) -> int:
+        """Which of the arguments given by position the parameter takes, -1 for none."""
+        params = fact.params
+        index = params.index(name)
+        if any(param.startswith("*") for param in params[:index]):
+            return -1
+        owner = class_of(self._project, function_id)
+        method = owner and "." not in function_id[len(owner) + 1 :]
+        return index - 1 if method and "staticmethod" not in fact.decorators else index
+
+
+def _argument(form: str, position: int, name: str) -> str | None:
+    """The word that a form of a call has for a parameter; None where it is left at its default."""
+    words = form.split(",") if form else []
+    by_position = [word for word in words if "=" not in word or word.startswith("=")]
+    for word in words:
+        if word.startswith(f"{name}="):
+            return word[len(name) + 1 :]
+    if "*" in words:
+        return "*"
+    if 0 <= position < len(by_position):
+        return by_position[position]
+    return None
+
+
+def ruled_out(call: CallFact, given: Given) -> bool:
+    """Whether a call stands under a condition that never holds for these arguments."""
+    return any(truth(under[1:], given) is (under[0] == "-") for under in call.under)

@@ -1,0 +1,109 @@
+"""What hot code gives to the functions it calls, and what follows of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from .test_heat import MODULE, brief_of, heat_of
+
+
+def given_to_helper(text: str) -> dict[str, list[str]]:
+    brief = brief_of({"m.py": MODULE + text}, "m.py")
+    assert "helper" in brief.hot
+    return brief.given.get("helper", {})
+
+
+HELPER = "def helper(x, mask=None, *, mode='fast'):\n    return x\n"
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("helper(x)", {"mask": ["None"], "mode": ["'fast'"]}),
+        ("helper(x, None)", {"mask": ["None"], "mode": ["'fast'"]}),
+        ("helper(x, x)", {"mode": ["'fast'"]}),
+        ("helper(x, mask=x.y)", {"mode": ["'fast'"]}),
+        ("helper(x, mode='slow')", {"mask": ["None"], "mode": ["'slow'"]}),
+        ("helper(x, mode='slow'), helper(x)", {"mask": ["None"], "mode": ["'fast'", "'slow'"]}),
+        ("helper(*x)", {}),
+        ("helper(x, **self.options)", {}),
+        ("helper(mask=True, x=x)", {"mask": ["True"], "mode": ["'fast'"]}),
+        ("helper(y for y in x)", {"mask": ["None"], "mode": ["'fast'"]}),
+        ("map(helper, x), helper(x)", {}),
+        ("[f(x) for f in (helper, abs)], helper(x)", {"mask": ["None"], "mode": ["'fast'"]}),
+    ],
+)
+def test_defaults_stand_where_hot_code_gives_nothing_else(
+    call: str, expected: dict[str, list[str]]
+) -> None:
+    text = HELPER + f"class A(nn.Module):\n    def forward(self, x, flag=False):\n        {call}\n"
+    assert given_to_helper(text) == expected
+
+
+def test_a_parameter_handed_on_holds_what_it_was_given() -> None:
+    text = HELPER + (
+        "def between(x, mask=None, mode='fast'):\n    return helper(x, mask, mode=mode)\n"
+        "class A(nn.Module):\n    def forward(self, x):\n        return between(x, mode='slow')\n"
+    )
+    assert given_to_helper(text) == {"mask": ["None"], "mode": ["'slow'"]}
+
+
+def test_what_a_root_hands_on_can_be_anything() -> None:
+    text = HELPER + (
+        "class A(nn.Module):\n"
+        "    def forward(self, x, mask=None):\n        return helper(x, mask)\n"
+    )
+    assert given_to_helper(text) == {"mode": ["'fast'"]}
+
+
+def test_a_parameter_bound_anew_is_not_handed_on() -> None:
+    text = HELPER + (
+        "def between(x, mask=None):\n    mask = x if mask is None else mask\n    return helper(x, mask)\n"
+        "class A(nn.Module):\n    def forward(self, x):\n        return between(x)\n"
+    )
+    assert "mask" not in given_to_helper(text)
+
+
+def test_a_function_that_hands_to_itself_is_no_riddle() -> None:
+    text = (
+        "def helper(x, mask=None):\n    return helper(x[0], mask) if x else x\n"
+        "class A(nn.Module):\n    def forward(self, x):\n        return helper(x)\n"
+    )
+    assert given_to_helper(text) == {"mask": ["None"]}
+
+
+def test_positions_of_methods_leave_self_out() -> None:
+    text = MODULE + (
+        "class A(nn.Module):\n"
+        "    def forward(self, x):\n        return self.step1(x, None), self.step2(x, None)\n"
+        "    def step1(self, x, mask=True):\n        return x\n"
+        "    @staticmethod\n    def step2(x, mask=True):\n        return x\n"
+    )
+    brief = brief_of({"m.py": text}, "m.py")
+    assert brief.given == {"A.step1": {"mask": ["None"]}, "A.step2": {"mask": ["None"]}}
+
+
+@pytest.mark.parametrize(
+    ("body", "hot"),
+    [
+        ("if mask is not None:\n        rare(x)", False),
+        ("if mask is None:\n        return x\n    rare(x)", False),
+        ("if mask is None:\n        pass\n    else:\n        rare(x)", False),
+        ("if mask is not None and x:\n        rare(x)", False),
+        ("if mask is None:\n        rare(x)", True),
+        ("if mask is not None:\n        rare(x)\n    rare(x)", True),
+        ("if x is not None:\n        rare(x)", True),
+        ("mask = x\n    if mask is not None:\n        rare(x)", True),
+        (
+            "for y in x:\n        if mask is None:\n            mask = y\n        else:\n            rare(x)",
+            True,
+        ),
+    ],
+)
+def test_what_the_given_arguments_rule_out_is_not_hot(body: str, hot: bool) -> None:
+    text = MODULE + (
+        "def rare(x):\n    return x\n"
+        f"def helper(x, mask=None):\n    {body}\n"
+        "class A(nn.Module):\n    def forward(self, x):\n        helper(x)\n"
+    )
+    assert ("m.rare" in heat_of(text)) is hot
