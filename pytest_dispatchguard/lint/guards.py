@@ -43,6 +43,8 @@ _INTERVAL = re.compile(
 )
 _COUNTER = re.compile(r"step|iter|epoch|batch|idx|index|count|^i$|^n$|^it$", re.IGNORECASE)
 _STATE = re.compile(r"(?:\w+_)?state")
+_CACHE = re.compile(r"_*(?:\w+_)?(?:cache|memo)s?", re.IGNORECASE)
+"""What is looked up in it is filled in where it is missing, by whatever the branch calls."""
 _GLOBAL_MEMO = re.compile(r"_*[A-Z][A-Z0-9_]*|_\w*(?:cache|memo|registry)\w*|\w*_cache")
 
 
@@ -187,8 +189,8 @@ def _verdict_of_comparison(
         return (when_true, when_false) if same else (when_false, when_true)
     if isinstance(op, (ast.In, ast.NotIn)):
         name = _dotted(right).removesuffix(".__dict__")
-        filled = name in assigned and _keeps(name, assigned)
-        if filled:
+        kept = _lasting(name, assigned) and _CACHE.fullmatch(name.rpartition(".")[2]) is not None
+        if kept or (name in assigned and _keeps(name, assigned)):
             return (True, False) if isinstance(op, ast.NotIn) else (False, True)
     if isinstance(left, ast.Call) and _dotted(left.func) == "len" and len(left.args) == 1:
         name = _dotted(left.args[0])

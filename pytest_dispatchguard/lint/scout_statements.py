@@ -4,10 +4,12 @@ cold."""
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeVar
 
 from tree_sitter import Node
 
 from pytest_dispatchguard.lint import guards
+from pytest_dispatchguard.lint.facts import ClassFact, FunctionFact
 from pytest_dispatchguard.lint.scout_assignments import bind, bind_loop
 from pytest_dispatchguard.lint.scout_calls import call_as
 from pytest_dispatchguard.lint.scout_doubts import ask_iterated, ask_truth
@@ -279,11 +281,32 @@ def _with_item(walk: Walk, node: Node) -> None:
 
 
 def _try(walk: Walk, node: Node) -> None:
+    facts = walk.facts
+    functions, classes = len(facts.functions), len(facts.classes)
     for part in node.named_children:
-        if part.type in ("except_clause", "except_group_clause"):
-            visit_cold(walk, [part])
-        else:
+        if part.type not in ("except_clause", "except_group_clause"):
             visit(walk, part)
+            continue
+        known = {f.name for f in facts.functions[functions:]}
+        known |= {c.name for c in facts.classes[classes:]}
+        before = len(facts.functions), len(facts.classes)
+        visit_cold(walk, [part])
+        if known:
+            # What stands in for a definition of the same name, where a package is missing, is another thing.
+            _drop_twins(facts.functions, before[0], known)
+            _drop_twins(facts.classes, before[1], known)
+
+
+_Definition = TypeVar("_Definition", FunctionFact, ClassFact)
+
+
+def _drop_twins(definitions: list[_Definition], start: int, known: set[str]) -> None:
+    """Takes out, from `start` on, what is known by its name, and what stands inside of that."""
+    definitions[start:] = [
+        d
+        for d in definitions[start:]
+        if not any(d.name == name or d.name.startswith(f"{name}.") for name in known)
+    ]
 
 
 def _raise(walk: Walk, node: Node) -> None:

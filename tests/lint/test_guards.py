@@ -69,7 +69,7 @@ def test_neither_is_cold(condition: str) -> None:
         ("self.mask is None or self.training", ""),
         ("getattr(self, '_cache', None) is None", "self._cache"),
         ("not hasattr(self, '_cache')", "self._cache"),
-        ("key not in self._cache", "self._cache"),
+        ("key not in self._known", "self._known"),
         ("_CACHE is None", "_CACHE"),
     ],
 )
@@ -77,6 +77,17 @@ def test_lazy_initialisation_is_cold_only_where_it_is_filled(condition: str, ass
     filled = {assigned} if assigned else {"self.other"}
     assert cold_branches(condition, body_assigns=filled) == (bool(assigned), False)
     assert cold_branches(condition) == (False, False)
+
+
+@pytest.mark.parametrize("name", ["self._timing_cache", "self.memo", "_CACHE", "SIZES_CACHE"])
+def test_what_a_cache_lacks_is_rare_whatever_fills_it(name: str) -> None:
+    assert cold_branches(f"key not in {name}") == (True, False)
+    assert cold_branches(f"key in {name}") == (False, True)
+
+
+@pytest.mark.parametrize("name", ["cache", "self.cached_values", "self.allowed"])
+def test_what_is_no_lasting_cache_may_lack_anything(name: str) -> None:
+    assert cold_branches(f"key not in {name}") == (False, False)
 
 
 def test_a_local_that_is_filled_is_filled_on_every_call() -> None:

@@ -676,3 +676,33 @@ def load(): ...
 """
     )
     assert "m.get" in hot and "m.load" not in hot
+
+
+def test_a_stand_in_for_a_missing_package_is_not_the_class_of_the_same_name() -> None:
+    brief = brief_of(
+        {
+            "m.py": MODULE
+            + """
+try:
+    import fast
+    class Likelihood(nn.Module):
+        def forward(self, x):
+            return self.prefix
+    def one(x):
+        return x
+except ImportError:
+    class Likelihood(nn.Module):
+        @property
+        def prefix(self):
+            return 1
+    class Other(nn.Module):
+        def forward(self, x):
+            return x
+    def one(x):
+        return two(x)
+"""
+        },
+        "m.py",
+    )
+    assert set(brief.hot) == {"Likelihood.forward", "Other.forward"}
+    assert brief.classes["Likelihood"].properties == []
