@@ -60,6 +60,49 @@ FITS = {
         "def f(x: torch.Tensor):\n    return x * torch.cuda.get_device_capability(x.device)[0]\n",
         "for each device",
     ),
+    "DG401-rows": (
+        (
+            "def f(x: torch.Tensor, classes: torch.Tensor):\n    for c in classes:\n"
+            "        if c > 3:\n            x = x + 1\n    return x\n"
+        ),
+        "`classes.flatten().tolist()`",
+    ),
+    "DG402-name": (
+        (
+            "def f(x: torch.Tensor):\n    bad = x.isnan().any()\n    if bad:\n"
+            "        raise ValueError\n    return x\n"
+        ),
+        "`if bad` (that is `x.isnan().any()`)",
+    ),
+    "DG411-made": (
+        (
+            "def f(losses: list[torch.Tensor]):\n    total = torch.zeros(1)\n"
+            "    loss = losses[0].mean()\n    total += loss.item()\n    return total\n"
+        ),
+        "device=loss.device",
+    ),
+    "DG422-columns": (
+        (
+            "def f(x: torch.Tensor, y: torch.Tensor, mask: torch.Tensor):\n"
+            "    return x[:, mask > 0], y[mask > 0]\n"
+        ),
+        "`(rows,) = (mask > 0).nonzero(as_tuple=True)`) and select by that: `x[:, rows]`",
+    ),
+    "DG422-rounds": (
+        (
+            "def f(x: torch.Tensor, y: torch.Tensor, left: torch.Tensor, n: int):\n    out = []\n"
+            "    for _ in range(n):\n        out.append(x[left > 0])\n"
+            "        out.append(y[left > 0])\n        left[0] -= 1\n    return out\n"
+        ),
+        "once per round",
+    ),
+    "DG423-selected": (
+        (
+            "def f(x: torch.Tensor, y: torch.Tensor, mask: torch.Tensor):\n"
+            "    x[mask > 0] = y[mask > 0].relu()\n    return x\n"
+        ),
+        "`y[mask > 0]` waits as well",
+    ),
 }
 
 
