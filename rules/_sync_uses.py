@@ -262,7 +262,16 @@ def selectable(branch: cst.CSTNode | None, place: Place) -> bool:
     if isinstance(branch.orelse, cst.If):
         return _plain_work(branch.body, place) and selectable(branch.orelse, place)
     orelse = branch.orelse
+    if orelse is None and any(_was_none(t, place) for t in nodes.walk(branch.body)):
+        return False
     return _plain_work(branch.body, place) and (orelse is None or _plain_work(orelse.body, place))
+
+
+def _was_none(node: cst.CSTNode, place: Place) -> bool:
+    """Whether a name that is given a value may hold None without it: there is nothing to select from."""
+    target = node.target if isinstance(node, cst.AssignTarget) else None
+    name = target.value if isinstance(target, cst.Name) else ""
+    return bool(name) and any(place.kind(load).optional for load in loads(name, place))
 
 
 def _plain_work(body: cst.BaseSuite, place: Place) -> bool:

@@ -31,6 +31,7 @@ from ._sync_uses import (
     undefined_elsewhere,
 )
 from ._syncs import (
+    RANDOM,
     Certainty,
     asked,
     bound_names,
@@ -542,7 +543,9 @@ def _unsafe_for_all(value: cst.BaseExpression, place: Place) -> bool:
     if any(mask_of(n, place) for e in looked_up for n in nodes.walk(e) if _is_subscript(n)):
         return True  # by indices that are none elsewhere
     return any(undefined_elsewhere(s, place) for s in sources) or any(
-        place.callee(call) is not None and place.kind(call.func).what != "module" for call in calls
+        place.last_name(call) in RANDOM  # drawn for all, the numbers are others
+        or (place.callee(call) is not None and place.kind(call.func).what != "module")
+        for call in calls
     )
 
 
@@ -578,15 +581,15 @@ def _without_counting(
         return "maybe", f"Compute it for all of `{base}` and pick with `torch.where`."
     if operator != "=":
         return "maybe", f"Compute it for all of `{base}` and pick with `torch.where`."
-    selected = _selected_by(mask, value, place)
+    selected, new = _selected_by(mask, value, place), "values" if base == "new" else "new"
     if selected:
         return "sure", (
-            f"`{selected}` waits as well. `{base} = torch.where({shown}, new, {base})`{rows}, with `new` "
+            f"`{selected}` waits as well. `{base} = torch.where({shown}, {new}, {base})`{rows}, with `{new}` "
             "worked out for all elements, waits for nothing."
         )
     return "sure", (
-        f"`{base}.masked_scatter_({shown}, new)`{rows} puts in one value per hit, "
-        f"`torch.where({shown}, new, {base})` values made for all of `{base}`; neither waits."
+        f"`torch.where({shown}, {new}, {base})`{rows} takes one value or values made for all of `{base}`, "
+        f"`{base}.masked_scatter_({shown}, {new})` one value per hit; neither waits."
     )
 
 

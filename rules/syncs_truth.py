@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, Truth
+from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, Truth, nodes
 
 from ._sync_uses import around, ends, loads, selectable
 from ._syncs import (
@@ -36,11 +36,26 @@ def _question(node: cst.BaseExpression, place: Place) -> tuple[Certainty, Asked]
     certainty = place.certainty(node)
     if certainty is None or waits_inside(node, place) or on_host_by_trade(place):
         return None
+    if _of_host_data(node, place):
+        certainty = "maybe"
     who = asked(node, place)
     same = [o for o in _leaves(who.whole, place) if place.certainty(o) == certainty]
     if same and same[0] is not node:
         return None
     return certainty, who
+
+
+def _of_host_data(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether a name of the condition holds what a function of the project makes of texts and numbers alone:
+    that is made on the CPU, unless the function moves it."""
+    for name in nodes.names_in(node):
+        made = place.value_of(name)
+        if isinstance(made, cst.Call) and place.callee(made) is not None and made.args:
+            kinds = [place.kind(a.value) for a in made.args]
+            parts = [k.element or k if k.what == "nested" else k for k in kinds]
+            if all(k.what in ("scalar", "text") for k in parts):
+                return True
+    return False
 
 
 def _leaves(node: cst.BaseExpression, place: Place) -> list[cst.BaseExpression]:
@@ -158,7 +173,7 @@ def _advice_holds(node: cst.BaseExpression, who: Asked, place: Place) -> bool:
         return not _used_as_tensor(node, place)
     if _read_as_number(node, place):
         return False
-    if isinstance(who.by, cst.IfExp):
+    if who.asker == "ternary" and isinstance(who.by, cst.IfExp):
         arms = (who.by.body, who.by.orelse)
         kinds = [place.kind(arm) for arm in arms]
         values = all(k.what in ("tensor", "scalar") and not k.optional for k in kinds)
