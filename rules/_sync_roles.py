@@ -316,6 +316,13 @@ def use(read: Read, place: Place) -> str:
     ):
         total = say(place, parent.target)
         more = detached(read, place)
+        made_on_cpu = place.kind(parent.target).is_tensor and not place.on_device(parent.target)
+        if made_on_cpu:
+            where = f"{say(place, read.tensor)}.device"
+            return (
+                f"Make `{total}` on the device (`device={where}`), sum up there (`{total} += {more}`) and "
+                "read it where it is logged."
+            )
         return f"Sum up on the device (`{total} += {more}`) and read `{total}` where it is logged."
     if isinstance(parent, cst.Call):
         last = place.last_name(parent)

@@ -10,15 +10,20 @@ import libcst as cst
 
 from pytest_dispatchguard import Place, nodes
 
-from ._syncs import NUMBERS, only_raises, only_warns
+from ._syncs import NUMBERS, RANDOM, mask_of, only_raises, only_warns
 
 MERGING = frozenset("all amax amin any count_nonzero logsumexp max mean min prod sum".split())
 """Reductions that a mask can be worked into: of all elements, with those outside blanked out."""
 ELEMENTWISE = frozenset(
     "abs add bool clamp clamp_max clamp_min clone contiguous cos detach div double exp exp2 expm1 "
-    "float half int isfinite isinf isnan log log10 log1p log2 logical_not long mul neg pow "
-    "reciprocal relu rsqrt sigmoid sign sin sqrt square sub tanh type_as".split()
+    "float half int isfinite isinf isnan logical_not long mul neg pow "
+    "relu sigmoid sign sin square sub tanh type_as".split()
 )
+"""Work that is as good on elements outside of a mask: what is defined everywhere."""
+_PARTIAL = frozenset(
+    "acos asin acosh atanh log log10 log1p log2 logit norm normalize reciprocal rsqrt sqrt".split()
+)
+_DIVIDING = frozenset({"div", "divide", "fmod", "pow", "remainder", "true_divide"})
 _JOINING = frozenset(
     "add clamp div fmod full_like lerp masked_fill maximum minimum mul pow remainder sub "
     "true_divide where".split()
@@ -166,7 +171,7 @@ def reduced(
             if isinstance(parent, cst.BinaryOperation)
             else [parent.left, *(c.comparator for c in parent.comparisons)]
         )
-        fits = all(
+        fits = not undefined_elsewhere(parent, place, deep=False) and all(
             p is node or id(p) in alike or place.kind(p).what == "scalar" or place.kind(p).ndim == 0
             for p in parts
         )
@@ -192,6 +197,36 @@ def reduced(
         hows = {reduced(load, place, alike, depth + 1) for load in loads(name, place)}
         return sorted(hows)[0] if hows and "" not in hows else ""
     return ""
+
+
+def undefined_elsewhere(node: cst.BaseExpression, place: Place, deep: bool = True) -> bool:
+    """Whether an expression does (`deep`: anywhere in it) what some numbers are no input of: a division, a
+    root, a logarithm. Worked out for elements that a mask or branch keeps out, it gives NaN, in gradients
+    even where it is not selected."""
+    return any(_partial(n, place) for n in (nodes.walk(node) if deep else (node,)))
+
+
+def _divides(node: cst.AugAssign, place: Place) -> bool:
+    """Whether a tensor is divided in place by what may be zero."""
+    dividing = cst.DivideAssign | cst.FloorDivideAssign | cst.ModuloAssign | cst.PowerAssign
+    return isinstance(node.operator, dividing) and place.kind(node.value).what != "scalar"
+
+
+def _partial(node: cst.CSTNode, place: Place) -> bool:
+    if isinstance(node, cst.BinaryOperation):
+        divides = isinstance(node.operator, cst.Divide | cst.FloorDivide | cst.Modulo)
+        return (divides and place.kind(node.right).what != "scalar") or (
+            isinstance(node.operator, cst.Power) and not isinstance(node.right, cst.Integer)
+        )
+    if not isinstance(node, cst.Call):
+        return False
+    last = place.last_name(node).rstrip("_")
+    if last in _DIVIDING and node.args:
+        by = node.args[-1].value
+        return place.kind(by).what != "scalar" or (
+            last == "pow" and not isinstance(by, cst.Integer)
+        )
+    return last in _PARTIAL
 
 
 def only_compared(node: cst.BaseExpression, place: Place, depth: int = 0) -> bool:
@@ -227,7 +262,16 @@ def selectable(branch: cst.CSTNode | None, place: Place) -> bool:
     if isinstance(branch.orelse, cst.If):
         return _plain_work(branch.body, place) and selectable(branch.orelse, place)
     orelse = branch.orelse
+    if orelse is None and any(_was_none(t, place) for t in nodes.walk(branch.body)):
+        return False
     return _plain_work(branch.body, place) and (orelse is None or _plain_work(orelse.body, place))
+
+
+def _was_none(node: cst.CSTNode, place: Place) -> bool:
+    """Whether a name that is given a value may hold None without it: there is nothing to select from."""
+    target = node.target if isinstance(node, cst.AssignTarget) else None
+    name = target.value if isinstance(target, cst.Name) else ""
+    return bool(name) and any(place.kind(load).optional for load in loads(name, place))
 
 
 def _plain_work(body: cst.BaseSuite, place: Place) -> bool:
@@ -242,26 +286,45 @@ def _plain_work(body: cst.BaseSuite, place: Place) -> bool:
                     return False
             elif isinstance(small, cst.AugAssign):
                 target = small.target
-                if not place.kind(target).is_tensor:
+                if not place.kind(target).is_tensor or _divides(small, place):
                     return False
             else:
                 return False
             fits = isinstance(target, cst.Name) or (
                 isinstance(target, cst.Subscript) and place.is_tensor(target.value)
             )
-            if not fits or not _cheap(small.value, place):
+            if not fits or not _cheap(small.value, place) or _resizes(target, small.value, place):
                 return False
     return bool(lines)
 
 
+_NOT_IN_VAIN = frozenset(
+    "matmul mm bmm einsum svd inverse item tolist nonzero masked_select unique".split()
+)
 _DEAR = ("linalg.", "fft.", "distributed.", "nn.functional.conv", "nn.functional.linear")
 
 
+_GROWING = frozenset({"cat", "concat", "hstack", "pad", "repeat", "stack", "vstack"})
+
+
+def _resizes(target: cst.BaseExpression, value: cst.BaseExpression, place: Place) -> bool:
+    """Whether a name is given a part of what it held, or more than that: of another shape, nothing can be
+    selected element by element."""
+    if isinstance(value, cst.Subscript):
+        return place.same(value.value, target) or any(
+            mask_of(s, place) is not None for s in nodes.walk(value) if isinstance(s, cst.Subscript)
+        )
+    return isinstance(value, cst.Call) and place.last_name(value) in _GROWING
+
+
 def _cheap(value: cst.BaseExpression, place: Place) -> bool:
-    """Whether computing a value in vain costs little and does nothing else."""
+    """Whether computing a value in vain costs little and does nothing else: it draws no random numbers, and
+    is defined where the branch is not taken."""
+    if undefined_elsewhere(value, place):
+        return False
     for call in (n for n in nodes.walk(value) if isinstance(n, cst.Call)):
         name, last = place.name(call), place.last_name(call)
-        if last in ("matmul", "mm", "bmm", "einsum", "svd", "inverse", "item", "tolist", "nonzero"):
+        if last in _NOT_IN_VAIN or last in RANDOM:
             return False
         if name.startswith("torch."):
             if name[6:].startswith(_DEAR):

@@ -354,12 +354,14 @@ def mask_of(node: cst.Subscript, place: Place) -> cst.BaseExpression | None:
 
 
 def _may_hold_indices(index: cst.BaseExpression, place: Place) -> bool:
-    """Whether the function itself asks if a mask is one, or holds indices."""
+    """Whether the function, or one around it, asks if a mask is one, or holds indices."""
     name = place.dotted(index)
 
     def asked_for() -> frozenset[str]:
-        tests = (n for n in nodes.walk(place.function) if isinstance(n, cst.Comparison))
-        return frozenset(place.dotted(test.left) for test in tests)
+        functions = {id(s.function): s.function for _, s in place.calls()}
+        functions[id(place.function)] = place.function
+        inside = (n for f in functions.values() for n in nodes.walk(f))
+        return frozenset(place.dotted(n.left) for n in inside if isinstance(n, cst.Comparison))
 
     return bool(name) and f"{name}.dtype" in place.once(("compared", id(place.function)), asked_for)
 

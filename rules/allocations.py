@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeGuard
 
 import libcst as cst
 
@@ -269,6 +269,30 @@ def _end(node: cst.BaseExpression, place: Place) -> Span | None:
     return Span(at.line, column, at.line, column)
 
 
+def _only_iterated(node: cst.Call, place: Place) -> bool:
+    """Whether a tensor of one dimension is used for nothing but its numbers, one by one."""
+    parent = place.parent(node)
+    data = node.args[0].value if node.args else node
+    flat = isinstance(data, cst.List | cst.Tuple) and all(
+        is_constant(e.value) for e in data.elements
+    )
+    if not flat or not isinstance(parent, cst.Assign) or len(parent.targets) != 1:
+        return False
+    target = parent.targets[0].target
+    if not isinstance(target, cst.Name) or place.assignments(target.value) != 1:
+        return False
+    around = place.once(("around", id(place.function)), lambda: nodes.around(place.function))
+    reads = loads(target.value, place.function).reads
+    return bool(reads) and all(_taken_apart(around.get(id(n)), n) for n in reads)
+
+
+def _taken_apart(parent: cst.CSTNode | None, name: cst.Name) -> bool:
+    """Whether a use of a name loops over what it holds, or asks for its list."""
+    if isinstance(parent, cst.Attribute):
+        return parent.attr.value == "tolist"
+    return isinstance(parent, cst.For | cst.CompFor) and parent.iter is name
+
+
 def where_to_keep(place: Place) -> str:
     """Advice on where a constant tensor can live."""
     if place.in_module:
@@ -447,10 +471,12 @@ class ConstantTensorBuiltPerCall(Rule):
         cost = "and waits for the copy to the device " if copied else ""
         shown = place.text(data)
         shown = shown if len(shown) <= 40 and "\n" not in shown else "[…]"
+        advice = where_to_keep(place)
+        if _only_iterated(node, place):
+            advice = "it is only taken apart into its numbers: keep a Python list"
         return place.finding(
             node,
-            f"`{place.text(node.func)}({shown})` builds the same constant {cost}on every call; "
-            f"{where_to_keep(place)}",
+            f"`{place.text(node.func)}({shown})` builds the same constant {cost}on every call; {advice}",
         )
 
     def _lasting_tuple(self, data: cst.BaseExpression, place: Place) -> bool:
@@ -657,9 +683,24 @@ class FactoryThenMove(Rule):
         return place.finding(
             node,
             f"`{name}(…)` is made on the CPU and then moved by `.{last}(…)`, and the host waits for that "
-            "copy; give the factory `device=` instead",
+            f"copy; give the factory {self._given(node, factory, place)} instead",
             fix=fix,
         )
+
+    def _given(self, node: cst.Call, factory: cst.Call, place: Place) -> str:
+        """What the factory takes in place of the move, and what becomes different by that."""
+        given = "`device=`"
+        if place.last_name(node) == "type_as" or self._to_tensor(node, place):
+            like = node.args[0].value
+            shown = place.text(like) if isinstance(like, cst.Name | cst.Attribute) else "other"
+            given = f"`device={shown}.device, dtype={shown}.dtype`"
+        elif place.argument(node, 1, "dtype") is not None:
+            given = "`device=` and `dtype=`"
+        if place.last_name(factory) in _RANDOM:
+            given += (
+                " (the device's own generator then draws the numbers: others for the same seed)"
+            )
+        return given
 
     def _under(self, node: cst.BaseExpression) -> cst.BaseExpression:
         while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
@@ -1154,7 +1195,8 @@ class HostDataToDevice(Rule):
     ## What it does
 
     Finds `torch.tensor(values, device=…)` and `torch.as_tensor(values, device=…)` of Python sequences of
-    numbers and NumPy arrays, and `torch.from_numpy(array).to(device)`, in hot code.
+    numbers and NumPy arrays, and `torch.from_numpy(array).to(device)`, in hot code. What may be other data
+    on every call (arguments, computed lists) is a maybe, shown with `--pedantic`.
 
     ## Why it costs
 
@@ -1212,19 +1254,46 @@ class HostDataToDevice(Rule):
             return None
         if last in ("FloatTensor", "LongTensor") and not isinstance(data, cst.List | cst.ListComp):
             return None
-        advice = (
-            "use the numbers as they are, keep the tensor where the values repeat, or compute it on "
-            "the device"
-        )
-        if isinstance(data, cst.List | cst.Tuple) and len(data.elements) == 1:
-            advice = "fill it there with `torch.full((1,), …, device=…)`, which does not wait"
-        if place.loops and place.invariant(node, place.loops[-1]):
-            advice = "it is the same in every round of the loop: build it before"
+        sure, advice = self._advice(node, data, place)
         return place.finding(
             node,
             f"`{place.text(node.func)}({_short_text(data, place)})` copies host data to the device on "
             f"every call, and the host waits for the copy; {advice}",
+            certainty="sure" if sure else "maybe",
         )
+
+    def _advice(self, node: cst.Call, data: cst.BaseExpression, place: Place) -> tuple[bool, str]:
+        """How to do without the copy, and whether that surely fits: what is another on every call has to be
+        copied."""
+        if place.loops and place.invariant(node, place.loops[-1]):
+            return True, "it is the same in every round of the loop: build it before"
+        if isinstance(data, cst.List | cst.Tuple) and len(data.elements) == 1:
+            full = "new_full((1,), …)" if place.last_name(node) == "new_tensor" else ""
+            full = full or "torch.full((1,), …, device=…)"
+            return True, f"fill it there with `{full}` of the same dtype, which does not wait"
+        inner = data.args[0].value if _is_list_of(data, place) else data
+        if isinstance(inner, cst.Call) and place.name(inner) == "range":
+            bounds = ", ".join(place.text(a.value) for a in inner.args)
+            return True, f"`torch.arange({bounds}, device=…)` counts there and does not wait"
+        owner = place.dotted(data).partition(".")[0]
+        if isinstance(data, cst.Attribute) and owner == place.self_name != "":
+            return True, "where the values stay the same, keep the tensor for each device and dtype"
+        written = isinstance(data, cst.List | cst.Tuple) and all(
+            is_number(e.value, place) for e in data.elements
+        )
+        return written, (
+            "use the numbers as they are, keep the tensor where the values repeat, or compute it on "
+            "the device"
+            if written
+            else "keep the tensor where the values repeat, or compute it on the device; what is another on "
+            "every call can be copied from pinned memory"
+        )
+
+
+def _is_list_of(data: cst.BaseExpression, place: Place) -> TypeGuard[cst.Call]:
+    """Whether an expression is `list(...)` or `tuple(...)` of one thing."""
+    made = isinstance(data, cst.Call) and place.name(data) in ("list", "tuple")
+    return isinstance(data, cst.Call) and made and len(data.args) == 1
 
 
 class AsTensorOfTensor(Rule):

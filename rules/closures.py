@@ -18,6 +18,7 @@ from pytest_dispatchguard import (
     MadeCall,
     Place,
     Rule,
+    Scene,
     nodes,
 )
 
@@ -72,6 +73,16 @@ def _imported(alias: cst.ImportAlias) -> str:
     while isinstance(bound, cst.Attribute):
         bound = bound.value
     return bound.value if isinstance(bound, cst.Name) else ""
+
+
+def _needs_the_call(node: cst.ClassDef | cst.Call, place: Place) -> bool:
+    """Whether a class made in a function uses values of this very call, in its bases or its body: it cannot
+    be defined elsewhere."""
+    if isinstance(node, cst.Call):
+        return any(place.assignments(n.value) for a in node.args for n in nodes.names_in(a.value))
+    scope = _scope(node)
+    local = {n for n in scope.read - scope.bound if place.assignments(n)}
+    return scope.shares or bool(local - {node.name.value})
 
 
 def _captures(node: cst.FunctionDef | cst.Lambda, place: Place) -> bool:
@@ -379,18 +390,32 @@ class WrapperBuiltPerCall(Rule):
         if callee is None or not callee.returns_function or _cached(callee.decorators):
             return None
         factory = place.text(made.func)
+        alike = [call for call, scene in place.calls() if _wraps_alike(call, scene, made, place)]
+        if any(call is not node for call in alike[:1]):
+            return None
+        more = f" (and {len(alike) - 1} more in this function)" if len(alike) > 1 else ""
         message = (
-            f"`{factory}(…)` builds a function on every call, which is called once and thrown away; "
+            f"`{factory}(…)` builds a function on every call{more}, which is called once and thrown away; "
             "wrap once, where the object is made, or do the wrapper's work here without building it"
         )
         return place.finding(made, message)
+
+
+def _wraps_alike(call: cst.Call, scene: Scene, made: cst.Call, place: Place) -> bool:
+    """Whether a call of the same function calls what the same factory has made for it."""
+    if scene.function is not place.scene.function or scene.cold or not call.args:
+        return False
+    other = _made(call, place, several=True, scene=scene)
+    return other is not None and place.same(other.func, made.func)
 
 
 def _cached(decorators: Iterable[str]) -> bool:
     return any(word in d.rpartition(".")[2].lower() for d in decorators for word in _CACHES)
 
 
-def _made(node: cst.Call, place: Place, *, several: bool = False) -> cst.Call | None:
+def _made(
+    node: cst.Call, place: Place, *, several: bool = False, scene: Scene | None = None
+) -> cst.Call | None:
     """The call whose result this call calls, where it is used for nothing else; with `several`, the
     two branches of one condition may each call it."""
     if isinstance(node.func, cst.Call):
@@ -406,10 +431,11 @@ def _made(node: cst.Call, place: Place, *, several: bool = False) -> cst.Call | 
         return None
     if len(calls) > 1 and not (several and _either(calls, place)):
         return None
-    for call, scene in place.calls():
+    here = scene if scene is not None else place.scene
+    for call, at in place.calls():
         if call is made:
-            same = scene.function is place.scene.function and scene.loops == place.loops
-            return made if same and not scene.cold else None
+            same = at.function is here.function and at.loops == here.loops
+            return made if same and not at.cold else None
     return None
 
 
@@ -689,8 +715,8 @@ class ClassBuiltPerCall(Rule):
 
     ## What it does
 
-    Flags `class` statements in hot code, and calls of `namedtuple`, `make_dataclass` and of `type` with
-    three arguments.
+    Flags `class` statements in hot code whose classes use no value of the call, and calls of `namedtuple`,
+    `make_dataclass` and of `type` with three arguments.
 
     ## Why it costs
 
@@ -732,6 +758,8 @@ class ClassBuiltPerCall(Rule):
     def judge(self, node: cst.ClassDef | cst.Call, place: Place) -> Finding | None:
         """Speaks where a class is made."""
         if _elsewhere(place):
+            return None
+        if _needs_the_call(node, place):
             return None
         if isinstance(node, cst.Call):
             name = place.name(node)

@@ -616,7 +616,7 @@ class WarningPerCall(Rule):
             return None
         if place.scene.tries or place.scene.deferred or _may_return_before(place):
             return None
-        if _WARNS_BY_NAME.search(place.function.name.value):
+        if _WARNS_BY_NAME.search(place.function.name.value) or _stands_in(place):
             return None
         return place.finding(
             node,
@@ -624,6 +624,17 @@ class WarningPerCall(Rule):
             "the warning is not shown again. Warn once, behind a flag, or where the object is "
             "made",
         )
+
+
+def _stands_in(place: Place) -> bool:
+    """Whether the function is defined under an `if` or `try` of the module, deeper than its scopes alone
+    would put it: what stands in for a package that is missing says so when it is used."""
+    body = place.function.body
+    if not isinstance(body, cst.IndentedBlock) or not body.body:
+        return False
+    deep, deeper = len(place.indent(place.function)), len(place.indent(body.body[0]))
+    scopes = place.qualname.replace(".<locals>", "").count(".")
+    return deep > scopes * (deeper - deep)
 
 
 def _may_return_before(place: Place) -> bool:
@@ -932,10 +943,32 @@ class ModuleListSlice(Rule):
         return place.finding(
             node,
             f"`{place.text(node)}` builds a new module and registers every submodule with it on "
-            "every call, over a microsecond each on the host. Iterate over "
-            "`itertools.islice(...)` instead, or over a slice of `list(...)`",
+            f"every call, over a microsecond each on the host. {_unsliced(node, part, place)}",
             fix=_sliced(node, part, place),
         )
+
+
+def _unsliced(node: cst.Subscript, part: cst.Slice, place: Place) -> str:
+    """How to do without the slice: called, it is a module that can be made once; iterated over, a list."""
+    parent = place.parent(node)
+    if isinstance(parent, cst.Call) and parent.func is node:
+        return "Make the slice once, in `__init__`"
+    base = place.text(node.value)
+    plain = f"`list({base}){place.text(node)[len(base) :]}`"
+    if all(b is None or _not_negative(b, place) for b in (part.lower, part.upper, part.step)):
+        return f"Iterate over `{_islice(base, part, place)}` instead, or over {plain}"
+    return f"Iterate over {plain} instead, which may count from the end"
+
+
+def _islice(base: str, part: cst.Slice, place: Place) -> str:
+    """The slice as `itertools` makes it."""
+    bounds = [part.lower, part.upper, part.step]
+    given = [place.text(b) if b is not None else "None" for b in bounds]
+    if part.step is None:
+        given.pop()
+        if part.lower is None:
+            given.pop(0)
+    return f"itertools.islice({base}, {', '.join(given)})"
 
 
 def _sliced(node: cst.Subscript, part: cst.Slice, place: Place) -> Fix | None:
@@ -945,12 +978,7 @@ def _sliced(node: cst.Subscript, part: cst.Slice, place: Place) -> Fix | None:
     base = place.text(node.value)
     bounds = [part.lower, part.upper, part.step]
     if outside == "once" and all(b is None or _not_negative(b, place) for b in bounds):
-        given = [place.text(b) if b is not None else "None" for b in bounds]
-        if part.step is None:
-            given.pop()
-            if part.lower is None:
-                given.pop(0)
-        new, imports = f"itertools.islice({base}, {', '.join(given)})", ["import itertools"]
+        new, imports = _islice(base, part, place), ["import itertools"]
     else:
         new, imports = f"list({base}){place.text(node)[len(base) :]}", []
     return place.replace(
@@ -1064,7 +1092,8 @@ class ModuleTreeWalk(Rule):
         return place.finding(
             node,
             f"`{shown}` walks the tree of modules in Python on every call, about a microsecond "
-            "for each module. Keep a list of what is needed, made once",
+            "for each module. Keep a list of what is needed, made once, and anew when submodules are "
+            "added",
             certainty=_certainty(place),
         )
 
@@ -1129,10 +1158,34 @@ class DevicePropertyQuery(Rule):
         """Flags questions whose answer lasts."""
         if place.name(node) not in _DEVICE_FACTS or not place.per_call:
             return None
+        if _asked_before(node, place) or _guards_a_stall(node, place):
+            return None
+        once = "Ask once, at import, in `__init__` or behind `functools.lru_cache`"
+        if any(not isinstance(a.value, cst.Integer | cst.SimpleString) for a in node.args):
+            once = "Ask once for each device, in a helper behind `functools.lru_cache`"
         return place.finding(
             node,
             f"`{place.text(node)}` asks through Python wrappers on every call for what does not "
-            "change while the program runs. Ask once, at import, in `__init__` or behind "
-            "`functools.lru_cache`",
+            f"change while the program runs. {once}",
             certainty=_certainty(place),
         )
+
+
+def _asked_before(node: cst.Call, place: Place) -> bool:
+    """Whether the function asks for such a fact before: one function gets one finding."""
+    for call, scene in place.calls():
+        if call is node:
+            return False
+        if scene.function is place.function and place.name(call) in _DEVICE_FACTS:
+            return True
+    return False
+
+
+def _guards_a_stall(node: cst.Call, place: Place) -> bool:
+    """Whether the branch that asks makes the host wait for the device anyway, which has rules of its own."""
+    for call, scene in place.calls("synchronize", "empty_cache", "ipc_collect"):
+        inside = [test for test, _ in scene.conditions if node not in nodes.walk(test)]
+        outside = [test for test, _ in place.conditions]
+        if scene.function is place.function and inside == outside:
+            return place.name(call).startswith("torch.")
+    return False

@@ -66,7 +66,13 @@ class ReadPerElement(ReadRule):
         if _read_before(read, place):
             return None
         base, over = _indexed(read.tensor, loop), _taken_apart(loop, place)
-        if over is not None:
+        split = _split_tensor(loop, place)
+        if read.how == "tolist" and over is None and base is None:
+            alone = isinstance(read.tensor, cst.Name) and split is not None
+            read = read if alone and read.certainty == "sure" else replace(read, certainty="maybe")
+            before = f"`{say(place, split)}.tolist()`" if split is not None else "the whole"
+            how = f"Read {before} once before the loop, and take the list apart."
+        elif over is not None:
             how = f"Loop over `{say(place, over)}.tolist()`: one wait for all rounds."
         elif base is not None:
             how = f"Read `{say(place, base)}.tolist()` once before the loop and index the list."
@@ -85,6 +91,27 @@ class ReadPerElement(ReadRule):
             f"`{shown}` makes the host wait for the device in every round. {how}",
             _stacked(read, place),
         )
+
+
+_SPLITTING = frozenset({"chunk", "hsplit", "split", "split_with_sizes", "tensor_split"})
+
+
+def _split_tensor(loop: cst.CSTNode, place: Place) -> cst.BaseExpression | None:
+    """The tensor whose parts a loop runs over, itself or zipped with others: parts may be of unlike sizes,
+    which cannot be stacked."""
+    over = loop.iter if isinstance(loop, cst.For) else None
+    over = loop.for_in.iter if isinstance(loop, cst.BaseComp) else over
+    if over is None:
+        return None
+    values = [over]
+    if isinstance(over, cst.Call) and place.name(over) in ("enumerate", "zip"):
+        values = [a.value for a in over.args]
+    for value in values:
+        made = place.value_of(value) or value
+        if isinstance(made, cst.Call) and place.last_name(made) in _SPLITTING:
+            torch = place.name(made).startswith("torch.")
+            return place.argument(made, 0, "tensor") if torch else place.receiver(made)
+    return None
 
 
 def _steers(read: Read, place: Place) -> bool:

@@ -3,7 +3,8 @@ needs a number."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TypeGuard
 
 import libcst as cst
 
@@ -20,14 +21,17 @@ from pytest_dispatchguard import (
 )
 
 from ._sync_uses import (
+    MERGING,
     around,
     held_by,
     loads,
     only_compared,
     reduced,
     selectable,
+    undefined_elsewhere,
 )
 from ._syncs import (
+    RANDOM,
     Certainty,
     asked,
     bound_names,
@@ -206,7 +210,7 @@ def _written_constant(target: cst.Subscript, place: Place) -> bool:
     statement = around(target, place)
     if isinstance(statement, cst.AssignTarget):
         statement = around(statement, place)
-    indices = [place.text(element) for element in target.slice]
+    indices = [place.text(element.slice) for element in target.slice]
     return (
         isinstance(statement, cst.Assign)
         and len(set(indices)) == len(indices)  # `x[rows, rows]` is a diagonal, which no mask is
@@ -279,16 +283,21 @@ class MaskRead(Rule):
             ):
                 return None
             certainty = "sure"
-            rows = f"`rows = {_bracketed(mask, place)}.nonzero(as_tuple=True)`"
-            count = sum(
-                _selects_by(o, mask, place) for o, s in place.subscripts() if s.block == place.block
-            )
-            if count > 1 and not _bound_in(mask, place):
+            name = "rows" if len(node.slice) == 1 else "(rows,)"
+            rows = f"`{name} = {_bracketed(mask, place)}.nonzero(as_tuple=True)`"
+            alike = [
+                s.statement
+                for o, s in place.subscripts()
+                if s.block == place.block and _selects_by(o, mask, place)
+            ]
+            if len(alike) > 1 and not _changed_between(mask, alike, place):
+                anew = bool(place.loops) and not place.invariant(mask, place.loops[-1])
+                once = "once per round" if anew else "once"
                 return tell(
                     place,
                     node,
-                    f"`{say(place, node)}` and {count - 1} more select by the same mask, and the "
-                    f"host waits for the device to count it each time. Look it up once ({rows}) "
+                    f"`{say(place, node)}` and {len(alike) - 1} more select by the same mask, and the "
+                    f"host waits for the device to count it each time. Look it up {once} ({rows}) "
                     f"and select by that: `{_by_rows(node, mask, place)}`.",
                 )
             if place.loops and _same_in_every_round(mask, place.loops[-1], place):
@@ -311,11 +320,13 @@ class MaskRead(Rule):
         shown = say(place, mask) if mask is not None else "mask"
         how = reduced(node, place)
         if how:
+            instead = _masked_reduction(how, shown, _selected_from(node, place))
+            instead += _of_rows(node, mask, place)
             return tell(
                 place,
                 node,
                 f"`{say(place, node)}` keeps as many elements as `{shown}` says, so the host waits "
-                f"for the device to count them. {_masked_reduction(how, shown)}",
+                f"for the device to count them. {instead}",
                 certainty=certainty,
             )
         return tell(
@@ -337,12 +348,29 @@ def _bracketed(mask: cst.BaseExpression, place: Place) -> str:
 def _by_rows(node: cst.Subscript, mask: cst.BaseExpression, place: Place) -> str:
     """The selection by indices: `x[rows]`; among other indices, `rows` spread out."""
     parts = [
-        ("rows" if len(node.slice) == 1 else "rows[0]")
-        if isinstance(e.slice, cst.Index) and e.slice.value is mask
-        else place.text(e.slice)
+        "rows" if isinstance(e.slice, cst.Index) and e.slice.value is mask else place.text(e.slice)
         for e in node.slice
     ]
     return f"{say(place, node.value, 24)}[{', '.join(parts)}]"
+
+
+def _changed_between(
+    mask: cst.BaseExpression, statements: Sequence[cst.CSTNode], place: Place
+) -> bool:
+    """Whether a name of the mask may hold something else, or other values, by the last of some statements of
+    the block than at the first."""
+    at = [i for i, s in enumerate(place.block) if any(s is o for o in statements)]
+    return not at or not names_in(mask).isdisjoint(bound_names(place.block[at[0] : at[-1]]))
+
+
+def _of_rows(node: cst.Subscript | cst.Call, mask: cst.BaseExpression | None, place: Place) -> str:
+    """What is to be said of a mask that may have fewer dimensions than what it selects from."""
+    if mask is None or isinstance(node, cst.Call):
+        return ""
+    dims, masked = place.kind(node.value).ndim, place.kind(mask).ndim
+    if dims is not None and dims == masked:
+        return ""
+    return " A mask of rows needs `[:, None]` there, and a mean the number of columns."
 
 
 def _fixed_buffer(mask: cst.BaseExpression, place: Place) -> str:
@@ -354,23 +382,36 @@ def _fixed_buffer(mask: cst.BaseExpression, place: Place) -> str:
     return name if values == {"buffer"} else ""
 
 
-def _masked_reduction(how: str, mask: str) -> str:
+def _selected_from(node: cst.Subscript | cst.Call, place: Place) -> str:
+    """What a selection that is reduced at once is made from; of one that is worked on first, `…`."""
+    parent = around(node, place)
+    base = node.value if isinstance(node, cst.Subscript) and len(node.slice) == 1 else None
+    direct = isinstance(parent, cst.Attribute) and parent.attr.value in MERGING
+    direct = direct or (isinstance(parent, cst.Call) and place.last_name(parent) in MERGING)
+    return say(place, base, 24) if base is not None and direct else "…"
+
+
+def _masked_reduction(how: str, mask: str, x: str) -> str:
     """How a reduction of selected values is made without selecting."""
     if how in ("any", "count_nonzero"):
-        return f"Ask all: `(… & {mask}).{how}()`."
+        return f"Ask all: `({x} & {mask}).{how}()`."
     if how == "all":
-        return f"Ask all: `(… | ~{mask}).all()`."
+        return f"Ask all: `({x} | ~{mask}).all()`."
     if how == "sum":
-        return f"Sum over all: `torch.where({mask}, x, 0).sum()`."
+        return f"Sum over all: `torch.where({mask}, {x}, 0).sum()`."
     if how == "mean":
-        return f"Weigh instead: `torch.where({mask}, x, 0).sum() / {mask}.sum()`."
+        return f"Weigh instead: `torch.where({mask}, {x}, 0).sum() / {mask}.sum()`."
     neutral = {"prod": "1", "max": "-inf", "amax": "-inf", "logsumexp": "-inf"}.get(how, "inf")
-    return f"Blank out the rest: `torch.where({mask}, x, {neutral}).{how}()`."
+    return f"Blank out the rest: `torch.where({mask}, {x}, {neutral}).{how}()`."
 
 
 def _selects_by(node: cst.Subscript, mask: cst.BaseExpression, place: Place) -> bool:
     found = mask_of(node, place)
-    return found is not None and place.same(found, mask) and not _in_mask_write(node, place)
+    if found is None or not place.same(found, mask):
+        return False
+    values = place.value_of(found), place.value_of(mask)
+    rebound = None not in values and values[0] is not values[1]
+    return not rebound and not _in_mask_write(node, place)
 
 
 def _in_mask_write(node: cst.Subscript, place: Place) -> bool:
@@ -447,7 +488,7 @@ class MaskWrite(Rule):
                 continue
             operator = place.text(node.operator) if isinstance(node, cst.AugAssign) else "="
             certainty, how = _without_counting(target, mask, node.value, operator, place)
-            if _undefined_elsewhere(node.value, place):
+            if _selected_by(mask, node.value, place) and _unsafe_for_all(node.value, place):
                 certainty = "maybe"
             waits = "twice (to read and to write)" if operator != "=" else "for the device"
             return tell(
@@ -460,22 +501,51 @@ class MaskWrite(Rule):
         return None
 
 
-_PARTIAL = frozenset(
-    "norm sqrt rsqrt log log2 log10 div true_divide pow reciprocal acos asin".split()
-)
+def _sources(
+    value: cst.BaseExpression, place: Place, depth: int = 3
+) -> Iterator[cst.BaseExpression]:
+    """An expression, and those that the names in it surely hold."""
+    yield value
+    for name in nodes.names_in(value) if depth else ():
+        held = place.value_of(name)
+        if held is not None:
+            yield from _sources(held, place, depth - 1)
 
 
-def _undefined_elsewhere(value: cst.BaseExpression, place: Place) -> bool:
-    """Whether a value is computed from selected elements by what others may be no input of: computed for all
-    of them, it gives NaN gradients."""
-    inside = list(nodes.walk(value))
-    partial = any(
-        (isinstance(n, cst.Call) and place.last_name(n) in _PARTIAL)
-        or (isinstance(n, cst.BinaryOperation) and isinstance(n.operator, cst.Divide))
-        for n in inside
+def _selected_by(mask: cst.BaseExpression, value: cst.BaseExpression, place: Place) -> str:
+    """The selection by the same mask that a value is computed from, as written; empty where there is none."""
+    for source in _sources(value, place):
+        for inner in nodes.walk(source):
+            by = mask_of(inner, place) if isinstance(inner, cst.Subscript) else None
+            if isinstance(inner, cst.Call) and place.last_name(inner) == "masked_select":
+                by = inner.args[-1].value if inner.args else None
+            if by is not None and place.same(by, mask):
+                return say(place, inner, 32)
+    return ""
+
+
+def _is_subscript(node: cst.CSTNode) -> TypeGuard[cst.Subscript]:
+    return isinstance(node, cst.Subscript)
+
+
+def _unsafe_for_all(value: cst.BaseExpression, place: Place) -> bool:
+    """Whether a value is computed by what elements that are not selected may be no input of, or by a function
+    of the project, of which that is not known."""
+    sources = list(_sources(value, place))
+    calls = (n for s in sources for n in nodes.walk(s) if isinstance(n, cst.Call))
+    looked_up = (
+        element
+        for s in sources
+        for n in nodes.walk(s)
+        if isinstance(n, cst.Subscript) and mask_of(n, place) is None
+        for element in n.slice
     )
-    return partial and any(
-        isinstance(n, cst.Subscript) and mask_of(n, place) is not None for n in inside
+    if any(mask_of(n, place) for e in looked_up for n in nodes.walk(e) if _is_subscript(n)):
+        return True  # by indices that are none elsewhere
+    return any(undefined_elsewhere(s, place) for s in sources) or any(
+        place.last_name(call) in RANDOM  # drawn for all, the numbers are others
+        or (place.callee(call) is not None and place.kind(call.func).what != "module")
+        for call in calls
     )
 
 
@@ -511,9 +581,15 @@ def _without_counting(
         return "maybe", f"Compute it for all of `{base}` and pick with `torch.where`."
     if operator != "=":
         return "maybe", f"Compute it for all of `{base}` and pick with `torch.where`."
+    selected, new = _selected_by(mask, value, place), "values" if base == "new" else "new"
+    if selected:
+        return "sure", (
+            f"`{selected}` waits as well. `{base} = torch.where({shown}, {new}, {base})`{rows}, with `{new}` "
+            "worked out for all elements, waits for nothing."
+        )
     return "sure", (
-        f"`{base}.masked_scatter_({shown}, new)`{rows} puts in one value per hit, "
-        f"`torch.where({shown}, new, {base})` values made for all of `{base}`; neither waits."
+        f"`torch.where({shown}, {new}, {base})`{rows} takes one value or values made for all of `{base}`, "
+        f"`{base}.masked_scatter_({shown}, {new})` one value per hit; neither waits."
     )
 
 
@@ -623,18 +699,29 @@ class Bincount(Rule):
             return None
         size = place.argument(node, 2 if place.name(node) else 1, "minlength")
         counted = say(place, worked_on[0], 32)
-        if isinstance(size, cst.Name | cst.Attribute | cst.Integer):
+        certainty = worked_on[1]
+        if isinstance(size, cst.Name | cst.Attribute | cst.Integer) and not _may_be_zero(
+            size, place
+        ):
             known, new = "", say(place, size, 24)
         else:
             known, new = "Where the host knows how many bins there are, ", "n"
+            # With no size, or none in some calls, the largest value has to be asked for.
+            certainty = "maybe"
         return tell(
             place,
             node,
             f"`{say(place, node)}` asks for the largest value first, and the host waits for the "
             f"device. {known}`torch.zeros({new}, …).scatter_add_(0, {counted}, ones)` (of int64 indices) "
             "has a fixed size and waits for nothing.",
-            certainty=worked_on[1],
+            certainty=certainty,
         )
+
+
+def _may_be_zero(size: cst.BaseExpression, place: Place) -> bool:
+    """Whether a number of bins is 0 or may be none."""
+    zero = isinstance(size, cst.Integer) and size.evaluated_value == 0
+    return zero or place.kind(size).optional
 
 
 class RepeatInterleave(Rule):
@@ -779,6 +866,7 @@ class TensorAsNumber(Rule):
                         f"`{last}` needs a number where the tensor `{say(place, part)}` is "
                         "given, so the host waits for the device to have it. Pass a number that "
                         "the host knows.",
+                        certainty="maybe" if _of_own_helper(part, place) else "sure",
                     )
         return None
 
@@ -830,6 +918,18 @@ class TensorAsNumber(Rule):
         return kind.on_device and not waits_inside(node, place)
 
 
+def _of_own_helper(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether a number comes out of a function of the project that was given no tensor: where that puts what
+    it makes is unknown."""
+    for source in _sources(node, place):
+        for call in (n for n in nodes.walk(source) if isinstance(n, cst.Call)):
+            given = [a.value for a in call.args]
+            made_here = place.callee(call) is not None or place.is_torch(call, "as_tensor")
+            if made_here and not any(place.on_device(v) for v in given):
+                return True
+    return False
+
+
 def _stackable(base: Kind) -> bool:
     """Whether a sequence holds tensors or numbers, which one tensor can hold."""
     return base.element is not None and base.element.what in ("tensor", "scalar")
@@ -872,7 +972,8 @@ class CompareWholeTensors(Rule):
 
     ## What it does
 
-    Finds `equal` and `allclose` of device tensors in hot code.
+    Finds `allclose` of device tensors in hot code. `equal` is a maybe, shown with `--pedantic`: of a tensor
+    and itself, and of unlike shapes, it answers without the device.
 
     ## Why it costs
 
@@ -881,14 +982,14 @@ class CompareWholeTensors(Rule):
     ## Example
 
     ```python
-    if not torch.equal(a, b):
+    if not torch.allclose(a, b):
         x = x + 1
     ```
 
     ## Instead
 
     ```python
-    x = torch.where((a == b).all(), x, x + 1)
+    x = torch.where(torch.isclose(a, b).all(), x, x + 1)
     ```
 
     ## Fix safety
@@ -913,17 +1014,23 @@ class CompareWholeTensors(Rule):
         who = asked(node, place)
         branches = who.asker in ("if", "while", "filter")
         last = place.last_name(node)
-        # Of one tensor, as in most checks, or of unlike shapes, `equal` answers without the device.
-        checks = last == "equal" and only_raises(who.by)
-        if checks or (branches and not only_raises(who.by) and not selectable(who.by, place)):
+        # Of one tensor twice, or of unlike shapes, `equal` answers without the device; who asks it may mean
+        # just that, and `(a == b).all()` raises then.
+        if last == "equal" or (
+            branches and not only_raises(who.by) and not selectable(who.by, place)
+        ):
             worked_on = (worked_on[0], "maybe")
         how = "(a == b).all()" if last == "equal" else "torch.isclose(a, b).all()"
+        keep = f"Keep the answer on the device (`{how}`), or remember on the host what changed."
+        if who.asker == "assert" or only_raises(who.by):
+            keep = f"Check on the device (`torch._assert_async({how})`), or only when asked to."
+        if last == "equal":
+            keep += " That needs equal shapes."
         return tell(
             place,
             node,
             f"`{say(place, node)}` gives a Python bool, so the host waits for the device to "
-            f"compare. Keep the answer on the device (`{how}`), or remember on the host what "
-            "changed.",
+            f"compare. {keep}",
             certainty=worked_on[1],
         )
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, Truth
+from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, Truth, nodes
 
-from ._sync_uses import around, ends, selectable
+from ._sync_uses import around, ends, loads, selectable
 from ._syncs import (
+    READS,
     Asked,
     Certainty,
     asked,
@@ -19,6 +21,7 @@ from ._syncs import (
     on_host_by_trade,
     only_raises,
     only_warns,
+    read_of,
     say,
     small_statements,
     target_names,
@@ -33,11 +36,26 @@ def _question(node: cst.BaseExpression, place: Place) -> tuple[Certainty, Asked]
     certainty = place.certainty(node)
     if certainty is None or waits_inside(node, place) or on_host_by_trade(place):
         return None
+    if _of_host_data(node, place):
+        certainty = "maybe"
     who = asked(node, place)
     same = [o for o in _leaves(who.whole, place) if place.certainty(o) == certainty]
     if same and same[0] is not node:
         return None
     return certainty, who
+
+
+def _of_host_data(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether a name of the condition holds what a function of the project makes of texts and numbers alone:
+    that is made on the CPU, unless the function moves it."""
+    for name in nodes.names_in(node):
+        made = place.value_of(name)
+        if isinstance(made, cst.Call) and place.callee(made) is not None and made.args:
+            kinds = [place.kind(a.value) for a in made.args]
+            parts = [k.element or k if k.what == "nested" else k for k in kinds]
+            if all(k.what in ("scalar", "text") for k in parts):
+                return True
+    return False
 
 
 def _leaves(node: cst.BaseExpression, place: Place) -> list[cst.BaseExpression]:
@@ -149,9 +167,13 @@ def _advice_holds(node: cst.BaseExpression, who: Asked, place: Place) -> bool:
     depends on when the answer comes."""
     if place.kind(node).optional and isinstance(node, cst.Name | cst.Attribute):
         return True
-    if _own_buffer(node, place) or (who.asker == "if" and _loop_tensor(node, place)):
+    if _own_buffer(node, place):
         return True
-    if isinstance(who.by, cst.IfExp):
+    if who.asker == "if" and _loop_tensor(node, place)[0]:
+        return not _used_as_tensor(node, place)
+    if _read_as_number(node, place):
+        return False
+    if who.asker == "ternary" and isinstance(who.by, cst.IfExp):
         arms = (who.by.body, who.by.orelse)
         kinds = [place.kind(arm) for arm in arms]
         values = all(k.what in ("tensor", "scalar") and not k.optional for k in kinds)
@@ -161,6 +183,24 @@ def _advice_holds(node: cst.BaseExpression, who: Asked, place: Place) -> bool:
     if who.asker == "value":
         return not _gives_bool(place.function)
     return selectable(who.by, place)
+
+
+def _used_as_tensor(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether the loop calls methods of the element that a condition asks: it needs more than its number."""
+    elements = frozenset().union(*(target_names(loop) for loop in place.loops)) & names_in(node)
+    return any(
+        isinstance(around(load, place), cst.Attribute) for n in elements for load in loads(n, place)
+    )
+
+
+def _read_as_number(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether the function reads what a condition asks as a number as well: the host has to wait anyway."""
+    names = names_in(node) - {place.self_name}
+    return any(
+        isinstance(read.tensor, cst.Name) and read.tensor.value in names
+        for call, _ in place.calls(*READS)
+        if (read := read_of(call, place)) is not None
+    )
 
 
 def _gives_bool(function: cst.FunctionDef) -> bool:
@@ -238,11 +278,12 @@ def _advice(node: cst.BaseExpression, shown: str, who: Asked, place: Place) -> s
             f"The ternary asks `{shown}` for its truth, so the host waits until the device has "
             "the answer. Select on the device with `torch.where(condition, a, b)`."
         )
-    over = _loop_tensor(node, place)
+    over, over_ndim = _loop_tensor(node, place)
     if over:
+        flat = f"{over}.tolist()" if over_ndim == 1 else f"{over}.flatten().tolist()"
         return (
             f"`if {shown}` makes the host wait for the device in every round, for what the loop "
-            f"over `{over}` has taken apart. Loop over `{over}.tolist()`: one wait for all rounds."
+            f"over `{over}` has taken apart. Loop over `{flat}`: one wait for all rounds."
         )
     if _leaves_early(who.by):
         less = ", or ask every few rounds only" if place.loops else ""
@@ -263,15 +304,15 @@ def _advice(node: cst.BaseExpression, shown: str, who: Asked, place: Place) -> s
     )
 
 
-def _loop_tensor(node: cst.BaseExpression, place: Place) -> str:
-    """The device tensor whose elements a loop runs over, where a condition asks nothing but such
-    an element."""
+def _loop_tensor(node: cst.BaseExpression, place: Place) -> tuple[str, int | None]:
+    """The device tensor whose elements a loop runs over, where a condition asks nothing but such an element,
+    and its number of dimensions: an element of `[n, 1]` has a truth as well."""
     names = names_in(node)
     for loop in place.loops:
         if isinstance(loop, cst.For) and place.on_device(loop.iter) and names & target_names(loop):
             rest = names - target_names(loop) - {place.self_name}
-            return say(place, loop.iter) if not rest else ""
-    return ""
+            return (say(place, loop.iter), place.kind(loop.iter).ndim) if not rest else ("", None)
+    return "", None
 
 
 def _own_buffer(node: cst.BaseExpression, place: Place) -> str:
@@ -348,24 +389,28 @@ class TruthInCheck(Rule):
         if question is None:
             return None
         certainty, who = question
-        if _host_first(node, who, place) is not None:
+        if _host_first(node, who, place) is not None or _of_the_loop_above(who, place):
             return None
+        if any(True for _ in place.calls("_assert_async")):
+            return None  # the function checks on the device, and this is where it cannot
         shown = _shown(node, place)
+        made = place.value_of(node) if isinstance(node, cst.Name) else None
+        of = f" (that is `{say(place, made)}`)" if made is not None else ""
         if who.asker == "assert":
             message = (
-                f"`assert {shown}` makes the host wait for the device on every call. "
+                f"`assert {shown}`{of} makes the host wait for the device on every call. "
                 "`torch._assert_async(...)` checks on the device (it fails later); or check on "
                 f"the host where the values are made, {_switch(place)}."
             )
         elif only_warns(who.by):
             message = (
-                f"`if {shown}` is asked for a warning only, and makes the host wait for the device "
+                f"`if {shown}`{of} is asked for a warning only, and makes the host wait for the device "
                 "on every call. Warn where the values are made, or collect the answers on the "
                 f"device and ask once in a while, {_switch(place)}."
             )
         elif only_raises(who.by):
             message = (
-                f"`if {shown}` only checks values, and makes the host wait for the device on "
+                f"`if {shown}`{of} only checks values, and makes the host wait for the device on "
                 "every call. Check on the device (`torch._assert_async`, which fails later and "
                 f"without this message), where the values are made, {_switch(place)}."
             )
@@ -374,6 +419,22 @@ class TruthInCheck(Rule):
         if _asked_for(place):
             certainty = "maybe"
         return tell(place, node, message + _more(who, place), certainty=certainty)
+
+
+_ENDED = re.compile(r"converg|(?:^|_)(?:done|finished|success|reached|accepted)(?:_|$)")
+
+
+def _of_the_loop_above(who: Asked, place: Place) -> bool:
+    """Whether a check asks how the loop before it has ended: what its head has just asked, or whether it
+    converged. That is no check of values."""
+    leaves = _leaves(who.whole, place)
+    if any(_ENDED.search(name) for leaf in leaves for name in names_in(leaf)):
+        return True
+    before = next((a for a, b in pairwise(place.block) if b is place.statement), None)
+    if not isinstance(before, cst.While | cst.If):
+        return False
+    asked_there = _leaves(before.test, place)
+    return any(place.same(leaf, other) for leaf in leaves for other in asked_there)
 
 
 _SWITCH = re.compile(r"validat|check|debug|verif|strict|sanity")

@@ -117,6 +117,9 @@ def changed_by(node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
     yield from bound_by(node)
     if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
         method = node.func.attr.value
+        for arg in node.args:
+            if arg.keyword is not None and arg.keyword.value == "out":
+                yield arg.value
         if method in _CHANGING or (method.endswith("_") and not method.endswith("__")):
             yield node.func.value
 

@@ -1,0 +1,113 @@
+"""What the built-in rules advise fits the code it is given for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_dispatchguard.lint.check import Request, check
+
+HEAD = "import torch\nfrom torch import nn\n\n\n# dispatchguard: hot\n"
+
+
+def advice(tmp_path: Path, code: str, body: str) -> list[str]:
+    """The messages of one rule on one hot function."""
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'advice'\n", encoding="utf-8")
+    file = tmp_path / "advice.py"
+    file.write_text(HEAD + body, encoding="utf-8")
+    request = Request((file,), tmp_path, settings={"select": (code,)}, write=False, cache=False)
+    return [f.message for f in check(request).report.findings]
+
+
+FITS = {
+    "DG504-type": (
+        "def f(x: torch.Tensor):\n    return torch.eye(3).type_as(x)\n",
+        "device=x.device, dtype=x.dtype",
+    ),
+    "DG504-random": (
+        "def f(x: torch.Tensor):\n    return torch.randn(3).to(x.device)\n",
+        "others for the same seed",
+    ),
+    "DG510-range": (
+        (
+            "def f(x: torch.Tensor, n: int):\n"
+            "    return torch.tensor(range(n - 1, -1, -1), device=x.device)\n"
+        ),
+        "torch.arange(n - 1, -1, -1, device=…)",
+    ),
+    "DG510-one": (
+        "def f(x: torch.Tensor, n: int):\n    return x.new_tensor([n])\n",
+        "new_full((1,), …)",
+    ),
+    "DG502-numbers": (
+        (
+            "def f(x: torch.Tensor):\n"
+            "    table = torch.tensor([0.5, 2.0], device=x.device)\n"
+            "    for v in table:\n        x = x * v\n    return x\n"
+        ),
+        "keep a Python list",
+    ),
+    "DG609-end": (
+        "def f(x, layers: nn.ModuleList):\n    for m in layers[:-1]:\n        x = m(x)\n    return x\n",
+        "Iterate over `list(layers)[:-1]`",
+    ),
+    "DG609-start": (
+        "def f(x, layers: nn.ModuleList):\n    for m in layers[2:]:\n        x = m(x)\n    return x\n",
+        "itertools.islice(layers, 2, None)",
+    ),
+    "DG611-device": (
+        "def f(x: torch.Tensor):\n    return x * torch.cuda.get_device_capability(x.device)[0]\n",
+        "for each device",
+    ),
+    "DG401-rows": (
+        (
+            "def f(x: torch.Tensor, classes: torch.Tensor):\n    for c in classes:\n"
+            "        if c > 3:\n            x = x + 1\n    return x\n"
+        ),
+        "`classes.flatten().tolist()`",
+    ),
+    "DG402-name": (
+        (
+            "def f(x: torch.Tensor):\n    bad = x.isnan().any()\n    if bad:\n"
+            "        raise ValueError\n    return x\n"
+        ),
+        "`if bad` (that is `x.isnan().any()`)",
+    ),
+    "DG411-made": (
+        (
+            "def f(losses: list[torch.Tensor]):\n    total = torch.zeros(1)\n"
+            "    loss = losses[0].mean()\n    total += loss.item()\n    return total\n"
+        ),
+        "device=loss.device",
+    ),
+    "DG422-columns": (
+        (
+            "def f(x: torch.Tensor, y: torch.Tensor, mask: torch.Tensor):\n"
+            "    return x[:, mask > 0], y[mask > 0]\n"
+        ),
+        "`(rows,) = (mask > 0).nonzero(as_tuple=True)`) and select by that: `x[:, rows]`",
+    ),
+    "DG422-rounds": (
+        (
+            "def f(x: torch.Tensor, y: torch.Tensor, left: torch.Tensor, n: int):\n    out = []\n"
+            "    for _ in range(n):\n        out.append(x[left > 0])\n"
+            "        out.append(y[left > 0])\n        left[0] -= 1\n    return out\n"
+        ),
+        "once per round",
+    ),
+    "DG423-selected": (
+        (
+            "def f(x: torch.Tensor, y: torch.Tensor, mask: torch.Tensor):\n"
+            "    x[mask > 0] = y[mask > 0].relu()\n    return x\n"
+        ),
+        "`y[mask > 0]` waits as well",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FITS)
+def test_advice_fits(case: str, tmp_path: Path) -> None:
+    body, wanted = FITS[case]
+    said = advice(tmp_path, case.partition("-")[0], body)
+    assert len(said) == 1 and wanted in said[0], said
