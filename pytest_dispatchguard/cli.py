@@ -453,6 +453,7 @@ def _hot(arguments: argparse.Namespace) -> int:
     from pytest_dispatchguard.progress import progress
     from pytest_dispatchguard.report.hot import listing
 
+    notes: list[str] = []
     with progress() as tell:
         found = hot_functions(
             tuple(arguments.paths) or (Path(),),
@@ -461,7 +462,10 @@ def _hot(arguments: argparse.Namespace) -> int:
             jobs=arguments.jobs or default_jobs(),
             cached=not arguments.no_cache,
             progress=tell,
+            note=notes.append,
         )
+    for note in notes:
+        print(f"dispatchguard: note: {note}", file=sys.stderr)
     _write(listing(found, arguments.format), sys.stdout)
     return CLEAN
 

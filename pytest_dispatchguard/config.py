@@ -178,6 +178,15 @@ def is_project(config: Config) -> bool:
     return _has_marker(config.root)
 
 
+def idle_folders(config: Config) -> Iterator[str]:
+    """Source folders that are not there, a line each."""
+    if config.src == DEFAULT_SRC:
+        return
+    for folder in config.src:
+        if not (config.root / folder).is_dir():
+            yield f'src: "{folder}" is no folder of the project'
+
+
 def absolute(path: Path) -> Path:
     """The path without `..`, links left as the user wrote them."""
     return Path(os.path.abspath(path))  # noqa: PTH100 - Path.absolute() keeps the `..`

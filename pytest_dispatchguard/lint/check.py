@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pytest_dispatchguard import __version__
-from pytest_dispatchguard.config import Config, absolute, find_root, load_config, selected
+from pytest_dispatchguard.config import (
+    Config,
+    absolute,
+    find_root,
+    idle_folders,
+    is_project,
+    load_config,
+    selected,
+)
 from pytest_dispatchguard.lint import baseline as baselines
 from pytest_dispatchguard.lint import engine, gitdiff
 from pytest_dispatchguard.lint.cache import Cache, cache_path, clean
@@ -216,7 +224,7 @@ def _check(
         ),
         rules=tuple(kept),
         version=__version__,
-        notes=(*notes, *outcome.notes),
+        notes=(*notes, *outcome.notes, *_idle(request, config, outcome)),
     )
     shown = {**texts, **after} if request.write else dict(texts)
     final = request.stdin
@@ -225,6 +233,13 @@ def _check(
     reader = engine.Texts(discovery, shown)
     problems = (*outcome.problems, *unwritten)
     return Checked(config, report, problems, before, after, reader, final)
+
+
+def _idle(request: Request, config: Config, outcome: engine.Outcome) -> tuple[str, ...]:
+    """Settings that match nothing; standard input and files outside of a project prove nothing."""
+    if request.stdin is not None or not is_project(config):
+        return ()
+    return (*idle_folders(config), *outcome.idle)
 
 
 def _heard(config: Config, finding: Finding) -> bool:

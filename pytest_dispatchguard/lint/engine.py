@@ -103,6 +103,8 @@ class Outcome:
     functions: int
     hot_functions: int
     notes: tuple[str, ...] = ()
+    idle: tuple[str, ...] = ()
+    """Settings that match nothing, a line each: true where the whole project was read."""
 
 
 def target_of(config: Config) -> Target:
@@ -270,6 +272,8 @@ class Briefs:
     keys: dict[str, str]
     """By file: a hash of its brief; files without hot functions are not there."""
     hot: dict[str, int]
+    idle: list[str]
+    """Settings that match nothing, a line each."""
 
 
 def solve(
@@ -307,23 +311,25 @@ def _briefs(
 
     index = {} if cache is None else cache.get_many("heat", [project_key])
     if project_key in index:
-        keys, hot = json.loads(index[project_key])
-        return Briefs(from_cache, keys, hot)
+        keys, hot, idle = json.loads(index[project_key])
+        return Briefs(from_cache, keys, hot, idle)
     tell("finding what is hot", 0, 1)
     from pytest_dispatchguard.lint import briefs as briefing
+    from pytest_dispatchguard.lint.idle import idle_names
 
     project, solved = solve(config, survey, catalog, cache)
     made = briefing.briefs(project, solved, sorted(survey.scouted))
     stored = {rel: pack_brief(b) for rel, b in made.items()}
     keys = {rel: _sha(text.encode()) for rel, text in stored.items()}
     hot = {rel: len(b.hot) for rel, b in made.items()}
+    idle = list(idle_names(config, project))
     if cache is not None:
         cache.prune("heat", ())
         cache.prune("brief", ())
         cache.put_many("brief", {f"{project_key}:{r}": t for r, t in stored.items()})
-        cache.put_many("heat", {project_key: json.dumps([keys, hot])})
+        cache.put_many("heat", {project_key: json.dumps([keys, hot, idle])})
     tell("finding what is hot", 1, 1)
-    return Briefs(from_cache, keys, hot)
+    return Briefs(from_cache, keys, hot, idle)
 
 
 def _project_key(config: Config, survey: Survey, catalog: Catalog) -> str:
@@ -534,6 +540,7 @@ def _settle(
         functions=sum(survey.scouted[r].functions for r in targets),
         hot_functions=sum(briefs.hot.get(r, 0) for r in targets),
         notes=tuple(survey.notes),
+        idle=tuple(briefs.idle),
     )
 
 
