@@ -122,8 +122,9 @@ def test_torch_requirement(tmp_path: Path, text: str, expected: str | None) -> N
         ('select = "DG4"', ["select must be a list of strings"]),
         ("ignore = [4]", ["ignore must be a list of strings"]),
         ('select = ["DG411"]', ["select", 'unknown code "DG411"; did you mean "DG4']),
-        ('ignore = ["dg401"]', ["ignore", 'did you mean "DG401"?']),
-        ('select = ["DG9"]', ['unknown code "DG9"', "did you mean"]),
+        ('ignore = ["dg501"]', ["ignore", 'unknown code "DG501"']),
+        ('select = ["DG9"]', ['unknown code "DG9"; families are: DG0, DG1, DG4, DG6']),
+        ('select = ["DG40x"]', ['unknown code "DG40X"; those of DG40 are: DG401, DG402']),
         ('select = [""]', ["empty"]),
         ('per-file-ignores = ["a"]', ["per-file-ignores must be a table"]),
         ('per-file-ignores = { "a.py" = ["DG7"] }', ['"a.py"', 'unknown code "DG7"']),
@@ -182,6 +183,12 @@ def test_a_code_named_on_the_command_line_beats_the_file(tmp_path: Path) -> None
     assert selected(config, "DG402")
     config = load(tmp_path, select=["DG401"], ignore=["DG401"])
     assert not selected(config, "DG401")
+
+
+def test_letter_case_of_codes_is_not_asked_for(tmp_path: Path) -> None:
+    project(tmp_path, '[tool.dispatchguard]\nignore = ["dg402"]\n')
+    config = load(tmp_path, select=["dg4,Dg1"])
+    assert (config.select, config.ignore) == (("DG4", "DG1"), ("DG402",))
 
 
 def test_command_line_mistakes_name_the_option(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from pytest_dispatchguard.lint.files import (
     is_excluded,
     read_source,
     require,
+    require_python,
     write_source,
 )
 from pytest_dispatchguard.lint.pool import Pool
@@ -97,7 +98,7 @@ def settings(
             paths,
             cwd=cwd,
             config_file=config_file,
-            known_codes=[i.code for i in catalog.infos],
+            known_codes={i.code: i.name for i in catalog.infos},
             **given,
         )
     except BaseException:
@@ -269,6 +270,7 @@ def _inputs(request: Request, config: Config) -> tuple[Discovery, Source | Unrea
         return discover(request.paths, config, cwd=request.cwd), None
     (path,) = request.paths
     place = absolute(request.cwd / path)
+    require_python(path, place, request.stdin)
     try:
         rel = place.resolve().relative_to(config.root.resolve()).as_posix()
     except ValueError:
