@@ -18,7 +18,6 @@ from pytest_dispatchguard.lint.catalog import Catalog
 from pytest_dispatchguard.lint.chunks import (
     Lines,
     Outline,
-    import_line,
     module_imports,
     worth_judging,
 )
@@ -467,8 +466,9 @@ def _with_imports(survey: Survey, rel: str, findings: list[Finding]) -> list[Fin
     has those. A fix whose import would take a name that the file uses for something else is not offered."""
     if not any(e.span.line == 0 for f in findings if f.fix for e in f.fix.edits):
         return findings
+    from pytest_dispatchguard.lint.import_place import import_place
+
     text = text_of(survey, rel) or ""
-    line, blank = import_line(text)
     bound = module_imports(text)
     out = []
     for finding in findings:
@@ -481,7 +481,7 @@ def _with_imports(survey: Survey, rel: str, findings: list[Finding]) -> list[Fin
                     continue
                 ((local, target),) = module_imports(edit.replacement).items()
                 if local not in bound:
-                    new = edit.replacement + ("\n" if blank else "")
+                    line, new = import_place(text, edit.replacement.rstrip("\n"))
                     edits.append(Edit(edit.path, Span(line, 1, line, 1), new))
                 taken = taken or bound.get(local, target) != target
             fix = None if taken else replace(finding.fix, edits=tuple(edits))
