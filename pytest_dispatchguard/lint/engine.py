@@ -55,6 +55,7 @@ Progress = Callable[[str, int, int], None]
 
 # Comments that may be meant for us; most `noqa` name codes of other tools, with one letter or four digits.
 _DIRECTIVE = re.compile(r"dispatchguard:|noqa[^\n]*\b[A-Za-z]{2,}\d{3}\b", re.IGNORECASE)
+_MISSPELT = re.compile(r"#[ \t]*[dD][a-zA-Z_-]{10,14}[ \t]*:")
 _SCAN_WORTH, _JUDGE_WORTH = 24, 12
 
 _KEPT, _KEPT_LEAST = 4, 1000
@@ -204,6 +205,7 @@ def _scan(job: _File) -> tuple[str, str, str, str]:
         facts = scout.scan(text, module_name(rel, roots), rel.endswith("__init__.py"), cold)
     spoken_to = "dispatchguard:" in text or "noqa" in text or "NOQA" in text  # quick, and mostly no
     directives = spoken_to and _DIRECTIVE.search(text) is not None
+    directives = directives or _MISSPELT.search(text) is not None
     row = json.dumps([shape(facts), directives, facts.error, len(facts.functions)])
     return rel, digest, row, pack_facts(facts)
 
