@@ -113,7 +113,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Finds what makes calls of code built on PyTorch dear on the host: "
         "reads code, never runs it.",
         epilog="Exit status: 0 clean, 1 findings (or a diff that is not empty), 2 usage, configuration "
-        "or internal errors.",
+        "or internal errors, 130 interrupted.",
     )
     parser.add_argument("--version", action="version", version=f"dispatchguard {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")

@@ -413,3 +413,9 @@ def test_scripts_are_python_by_their_first_line(write: Write, run: Run, start: R
     assert "4 files" in done.out
     stdin = b"#!/usr/bin/python\nx = 1\n"
     assert start("check", "-", "--stdin-filename", "new.cgi", stdin=stdin).status == 0
+
+
+def test_help_names_every_exit_status(run: Run) -> None:
+    told = " ".join(run("--help").out.split())
+    assert "0 clean, 1 findings" in told
+    assert "130 interrupted" in told
