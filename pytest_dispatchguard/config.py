@@ -187,6 +187,20 @@ def idle_folders(config: Config) -> Iterator[str]:
             yield f'src: "{folder}" is no folder of the project'
 
 
+_VERSIONS = re.compile(
+    r"\s*(?:~=|===?|!=|<=?|>=?)\s*v?(?:\d+!)?\d+(?:\.\d+)*(?:\.\*)?"
+    r"(?:[-_.]?(?:a|b|c|rc|alpha|beta|pre|preview|post|rev|r|dev)[-_.]?\d*)*(?:\+[\w.]+)?\s*",
+    re.IGNORECASE,
+)
+
+
+def unread_python(config: Config) -> Iterator[str]:
+    """What to say of a `requires-python` that is no list of versions: rules take it to admit all."""
+    requires = config.requires_python or ""
+    if not all(_VERSIONS.fullmatch(part) for part in requires.split(",") if part.strip()):
+        yield f'requires-python: "{requires}" cannot be read, so every Python is taken to be meant'
+
+
 def absolute(path: Path) -> Path:
     """The path without `..`, links left as the user wrote them."""
     return Path(os.path.abspath(path))  # noqa: PTH100 - Path.absolute() keeps the `..`

@@ -15,6 +15,7 @@ from pytest_dispatchguard.config import (
     is_project,
     load_config,
     selected,
+    unread_python,
 )
 from pytest_dispatchguard.model import UserError
 
@@ -323,3 +324,16 @@ def test_ignored_in_file() -> None:
     assert ignored_in_file(config, "tests/deep/b.py", "DG401")
     assert not ignored_in_file(config, "tests/deep/b.py", "DG101")
     assert ignored_in_file(config, "x/a.py", "DG101")
+
+
+@pytest.mark.parametrize(
+    "requires", [">=3.10", ">=3.8,<4", "~=3.9", "== 3.11.*", ">=3.13.0rc1, !=3.9", ""]
+)
+def test_versions_of_python_that_can_be_read(requires: str) -> None:
+    assert list(unread_python(Config(root=Path(), requires_python=requires))) == []
+
+
+@pytest.mark.parametrize("requires", [">=3.x", "3.10", "^3.8", ">=3.8 <4", ">=3.8;", "three"])
+def test_versions_of_python_that_cannot_be_read_are_told(requires: str) -> None:
+    (told,) = unread_python(Config(root=Path(), requires_python=requires))
+    assert f'requires-python: "{requires}" cannot be read' in told

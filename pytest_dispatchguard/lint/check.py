@@ -16,6 +16,7 @@ from pytest_dispatchguard.config import (
     is_project,
     load_config,
     selected,
+    unread_python,
 )
 from pytest_dispatchguard.lint import baseline as baselines
 from pytest_dispatchguard.lint import engine, gitdiff
@@ -237,10 +238,11 @@ def _check(
 
 
 def _idle(request: Request, config: Config, outcome: engine.Outcome) -> tuple[str, ...]:
-    """Settings that match nothing; standard input and files outside of a project prove nothing."""
+    """Settings that cannot be read or match nothing; standard input and files outside of a project prove
+    nothing."""
     if request.stdin is not None or not is_project(config):
         return ()
-    return (*idle_folders(config), *outcome.idle)
+    return (*unread_python(config), *idle_folders(config), *outcome.idle)
 
 
 def _heard(config: Config, finding: Finding) -> bool:
