@@ -113,12 +113,12 @@ def _parser() -> argparse.ArgumentParser:
         description="Finds what makes calls of code built on PyTorch dear on the host: "
         "reads code, never runs it.",
         epilog="Exit status: 0 clean, 1 findings (or a diff that is not empty), 2 usage, configuration "
-        "or internal errors.",
+        "or internal errors, 130 interrupted.",
     )
     parser.add_argument("--version", action="version", version=f"dispatchguard {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _check_parser(commands)
-    rule = commands.add_parser("rule", help="explain one rule")
+    rule = commands.add_parser("rule", help="explain one rule, or list those of a prefix (DG4)")
     rule.add_argument("code", metavar="CODE")
     rule.set_defaults(run=_rule)
     rules = commands.add_parser("rules", help="list all rules")
@@ -420,11 +420,15 @@ def _width() -> int:
 
 def _rule(arguments: argparse.Namespace) -> int:
     from pytest_dispatchguard.lint import packs
-    from pytest_dispatchguard.report.rules import page
+    from pytest_dispatchguard.report.rules import listing, page
 
     infos = packs.catalog().infos
     code = arguments.code.upper()
     found = next((i for i in infos if i.code == code or i.name == arguments.code), None)
+    family = [i for i in infos if code and i.code.startswith(code)]
+    if found is None and family:
+        _write(listing(family, "text"), sys.stdout)
+        return CLEAN
     if found is None:
         from difflib import get_close_matches
 
@@ -453,6 +457,7 @@ def _hot(arguments: argparse.Namespace) -> int:
     from pytest_dispatchguard.progress import progress
     from pytest_dispatchguard.report.hot import listing
 
+    notes: list[str] = []
     with progress() as tell:
         found = hot_functions(
             tuple(arguments.paths) or (Path(),),
@@ -461,7 +466,10 @@ def _hot(arguments: argparse.Namespace) -> int:
             jobs=arguments.jobs or default_jobs(),
             cached=not arguments.no_cache,
             progress=tell,
+            note=notes.append,
         )
+    for note in notes:
+        print(f"dispatchguard: note: {note}", file=sys.stderr)
     _write(listing(found, arguments.format), sys.stdout)
     return CLEAN
 

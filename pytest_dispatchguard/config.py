@@ -178,6 +178,29 @@ def is_project(config: Config) -> bool:
     return _has_marker(config.root)
 
 
+def idle_folders(config: Config) -> Iterator[str]:
+    """Source folders that are not there, a line each."""
+    if config.src == DEFAULT_SRC:
+        return
+    for folder in config.src:
+        if not (config.root / folder).is_dir():
+            yield f'src: "{folder}" is no folder of the project'
+
+
+_VERSIONS = re.compile(
+    r"\s*(?:~=|===?|!=|<=?|>=?)\s*v?(?:\d+!)?\d+(?:\.\d+)*(?:\.\*)?"
+    r"(?:[-_.]?(?:a|b|c|rc|alpha|beta|pre|preview|post|rev|r|dev)[-_.]?\d*)*(?:\+[\w.]+)?\s*",
+    re.IGNORECASE,
+)
+
+
+def unread_python(config: Config) -> Iterator[str]:
+    """What to say of a `requires-python` that is no list of versions: rules take it to admit all."""
+    requires = config.requires_python or ""
+    if not all(_VERSIONS.fullmatch(part) for part in requires.split(",") if part.strip()):
+        yield f'requires-python: "{requires}" cannot be read, so every Python is taken to be meant'
+
+
 def absolute(path: Path) -> Path:
     """The path without `..`, links left as the user wrote them."""
     return Path(os.path.abspath(path))  # noqa: PTH100 - Path.absolute() keeps the `..`
@@ -249,12 +272,30 @@ def did_you_mean(word: str, valid: Collection[str]) -> str:
 
 
 def unknown_code(code: str, known_codes: Collection[str]) -> str | None:
-    """What to say of a code or prefix that names no rule; None when it names one."""
+    """What to say of a code or prefix that names no rule; None when it names one. Where `known_codes` is a
+    mapping to names, a rule's name is answered with its code."""
     if code and any(known.startswith(code) for known in known_codes):
         return None
-    families = {known[:-2] for known in known_codes}
-    valid = known_codes if len(code) > 3 else families
-    return f'unknown code "{code}"; {did_you_mean(code, valid)}'
+    names = known_codes if isinstance(known_codes, Mapping) else {}
+    near_name = nearest(code, names.values()) if "-" in code else None
+    if near_name is not None:
+        named = next(known for known, name in names.items() if name == near_name)
+        return f'"{code}" is no code; for {near_name} write "{named}"'
+    stem = next(
+        code[:n] for n in range(len(code), -1, -1) if _having(code[:n], known_codes) or not n
+    )
+    if 4 <= len(stem) < len(code) and (same := _having(stem, known_codes)) and stem not in same:
+        return f'unknown code "{code}"; those of {stem} are: {", ".join(same)}'
+    families = sorted({known[:-2] for known in known_codes})
+    if code[-1:].isdigit() and stem == code[:-1] and any(f[:-1] == stem for f in families):
+        return f'unknown code "{code}"; families are: {", ".join(_having(stem, families))}'
+    return (
+        f'unknown code "{code}"; {did_you_mean(code, known_codes if len(code) > 3 else families)}'
+    )
+
+
+def _having(prefix: str, words: Iterable[str]) -> list[str]:
+    return sorted(word for word in words if word.startswith(prefix))
 
 
 def find_root(paths: Sequence[Path], config_file: Path | None = None) -> Path:
@@ -341,7 +382,8 @@ def _strings(value: object, where: str) -> tuple[str, ...]:
 
 
 def _codes(value: object, where: str, known_codes: Collection[str]) -> tuple[str, ...]:
-    codes = _strings(value, where)
+    written = _strings(value, where)
+    codes = tuple(w if "-" in w else w.upper() for w in written)
     for code in codes:
         complaint = unknown_code(code, known_codes)
         if complaint is not None:

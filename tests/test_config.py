@@ -15,6 +15,7 @@ from pytest_dispatchguard.config import (
     is_project,
     load_config,
     selected,
+    unread_python,
 )
 from pytest_dispatchguard.model import UserError
 
@@ -122,8 +123,9 @@ def test_torch_requirement(tmp_path: Path, text: str, expected: str | None) -> N
         ('select = "DG4"', ["select must be a list of strings"]),
         ("ignore = [4]", ["ignore must be a list of strings"]),
         ('select = ["DG411"]', ["select", 'unknown code "DG411"; did you mean "DG4']),
-        ('ignore = ["dg401"]', ["ignore", 'did you mean "DG401"?']),
-        ('select = ["DG9"]', ['unknown code "DG9"', "did you mean"]),
+        ('ignore = ["dg501"]', ["ignore", 'unknown code "DG501"']),
+        ('select = ["DG9"]', ['unknown code "DG9"; families are: DG0, DG1, DG4, DG6']),
+        ('select = ["DG40x"]', ['unknown code "DG40X"; those of DG40 are: DG401, DG402']),
         ('select = [""]', ["empty"]),
         ('per-file-ignores = ["a"]', ["per-file-ignores must be a table"]),
         ('per-file-ignores = { "a.py" = ["DG7"] }', ['"a.py"', 'unknown code "DG7"']),
@@ -182,6 +184,12 @@ def test_a_code_named_on_the_command_line_beats_the_file(tmp_path: Path) -> None
     assert selected(config, "DG402")
     config = load(tmp_path, select=["DG401"], ignore=["DG401"])
     assert not selected(config, "DG401")
+
+
+def test_letter_case_of_codes_is_not_asked_for(tmp_path: Path) -> None:
+    project(tmp_path, '[tool.dispatchguard]\nignore = ["dg402"]\n')
+    config = load(tmp_path, select=["dg4,Dg1"])
+    assert (config.select, config.ignore) == (("DG4", "DG1"), ("DG402",))
 
 
 def test_command_line_mistakes_name_the_option(tmp_path: Path) -> None:
@@ -316,3 +324,16 @@ def test_ignored_in_file() -> None:
     assert ignored_in_file(config, "tests/deep/b.py", "DG401")
     assert not ignored_in_file(config, "tests/deep/b.py", "DG101")
     assert ignored_in_file(config, "x/a.py", "DG101")
+
+
+@pytest.mark.parametrize(
+    "requires", [">=3.10", ">=3.8,<4", "~=3.9", "== 3.11.*", ">=3.13.0rc1, !=3.9", ""]
+)
+def test_versions_of_python_that_can_be_read(requires: str) -> None:
+    assert list(unread_python(Config(root=Path(), requires_python=requires))) == []
+
+
+@pytest.mark.parametrize("requires", [">=3.x", "3.10", "^3.8", ">=3.8 <4", ">=3.8;", "three"])
+def test_versions_of_python_that_cannot_be_read_are_told(requires: str) -> None:
+    (told,) = unread_python(Config(root=Path(), requires_python=requires))
+    assert f'requires-python: "{requires}" cannot be read' in told

@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pytest_dispatchguard import __version__
-from pytest_dispatchguard.config import Config, absolute, find_root, load_config, selected
+from pytest_dispatchguard.config import (
+    Config,
+    absolute,
+    find_root,
+    idle_folders,
+    is_project,
+    load_config,
+    selected,
+    unread_python,
+)
 from pytest_dispatchguard.lint import baseline as baselines
 from pytest_dispatchguard.lint import engine, gitdiff
 from pytest_dispatchguard.lint.cache import Cache, cache_path, clean
@@ -24,6 +33,7 @@ from pytest_dispatchguard.lint.files import (
     is_excluded,
     read_source,
     require,
+    require_python,
     write_source,
 )
 from pytest_dispatchguard.lint.pool import Pool
@@ -89,7 +99,7 @@ def settings(
             paths,
             cwd=cwd,
             config_file=config_file,
-            known_codes=[i.code for i in catalog.infos],
+            known_codes={i.code: i.name for i in catalog.infos},
             **given,
         )
     except BaseException:
@@ -216,7 +226,7 @@ def _check(
         ),
         rules=tuple(kept),
         version=__version__,
-        notes=(*notes, *outcome.notes),
+        notes=(*notes, *outcome.notes, *_idle(request, config, outcome)),
     )
     shown = {**texts, **after} if request.write else dict(texts)
     final = request.stdin
@@ -225,6 +235,14 @@ def _check(
     reader = engine.Texts(discovery, shown)
     problems = (*outcome.problems, *unwritten)
     return Checked(config, report, problems, before, after, reader, final)
+
+
+def _idle(request: Request, config: Config, outcome: engine.Outcome) -> tuple[str, ...]:
+    """Settings that cannot be read or match nothing; standard input and files outside of a project prove
+    nothing."""
+    if request.stdin is not None or not is_project(config):
+        return ()
+    return (*unread_python(config), *idle_folders(config), *outcome.idle)
 
 
 def _heard(config: Config, finding: Finding) -> bool:
@@ -254,6 +272,7 @@ def _inputs(request: Request, config: Config) -> tuple[Discovery, Source | Unrea
         return discover(request.paths, config, cwd=request.cwd), None
     (path,) = request.paths
     place = absolute(request.cwd / path)
+    require_python(path, place, request.stdin)
     try:
         rel = place.resolve().relative_to(config.root.resolve()).as_posix()
     except ValueError:

@@ -95,35 +95,6 @@ class Lines:
         return source, first, indented
 
 
-def import_line(text: str) -> tuple[int, bool]:
-    """The line before which a new import can stand, and whether a blank line must follow it."""
-    import tree_sitter  # only fixes that add imports pay for it
-    import tree_sitter_python
-
-    parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_python.language()))
-    lines = Lines(text)
-    after, blank = 0, True
-    nodes = [n for n in parser.parse(lines.data).root_node.named_children if n.type != "comment"]
-    for i, node in enumerate(nodes):
-        docstring = (
-            i == 0
-            and node.type == "expression_statement"
-            and node.named_children[0].type == "string"
-        )
-        imported = node.type in (
-            "import_statement",
-            "import_from_statement",
-            "future_import_statement",
-        )
-        if not (docstring or imported):
-            break
-        after, blank = lines.line_of(lines.offset(node.end_byte)), docstring
-    if after == 0:
-        while after < len(lines.starts) and lines.line(after + 1).lstrip().startswith("#"):
-            after += 1
-    return after + 1, blank
-
-
 def module_imports(text: str) -> dict[str, str]:
     """Names that imports outside functions bind when the file is imported, to what they stand for:
     ``{"np": "numpy"}``. Imports inside functions are no help to other functions."""

@@ -18,7 +18,6 @@ from pytest_dispatchguard.lint.catalog import Catalog
 from pytest_dispatchguard.lint.chunks import (
     Lines,
     Outline,
-    import_line,
     module_imports,
     worth_judging,
 )
@@ -56,6 +55,7 @@ Progress = Callable[[str, int, int], None]
 
 # Comments that may be meant for us; most `noqa` name codes of other tools, with one letter or four digits.
 _DIRECTIVE = re.compile(r"dispatchguard:|noqa[^\n]*\b[A-Za-z]{2,}\d{3}\b", re.IGNORECASE)
+_MISSPELT = re.compile(r"#[ \t]*[dD][a-zA-Z_-]{10,14}[ \t]*:")
 _SCAN_WORTH, _JUDGE_WORTH = 24, 12
 
 _KEPT, _KEPT_LEAST = 4, 1000
@@ -103,6 +103,8 @@ class Outcome:
     functions: int
     hot_functions: int
     notes: tuple[str, ...] = ()
+    idle: tuple[str, ...] = ()
+    """Settings that match nothing, a line each: true where the whole project was read."""
 
 
 def target_of(config: Config) -> Target:
@@ -203,6 +205,7 @@ def _scan(job: _File) -> tuple[str, str, str, str]:
         facts = scout.scan(text, module_name(rel, roots), rel.endswith("__init__.py"), cold)
     spoken_to = "dispatchguard:" in text or "noqa" in text or "NOQA" in text  # quick, and mostly no
     directives = spoken_to and _DIRECTIVE.search(text) is not None
+    directives = directives or _MISSPELT.search(text) is not None
     row = json.dumps([shape(facts), directives, facts.error, len(facts.functions)])
     return rel, digest, row, pack_facts(facts)
 
@@ -270,6 +273,8 @@ class Briefs:
     keys: dict[str, str]
     """By file: a hash of its brief; files without hot functions are not there."""
     hot: dict[str, int]
+    idle: list[str]
+    """Settings that match nothing, a line each."""
 
 
 def solve(
@@ -307,23 +312,25 @@ def _briefs(
 
     index = {} if cache is None else cache.get_many("heat", [project_key])
     if project_key in index:
-        keys, hot = json.loads(index[project_key])
-        return Briefs(from_cache, keys, hot)
+        keys, hot, idle = json.loads(index[project_key])
+        return Briefs(from_cache, keys, hot, idle)
     tell("finding what is hot", 0, 1)
     from pytest_dispatchguard.lint import briefs as briefing
+    from pytest_dispatchguard.lint.idle import idle_names
 
     project, solved = solve(config, survey, catalog, cache)
     made = briefing.briefs(project, solved, sorted(survey.scouted))
     stored = {rel: pack_brief(b) for rel, b in made.items()}
     keys = {rel: _sha(text.encode()) for rel, text in stored.items()}
     hot = {rel: len(b.hot) for rel, b in made.items()}
+    idle = list(idle_names(config, project))
     if cache is not None:
         cache.prune("heat", ())
         cache.prune("brief", ())
         cache.put_many("brief", {f"{project_key}:{r}": t for r, t in stored.items()})
-        cache.put_many("heat", {project_key: json.dumps([keys, hot])})
+        cache.put_many("heat", {project_key: json.dumps([keys, hot, idle])})
     tell("finding what is hot", 1, 1)
-    return Briefs(from_cache, keys, hot)
+    return Briefs(from_cache, keys, hot, idle)
 
 
 def _project_key(config: Config, survey: Survey, catalog: Catalog) -> str:
@@ -461,8 +468,9 @@ def _with_imports(survey: Survey, rel: str, findings: list[Finding]) -> list[Fin
     has those. A fix whose import would take a name that the file uses for something else is not offered."""
     if not any(e.span.line == 0 for f in findings if f.fix for e in f.fix.edits):
         return findings
+    from pytest_dispatchguard.lint.import_place import import_place
+
     text = text_of(survey, rel) or ""
-    line, blank = import_line(text)
     bound = module_imports(text)
     out = []
     for finding in findings:
@@ -475,7 +483,7 @@ def _with_imports(survey: Survey, rel: str, findings: list[Finding]) -> list[Fin
                     continue
                 ((local, target),) = module_imports(edit.replacement).items()
                 if local not in bound:
-                    new = edit.replacement + ("\n" if blank else "")
+                    line, new = import_place(text, edit.replacement.rstrip("\n"))
                     edits.append(Edit(edit.path, Span(line, 1, line, 1), new))
                 taken = taken or bound.get(local, target) != target
             fix = None if taken else replace(finding.fix, edits=tuple(edits))
@@ -534,6 +542,7 @@ def _settle(
         functions=sum(survey.scouted[r].functions for r in targets),
         hot_functions=sum(briefs.hot.get(r, 0) for r in targets),
         notes=tuple(survey.notes),
+        idle=tuple(briefs.idle),
     )
 
 

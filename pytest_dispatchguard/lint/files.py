@@ -120,7 +120,7 @@ def discover(paths: Sequence[Path], config: Config, *, cwd: Path | None = None) 
             _list_siblings(listing, root, top)
     _follow_links(listing, root)
     targets: dict[str, File] = {}
-    for path in asked:
+    for given, path in zip(paths or [base], asked, strict=True):
         rel = _relative(str(path), root)
         if is_excluded(rel + "/" * path.is_dir(), config):
             if path.is_dir():
@@ -134,6 +134,7 @@ def discover(paths: Sequence[Path], config: Config, *, cwd: Path | None = None) 
                 under = _under(listing.files, rel)
             targets.update(under)
         else:
+            require_python(given, path)
             file = listing.files.get(rel) or _named(listing, path, rel, root)
             targets[file.rel] = listing.files.setdefault(file.rel, file)
     return Discovery(
@@ -151,6 +152,28 @@ def require(paths: Iterable[Path], cwd: Path) -> None:
             special = os.path.lexists(path)
             kind = "neither a file nor a folder" if special else "no such file or folder"
             raise UserError(f"{given}: {kind}")
+
+
+_PYTHON = (".py", ".pyi", ".pyw")
+_SHEBANG = re.compile(rb"#!.*python")
+
+
+def require_python(given: Path, path: Path, data: bytes | None = None) -> None:
+    """That a file named by the user is Python source, as its name says or its first line; a name without
+    a suffix is taken at the user's word. `data` stands in place of what is on disk."""
+    suffixes = (path.suffix, Path(os.path.realpath(path)).suffix)
+    if not path.suffix or any(suffix in _PYTHON for suffix in suffixes):
+        return
+    if data is None:
+        try:
+            with open(path, "rb") as file:
+                data = file.read(128)
+        except OSError:
+            return  # reading it will tell why
+    if _SHEBANG.match(data) is None:
+        raise UserError(
+            f"{given}: not a Python file; name folders, or files that end in .py or .pyi"
+        )
 
 
 def is_excluded(rel: str, config: Config) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from pytest_dispatchguard.config import idle_folders, is_project
 from pytest_dispatchguard.lint import engine
 from pytest_dispatchguard.lint.check import settings
 from pytest_dispatchguard.lint.files import discover, require
+from pytest_dispatchguard.lint.idle import idle_names
 from pytest_dispatchguard.lint.pool import Pool
 from pytest_dispatchguard.model import Hot, HotPlace
 
@@ -20,8 +22,10 @@ def hot_functions(
     jobs: int,
     cached: bool,
     progress: engine.Progress | None,
+    note: Callable[[str], None],
 ) -> list[HotPlace]:
-    """The hot functions in the paths, by path and line, each with why it is hot."""
+    """The hot functions in the paths, by path and line, each with why it is hot. `note` is told of settings
+    that match nothing."""
     require(paths, cwd)
     config, catalog, cache = settings(paths, cwd, config_file, {}, cached)
     tell = progress or (lambda what, done, total: None)
@@ -29,10 +33,13 @@ def hot_functions(
         discovery = discover(paths, config, cwd=cwd)
         with Pool(jobs) as pool:
             survey = engine.scout_files(config, discovery, cache, pool, {}, tell)
-        _, solved = engine.solve(config, survey, catalog, cache)
+        project, solved = engine.solve(config, survey, catalog, cache)
     finally:
         if cache is not None:
             cache.close()
+    if is_project(config):
+        for line in (*idle_folders(config), *idle_names(config, project)):
+            note(line)
     asked = {f.rel for f in discovery.targets}
     return [
         HotPlace(

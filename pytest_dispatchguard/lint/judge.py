@@ -3,6 +3,8 @@ out."""
 
 from __future__ import annotations
 
+import os
+import traceback
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -208,11 +210,23 @@ def _judge_function(
             except RecursionError:
                 raise
             except Exception as error:  # noqa: BLE001 - a rule that fails must not hide the others' findings
+                if os.environ.get("DISPATCHGUARD_TRACEBACK"):
+                    traceback.print_exc()
+                said = " ".join(str(error).split())
                 out.problems.append(
-                    f"{brief.path}:{outer.line}: rule {rule.code} failed in {seen.scene.qualname}: "
-                    f"{type(error).__name__}: {error}"
+                    f"{brief.path}:{_line(chunk, seen.node, outer.line)}: rule {rule.code} failed in "
+                    f"{seen.scene.qualname}: {type(error).__name__}: {said} "
+                    "(set DISPATCHGUARD_TRACEBACK=1 for the trace, and please report it)"
                 )
     return out
+
+
+def _line(chunk: Chunk, node: cst.CSTNode, otherwise: int) -> int:
+    """The line of a node, where it has one."""
+    try:
+        return chunk.span(node).line
+    except KeyError:
+        return otherwise
 
 
 def _hot_loops(events: Sequence[Seen], brief: Brief) -> set[int]:

@@ -37,7 +37,9 @@ OWN = (
         name="unused-suppression",
         summary="A suppression comment silences nothing, or cannot be understood.",
         help="## What it does\n\nReports `# dispatchguard: ignore[...]`, `ignore-file[...]` and "
-        "`# noqa: DG...` comments that no finding needs any more.\n\n## Fix safety\n\nSafe: the comment, "
+        "`# noqa: DG...` comments that no finding needs any more, and "
+        "comments that cannot be followed: misspelt ones, and `hot` or `cold` where there is no definition."
+        "\n\n## Fix safety\n\nSafe: the comment, "
         "or the unused codes in it, are removed.",
         fix="safe",
         origin="dispatchguard",

@@ -64,6 +64,12 @@ _CODES = re.compile(r"\[(?P<codes>[^\[\]]*)\]\s*(?:--.*)?", re.DOTALL)
 _NOQA = re.compile(
     r"#+\s*noqa\s*:\s*(?P<codes>[A-Z]+[0-9]+(?:[,\s]+[A-Z]+[0-9]+)*)(?!\w)", re.IGNORECASE
 )
+MISSPELT = re.compile(r"#\s*(?P<name>d[a-z_-]{10,14})\s*:", re.IGNORECASE)
+"""Comments that may begin with our name misspelt."""
+_CLOSE = 0.84
+"""How alike a word must be to our name: two letters of it may be wrong."""
+_IDLE_MARK = re.compile(r"#\s*dispatchguard:\s*(?P<word>hot|cold)\s*(?:--.*|#.*)?$")
+_CODE = re.compile(r"\bDG\d{1,3}\b", re.IGNORECASE)
 _COOKIE = re.compile(r"[ \t\f]*#.*?coding[:=]")
 
 
@@ -187,15 +193,16 @@ NONE = Suppressions()
 def read(text: str) -> Suppressions:
     """The suppressions of a source text, whether or not it parses."""
     lowered = text.lower()
-    if "dispatchguard" not in lowered and "noqa" not in lowered:
+    if "dispatchguard" not in lowered and "noqa" not in lowered and not MISSPELT.search(text):
         return NONE
     lines = split_lines(text, keepends=False)
-    comments, units = _scan(lines)
+    comments, units, marked = _scan(lines)
     found = [
         item
         for line, column in comments.items()
         for item in _read_comment(lines, line, column, comments, units)
     ]
+    found.extend(_idle_marks(lines, comments, marked))
     return Suppressions(
         directives=tuple(item for item in found if isinstance(item, Directive)),
         complaints=tuple(item for item in found if isinstance(item, Complaint)),
@@ -216,8 +223,9 @@ def _grammar() -> tuple[tree_sitter.Language, tree_sitter.Query]:
     return language, tree_sitter.Query(language, "\n".join(patterns))
 
 
-def _scan(lines: list[str]) -> tuple[dict[int, int], tuple[Unit, ...]]:
-    """The column of the comment on each line that has one, and the units in order."""
+def _scan(lines: list[str]) -> tuple[dict[int, int], tuple[Unit, ...], frozenset[int]]:
+    """The column of the comment on each line that has one, the units in order, and the lines on which `hot`
+    and `cold` count: those of a definition's header, and with a minus those right above one."""
     language, query = _grammar()
     encoded = [line.encode("utf-8", "surrogatepass") for line in lines]
     tree = tree_sitter.Parser(language).parse(b"\n".join(encoded) + b"\n")
@@ -230,17 +238,52 @@ def _scan(lines: list[str]) -> tuple[dict[int, int], tuple[Unit, ...]]:
     comments = dict(place(node.start_point) for node in captures.get("comment", ()))
     units = [Unit(place(node.start_point), _last_line(node)) for node in captures.get("simple", ())]
     decorated = set()
+    marked: set[int] = set()
     for node in captures.get("decorated", ()):
         definition = node.child_by_field_name("definition")
         if definition is not None:
             decorated.add(definition.id)
             units.append(Unit(place(node.start_point), _header_end(definition)))
+            marked.update(_marked_lines(node, definition))
     units.extend(
         Unit(place(node.start_point), _header_end(node))
         for node in captures.get("compound", ())
         if node.id not in decorated
     )
-    return dict(sorted(comments.items())), tuple(sorted(units, key=lambda unit: unit.start))
+    for node in captures.get("compound", ()):
+        if node.type in ("function_definition", "class_definition") and node.id not in decorated:
+            marked.update(_marked_lines(node, node))
+    ordered = tuple(sorted(units, key=lambda unit: unit.start))
+    return dict(sorted(comments.items())), ordered, frozenset(marked)
+
+
+def _marked_lines(whole: tree_sitter.Node, definition: tree_sitter.Node) -> Iterator[int]:
+    """The lines on which the scout reads the mark of a definition."""
+    first = whole.start_point.row + 1
+    body = definition.child_by_field_name("body")
+    end = definition.start_point.row + 1
+    if body is not None:
+        end = max(end, body.start_point.row)
+    yield from range(first, end + 1)
+    yield 1 - first
+
+
+def _idle_marks(
+    lines: list[str], comments: Mapping[int, int], marked: Collection[int]
+) -> Iterator[Complaint]:
+    """`hot` and `cold` where nobody reads them."""
+    for line, column in comments.items():
+        text = lines[line - 1]
+        found = _IDLE_MARK.search(text, column - 1)
+        alone = not text[: column - 1].strip()
+        if found is None or (-line if alone else line) in marked:
+            continue
+        yield Complaint(
+            Span(line, found.start() + 1, line, len(text.rstrip()) + 1),
+            f"`{found['word']}` has no effect here: write it on the line of a `def` or `class`, or right "
+            "above it",
+            text.strip(),
+        )
 
 
 def _last_line(node: tree_sitter.Node) -> int:
@@ -305,6 +348,9 @@ def _read_segment(segment: str) -> _Read | str | None:
     noqa = _NOQA.match(segment)
     if noqa:
         return "noqa", tuple(re.split(r"[,\s]+", noqa["codes"])), noqa.span("codes")
+    misspelt = MISSPELT.match(segment)
+    if misspelt is not None and misspelt["name"].lower() != "dispatchguard":
+        return _misspelt(misspelt["name"], segment[misspelt.end() :].strip())
     directive = _DIRECTIVE.match(segment)
     word = directive and _WORD.match(directive["rest"])
     if directive is None or word is None:
@@ -315,6 +361,10 @@ def _read_segment(segment: str) -> _Read | str | None:
     if name not in ("ignore", "ignore-file"):
         # Prose may begin with our name too: `# dispatchguard: the linter that ...`.
         near = nearest(name, DIRECTIVES)
+        codes_named = _CODE.findall(after)
+        if near is None and codes_named:
+            meant = ", ".join(codes_named).upper()
+            return f'unknown directive "{word["word"]}"; write `ignore[{meant}]`'
         if near is None and after and not after.startswith("["):
             return None
         return f'unknown directive "{word["word"]}"; {did_you_mean(name, DIRECTIVES)}'
@@ -329,6 +379,19 @@ def _read_segment(segment: str) -> _Read | str | None:
         return f"`{kind}[]` names no code; name one, or write `{kind}` for all"
     offset = directive.start("rest") + word.start("after")
     return kind, written, (offset + codes.start("codes"), offset + codes.end("codes"))
+
+
+def _misspelt(name: str, rest: str) -> str | None:
+    """What to say of a comment that begins with something like our name; None for prose."""
+    from difflib import SequenceMatcher  # only mistakes need it
+
+    word = _WORD.match(rest)
+    close = SequenceMatcher(None, name.lower(), "dispatchguard").ratio() >= _CLOSE
+    if not close or word is None:
+        return None
+    if word["word"].lower() not in DIRECTIVES and not _CODE.search(word["after"]):
+        return None
+    return f'"{name}" is not read; write "dispatchguard:"'
 
 
 def _around(line: int, units: tuple[Unit, ...]) -> list[int]:

@@ -9,6 +9,8 @@ from dataclasses import asdict
 
 from pytest_dispatchguard.model import SCHEMA, RuleInfo
 
+from .wording import count
+
 _FIX = {"safe": "--fix", "unsafe": "--fix --unsafe-fixes", "none": "by hand"}
 _FIX_SIGNS = {"safe": "*", "unsafe": "!"}
 
@@ -24,7 +26,7 @@ def listing(rules: Iterable[RuleInfo], format: str) -> str:
             f"{r.code}  {r.name:<{width}}  {_FIX_SIGNS.get(r.fix, ' ')} {r.summary}\n"
             for r in rules
         )
-        + f"\n{len(rules)} rules; * has a safe fix, ! an unsafe one. "
+        + f"\n{count(len(rules), 'rule')}; * has a safe fix, ! an unsafe one. "
         "`dispatchguard rule CODE` explains one.\n"
     )
 

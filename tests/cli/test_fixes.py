@@ -194,3 +194,18 @@ def test_a_diff_of_what_could_not_be_read_is_no_success(write: Write, run: Run) 
     assert (done.status, done.out) == (1, "")
     assert done.err.startswith("dispatchguard: a.py:1:") and "DG001" in done.err
     assert len(done.err.splitlines()) == 1
+
+
+def test_an_import_that_a_fix_adds_is_shown(write: Write, run: Run) -> None:
+    write(
+        {
+            "a.py": "import torch\n\n\nclass M(torch.nn.Module):\n    def __init__(self):\n"
+            "        super().__init__()\n        self.parts = torch.nn.ModuleList()\n\n"
+            "    def forward(self, x: torch.Tensor):\n        for part in self.parts[1:3]:\n"
+            "            x = part(x)\n        return x\n"
+        }
+    )
+    assert "1 + import itertools" in run("check", "--select", "DG609").out
+    assert (
+        "+import itertools\n+\n import torch\n" in run("check", "--select", "DG609", "--diff").out
+    )

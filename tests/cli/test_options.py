@@ -63,6 +63,10 @@ def test_a_missing_path_is_status_2_and_leaves_nothing_behind(project: Path, run
         (["check", "--select", "DG4O1"], 'unknown code "DG4O1"; did you mean "DG4'),
         (["check", "--select", "D4"], 'unknown code "D4"; did you mean "DG4"?'),
         (["check", "--ignore", "XYZ9"], 'unknown code "XYZ9"'),
+        (["check", "--select", "factory-then-move"], 'for factory-then-move write "DG504"'),
+        (["check", "--ignore", "factory-then-mov"], 'for factory-then-move write "DG504"'),
+        (["check", "--select", "DG42x"], "those of DG42 are: DG42"),
+        (["check", "--select", "DG9"], "families are: DG0, DG1, DG2"),
         (["check", "--select", ""], "names no code"),
         (["check", "--jobs", "0"], "'0' is not a number from 1"),
         (["check", "--config", "none.toml"], "none.toml: no such configuration file"),
@@ -220,6 +224,11 @@ def test_rules_and_rule(run: Run) -> None:
     assert text.status == 0
     assert all(code in text.out for code in codes)
     rule = listed[-1]
+    family = run("rule", "dg4")
+    assert family.status == 0
+    assert [line[:5] for line in family.out.splitlines() if line.startswith("DG")] == [
+        code for code in codes if code.startswith("DG4")
+    ]
     for word in (rule["code"], rule["code"].lower(), rule["name"]):
         page = run("rule", word)
         assert page.status == 0
@@ -375,3 +384,38 @@ def test_the_summary_says_what_only_pedantic_tells(write: Write, run: Run) -> No
     assert (quiet.status, loud.status) == (0, 1)
     assert "1 uncertain, told with --pedantic" in quiet.out
     assert "uncertain" not in loud.out
+
+
+def test_a_file_that_is_no_python_is_one_line(write: Write, run: Run, start: Run) -> None:
+    root = write({"README.md": "# text\n", "data.txt": "x", "a.py": "x = 1\n"})
+    told = "dispatchguard: README.md: not a Python file; name folders, or files that end in .py or .pyi"
+    assert one_line(run("check", "a.py", "README.md")) == told
+    assert one_line(run("hot", "README.md")) == told
+    assert one_line(start("check", "-", "--stdin-filename", "README.md", stdin=b"x")) == told
+    (root / "link.md").symlink_to("README.md")
+    assert "link.md: not a Python file" in one_line(run("check", "link.md"))
+    (root / "pyproject.toml").write_text("[tool.dispatchguard]\nexclude = ['*.md']\n")
+    assert run("check", "README.md").status == 0
+
+
+def test_scripts_are_python_by_their_first_line(write: Write, run: Run, start: Run) -> None:
+    root = write(
+        {
+            "tool": "x = 1\n",
+            "run.cgi": "#!/usr/bin/env python3\nx = 1\n",
+            "stub.pyi": "x: int\n",
+            "real.py": "x = 1\n",
+        }
+    )
+    (root / "link.txt").symlink_to("real.py")
+    done = run("check", "tool", "run.cgi", "stub.pyi", "link.txt")
+    assert (done.status, done.err) == (0, "")
+    assert "4 files" in done.out
+    stdin = b"#!/usr/bin/python\nx = 1\n"
+    assert start("check", "-", "--stdin-filename", "new.cgi", stdin=stdin).status == 0
+
+
+def test_help_names_every_exit_status(run: Run) -> None:
+    told = " ".join(run("--help").out.split())
+    assert "0 clean, 1 findings" in told
+    assert "130 interrupted" in told

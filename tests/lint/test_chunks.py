@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-import ast
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_dispatchguard.lint.chunks import import_line, module_imports
+from pytest_dispatchguard.lint.chunks import module_imports
 
 
 @pytest.mark.parametrize(
@@ -25,26 +23,6 @@ from pytest_dispatchguard.lint.chunks import import_line, module_imports
 )
 def test_only_imports_outside_functions_and_classes_count(text: str, bound: dict[str, str]) -> None:
     assert module_imports(text) == bound
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '"""Doc."""\n\nx = 1\n',
-        '"""Doc."""\nimport torch\n\nx = 1\n',
-        "# a comment\n# another\nx = 1\n",
-        "from __future__ import annotations\nx = 1\n",
-        "x = 1\n",
-        "",
-    ],
-)
-def test_an_import_put_at_the_import_line_is_one_of_the_module(text: str) -> None:
-    line, blank = import_line(text)
-    lines = text.splitlines(keepends=True)
-    new = "import itertools\n" + ("\n" if blank else "")
-    after = "".join([*lines[: line - 1], new, *lines[line - 1 :]])
-    assert module_imports(after)["itertools"] == "itertools"
-    assert ast.get_docstring(ast.parse(after)) == ast.get_docstring(ast.parse(text))
 
 
 @given(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator
 
@@ -199,12 +200,15 @@ def test_a_rule_that_fails_is_told_and_hides_nothing() -> None:
     out = judged(
         """
         # dispatchguard: hot
-        def boom(): ping()
+        def boom():
+            ping()
         """
     )
     assert [f.message for f in out.findings] == ["ping() in boom"]
     (problem,) = out.problems
-    assert problem == "mod.py:3: rule XX003 failed in boom: ZeroDivisionError: no"
+    assert re.match(
+        r"mod.py:[34]: rule XX003 failed in boom: ZeroDivisionError: no \(set DISP", problem
+    )
 
 
 def test_truth_is_asked_of_single_operands() -> None:

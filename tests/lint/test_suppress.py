@@ -303,6 +303,9 @@ def test_what_other_tools_read_is_never_unused(comment: str) -> None:
         ("ingore[DG401]", ['unknown directive "ingore"', 'did you mean "ignore"?']),
         ("ignore_file", ['unknown directive "ignore_file"', 'did you mean "ignore-file"?']),
         ("hott", ['did you mean "hot"?']),
+        ("disable=DG431", ['unknown directive "disable"; write `ignore[DG431]`']),
+        ("cold", ["`cold` has no effect here"]),
+        ("hot -- every step", ["`hot` has no effect here"]),
         ("ignore[DG401", ["write `ignore[CODE, ...] -- reason`"]),
         ("ignore DG401", ["write `ignore[CODE, ...] -- reason`"]),
         ("ignore[]", ["names no code"]),
@@ -317,10 +320,55 @@ def test_mistakes_are_told(comment: str, parts: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "comment", ["dispatchguard: the linter we use", "dispatchguard:", "dispatchguard: cold -- why"]
+    "comment",
+    [
+        "dispatchguard: the linter we use",
+        "dispatchguard:",
+        "dispatcher: ignore it",
+        "dispatch_guard: what we use",
+        "dispatchguard: hot functions only",
+        "distributed: ignore[DG401]",
+    ],
 )
 def test_prose_and_marks_are_left_alone(comment: str) -> None:
     assert apply(f"x = 1  # {comment}\n").unused == ()
+
+
+@pytest.mark.parametrize(
+    "name", ["dispatchgaurd", "dispatch-guard", "dispachguard", "Dispatchgard"]
+)
+def test_our_name_misspelt_is_told(name: str) -> None:
+    (told,) = apply(f"x = 1  # {name}: ignore[DG401]\n").unused
+    assert f'"{name}" is not read; write "dispatchguard:"' in told.message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(): pass  # dispatchguard: hot\n",
+        "# dispatchguard: cold\ndef f():\n    pass\n",
+        "# dispatchguard: cold -- why\n@d\nclass A:\n    pass\n",
+        "@d  # dispatchguard: hot\ndef f(\n    a,\n):\n    pass\n",
+        "def f(\n    a,  # dispatchguard: hot\n):\n    pass\n",
+        "class A:\n    async def f(self):  # dispatchguard: cold\n        pass\n",
+    ],
+)
+def test_marks_where_they_count_are_left_alone(text: str) -> None:
+    assert apply(text).unused == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# dispatchguard: cold\n\ndef f():\n    pass\n",
+        "def f():\n    # dispatchguard: cold\n    pass\n",
+        "@d\n# dispatchguard: hot\ndef f():\n    pass\n",
+        "for x in y:  # dispatchguard: hot\n    pass\n",
+    ],
+)
+def test_marks_elsewhere_are_told(text: str) -> None:
+    (told,) = apply(text).unused
+    assert "has no effect here" in told.message
 
 
 def test_unknown_code_in_noqa() -> None:
