@@ -761,7 +761,9 @@ class HasattrOfModule(Rule):
     ```
 
     ## Fix safety
-    No automatic fix: the attribute needs a default in `__init__` or in the class body.
+    No automatic fix: the attribute needs a default in `__init__`. A default in the class body would hide a
+    submodule of that name. Where the attribute is there and is a submodule, reading it costs the same
+    search: read it once into a local name.
     """
 
     code = "DG607"
@@ -784,7 +786,7 @@ class HasattrOfModule(Rule):
             node,
             f"`{place.text(node)}` is answered by `Module.__getattr__`, in Python, about a "
             f"microsecond on every call. Set `self.{attribute}` to None in `__init__` where there "
-            "is none, and test that",
+            "is none, and test that, read once into a local name",
             certainty="maybe" if registered or _foreign_bases(place) else "sure",
         )
 

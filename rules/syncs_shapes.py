@@ -320,7 +320,8 @@ class MaskRead(Rule):
         shown = say(place, mask) if mask is not None else "mask"
         how = reduced(node, place)
         if how:
-            instead = _masked_reduction(how, shown, _selected_from(node, place))
+            operand = _bracketed(mask, place) if mask is not None else shown
+            instead = _masked_reduction(how, shown, operand, _selected_from(node, place))
             instead += _of_rows(node, mask, place)
             return tell(
                 place,
@@ -391,16 +392,17 @@ def _selected_from(node: cst.Subscript | cst.Call, place: Place) -> str:
     return say(place, base, 24) if base is not None and direct else "…"
 
 
-def _masked_reduction(how: str, mask: str, x: str) -> str:
-    """How a reduction of selected values is made without selecting."""
+def _masked_reduction(how: str, mask: str, operand: str, x: str) -> str:
+    """How a reduction of selected values is made without selecting; `operand` is the mask as it may stand
+    beside operators."""
     if how in ("any", "count_nonzero"):
-        return f"Ask all: `({x} & {mask}).{how}()`."
+        return f"Ask all: `({x} & {operand}).{how}()`."
     if how == "all":
-        return f"Ask all: `({x} | ~{mask}).all()`."
+        return f"Ask all: `({x} | ~{operand}).all()`."
     if how == "sum":
         return f"Sum over all: `torch.where({mask}, {x}, 0).sum()`."
     if how == "mean":
-        return f"Weigh instead: `torch.where({mask}, {x}, 0).sum() / {mask}.sum()`."
+        return f"Weigh instead: `torch.where({mask}, {x}, 0).sum() / {operand}.sum()`."
     neutral = {"prod": "1", "max": "-inf", "amax": "-inf", "logsumexp": "-inf"}.get(how, "inf")
     return f"Blank out the rest: `torch.where({mask}, {x}, {neutral}).{how}()`."
 
@@ -864,8 +866,7 @@ class TensorAsNumber(Rule):
                         place,
                         part,
                         f"`{last}` needs a number where the tensor `{say(place, part)}` is "
-                        "given, so the host waits for the device to have it. Pass a number that "
-                        "the host knows.",
+                        f"given, so the host waits for the device to have it. {_instead(last)}",
                         certainty="maybe" if _of_own_helper(part, place) else "sure",
                     )
         return None
@@ -916,6 +917,15 @@ class TensorAsNumber(Rule):
         """Whether a device tensor stands here that Python must ask for its number, unasked as yet."""
         kind = place.kind(node)
         return kind.on_device and not waits_inside(node, place)
+
+
+def _instead(factory: str) -> str:
+    if factory == "linspace":
+        return (
+            "Between tensors: `low + (high - low) * torch.linspace(0, 1, steps, device=...)` stays on the "
+            "device."
+        )
+    return "Pass a number that the host knows."
 
 
 def _of_own_helper(node: cst.BaseExpression, place: Place) -> bool:

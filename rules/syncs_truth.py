@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import re
 from collections.abc import Iterator
 from itertools import pairwise
@@ -416,9 +417,19 @@ class TruthInCheck(Rule):
             )
         else:
             return None
-        if _asked_for(place):
+        if _asked_for(place) or _may_be_caught(who.by):
             certainty = "maybe"
         return tell(place, node, message + _more(who, place), certainty=certainty)
+
+
+def _may_be_caught(branch: cst.CSTNode | None) -> bool:
+    """Whether what is raised is an exception of the project's own, which its callers may well answer to."""
+    if not isinstance(branch, cst.If):
+        return False
+    last = last_small(branch.body)
+    raised = last.exc if isinstance(last, cst.Raise) else None
+    raised = raised.func if isinstance(raised, cst.Call) else raised
+    return isinstance(raised, cst.Name) and not hasattr(builtins, raised.value)
 
 
 _ENDED = re.compile(r"converg|(?:^|_)(?:done|finished|success|reached|accepted)(?:_|$)")

@@ -96,6 +96,20 @@ FITS = {
         ),
         "once per round",
     ),
+    "DG422-operand": (
+        (
+            "def f(x: torch.Tensor, ones: torch.Tensor):\n"
+            "    return x.masked_select(ones > 0.9).mean()\n"
+        ),
+        "/ (ones > 0.9).sum()`",
+    ),
+    "DG427-linspace": (
+        (
+            "def f(x: torch.Tensor, n: int):\n"
+            "    return torch.linspace(x.min(), x.max(), n, device=x.device)\n"
+        ),
+        "low + (high - low) * torch.linspace(0, 1, steps, device=...)",
+    ),
     "DG423-selected": (
         (
             "def f(x: torch.Tensor, y: torch.Tensor, mask: torch.Tensor):\n"
@@ -111,3 +125,37 @@ def test_advice_fits(case: str, tmp_path: Path) -> None:
     body, wanted = FITS[case]
     said = advice(tmp_path, case.partition("-")[0], body)
     assert len(said) == 1 and wanted in said[0], said
+
+
+UNSAID = {
+    "DG402": (
+        "class Retry(Exception): ...\n\n\n# dispatchguard: hot\n"
+        "def g(x: torch.Tensor):\n    if x.isnan().any():\n        raise Retry\n    return x\n"
+    ),
+    "DG303": (
+        "def pick(kind, plain=False):\n    if kind in TABLE:\n        return TABLE[kind]\n"
+        "    return lambda x: x\n\n\n# dispatchguard: hot\n"
+        "def g(x, kind):\n    return pick(kind)(x)\n"
+    ),
+    "DG416": (
+        "class P(nn.Module):\n    def forward(self, images):\n"
+        "        made = self.processor(images, return_tensors='pt')\n"
+        "        parts = torch.split(made['num_patches'], 2)\n"
+        "        return [n.sum().item() for n in parts]\n"
+    ),
+    "DG422": (
+        "def g(x: torch.Tensor, y: torch.Tensor):\n    mask = y > 0\n"
+        "    on_cpu = x.device.type == 'cpu'\n    if on_cpu:\n"
+        "        return x[mask].sum()\n    return x\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("code", UNSAID)
+def test_what_is_not_sure_is_not_said(code: str, tmp_path: Path) -> None:
+    body = UNSAID[code]
+    body = (
+        body if "# dispatchguard" in body or "class P" in body else f"# dispatchguard: hot\n{body}"
+    )
+    said = advice(tmp_path, code, "def f(x):\n    return x\n\n\n" + body)
+    assert said == []

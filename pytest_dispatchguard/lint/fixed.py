@@ -83,10 +83,10 @@ def _value(node: ast.expr, values: Mapping[str, object]) -> object:
 
 
 def _compared(left: object, op: ast.cmpop, right: object) -> bool:
-    if isinstance(op, ast.Is):
-        return left is right
-    if isinstance(op, ast.IsNot):
-        return left is not right
+    if isinstance(op, ast.Is | ast.IsNot):
+        if left is not None and right is not None and not isinstance(left, bool):
+            raise _OpenError  # equal numbers and texts may be one object or two
+        return (left is right) is isinstance(op, ast.Is)
     if isinstance(op, ast.Eq):
         return left == right
     if isinstance(op, ast.NotEq):

@@ -13,7 +13,9 @@ _WORTH_PARSING = re.compile(
     r"TYPE_CHECKING|is_scripting|is_tracing|onnx|is_compiling|is_dynamo|is_exporting|debug|verbose|"
     r"isEnabledFor|%|hasattr|is\s+None|is\s+not\s+None|\bin\b|built|initiali[sz]ed|warned|"
     r"\bis_\w*main_process|is_fx_tracing|\bnot\s+self\.|is_torchdynamo|backend|framework|symbolic|"
-    r"\blen\(|\bnot\s+\w*state\b|(?:=|\bis|\bnot)\s+(?:True|False)\b|validated|checked",
+    r"\b(?:len|numel|nelement|size)\(|\.shape\b|\bnot\s+\w*state\b|\bis\s+(?:not\s+)?self\.|"
+    r"xla|neuron|[nht]pu\b|\bmps|_mps|mlu|musa|sdaa|"
+    r"(?:=|\bis|\bnot)\s+(?:True|False)\b|validated|checked",
     re.IGNORECASE,
 )
 _COLD_CALLS = frozenset(
@@ -31,6 +33,12 @@ _TORCH = frozenset({"torch", "pytorch", "pt"})
 _OTHERS = frozenset(
     "tensorflow tf jax flax numpy np openvino mlx paddle mindspore mxnet cntk theano".split()
 )
+_OTHER_DEVICE = re.compile(
+    r"_?(?:is_|on_|use_|has_)?(?:torch_)?(?:xla|neuron|neuroncore|npu|hpu|mlu|musa|sdaa|tpu|mps)(?:_available|_device)?",
+    re.IGNORECASE,
+)
+"""Asks for an accelerator that waits by other rules than CUDA does."""
+_OTHER_DEVICES = frozenset("xla neuron npu hpu mlu musa sdaa tpu mps meta".split())
 _COLD_NAMES = frozenset({"TYPE_CHECKING"})
 _DONE = re.compile(
     r"_*(?:is|was|has|have|been|already|all)?_?(?:been_)?(?:built|initiali[sz]ed|warned|set_?up_done|"
@@ -72,9 +80,12 @@ def _dotted(node: ast.expr) -> str:
 def _cold_atom(node: ast.expr) -> bool:
     """Whether an expression is true only where nobody minds the cost."""
     if isinstance(node, ast.Call):
-        return _dotted(node.func).rpartition(".")[2] in _COLD_CALLS
+        called = _dotted(node.func).rpartition(".")[2].lstrip("_")
+        return called in _COLD_CALLS or _OTHER_DEVICE.fullmatch(called) is not None
     last = _dotted(node).rpartition(".")[2]
-    return bool(last) and (last in _COLD_NAMES or _DEBUG.fullmatch(last) is not None)
+    if not last:
+        return False
+    return last in _COLD_NAMES or bool(_DEBUG.fullmatch(last) or _OTHER_DEVICE.fullmatch(last))
 
 
 def _interval(node: ast.expr) -> bool:
@@ -151,6 +162,8 @@ def _verdict(node: ast.expr, assigned: Collection[str]) -> tuple[bool, bool]:
                 and f"{owner}.{attribute.value!s}" in assigned
             ):
                 return False, True
+        if _counts(node, assigned):
+            return False, True
         return _cold_atom(node), False
     name = _dotted(node)
     if "." in name and _DONE.fullmatch(name.rpartition(".")[2]):
@@ -192,10 +205,17 @@ def _verdict_of_comparison(
         kept = _lasting(name, assigned) and _CACHE.fullmatch(name.rpartition(".")[2]) is not None
         if kept or (name in assigned and _keeps(name, assigned)):
             return (True, False) if isinstance(op, ast.NotIn) else (False, True)
-    if isinstance(left, ast.Call) and _dotted(left.func) == "len" and len(left.args) == 1:
-        name = _dotted(left.args[0])
-        empty = isinstance(op, ast.Eq) and isinstance(right, ast.Constant) and right.value == 0
-        return (empty and name in assigned and _keeps(name, assigned)), False
+    if isinstance(op, (ast.Is, ast.IsNot)) and any(
+        "." in name and name in assigned for name in (_dotted(left), _dotted(right))
+    ):
+        # The object that was met last, kept with what was made of it.
+        return (False, True) if isinstance(op, ast.Is) else (True, False)
+    if isinstance(right, ast.Constant) and right.value == 0 and _counts(left, assigned):
+        if isinstance(op, (ast.Eq, ast.LtE)):
+            return True, False
+        return False, isinstance(op, (ast.NotEq, ast.Gt))
+    if isinstance(op, (ast.Eq, ast.NotEq)) and _on_other_device(left, right):
+        return (True, False) if isinstance(op, ast.Eq) else (False, True)
     foreign = _framework(left, op, right)
     if any(foreign):
         return foreign
@@ -206,6 +226,27 @@ def _verdict_of_comparison(
     if isinstance(op, (ast.Gt, ast.GtE, ast.Eq)) and _cold_atom(left):
         return True, False
     return False, False
+
+
+def _counts(node: ast.expr, assigned: Collection[str]) -> bool:
+    """Whether an expression is the number of elements, or of rows: what there is for nothing is rare. A list
+    of the function's own that the branch fills starts empty on every call."""
+    if isinstance(node, ast.Subscript):
+        return _dotted(node.value).endswith(".shape")
+    if not isinstance(node, ast.Call):
+        return False
+    if _dotted(node.func) == "len" and node.args:
+        name = _dotted(node.args[0])
+        return name not in assigned or _keeps(name, assigned)
+    return isinstance(node.func, ast.Attribute) and node.func.attr in ("numel", "nelement", "size")
+
+
+def _on_other_device(left: ast.expr, right: ast.expr) -> bool:
+    return (
+        isinstance(right, ast.Constant)
+        and right.value in _OTHER_DEVICES
+        and _dotted(left).endswith(("device.type", "device", "device_type"))
+    )
 
 
 @lru_cache(maxsize=65536)

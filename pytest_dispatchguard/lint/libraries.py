@@ -206,7 +206,7 @@ COLD_METHODS = re.compile(
 
 COLD_UNLESS_ROOTS = re.compile(
     r"_*reset|_?setup_\w+|on_(?!\w*batch)\w+_start|on_(?!\w*batch)\w+_begin|_?calibrate\w*|"
-    r"_?benchmark\w*|_?profile\w*"
+    r"_?benchmark\w*|_?profile\w*|fit|_?(?:clear|empty|free)_\w*(?:cache|memory)|_?release_memory|_?offload"
 )
 """Functions that are cold wherever another function calls them, and hot where a library does."""
 

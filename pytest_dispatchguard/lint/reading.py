@@ -190,8 +190,24 @@ class Reader:
         self._given = outer_given
 
     def _holds(self, condition: cst.BaseExpression) -> bool | None:
-        """Whether what the hot callers give decides a condition, and how."""
-        return fixed.truth(text(condition), self._given) if self._given else None
+        """Whether what is known of names decides a condition, and how: what hot callers give, and types."""
+        if isinstance(condition, cst.UnaryOperation) and isinstance(condition.operator, cst.Not):
+            inner = self._holds(condition.expression)
+            return None if inner is None else not inner
+        decided = fixed.truth(text(condition), self._given) if self._given else None
+        if decided is None and isinstance(condition, cst.Call):
+            return self._is_instance(condition)
+        return decided
+
+    def _is_instance(self, test: cst.Call) -> bool | None:
+        """Of ``isinstance(width, torch.Tensor)``: False where the name is surely something else."""
+        subject = dotted(test.args[0].value) if test.args else None
+        asked = self._type_asked_for(test) if subject else None
+        if subject is None or asked is None or asked.what not in ("tensor", "scalar", "text"):
+            return None
+        known = self._lookup(subject)
+        surely_other = known.sure and known.what in ("tensor", "scalar", "text", "nested")
+        return False if surely_other and known.what != asked.what and asked.sure else None
 
     def _parameters(self, params: cst.Parameters, function: str) -> None:
         plain = [*params.posonly_params, *params.params]
@@ -702,6 +718,9 @@ class Reader:
             self._narrow_call(test, holds)
         elif isinstance(test, cst.Name | cst.Attribute):
             name = dotted(test)
+            held = self.names.values.get(name or "")
+            if isinstance(held, cst.Comparison | cst.Attribute):
+                self._narrow(held, holds)  # `on_cpu = x.device.type == "cpu"`
             if name and holds and name in self.names.kinds:
                 self.names.kinds[name] = replace(self.names.kinds[name], optional=False)
             elif holds and name and name.endswith(".is_cuda"):
@@ -710,9 +729,13 @@ class Reader:
                 self._on_host(name.rpartition(".")[0])
 
     def _on_host(self, name: str) -> None:
+        """One tensor that is on the CPU has only such for company."""
         kind = self.names.kinds.get(name, UNKNOWN)
         if kind.what in ("tensor", "unknown"):
             self.names.kinds[name] = Kind("tensor", host=True)
+        for other, known in self.names.kinds.items():
+            if known.what == "tensor" and not known.host:
+                self.names.kinds[other] = replace(known, host=True)
 
     def _narrow_comparison(self, test: cst.Comparison, holds: bool) -> None:
         part = test.comparisons[0]
@@ -743,21 +766,9 @@ class Reader:
                 self._on_host(name.partition(".device")[0])
 
     def _narrow_call(self, test: cst.Call, holds: bool) -> None:
-        name = self.resolve(test.func)
-        if name is None or not test.args:
-            return
-        subject = dotted(test.args[0].value)
-        if subject is None:
-            return
-        kind: Kind | None = None
-        if name == "isinstance" and len(test.args) == 2:
-            kind = self._class_kind(test.args[1].value)
-        elif name in ("torch.is_tensor",) or name.rpartition(".")[2] in (
-            "is_tensor",
-            "is_torch_tensor",
-        ):
-            kind = TENSOR
-        if kind is None:
+        subject = dotted(test.args[0].value) if test.args else None
+        kind = self._type_asked_for(test)
+        if subject is None or kind is None:
             return
         known = self._lookup(subject)
         if holds:
@@ -768,6 +779,15 @@ class Reader:
             self.names.kinds[subject] = OTHER if not known.optional else UNKNOWN
         elif kind.what == "tensor":
             self.names.kinds[subject] = OTHER
+
+    def _type_asked_for(self, test: cst.Call) -> Kind | None:
+        """What the first argument is where the call says yes; None of calls that ask for no type."""
+        name = self.resolve(test.func)
+        if name == "isinstance" and len(test.args) == 2:
+            return self._class_kind(test.args[1].value)
+        if name is not None and name.rpartition(".")[2] in ("is_tensor", "is_torch_tensor"):
+            return TENSOR
+        return None
 
     def _class_kind(self, node: cst.BaseExpression) -> Kind | None:
         if isinstance(node, cst.Tuple):
@@ -932,6 +952,9 @@ class Reader:
         keywords: dict[str, Kind],
         texts: dict[str, str],
     ) -> Kind:
+        if "return_tensors" in keywords:
+            # What a tokenizer or an image processor gives is on the CPU until it is moved.
+            return Kind("nested", element=Kind("tensor", sure=False, host=True), cls="dict")
         if name is not None:
             if name in self.tensor_types:
                 return TENSOR
@@ -1059,11 +1082,12 @@ class Reader:
         self.names = saved.copy()
         self._narrow(node.test, True)
         scene, holds = self.scene, self._holds(node.test)
-        self.scene = replace(scene, cold=True) if holds is False else scene
+        body_cold, else_cold = guards.cold_branches(text(node.test))
+        self.scene = replace(scene, cold=scene.cold or body_cold or holds is False)
         body = self.ev(node.body)
         self.names = saved.copy()
         self._narrow(node.test, False)
-        self.scene = replace(scene, cold=True) if holds is True else scene
+        self.scene = replace(scene, cold=scene.cold or else_cold or holds is True)
         orelse = self.ev(node.orelse)
         self.names, self.scene = saved, scene
         self.parents[id(node.test)] = self.parents[id(node.body)] = self.parents[

@@ -26,13 +26,37 @@ def settle(walk: Walk, reading: Reading, declared: bool) -> None:
     fact.tensors = _tensors(reading)
     fact.yields = reading.yields
     fact.training_loop = reading.backward and reading.step
-    fact.returns_function = any(
-        (how == "returned" and name in reading.nested) for name, how in reading.calls
-    ) or any(node is not None and node.type == "lambda" for node in reading.returns)
+    fact.returns_function = _returns_function(reading)
     if not declared and not reading.yields:
         fact.returns = _agreed_return(walk, reading)
     walk.reading = outer
     _keep_calls(walk, reading)
+
+
+def _returns_function(reading: Reading) -> bool:
+    """Whether it hands out a function made in it, or what it was given, and nothing else."""
+    made = False
+    for node in reading.returns:
+        if node is None or node.type == "none":
+            continue
+        names = _names_of(node)
+        if node.type == "lambda" or names & reading.nested:
+            made = True
+        elif node.type != "identifier" or not names <= reading.params:
+            return False
+    return made
+
+
+def _names_of(node: Node) -> set[str]:
+    """The names that stand in an expression."""
+    found: set[str] = set()
+    stack = [node]
+    while stack:
+        part = stack.pop()
+        if part.type == "identifier" and part.text is not None:
+            found.add(part.text.decode())
+        stack.extend(part.named_children)
+    return found
 
 
 def _calls_what_it_made(reading: Reading) -> bool:

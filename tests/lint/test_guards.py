@@ -90,6 +90,53 @@ def test_what_is_no_lasting_cache_may_lack_anything(name: str) -> None:
     assert cold_branches(f"key not in {name}") == (False, False)
 
 
+@pytest.mark.parametrize(
+    ("condition", "cold"),
+    [
+        ("x.numel() == 0", (True, False)),
+        ("x.numel() > 0", (False, True)),
+        ("not x.numel()", (True, False)),
+        ("len(xs) == 0", (True, False)),
+        ("not len(xs)", (True, False)),
+        ("x.shape[0] != 0", (False, True)),
+        ("x.size(0) == 0 or self.debug", (True, False)),
+        ("x.size(0) == 1", (False, False)),
+        ("x.shape[0] > n", (False, False)),
+        ("x.sum() == 0", (False, False)),
+        ("not mask.any()", (False, False)),
+    ],
+)
+def test_what_there_is_nothing_for_is_rare(condition: str, cold: tuple[bool, bool]) -> None:
+    assert cold_branches(condition) == cold
+
+
+@pytest.mark.parametrize(
+    ("condition", "cold"),
+    [
+        ("torchvision._is_tracing()", (True, False)),
+        ("is_torch_xla_available()", (True, False)),
+        ("self.is_neuron", (True, False)),
+        ("not on_tpu", (False, True)),
+        ("x.device.type == 'mps'", (True, False)),
+        ("x.device.type != 'npu'", (False, True)),
+        ("x.device.type == 'cuda'", (False, False)),
+        ("temps", (False, False)),
+        ("self.mps_count > 1", (False, False)),
+    ],
+)
+def test_other_accelerators_and_tracing_are_not_this_one(
+    condition: str, cold: tuple[bool, bool]
+) -> None:
+    assert cold_branches(condition) == cold
+
+
+def test_an_object_kept_with_what_was_made_of_it_is_seldom_another() -> None:
+    condition = "points is not self.points or other is not self.other"
+    assert cold_branches(condition, body_assigns={"self.points", "self.other"}) == (True, False)
+    assert cold_branches("points is self.points", body_assigns={"self.points"}) == (False, True)
+    assert cold_branches(condition) == (False, False)
+
+
 def test_a_local_that_is_filled_is_filled_on_every_call() -> None:
     assert cold_branches("mask is None", body_assigns={"mask"}) == (False, False)
 
@@ -148,7 +195,7 @@ def test_code_for_another_framework_is_cold(condition: str, foreign: tuple[bool,
         ('"step" not in state', {"state"}, True),
         ("len(self._cache) == 0", {"self._cache"}, True),
         ("len(out) == 0", {"out"}, False),
-        ("len(state) == 0", set(), False),
+        ("len(state) == 0", set(), True),
         ("len(state) == 1", {"state"}, False),
     ],
 )

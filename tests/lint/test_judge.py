@@ -133,6 +133,29 @@ def test_what_the_hot_callers_arguments_rule_out_is_not_shown() -> None:
     assert found == [f"ping({n}) in helper" for n in (3, 4, 7, 8)]
 
 
+def test_types_rule_branches_out() -> None:
+    found = messages(
+        """
+        import torch
+        # dispatchguard: hot
+        def f(x: torch.Tensor, y):
+            width, depth = x.shape[-1], x.shape[-2]
+            if isinstance(width, torch.Tensor):
+                ping(1)
+            if not isinstance(width, torch.Tensor):
+                ping(2)
+            if isinstance(x, (int, float)):
+                ping(3)
+            if torch.is_tensor(y):
+                ping(4)
+            if isinstance(x, torch.Tensor):
+                ping(5)
+            return ping(6) if x.numel() == 0 else ping(7)
+        """
+    )
+    assert found == [f"ping({n}) in f" for n in (2, 4, 5, 7)]
+
+
 def test_positions_are_those_of_the_file() -> None:
     source = '''
     class A:
