@@ -13,6 +13,8 @@ from pytest_dispatchguard.lint.project import Project, class_of
 Given = dict[str, list[str]]
 """Of one function: parameter to the literals that hot code gives it."""
 
+CPU = "cpu"
+"""The word for an argument on the CPU."""
 _MOST_LITERALS = 3
 _DEEPEST = 6
 """Functions through which a parameter is handed on."""
@@ -47,6 +49,57 @@ class Arguments:
                 found[name] = sorted(literals)
         return found
 
+    def on_cpu(self) -> dict[str, list[str]]:
+        """Of all hot functions, the parameters that hot code gives tensors on the CPU, and nothing else but
+        literals."""
+        forms: dict[str, list[tuple[str, str]]] = {}
+        unseen: set[str] = set()
+        for target, sources in self._callers.items():
+            if self._given_by_anyone(target) or len(self._project.functions[target]) > 1:
+                continue
+            for source in sources:
+                seen = self._forms(source, target)
+                if seen is None:
+                    unseen.add(target)
+                    break
+                forms.setdefault(target, []).extend((source, form) for form in seen)
+        found: set[tuple[str, str]] = set()
+        for _ in range(_DEEPEST):
+            more = {
+                (target, name)
+                for target, given in forms.items()
+                if target not in unseen
+                and any("cpu" in f or "=" in f or "~" in f for _, f in given)
+                for name in self._project.functions[target][0].params
+                if (target, name) not in found and self._only_cpu(target, name, given, found)
+            }
+            if not more:
+                break
+            found |= more
+        result: dict[str, list[str]] = {}
+        for target, name in sorted(found):
+            result.setdefault(target, []).append(name)
+        return result
+
+    def _only_cpu(
+        self,
+        target: str,
+        name: str,
+        given: list[tuple[str, str]],
+        known: set[tuple[str, str]],
+    ) -> bool:
+        position = self._position(target, self._project.functions[target][0], name)
+        some = False
+        for source, form in given:
+            word = _argument(form, position, name)
+            if word is None:
+                continue  # its default is no tensor on a device
+            if word == CPU or (word[0] in "=~" and (source, word[1:]) in known):
+                some = True
+            elif word[0] in "=~?*":
+                return False
+        return some
+
     def _given_by_anyone(self, function_id: str) -> bool:
         """Whether users call it themselves, with whatever they like."""
         fact = self._hot.get(function_id)
@@ -77,7 +130,7 @@ class Arguments:
                     if handed_on is None:
                         return None
                     found |= handed_on
-                elif word in ("?", "*"):
+                elif word in ("?", "*", CPU) or word.startswith("~"):
                     return None
                 else:
                     found.add(word)

@@ -82,6 +82,9 @@ def _brief(project: Project, heat: Heat, path: str, hot: list[str], memo: _Memo)
         given = heat.given.get(function_id)
         if given:
             brief.given[name] = given
+        on_cpu = heat.on_cpu.get(function_id)
+        if on_cpu:
+            brief.on_cpu[name] = on_cpu
         _callees(project, function_id, brief, memo)
     for names in brief.names.values():
         mentioned.update(names)
@@ -249,6 +252,7 @@ def _callee(project: Project, things: tuple[Thing, ...], memo: _Memo) -> CalleeB
         decorators=sorted(set.intersection(*decorators)),
         returns_function=all(fact.returns_function for _, fact in found),
         yields=all(fact.yields for _, fact in found),
+        on_cpu=all(fact.on_cpu for _, fact in found),
     )
 
 

@@ -35,7 +35,8 @@ class CallFact:
     decorated, returned, hook (handed to `register_forward_hook` and the like)."""
     given: list[str] = field(default_factory=list)
     """The arguments of its calls, each kind of call once, parted by commas: literals as written, ``=x`` for a
-    parameter handed on, ``*`` for unpacked ones, ``?`` for all else: ``?,None,mask==mask``."""
+    parameter handed on, ``~x`` for a tensor that is where the parameter is, ``cpu`` for one on the CPU, ``*``
+    for unpacked ones, ``?`` for all else: ``?,None,mask==mask``."""
     under: list[str] = field(default_factory=list)
     """Conditions on parameters with defaults that all its calls stand under: ``+mask is None`` where it
     holds, ``-return_all`` where it does not."""
@@ -71,6 +72,8 @@ class FunctionFact:
     """Whether it returns a function made inside it: a wrapper factory, or a decorator."""
     training_loop: bool = False
     """Whether a loop in it runs backward and an optimizer's step."""
+    on_cpu: bool = False
+    """Whether all tensors it returns are surely on the CPU."""
     yields: bool = False
     mark: str = ""
     """``hot`` or ``cold``: a `# dispatchguard:` comment on it."""
@@ -150,6 +153,7 @@ class CalleeBrief:
     """Dotted, aliases resolved: ``contextlib.contextmanager``, ``functools.lru_cache``."""
     returns_function: bool = False
     yields: bool = False
+    on_cpu: bool = False
 
 
 @dataclass(slots=True)
@@ -175,6 +179,8 @@ class Brief:
     """Function to the names that are surely tensors by their use."""
     given: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     """Function to those of its parameters that hot code gives, or leaves, few literals, and to these."""
+    on_cpu: dict[str, list[str]] = field(default_factory=dict)
+    """Function to those of its parameters that hot code only gives tensors on the CPU."""
     modules: list[str] = field(default_factory=list)
     """Dotted names of project classes that are modules, of those that this brief names."""
     imports: list[str] = field(default_factory=list)

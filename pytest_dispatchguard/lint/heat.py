@@ -44,6 +44,8 @@ class Heat:
     """What each hot function may run."""
     given: Mapping[str, Given]
     """Of hot functions, the parameters that hot code gives few literals, and these."""
+    on_cpu: Mapping[str, list[str]]
+    """Of hot functions, the parameters that hot code only gives tensors on the CPU."""
 
 
 class _Arrival(NamedTuple):
@@ -86,7 +88,8 @@ def solve(
     ]
     functions.sort(key=lambda f: (f.path, f.line, f.function))
     given = {function_id: given[function_id] for function_id in hot if given.get(function_id)}
-    return Heat(hot, tuple(functions), ways, given)
+    on_cpu = Arguments(project, hot, ways).on_cpu()
+    return Heat(hot, tuple(functions), ways, given, on_cpu)
 
 
 def _rule_out(

@@ -185,6 +185,9 @@ class Reader:
         self._given = dict(outer_given)
         self._parameters(function.params, function.name.value)
         self._given.update(self.brief.given.get(qualname, {}))
+        for name in self.brief.on_cpu.get(qualname, ()):
+            kind = self.names.kinds.get(name, UNKNOWN)
+            self.names.kinds[name] = signatures.on_cpu(kind)
         self._suite(function.body)
         self.scene, self.names, self._known = outer, outer_names, outer_known
         self._given = outer_given
@@ -968,6 +971,7 @@ class Reader:
         callee = self.brief.callees.get(self.callee_key(func))
         if callee is not None:
             kind = signatures.value_kind(callee.returns, self.tensor_types)
+            kind = signatures.on_cpu(kind) if callee.on_cpu else kind
             if kind.what != "unknown" or kind.cls:
                 return signatures.followed(kind, [*args, *keywords.values()])
             if callee.returns_function:

@@ -7,8 +7,9 @@ from tree_sitter import Node
 from pytest_dispatchguard.lint import scout_words as words
 from pytest_dispatchguard.lint.facts import CallFact, FileFacts, Value
 from pytest_dispatchguard.lint.scout_doubts import may_be_tensor, may_be_tensor_attribute
+from pytest_dispatchguard.lint.scout_given import CPU, forms, origin
 from pytest_dispatchguard.lint.scout_state import Reading, Walk, binding_values, local_values
-from pytest_dispatchguard.lint.scout_values import WORD, plain_literal, text
+from pytest_dispatchguard.lint.scout_values import WORD
 
 
 def settle(walk: Walk, reading: Reading, declared: bool) -> None:
@@ -25,6 +26,9 @@ def settle(walk: Walk, reading: Reading, declared: bool) -> None:
         reading.looks.add("made-call")
     fact.tensors = _tensors(reading)
     fact.yields = reading.yields
+    fact.on_cpu = bool(reading.returns) and all(
+        node is not None and origin(walk, reading, node) == CPU for node in reading.returns
+    )
     fact.training_loop = reading.backward and reading.step
     fact.returns_function = _returns_function(reading)
     if not declared and not reading.yields:
@@ -124,7 +128,7 @@ def _keep_calls(walk: Walk, reading: Reading) -> None:
                 ]
             if how in ("call", "new-scope"):
                 if name not in given:
-                    given[name] = _forms(walk, reading, name)
+                    given[name] = forms(walk, reading, name)
                 call.given = given[name]
     called = {call.name for call in kept}
     for name, call in reading.passed.items():
@@ -145,50 +149,6 @@ def _keep_calls(walk: Walk, reading: Reading) -> None:
     if not reading.removes:
         kept.extend(reading.hooks)
     fact.calls = kept
-
-
-_MOST_FORMS = 4
-"""Ways to call one name: more of them say nothing of its arguments."""
-
-
-def _forms(walk: Walk, reading: Reading, name: str) -> list[str]:
-    """The arguments of the calls of a name, as in `CallFact.given`."""
-    found: list[str] = []
-    for arguments in reading.arguments.get(name, ()):
-        form = _form(walk, reading, arguments)
-        if form not in found:
-            found.append(form)
-        if len(found) > _MOST_FORMS:
-            return ["*"]
-    return found
-
-
-def _form(walk: Walk, reading: Reading, arguments: Node) -> str:
-    if arguments.type != "argument_list":
-        return "?"  # a generator is the only argument
-    words = []
-    for argument in arguments.named_children:
-        kind = argument.type
-        if kind == "comment":
-            continue
-        if kind in ("list_splat", "dictionary_splat"):
-            words.append("*")
-        elif kind == "keyword_argument":
-            keyword = text(walk.source, argument.named_children[0])
-            words.append(f"{keyword}={_word(walk, reading, argument.named_children[-1])}")
-        else:
-            words.append(_word(walk, reading, argument))
-    return ",".join(words)
-
-
-def _word(walk: Walk, reading: Reading, value: Node) -> str:
-    fact = reading.fact
-    if value.type == "identifier" and fact is not None:
-        name = text(walk.source, value)
-        if name in fact.defaults and name not in reading.bindings:
-            return f"={name}"
-        return "?"
-    return plain_literal(walk.source, value) or "?"
 
 
 def _leads_on(walk: Walk, reading: Reading, root: str, last: str, own_package: str) -> bool:

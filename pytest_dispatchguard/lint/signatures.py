@@ -115,6 +115,19 @@ def is_module_class(name: str) -> bool:
     )
 
 
+def on_cpu(kind: Kind) -> Kind:
+    """The same, where its tensors are known to be on the CPU."""
+    if kind.what == "nested":
+        element = on_cpu(kind.element) if kind.element is not None else None
+        items = tuple(map(on_cpu, kind.items)) if kind.items is not None else None
+        return replace(kind, element=element, items=items)
+    if kind.what == "tensor":
+        return replace(kind, host=True)
+    return (
+        Kind("tensor", sure=False, host=True) if kind.what == "unknown" and not kind.cls else kind
+    )
+
+
 def function_kind(
     name: str, args: Sequence[Kind], keywords: Mapping[str, Kind], texts: Mapping[str, str]
 ) -> Kind | None:

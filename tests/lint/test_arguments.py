@@ -22,6 +22,8 @@ HELPER = "def helper(x, mask=None, *, mode='fast'):\n    return x\n"
         ("helper(x)", {"mask": ["None"], "mode": ["'fast'"]}),
         ("helper(x, None)", {"mask": ["None"], "mode": ["'fast'"]}),
         ("helper(x, x)", {"mode": ["'fast'"]}),
+        ("helper(x, x.cpu())", {"mode": ["'fast'"]}),
+        ("helper(x, x[0])", {"mode": ["'fast'"]}),
         ("helper(x, mask=x.y)", {"mode": ["'fast'"]}),
         ("helper(x, mode='slow')", {"mask": ["None"], "mode": ["'slow'"]}),
         ("helper(x, mode='slow'), helper(x)", {"mask": ["None"], "mode": ["'fast'", "'slow'"]}),
@@ -107,3 +109,81 @@ def test_what_the_given_arguments_rule_out_is_not_hot(body: str, hot: bool) -> N
         "class A(nn.Module):\n    def forward(self, x):\n        helper(x)\n"
     )
     assert ("m.rare" in heat_of(text)) is hot
+
+
+@pytest.mark.parametrize(
+    ("argument", "on_cpu"),
+    [
+        ("x.cpu()", True),
+        ("x.detach().cpu().double()[0]", True),
+        ("x.to('cpu')", True),
+        ("x.to(torch.device('cpu')).to(torch.float64)", True),
+        ("x.to(host)", True),
+        ("x.to(device='cpu')", True),
+        ("torch.randperm(4)", True),
+        ("torch.zeros(3, device='cpu') + x", True),
+        ("torch.sort(y)", True),
+        ("y", True),
+        ("(y > 0)", True),
+        ("x", False),
+        ("x.to(other)", False),
+        ("y.to(x.device)", False),
+        ("y.cuda()", False),
+        ("y.type_as(x)", False),
+        ("torch.zeros(3, device=x.device)", False),
+        ("torch.tensor(0.5) * x", False),
+        ("z", False),
+        ("[y]", False),
+    ],
+)
+def test_tensors_on_the_cpu_are_known_where_they_are_given(argument: str, on_cpu: bool) -> None:
+    brief = brief_of(
+        {
+            "m.py": MODULE
+            + "def helper(points, mask=None):\n    return inner(points[mask], mask)\n"
+            + "def inner(points, mask):\n    return points\n"
+            + "class A(nn.Module):\n    def forward(self, x, other):\n"
+            + "        host = torch.device('cpu')\n        y = x.cpu()\n"
+            + "        z = x\n        z = x.cpu()\n"
+            + f"        return helper({argument})\n"
+        },
+        "m.py",
+    )
+    wanted = {"helper": ["points"], "inner": ["points"]} if on_cpu else {}
+    assert brief.on_cpu == wanted
+
+
+def test_one_caller_on_a_device_is_enough() -> None:
+    brief = brief_of(
+        {
+            "m.py": MODULE
+            + "def helper(points):\n    return points\n"
+            + "class A(nn.Module):\n    def forward(self, x):\n"
+            + "        return helper(x.cpu()), helper(x)\n"
+        },
+        "m.py",
+    )
+    assert brief.on_cpu == {}
+
+
+@pytest.mark.parametrize(
+    ("body", "on_cpu"),
+    [
+        ("return x.cpu()", True),
+        ("return torch.randperm(4), torch.rand(3)", True),
+        ("if x is None:\n        return torch.rand(1)\n    return x.cpu()", True),
+        ("if x is None:\n        return x\n    return x.cpu()", False),
+        ("return torch.randperm(4), x", False),
+        ("pass", False),
+    ],
+)
+def test_what_returns_tensors_on_the_cpu(body: str, on_cpu: bool) -> None:
+    brief = brief_of(
+        {
+            "m.py": MODULE
+            + f"def helper(x):\n    {body}\n"
+            + "class A(nn.Module):\n    def forward(self, x):\n        return helper(x)\n"
+        },
+        "m.py",
+    )
+    assert brief.callees["helper"].on_cpu is on_cpu
