@@ -52,7 +52,8 @@ def is_cold(coldness: Coldness, function_id: str) -> bool:
 
 def cold_unless_root(function_id: str) -> bool:
     """Whether its name says that what calls it does so at set-up or now and then, not in every step."""
-    return COLD_UNLESS_ROOTS.fullmatch(function_id.rpartition(".")[2]) is not None
+    name = function_id.partition(":")[2].rpartition(".")[2]
+    return COLD_UNLESS_ROOTS.fullmatch(name) is not None
 
 
 def named_cold(coldness: Coldness, function_id: str) -> bool:

@@ -706,3 +706,23 @@ except ImportError:
     )
     assert set(brief.hot) == {"Likelihood.forward", "Other.forward"}
     assert brief.classes["Likelihood"].properties == []
+
+
+@pytest.mark.parametrize("name", ["clear_device_cache", "free_memory", "offload", "setup_hooks"])
+def test_what_now_and_then_makes_room_is_cold(name: str) -> None:
+    functions = heat_of(
+        MODULE
+        + f"""
+def {name}(x):
+    return used(x)
+def used(x):
+    return x
+class A(nn.Module):
+    def {name}(self, x):
+        return x
+    def forward(self, x):
+        {name}(x)
+        return self.{name}(x)
+"""
+    )
+    assert set(functions) == {"m.A.forward"}
