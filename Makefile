@@ -16,7 +16,7 @@ PYTHONS ?= 3.10 3.11 3.12 3.13
 PIP_FLAGS := --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint docs bench bench-lint bench-keras clean
+.PHONY: help demo test test-all lint docs bench bench-lint bench-keras bench-specimens clean
 .DELETE_ON_ERROR:
 
 help: ## say what there is to make
@@ -57,13 +57,16 @@ lint: $(VENV)/.dev ## ruff, mypy --strict, and dispatchguard on itself
 docs: $(VENV)/.docs ## build the site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-bench: bench-lint bench-keras ## measure everything that is measured
+bench: bench-lint bench-keras bench-specimens ## measure everything that is measured
 
 bench-lint: $(VENV)/.dev ## measure the linter against its peers
 	$(BIN)/python bench/bench_lint.py
 
 bench-keras: $(VENV)/.dev ## lint an older and a newer Keras side by side
 	$(BIN)/python bench/bench_keras.py
+
+bench-specimens: $(VENV)/.dev ## run every rule's specimens, bad against good
+	$(BIN)/python bench/bench_specimens.py
 
 test-all: $(addprefix test-,$(PYTHONS)) ## run what needs no torch on every Python, from a plain install
 

@@ -334,3 +334,14 @@ def _cheap(value: cst.BaseExpression, place: Place) -> bool:
         if receiver is None or not place.kind(receiver).maybe_tensor:
             return False
     return True
+
+
+def sources(
+    value: cst.BaseExpression, place: Place, depth: int = 3
+) -> Iterator[cst.BaseExpression]:
+    """An expression, and those that the names in it surely hold."""
+    yield value
+    for name in nodes.names_in(value) if depth else ():
+        held = place.value_of(name)
+        if held is not None:
+            yield from sources(held, place, depth - 1)

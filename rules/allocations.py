@@ -467,7 +467,10 @@ class ConstantTensorBuiltPerCall(Rule):
             return None
         if is_written_to(node, place) or is_for_nothing(place):
             return None
-        copied = device_of(node, place) is not None or place.last_name(node) == "new_tensor"
+        on_device = device_of(node, place) is not None
+        if on_device and (place.last_name(node) in _LEGACY_CLASSES or name == "torch.Tensor"):
+            return None  # these make tensors on the CPU alone, and refuse any other device
+        copied = on_device or place.last_name(node) == "new_tensor"
         cost = "and waits for the copy to the device " if copied else ""
         shown = place.text(data)
         shown = shown if len(shown) <= 40 and "\n" not in shown else "[…]"

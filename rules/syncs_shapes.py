@@ -28,6 +28,7 @@ from ._sync_uses import (
     only_compared,
     reduced,
     selectable,
+    sources,
     undefined_elsewhere,
 )
 from ._syncs import (
@@ -503,20 +504,9 @@ class MaskWrite(Rule):
         return None
 
 
-def _sources(
-    value: cst.BaseExpression, place: Place, depth: int = 3
-) -> Iterator[cst.BaseExpression]:
-    """An expression, and those that the names in it surely hold."""
-    yield value
-    for name in nodes.names_in(value) if depth else ():
-        held = place.value_of(name)
-        if held is not None:
-            yield from _sources(held, place, depth - 1)
-
-
 def _selected_by(mask: cst.BaseExpression, value: cst.BaseExpression, place: Place) -> str:
     """The selection by the same mask that a value is computed from, as written; empty where there is none."""
-    for source in _sources(value, place):
+    for source in sources(value, place):
         for inner in nodes.walk(source):
             by = mask_of(inner, place) if isinstance(inner, cst.Subscript) else None
             if isinstance(inner, cst.Call) and place.last_name(inner) == "masked_select":
@@ -533,7 +523,7 @@ def _is_subscript(node: cst.CSTNode) -> TypeGuard[cst.Subscript]:
 def _unsafe_for_all(value: cst.BaseExpression, place: Place) -> bool:
     """Whether a value is computed by what elements that are not selected may be no input of, or by a function
     of the project, of which that is not known."""
-    sources = list(_sources(value, place))
+    sources = list(sources(value, place))
     calls = (n for s in sources for n in nodes.walk(s) if isinstance(n, cst.Call))
     looked_up = (
         element
@@ -931,7 +921,7 @@ def _instead(factory: str) -> str:
 def _of_own_helper(node: cst.BaseExpression, place: Place) -> bool:
     """Whether a number comes out of a function of the project that was given no tensor: where that puts what
     it makes is unknown."""
-    for source in _sources(node, place):
+    for source in sources(node, place):
         for call in (n for n in nodes.walk(source) if isinstance(n, cst.Call)):
             given = [a.value for a in call.args]
             made_here = place.callee(call) is not None or place.is_torch(call, "as_tensor")

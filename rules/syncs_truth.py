@@ -11,7 +11,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, Truth, nodes
 
-from ._sync_uses import around, ends, loads, selectable
+from ._sync_uses import around, ends, loads, selectable, sources
 from ._syncs import (
     READS,
     Asked,
@@ -419,7 +419,23 @@ class TruthInCheck(Rule):
             return None
         if _asked_for(place) or _may_be_caught(who.by):
             certainty = "maybe"
-        return tell(place, node, message + _more(who, place), certainty=certainty)
+        message += _more(who, place) + _waited_before(node, place)
+        return tell(place, node, message, certainty=certainty)
+
+
+_OWN_SIZE = frozenset("unique unique_consecutive nonzero argwhere".split())
+
+
+def _waited_before(node: cst.BaseExpression, place: Place) -> str:
+    """That what is asked about was made by a call that waits by itself, which a better question spares too."""
+    for source in sources(node, place):
+        for call in nodes.walk(source):
+            if isinstance(call, cst.Call) and place.last_name(call) in _OWN_SIZE:
+                return (
+                    f" `{say(place, call)}` before it waits as well: ask the values themselves, "
+                    "`((x == 0) | (x == 1)).all()`."
+                )
+    return ""
 
 
 def _may_be_caught(branch: cst.CSTNode | None) -> bool:

@@ -74,6 +74,13 @@ FITS = {
         ),
         "`if bad` (that is `x.isnan().any()`)",
     ),
+    "DG402-unique": (
+        (
+            "def f(x: torch.Tensor):\n    found = torch.unique(x)\n"
+            "    if torch.any(found > 1):\n        raise ValueError\n    return x\n"
+        ),
+        "`torch.unique(x)` before it waits as well",
+    ),
     "DG411-made": (
         (
             "def f(losses: list[torch.Tensor]):\n    total = torch.zeros(1)\n"
@@ -128,6 +135,7 @@ def test_advice_fits(case: str, tmp_path: Path) -> None:
 
 
 UNSAID = {
+    "DG502": "def g(x: torch.Tensor):\n    return x + torch.Tensor([1.0, 2.0], device=x.device)\n",
     "DG402": (
         "class Retry(Exception): ...\n\n\n# dispatchguard: hot\n"
         "def g(x: torch.Tensor):\n    if x.isnan().any():\n        raise Retry\n    return x\n"

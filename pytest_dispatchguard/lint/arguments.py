@@ -130,7 +130,9 @@ class Arguments:
                     if handed_on is None:
                         return None
                     found |= handed_on
-                elif word in ("?", "*", CPU) or word.startswith("~"):
+                elif word == CPU:
+                    found.add("...")  # a tensor, at any rate
+                elif word in ("?", "*") or word.startswith("~"):
                     return None
                 else:
                     found.add(word)

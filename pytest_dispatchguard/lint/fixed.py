@@ -30,7 +30,8 @@ def _parse(condition: str) -> ast.expr | None:
 
 def truth(condition: str, given: Mapping[str, Sequence[str]]) -> bool | None:
     """Whether a condition holds, or does not, whichever of their literals the names hold; None where that
-    cannot be told: ``truth("mask is not None and n > 1", {"mask": ["None"]})`` is False."""
+    cannot be told: ``truth("mask is not None and n > 1", {"mask": ["None"]})`` is False. The literal ``...``
+    is anything but None."""
     names = sorted({name for name in _WORD.findall(condition) if name in given})
     node = _parse(condition) if names else None
     if node is None:
@@ -55,7 +56,8 @@ def _holds(node: ast.expr, values: Mapping[str, object]) -> bool | None:
             return deciding
         return None if None in parts else not deciding
     try:
-        return bool(_value(node, values))
+        value = _value(node, values)
+        return None if value is ... else bool(value)
     except _OpenError:
         return None
 
@@ -83,6 +85,8 @@ def _value(node: ast.expr, values: Mapping[str, object]) -> object:
 
 
 def _compared(left: object, op: ast.cmpop, right: object) -> bool:
+    if ... in (left, right) and not (isinstance(op, ast.Is | ast.IsNot) and None in (left, right)):
+        raise _OpenError  # something, nobody knows what
     if isinstance(op, ast.Is | ast.IsNot):
         if left is not None and right is not None and not isinstance(left, bool):
             raise _OpenError  # equal numbers and texts may be one object or two

@@ -14,7 +14,7 @@ _WORTH_PARSING = re.compile(
     r"isEnabledFor|%|hasattr|is\s+None|is\s+not\s+None|\bin\b|built|initiali[sz]ed|warned|"
     r"\bis_\w*main_process|is_fx_tracing|\bnot\s+self\.|is_torchdynamo|backend|framework|symbolic|"
     r"\b(?:len|numel|nelement|size)\(|\.shape\b|\bnot\s+\w*state\b|\bis\s+(?:not\s+)?self\.|"
-    r"xla|neuron|[nht]pu\b|\bmps|_mps|mlu|musa|sdaa|"
+    r"nan|inf|xla|neuron|[nht]pu\b|\bmps|_mps|mlu|musa|sdaa|"
     r"(?:=|\bis|\bnot)\s+(?:True|False)\b|validated|checked",
     re.IGNORECASE,
 )
@@ -38,6 +38,7 @@ _OTHER_DEVICE = re.compile(
     re.IGNORECASE,
 )
 """Asks for an accelerator that waits by other rules than CUDA does."""
+_BROKEN = re.compile(r"_?(?:\w+_)?(?:nans?|infs?)(?:_mask|_indices|_idx)?")
 _OTHER_DEVICES = frozenset("xla neuron npu hpu mlu musa sdaa tpu mps meta".split())
 _COLD_NAMES = frozenset({"TYPE_CHECKING"})
 _DONE = re.compile(
@@ -53,6 +54,7 @@ _COUNTER = re.compile(r"step|iter|epoch|batch|idx|index|count|^i$|^n$|^it$", re.
 _STATE = re.compile(r"(?:\w+_)?state")
 _CACHE = re.compile(r"_*(?:\w+_)?(?:cache|memo)s?", re.IGNORECASE)
 """What is looked up in it is filled in where it is missing, by whatever the branch calls."""
+_CACHED = re.compile(r"cache|memo(?![a-z])", re.IGNORECASE)
 _GLOBAL_MEMO = re.compile(r"_*[A-Z][A-Z0-9_]*|_\w*(?:cache|memo|registry)\w*|\w*_cache")
 
 
@@ -156,6 +158,8 @@ def _verdict(node: ast.expr, assigned: Collection[str]) -> tuple[bool, bool]:
     if isinstance(node, ast.Call):
         if _dotted(node.func) in ("hasattr", "getattr") and len(node.args) >= 2:
             owner, attribute = _dotted(node.args[0]), node.args[1]
+            if owner.partition(".")[0] == "torch":
+                return False, True  # what an old version lacks
             if (
                 owner
                 and isinstance(attribute, ast.Constant)
@@ -164,7 +168,7 @@ def _verdict(node: ast.expr, assigned: Collection[str]) -> tuple[bool, bool]:
                 return False, True
         if _counts(node, assigned):
             return False, True
-        return _cold_atom(node), False
+        return _cold_atom(node) or _finds_broken_values(node), False
     name = _dotted(node)
     if "." in name and _DONE.fullmatch(name.rpartition(".")[2]):
         return False, True
@@ -191,6 +195,8 @@ def _verdict_of_comparison(
             key = left.args[1]
             name = f"{_dotted(left.args[0])}.{key.value!s}" if isinstance(key, ast.Constant) else ""
         filled = name in assigned and _lasting(name, assigned)
+        # `m = cache.get(key)` before it, `cache[key] = m` in it.
+        filled = filled or any("." in kept and _CACHED.search(kept) for kept in assigned)
         return (filled, False) if isinstance(op, ast.Is) else (False, filled)
     if (
         isinstance(right, ast.Constant)
@@ -226,6 +232,19 @@ def _verdict_of_comparison(
     if isinstance(op, (ast.Gt, ast.GtE, ast.Eq)) and _cold_atom(left):
         return True, False
     return False, False
+
+
+def _finds_broken_values(node: ast.Call) -> bool:
+    """``torch.isnan(x).any()``: what runs then is no ordinary step."""
+    if _dotted(node.func) == "torch.any" and node.args:
+        asked: ast.expr = node.args[0]
+    elif isinstance(node.func, ast.Attribute) and node.func.attr == "any":
+        asked = node.func.value
+    else:
+        return False
+    called = asked.func if isinstance(asked, ast.Call) else asked
+    last = called.attr if isinstance(called, ast.Attribute) else _dotted(called)
+    return last in ("isnan", "isinf") or _BROKEN.fullmatch(last) is not None
 
 
 def _counts(node: ast.expr, assigned: Collection[str]) -> bool:

@@ -13,6 +13,8 @@ from pytest_dispatchguard.lint.scout_values import dotted, plain_literal, resolv
 CPU = "cpu"
 """The origin of what is surely on the CPU."""
 
+SOMETHING = "..."
+"""The word for what is not None, whatever it is."""
 _MOST_FORMS = 4
 """Ways to call one name: more of them say nothing of its arguments."""
 _DEEPEST = 12
@@ -64,7 +66,27 @@ def _word(walk: Walk, reading: Reading, value: Node) -> str:
         name = text(walk.source, value)
         if name in reading.params and name not in reading.bindings:
             return f"={name}"
-    return plain_literal(walk.source, value) or origin(walk, reading, value) or "?"
+    known = plain_literal(walk.source, value) or origin(walk, reading, value)
+    return known or (SOMETHING if _never_none(walk, value) else "?")
+
+
+_SOMETHING = frozenset(
+    """string concatenated_string integer float tuple list dictionary set list_comprehension lambda
+    binary_operator comparison_operator""".split()
+)
+_ALWAYS_THERE = frozenset("device dtype shape ndim layout".split())
+
+
+def _never_none(walk: Walk, value: Node) -> bool:
+    """Whether an expression gives something, whatever it is."""
+    if value.type == "attribute":
+        return text(walk.source, value.named_children[-1]) in _ALWAYS_THERE
+    if value.type == "call":
+        callee = dotted(walk.source, value.named_children[0])
+        last = callee.rpartition(".")[2]
+        full = resolved(callee, walk.imports)
+        return last in ("size", "dim", "numel") or full.startswith("torch.") or callee == "len"
+    return value.type in _SOMETHING
 
 
 def origin(walk: Walk, reading: Reading, node: Node, depth: int = 0) -> str:

@@ -116,6 +116,13 @@ def test_what_there_is_nothing_for_is_rare(condition: str, cold: tuple[bool, boo
         ("torchvision._is_tracing()", (True, False)),
         ("is_torch_xla_available()", (True, False)),
         ("self.is_neuron", (True, False)),
+        ("torch.isnan(x).any()", (True, False)),
+        ("torch.any(x.isinf())", (True, False)),
+        ("nans.any()", (True, False)),
+        ("mask.any()", (False, False)),
+        ("info.any()", (False, False)),
+        ("hasattr(torch, 'nextafter')", (False, True)),
+        ("not hasattr(torch.nn.functional, 'rms_norm')", (True, False)),
         ("not on_tpu", (False, True)),
         ("x.device.type == 'mps'", (True, False)),
         ("x.device.type != 'npu'", (False, True)),
@@ -128,6 +135,14 @@ def test_other_accelerators_and_tracing_are_not_this_one(
     condition: str, cold: tuple[bool, bool]
 ) -> None:
     assert cold_branches(condition) == cold
+
+
+def test_what_was_looked_up_in_a_cache_is_mostly_there() -> None:
+    filled = {"m", "self._pinv_cache_map"}
+    assert cold_branches("m is None", body_assigns=filled) == (True, False)
+    assert rest_is_cold("m is not None", True, filled)
+    assert cold_branches("m is None", body_assigns={"m", "self.other"}) == (False, False)
+    assert not rest_is_cold("m is not None", True, {"m", "self.memory"})
 
 
 def test_an_object_kept_with_what_was_made_of_it_is_seldom_another() -> None:
