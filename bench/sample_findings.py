@@ -131,7 +131,8 @@ def lint(folder: Path, select: tuple[str, ...], jobs: int) -> tuple[Path, list[F
 
 def identify(folder: Path) -> tuple[str, str]:
     """Name and version: of the metadata beside the package, else of the folder's name."""
-    for metadata in sorted(folder.glob("*.dist-info/METADATA")):
+    beside = sorted(folder.parent.glob("*.dist-info/METADATA"))
+    for metadata in sorted(folder.glob("*.dist-info/METADATA")) or beside[: len(beside) == 1]:
         text = metadata.read_text(encoding="utf-8")
         fields = dict(
             re.findall(r"^(Name|Version): (.+)$", text.partition("\n\n")[0], re.MULTILINE)

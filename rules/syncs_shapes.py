@@ -523,18 +523,18 @@ def _is_subscript(node: cst.CSTNode) -> TypeGuard[cst.Subscript]:
 def _unsafe_for_all(value: cst.BaseExpression, place: Place) -> bool:
     """Whether a value is computed by what elements that are not selected may be no input of, or by a function
     of the project, of which that is not known."""
-    sources = list(sources(value, place))
-    calls = (n for s in sources for n in nodes.walk(s) if isinstance(n, cst.Call))
+    origins = list(sources(value, place))
+    calls = (n for s in origins for n in nodes.walk(s) if isinstance(n, cst.Call))
     looked_up = (
         element
-        for s in sources
+        for s in origins
         for n in nodes.walk(s)
         if isinstance(n, cst.Subscript) and mask_of(n, place) is None
         for element in n.slice
     )
     if any(mask_of(n, place) for e in looked_up for n in nodes.walk(e) if _is_subscript(n)):
         return True  # by indices that are none elsewhere
-    return any(undefined_elsewhere(s, place) for s in sources) or any(
+    return any(undefined_elsewhere(s, place) for s in origins) or any(
         place.last_name(call) in RANDOM  # drawn for all, the numbers are others
         or (place.callee(call) is not None and place.kind(call.func).what != "module")
         for call in calls

@@ -427,7 +427,7 @@ _OWN_SIZE = frozenset("unique unique_consecutive nonzero argwhere".split())
 
 
 def _waited_before(node: cst.BaseExpression, place: Place) -> str:
-    """That what is asked about was made by a call that waits by itself, which a better question spares too."""
+    """That what is asked about was made by a call that waits by itself; a better question spares that too."""
     for source in sources(node, place):
         for call in nodes.walk(source):
             if isinstance(call, cst.Call) and place.last_name(call) in _OWN_SIZE:
