@@ -52,6 +52,8 @@ class Arguments:
     def on_cpu(self) -> dict[str, list[str]]:
         """Of all hot functions, the parameters that hot code gives tensors on the CPU, and nothing else but
         literals."""
+        if not self._any_on_cpu():
+            return {}
         forms: dict[str, list[tuple[str, str]]] = {}
         unseen: set[str] = set()
         for target, sources in self._callers.items():
@@ -80,6 +82,16 @@ class Arguments:
         for target, name in sorted(found):
             result.setdefault(target, []).append(name)
         return result
+
+    def _any_on_cpu(self) -> bool:
+        sources = {source for sources in self._callers.values() for source in sources}
+        return any(
+            CPU in form
+            for source in sources
+            for fact in self._project.functions[source]
+            for call in fact.calls
+            for form in call.given
+        )
 
     def _only_cpu(
         self,

@@ -8,6 +8,7 @@ from pytest_dispatchguard.lint.facts import ClassFact, FunctionFact, Value
 from pytest_dispatchguard.lint.scout_settle import settle
 from pytest_dispatchguard.lint.scout_state import Handler, Reading, Walk, note_call, parts_of, visit
 from pytest_dispatchguard.lint.scout_values import (
+    PLAIN_KINDS,
     annotation,
     annotation_text,
     dotted,
@@ -93,7 +94,7 @@ def _parameter(walk: Walk, reading: Reading, node: Node) -> None:
         if shown in _HOST_ANNOTATIONS:
             reading.hosts.add(name)
     if default is not None:
-        plain = plain_literal(walk.source, default)
+        plain = default.type in PLAIN_KINDS and plain_literal(walk.source, default)
         if plain:
             fact.defaults[name] = plain
         literal = values(walk.source, default, walk.imports)

@@ -8,7 +8,13 @@ from collections.abc import Iterable
 from tree_sitter import Node
 
 from pytest_dispatchguard.lint.scout_state import Reading, Walk
-from pytest_dispatchguard.lint.scout_values import dotted, plain_literal, resolved, text
+from pytest_dispatchguard.lint.scout_values import (
+    PLAIN_KINDS,
+    dotted,
+    plain_literal,
+    resolved,
+    text,
+)
 
 CPU = "cpu"
 """The origin of what is surely on the CPU."""
@@ -49,30 +55,32 @@ def _form(walk: Walk, reading: Reading, arguments: Node) -> str:
     words = []
     for argument in arguments.named_children:
         kind = argument.type
-        if kind == "comment":
-            continue
-        if kind in ("list_splat", "dictionary_splat"):
+        if kind == "keyword_argument":
+            name, value = argument.named_children[0], argument.named_children[-1]
+            words.append(f"{text(walk.source, name)}={_word(walk, reading, value)}")
+        elif kind in ("list_splat", "dictionary_splat"):
             words.append("*")
-        elif kind == "keyword_argument":
-            keyword = text(walk.source, argument.named_children[0])
-            words.append(f"{keyword}={_word(walk, reading, argument.named_children[-1])}")
-        else:
+        elif kind != "comment":
             words.append(_word(walk, reading, argument))
     return ",".join(words)
 
 
 def _word(walk: Walk, reading: Reading, value: Node) -> str:
-    if value.type == "identifier":
+    kind = value.type
+    if kind == "identifier":
         name = text(walk.source, value)
         if name in reading.params and name not in reading.bindings:
             return f"={name}"
-    known = plain_literal(walk.source, value) or origin(walk, reading, value)
+        return (walk.tensors_here and origin(walk, reading, value)) or "?"
+    if kind in PLAIN_KINDS:
+        return plain_literal(walk.source, value) or SOMETHING
+    known = walk.tensors_here and origin(walk, reading, value)
     return known or (SOMETHING if _never_none(walk, value) else "?")
 
 
 _SOMETHING = frozenset(
-    """string concatenated_string integer float tuple list dictionary set list_comprehension lambda
-    binary_operator comparison_operator""".split()
+    """concatenated_string tuple list dictionary set list_comprehension lambda binary_operator
+    comparison_operator""".split()
 )
 _ALWAYS_THERE = frozenset("device dtype shape ndim layout".split())
 
@@ -81,7 +89,7 @@ def _never_none(walk: Walk, value: Node) -> bool:
     """Whether an expression gives something, whatever it is."""
     if value.type == "attribute":
         return text(walk.source, value.named_children[-1]) in _ALWAYS_THERE
-    if value.type == "call":
+    if value.type == "call" and walk.tensors_here:
         callee = dotted(walk.source, value.named_children[0])
         last = callee.rpartition(".")[2]
         full = resolved(callee, walk.imports)

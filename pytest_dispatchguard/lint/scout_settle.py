@@ -26,8 +26,10 @@ def settle(walk: Walk, reading: Reading, declared: bool) -> None:
         reading.looks.add("made-call")
     fact.tensors = _tensors(reading)
     fact.yields = reading.yields
-    fact.on_cpu = bool(reading.returns) and all(
-        node is not None and origin(walk, reading, node) == CPU for node in reading.returns
+    fact.on_cpu = (
+        walk.tensors_here
+        and bool(reading.returns)
+        and all(node is not None and origin(walk, reading, node) == CPU for node in reading.returns)
     )
     fact.training_loop = reading.backward and reading.step
     fact.returns_function = _returns_function(reading)

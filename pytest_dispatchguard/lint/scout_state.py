@@ -61,7 +61,8 @@ class Walk:
 
     __slots__ = (
         "class_", "cold", "done", "early_exit", "facts", "foreign", "imports", "is_package", "loop", "marks",
-        "module", "prefix", "reading", "readings", "source", "table", "tables", "under", "uneven", "where",
+        "module", "prefix", "reading", "readings", "source", "table", "tables", "tensors_here", "under",
+        "uneven", "where",
     )  # fmt: skip
 
     def __init__(
@@ -94,6 +95,8 @@ class Walk:
         """What is set to True right after the `if` at hand."""
         self.foreign = False
         self.uneven = False
+        self.tensors_here = b"torch" in source or b"cpu" in source
+        """Whether the file says where tensors are."""
         self.under: tuple[str, ...] = ()
         """The conditions on parameters with defaults around the place, as in `CallFact`."""
 

@@ -95,6 +95,10 @@ WORD = re.compile(r"[^\W\d]\w*")
 _PLAIN = re.compile(r"None|True|False|-?\d{1,6}(?:\.\d{1,4})?|'[\w.-]{0,24}'|\"[\w.-]{0,24}\"")
 
 
+PLAIN_KINDS = frozenset("none true false integer float string unary_operator".split())
+"""Kinds of nodes that may be plain literals."""
+
+
 def plain_literal(source: bytes, node: Node) -> str:
     """A short literal as written, empty for any other expression."""
     if node.end_byte - node.start_byte > 26:
