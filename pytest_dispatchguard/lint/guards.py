@@ -13,8 +13,8 @@ _WORTH_PARSING = re.compile(
     r"TYPE_CHECKING|is_scripting|is_tracing|onnx|is_compiling|is_dynamo|is_exporting|debug|verbose|"
     r"isEnabledFor|%|hasattr|is\s+None|is\s+not\s+None|\bin\b|built|initiali[sz]ed|warned|"
     r"\bis_\w*main_process|is_fx_tracing|\bnot\s+self\.|is_torchdynamo|backend|framework|symbolic|"
-    r"\b(?:len|numel|nelement|size)\(|\.shape\b|\bnot\s+\w*state\b|\bis\s+(?:not\s+)?self\.|"
-    r"nan|inf|xla|neuron|[nht]pu\b|\bmps|_mps|mlu|musa|sdaa|"
+    r"\b(?:len|numel|nelement|size)\(|\.shape\[|\bnot\s+\w*state\b|\bis\s+(?:not\s+)?self\.|"
+    r"nans?\b|is_?nan|isinf|infs?\b|xla|neuron|[nht]pu\b|\bmps|_mps|mlu|musa|sdaa|"
     r"(?:=|\bis|\bnot)\s+(?:True|False)\b|validated|checked",
     re.IGNORECASE,
 )
