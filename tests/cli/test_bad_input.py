@@ -236,6 +236,7 @@ def test_a_file_that_vanishes_or_changes_during_the_run_is_one_line(
 
 def test_file_names_of_any_kind(write: Write, run: Run) -> None:
     names = ["sp ace.py", "new\nline.py", "ü.py", "-dash.py", "'quote\".py", "%41.py"]
+    names += ["a:b.py", "a%0A,b:c.py", ":.py", "a:b:M.forward.py"]
     root = write(dict.fromkeys(names, HOT))
     if sys.platform == "linux":
         (Path(os.fsdecode(os.fsencode(root) + b"/\xff.py"))).write_text(HOT)
