@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+import stat
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
@@ -16,6 +18,13 @@ from pytest_dispatchguard.model import Finding, UserError
 SCHEMA = 1
 SHOWN = 120
 """Characters of a line that an entry shows; its hash covers the whole line."""
+
+# How a baseline begins, also one that a merge or an edit has broken.
+_OURS = re.compile(rb'\s*(?:<{7}[^\n]*\n\s*)?\{\s*"tool"\s*:\s*"dispatchguard"')
+
+
+class _ReplaceableError(UserError):
+    """No baseline can be read, and a new one in its place would destroy nothing of anybody else's."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -51,27 +60,53 @@ class Match:
 def load(path: Path) -> Baseline:
     """Read a baseline file."""
     try:
-        data = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such baseline; make it with --write-baseline") from None
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise UserError(f"{path}: not a file, so no baseline; name another")
+        content = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise _ReplaceableError(
+            f"{path}: no such baseline; make it with --write-baseline"
+        ) from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
+    try:
+        data = json.loads(content)
     except (ValueError, RecursionError) as error:
         where = f" (line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
-        raise UserError(
+        if content.strip() and not _OURS.match(content):
+            raise UserError(
+                f"{path}: not a dispatchguard baseline: no valid JSON{where}; name another file"
+            ) from None
+        raise _ReplaceableError(
             f"{path}: not a baseline: no valid JSON{where}; mend it, or --write-baseline anew"
         ) from None
     if not isinstance(data, dict) or data.get("tool") != "dispatchguard":
         raise UserError(f"{path}: not a dispatchguard baseline; name another file")
-    if data.get("schema") != SCHEMA:
+    schema = data.get("schema")
+    if isinstance(schema, int) and schema > SCHEMA:
         raise UserError(
-            f"{path}: baseline schema {data.get('schema')!r}, this version reads {SCHEMA}; "
+            f"{path}: baseline schema {schema}, this version reads {SCHEMA}; update dispatchguard"
+        )
+    if schema != SCHEMA:
+        raise _ReplaceableError(
+            f"{path}: baseline schema {schema!r}, this version reads {SCHEMA}; "
             "make it anew with --write-baseline"
         )
     entries = data.get("entries")
     if not isinstance(entries, list):
-        raise UserError(f"{path}: baseline without entries; make it anew with --write-baseline")
+        raise _ReplaceableError(
+            f"{path}: baseline without entries; make it anew with --write-baseline"
+        )
     return Baseline(tuple(_entry(item, path, number) for number, item in enumerate(entries, 1)))
+
+
+def standing(path: Path) -> Baseline:
+    """The baseline that a new one takes the place of: empty where there is none or a broken one. A file
+    that is something else is refused, so that it is not written over."""
+    try:
+        return load(path)
+    except _ReplaceableError:
+        return Baseline()
 
 
 def match(
@@ -200,6 +235,6 @@ def _entry(item: Any, path: Path, number: int) -> Entry:
         count = item.get("count")
         if len(words) == len(fields) and type(count) is int and count > 0:
             return Entry(**words, count=count)
-    raise UserError(
+    raise _ReplaceableError(
         f"{path}: entry {number} is not a baseline entry; remove it, or --write-baseline anew"
     )

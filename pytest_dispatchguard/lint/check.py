@@ -296,7 +296,10 @@ def _baseline(request: Request, config: Config) -> baselines.Baseline | None:
                 "which baseline? name it with --baseline FILE, or `baseline` in the configuration"
             )
         return None
-    return None if request.write_baseline else baselines.load(config.baseline)
+    if request.write_baseline:
+        baselines.standing(config.baseline)  # refuses before the work what would be refused after it
+        return None
+    return baselines.load(config.baseline)
 
 
 def _accepting(
@@ -309,10 +312,7 @@ def _accepting(
     """The baseline that accepts the findings, and goes on accepting what this run did not look at."""
     assert config.baseline is not None
     made = baselines.from_findings(findings)
-    try:
-        old = baselines.load(config.baseline).entries
-    except UserError:
-        return made
+    old = baselines.standing(config.baseline).entries
     checked = {f.rel for f in discovery.targets}
     elsewhere = [
         e

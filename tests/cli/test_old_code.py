@@ -87,9 +87,18 @@ def test_writing_for_some_paths_keeps_the_entries_of_others(project: Path, run: 
 
 
 def test_a_baseline_that_is_none_is_one_line(project: Path, run: Run) -> None:
-    (project / "b.json").write_text("{]")
+    (project / "b.json").write_text('{"tool": "dispatchguard", ]')
     assert "not a baseline" in one_line(run("check", "--baseline", "b.json"))
     assert run("check", "--baseline", "b.json", "--write-baseline").status == 0
+    assert run("check", "--baseline", "b.json").status == 0
+
+
+def test_no_other_file_is_written_over(project: Path, run: Run) -> None:
+    (project / "README.md").write_text("# Read me\n")
+    line = one_line(run("check", "--baseline", "README.md", "--write-baseline"))
+    assert "README.md: not a dispatchguard baseline" in line
+    assert "name another file" in line
+    assert (project / "README.md").read_text() == "# Read me\n"
 
 
 # -- changed lines ---------------------------------------------------------------------------------
