@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pytest_dispatchguard.config import UNPARSABLE
 from pytest_dispatchguard.lint.files import write_source
 from pytest_dispatchguard.model import Finding, UserError
 
@@ -121,7 +122,8 @@ def match(
 
     A finding keeps its entry when lines move and when its function is renamed. Of more findings
     alike than an entry counts, the last in the file are new. An entry can be stale only when its
-    path was ``checked`` (or is gone from ``root``) and its code is among those that ``ran``.
+    path was ``checked`` (or is gone from ``root``) and its code is among those that ``ran``. That
+    something cannot be read is never accepted: it would hide all else there is.
     """
     left: Counter[tuple[str, str, str, str]] = Counter()
     for entry in baseline.entries:
@@ -130,7 +132,7 @@ def match(
     ordered = sorted(findings, key=lambda finding: finding.sort_key)
     keys = [_key(finding) for finding in ordered]
     for number, key in enumerate(keys):
-        if left[key] > 0:
+        if left[key] > 0 and ordered[number].code != UNPARSABLE:
             left[key] -= 1
             matched.add(number)
     # What is left over may be the same finding in a function with a new name.
@@ -138,7 +140,9 @@ def match(
     for key, count in left.items():
         renamed.setdefault(key[:3], []).extend([key] * count)
     for number, key in enumerate(keys):
-        if number not in matched and renamed.get(key[:3]):
+        if number in matched or ordered[number].code == UNPARSABLE:
+            continue
+        if renamed.get(key[:3]):
             left[renamed[key[:3]].pop(0)] -= 1
             matched.add(number)
     stale = []
@@ -158,9 +162,10 @@ def match(
 
 
 def from_findings(findings: Collection[Finding]) -> Baseline:
-    """The baseline that accepts these findings."""
-    counts = Counter(_key(finding) for finding in findings)
-    shown = {_key(finding): _even(finding.source)[:SHOWN] for finding in findings}
+    """The baseline that accepts these findings, save those of what cannot be read."""
+    acceptable = [finding for finding in findings if finding.code != UNPARSABLE]
+    counts = Counter(_key(finding) for finding in acceptable)
+    shown = {_key(finding): _even(finding.source)[:SHOWN] for finding in acceptable}
     return Baseline(
         tuple(
             sorted(

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pytest_dispatchguard import __version__
 from pytest_dispatchguard.config import (
+    UNPARSABLE,
     Config,
     absolute,
     find_root,
@@ -207,9 +208,11 @@ def _check(
         assert config.baseline is not None
         accepted = _accepting(request, config, discovery, findings, ran)
         baselines.write(config.baseline, accepted)
-        count = f"{len(findings)} finding{'' if len(findings) == 1 else 's'}"
+        unread = [f for f in findings if f.code == UNPARSABLE]
+        number = len(findings) - len(unread)
+        count = f"{number} finding{'' if number == 1 else 's'}"
         notes.append(f"{count} accepted into {_shown(config.baseline, config.root)}")
-        findings, match = [], None
+        findings, match = unread, None
     if match is not None and match.stale:
         notes.extend(_stale(request, config, accepted, match))
     kept = [i for i in catalog.infos if i.code in ran]

@@ -101,6 +101,21 @@ def test_no_other_file_is_written_over(project: Path, run: Run) -> None:
     assert (project / "README.md").read_text() == "# Read me\n"
 
 
+def test_a_file_that_does_not_parse_is_never_accepted(project: Path, run: Run) -> None:
+    (project / "pkg" / "bad.py").write_text("x = (\n")
+    for _ in range(2):
+        made = run("check", "--baseline", "b.json", "--write-baseline", "--format", "json")
+        assert (made.status, [f["code"] for f in made.findings]) == (1, ["DG001"])
+        assert "DG001" not in (project / "b.json").read_text()
+        assert "3 findings accepted" in made.out
+    text = (project / "b.json").read_text()
+    old = '{"path": "pkg/bad.py", "code": "DG001", "function": "", "count": 1, "text": "", "hash": "%s"},'
+    digest = "e3b0c44298fc1c14"  # of an empty line, as DG001 has it
+    (project / "b.json").write_text(text.replace("[\n", "[\n    " + old % digest + "\n", 1))
+    done = run("check", "--baseline", "b.json", "--format", "json")
+    assert (done.status, [f["code"] for f in done.findings]) == (1, ["DG001"])
+
+
 # -- changed lines ---------------------------------------------------------------------------------
 
 
