@@ -151,7 +151,7 @@ def match(
         gone = min(left[key], entry.count)
         if gone <= 0 or (ran is not None and entry.code not in ran):
             continue
-        if entry.path in checked or (root is not None and not (root / entry.path).exists()):
+        if entry.path in checked or (root is not None and _gone(root / entry.path)):
             left[key] -= gone
             stale.append(replace(entry, count=gone))
     return Match(
@@ -174,6 +174,39 @@ def from_findings(findings: Collection[Finding]) -> Baseline:
             )
         )
     )
+
+
+def renewed(
+    old: Baseline,
+    told: Collection[Finding],
+    untold: Collection[Finding],
+    *,
+    checked: Collection[str],
+    ran: Collection[str],
+    root: Path,
+) -> Baseline:
+    """The baseline that accepts what a run ``told``, and goes on accepting what it did not look at, or did
+    not tell."""
+    accepted = set(match([*told, *untold], old, checked=()).matched)
+    made = from_findings([*told, *(f for f in untold if f in accepted)])
+    counts = {replace(entry, count=0): entry.count for entry in made.entries}
+    for entry in old.entries:
+        elsewhere = entry.path not in checked and not _gone(root / entry.path)
+        if (elsewhere or entry.code not in ran) and entry.code != UNPARSABLE:
+            # A file that was read in part has some of its findings in both.
+            key = replace(entry, count=0)
+            counts[key] = max(counts.get(key, 0), entry.count)
+    return Baseline(tuple(sorted(replace(entry, count=n) for entry, n in counts.items())))
+
+
+def _gone(path: Path) -> bool:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def pruned(baseline: Baseline, stale: Iterable[Entry]) -> Baseline:
