@@ -477,10 +477,10 @@ def _hot(arguments: argparse.Namespace) -> int:
 def _clean(arguments: argparse.Namespace) -> int:
     from pytest_dispatchguard.config import absolute, find_root
     from pytest_dispatchguard.lint.cache import cache_path, clean
+    from pytest_dispatchguard.lint.files import require
 
     for path in arguments.paths or [Path()]:
-        if not path.exists():
-            raise UserError(f"{path}: no such file or folder")
+        require([path], Path.cwd())
         root = find_root([absolute(Path.cwd() / path)])
         gone = clean(root)
         said = f"dropped {cache_path(root)}" if gone else f"no cache at {cache_path(root)}"

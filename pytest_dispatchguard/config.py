@@ -110,10 +110,10 @@ def load_config(
     asked = [absolute(cwd / path) for path in paths] or [cwd]
     given = {key: value for key, value in overrides.items() if value is not None}
     chosen = None if config_file is None else absolute(cwd / config_file)
-    if chosen is not None and not chosen.is_file():
-        raise UserError(f"{config_file}: no such configuration file")
+    if chosen is not None and not is_file(chosen):
+        raise UserError(f"{config_file}: {_why_no_file(chosen)}")
     root = find_root(asked, chosen)
-    file = chosen or next((f for f in (root / "pyproject.toml",) if f.is_file()), None)
+    file = chosen or next((f for f in (root / "pyproject.toml",) if is_file(f)), None)
     shown = "" if file is None else _shown(file, cwd)
     data: Mapping[str, Any] = {} if file is None else _read_toml(file, shown)
     table = _own_table(data, shown, bare=file is not None and file.name != "pyproject.toml")
@@ -121,7 +121,7 @@ def load_config(
     _override(settings, given, known_codes, cwd)
     owner = root / "pyproject.toml"
     if owner != file:
-        data = _read_toml(owner, _shown(owner, cwd)) if owner.is_file() else {}
+        data = _read_toml(owner, _shown(owner, cwd)) if is_file(owner) else {}
     project = data.get("project")
     metadata: Mapping[str, Any] = project if isinstance(project, dict) else {}
     requires = metadata.get("requires-python")
@@ -183,7 +183,7 @@ def idle_folders(config: Config) -> Iterator[str]:
     if config.src == DEFAULT_SRC:
         return
     for folder in config.src:
-        if not (config.root / folder).is_dir():
+        if not is_folder(config.root / folder):
             yield f'src: "{folder}" is no folder of the project'
 
 
@@ -206,11 +206,26 @@ def absolute(path: Path) -> Path:
     return Path(os.path.abspath(path))  # noqa: PTH100 - Path.absolute() keeps the `..`
 
 
+def is_file(path: Path) -> bool:
+    """Whether a file is there, as far as anybody may know."""
+    return os.path.isfile(path)  # noqa: PTH113 - Path.is_file() fails below a folder that is locked
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a folder is there, as far as anybody may know."""
+    return os.path.isdir(path)  # noqa: PTH112 - as above
+
+
+def exists(path: Path) -> bool:
+    """Whether anything is there, as far as anybody may know."""
+    return os.path.exists(path)  # noqa: PTH110 - as above
+
+
 def top_package(path: Path) -> Path | None:
     """The outermost package that holds a file or folder, or None outside of packages."""
-    folder = path if path.is_dir() else path.parent
+    folder = path if is_folder(path) else path.parent
     top = None
-    while (folder / "__init__.py").is_file() and folder.parent != folder:
+    while is_file(folder / "__init__.py") and folder.parent != folder:
         top, folder = folder, folder.parent
     return top
 
@@ -306,15 +321,15 @@ def find_root(paths: Sequence[Path], config_file: Path | None = None) -> Path:
     folder of the ``--config`` file when the paths lie under it; else the folder above the
     outermost package, or the folder itself.
     """
-    common = Path(os.path.commonpath([p if p.is_dir() else p.parent for p in paths]))
+    common = Path(os.path.commonpath([p if is_folder(p) else p.parent for p in paths]))
     first = None
     for folder in _own_ancestors(common):
         pyproject = folder / "pyproject.toml"
-        if pyproject.is_file() and _configures(pyproject):
+        if is_file(pyproject) and _configures(pyproject):
             return folder
         if first is None and _has_marker(folder):
             first = folder
-        if (folder / ".git").exists():
+        if exists(folder / ".git"):
             break
     if first is not None:
         return first
@@ -333,7 +348,7 @@ def _own_ancestors(folder: Path) -> Iterator[Path]:
 
 
 def _has_marker(folder: Path) -> bool:
-    return any((folder / marker).exists() for marker in MARKERS)
+    return any(exists(folder / marker) for marker in MARKERS)
 
 
 def _configures(pyproject: Path) -> bool:
@@ -344,6 +359,16 @@ def _configures(pyproject: Path) -> bool:
         return "dispatchguard" in tomllib.loads(data.decode("utf-8-sig")).get("tool", {})
     except (OSError, ValueError, TypeError):
         return False
+
+
+def _why_no_file(path: Path) -> str:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        pass
+    except OSError as error:
+        return f"cannot be read: {error.strerror or error}"
+    return "no such configuration file"
 
 
 def _shown(path: Path, cwd: Path) -> str:

@@ -12,8 +12,10 @@ from pytest_dispatchguard.config import (
     UNPARSABLE,
     Config,
     absolute,
+    exists,
     find_root,
     idle_folders,
+    is_folder,
     is_project,
     load_config,
     selected,
@@ -93,7 +95,7 @@ def settings(
     """The configuration, the rules there are, and the open cache."""
     asked = [absolute(cwd / p) for p in paths] or [cwd]
     root = find_root(asked, None if config_file is None else absolute(cwd / config_file))
-    cache = Cache.open(cache_path(root), fingerprint()) if cached and root.is_dir() else None
+    cache = Cache.open(cache_path(root), fingerprint()) if cached and is_folder(root) else None
     try:
         catalog = catalog_of(cache)
         config = load_config(
@@ -278,12 +280,10 @@ def _inputs(request: Request, config: Config) -> tuple[Discovery, Source | Unrea
     require_python(path, place, request.stdin)
     try:
         rel = place.resolve().relative_to(config.root.resolve()).as_posix()
-    except ValueError:
+    except (ValueError, OSError, RuntimeError):  # outside of the root, or who knows where
         rel = place.name
     context = (
-        discover((), config, cwd=config.root)
-        if place.exists() or config.file
-        else Discovery((), ())
+        discover((), config, cwd=config.root) if exists(place) or config.file else Discovery((), ())
     )
     target = File(place, rel, len(request.stdin), 0, 0, 0)
     others = tuple(f for f in context.project if f.rel != rel)

@@ -581,7 +581,9 @@ def refused(config: Config, infos: Sequence[RuleInfo], what: Unreadable) -> Outc
 
 def _unparsable(rel: str, error: tuple[int, int, str]) -> Finding:
     line, column, message = error
-    return Finding(UNPARSABLE, "unparsable-file", rel, Span(line, column, line, column), "", message)
+    return Finding(
+        UNPARSABLE, "unparsable-file", rel, Span(line, column, line, column), "", message
+    )
 
 
 def text_of(survey: Survey, rel: str) -> str | None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from .conftest import Run, Write, one_line
+from .conftest import Run, Write, one_line, write_files
 from .test_fixes import HEAD
 
 HOT = HEAD + "        return inspect.signature(x)\n"
@@ -207,6 +210,85 @@ def test_an_unreadable_file_is_a_finding(
         assert (done.status, done.err) == (1, "")
         assert [(p, c) for p, _, c in done.places if p == "locked.py"] == [("locked.py", "DG001")]
         assert "a.py" in [p for p, *_ in done.places]
+
+
+@pytest.fixture
+def locked(tmp_path: Path) -> Iterator[Path]:
+    """A project with a folder that an ordinary user, as who the test runs, may not look into."""
+    if not hasattr(os, "geteuid"):
+        pytest.skip("modes")
+    folder = tmp_path
+    if os.geteuid() == 0:
+        folder = Path(tempfile.mkdtemp())  # root's own temporary folders are closed to others
+        folder.chmod(0o777)
+    write_files(folder, {"a.py": HOT, "locked/x.py": HOT, "pyproject.toml": ""})
+    for name, target in (("lnk.py", "locked/x.py"), ("sub", "locked/sub"), ("gone.py", "nowhere")):
+        (folder / name).symlink_to(target)
+    (folder / "locked").chmod(0)
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    yield folder
+    if root:
+        os.seteuid(0)
+    (folder / "locked").chmod(0o700)
+    if folder != tmp_path:
+        shutil.rmtree(folder)
+
+
+def test_links_into_a_locked_folder_are_passed_over(locked: Path, run: Run) -> None:
+    done = run("check", "--format", "json", "--jobs", "1", cwd=locked)
+    assert (done.status, done.err) == (1, "")
+    assert [p for p, *_ in done.places] == ["a.py"]
+    assert json.loads(done.out)["summary"]["notes"] == [
+        "locked/: passed over: Permission denied",
+        "lnk.py: passed over: Permission denied",
+        "sub: passed over: Permission denied",
+    ]
+
+
+def test_a_link_that_may_not_be_read_is_passed_over(
+    write: Write, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write({"a.py": HOT, "pyproject.toml": ""})
+    (root / "lnk.py").symlink_to("a.py")
+    real = os.path.realpath
+
+    def realpath(path: str, **more: bool) -> str:
+        # As a link of another user's process in /proc answers.
+        if str(path).endswith("lnk.py"):
+            raise PermissionError(13, "Permission denied")
+        return str(real(path, **more))
+
+    monkeypatch.setattr(os.path, "realpath", realpath)
+    done = run("check", "--format", "json", "--jobs", "1")
+    assert [p for p, *_ in done.places] == ["a.py"]
+    assert "lnk.py: passed over: Permission denied" in done.out
+    assert run("check", "lnk.py", "--format", "json", "--jobs", "1").places == [
+        ("lnk.py", line, code) for _, line, code in done.places
+    ]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check", "locked"),
+        ("check", "locked/x.py"),
+        ("check", "lnk.py"),
+        ("hot", "locked"),
+        ("hot", "locked/x.py"),
+        ("clean", "locked"),
+        ("clean", "locked/x.py"),
+        ("check", "a.py", "--config", "locked/c.toml"),
+        ("check", "a.py", "--baseline", "locked/b.json"),
+        ("check", "a.py", "--baseline", "locked/b.json", "--write-baseline"),
+        ("check", "a.py", "--output", "locked/out"),
+    ],
+)
+def test_a_locked_folder_is_one_line(locked: Path, run: Run, words: tuple[str, ...]) -> None:
+    line = one_line(run(*words, *(["--jobs", "1"] if words[0] != "clean" else []), cwd=locked))
+    assert "locked" in line or "lnk.py" in line
+    assert line.endswith("Permission denied")
 
 
 def test_a_file_that_vanishes_or_changes_during_the_run_is_one_line(

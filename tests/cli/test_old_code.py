@@ -156,7 +156,9 @@ def test_a_function_that_cannot_be_read_keeps_the_entries_of_its_file(
 ) -> None:
     run("check", "--baseline", "b.json", "--write-baseline")
     whole = (project / "b.json").read_text()
-    (project / "pkg" / "b.py").write_text(B.replace("return", f"y = x{'.real' * 60_000}\n    return"))
+    (project / "pkg" / "b.py").write_text(
+        B.replace("return", f"y = x{'.real' * 60_000}\n    return")
+    )
     run("check", "--baseline", "b.json", "--write-baseline")
     assert (project / "b.json").read_text() == whole
 
