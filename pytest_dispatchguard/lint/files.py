@@ -1,6 +1,6 @@
 """Which files a run reads, and how one is read and written: to the byte, or not at all."""
 
-# ruff: noqa: PTH101, PTH105, PTH108, PTH110, PTH112, PTH113, PTH116, PTH118, PTH119, PTH120, PTH123
+# ruff: noqa: PTH101, PTH105, PTH108, PTH110, PTH113, PTH116, PTH118, PTH119, PTH120, PTH123
 # Paths are strings here, for speed: thousands of Path objects cost more than the search itself.
 
 from __future__ import annotations
