@@ -180,7 +180,7 @@ def _check_parser(commands: Any) -> None:
         "--diff", action="store_true", help="show what fixes would change, and change nothing"
     )
     output = check.add_argument_group("output")
-    output.add_argument("--format", choices=_formats(), default="text", help="default: text")
+    output.add_argument("--format", choices=_formats(), help="default: text")
     output.add_argument(
         "--output",
         type=Path,
@@ -278,6 +278,12 @@ def _request(arguments: argparse.Namespace) -> Request:
         raise UserError("--fix and --diff exclude each other: --diff shows what --fix would do")
     if arguments.unsafe_fixes and not (arguments.fix or arguments.diff):
         raise UserError("--unsafe-fixes goes with --fix or --diff")
+    if arguments.diff and (arguments.format or arguments.statistics):
+        raise UserError("--diff goes without --format and --statistics: what it shows is the diff")
+    if arguments.statistics and arguments.format not in (None, "text", "json"):
+        raise UserError(
+            f"--statistics goes without --format {arguments.format}; there is text or json"
+        )
     if arguments.prune_baseline and arguments.diff:
         raise UserError("--prune-baseline goes without --diff, which changes nothing")
     if arguments.write_baseline and (
@@ -342,13 +348,17 @@ def _tell(arguments: argparse.Namespace, checked: Checked) -> bool:
     if arguments.statistics:
         from pytest_dispatchguard.report.statistics import statistics
 
-        text = statistics(checked.report, arguments.format)
+        text = statistics(checked.report, arguments.format or "text")
     else:
         from pytest_dispatchguard.report import render
 
         color = arguments.output is None and _color(arguments.color)
         text = render(
-            checked.report, arguments.format, color=color, width=_width(), sources=checked.reader
+            checked.report,
+            arguments.format or "text",
+            color=color,
+            width=_width(),
+            sources=checked.reader,
         )
     _put(arguments, text, stream)
     return bool(checked.report.findings)

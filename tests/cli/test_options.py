@@ -72,6 +72,12 @@ def test_a_missing_path_is_status_2_and_leaves_nothing_behind(project: Path, run
         (["check", "--config", "none.toml"], "none.toml: no such configuration file"),
         (["check", "--unsafe-fixes"], "goes with --fix or --diff"),
         (["check", "--fix", "--diff"], "exclude each other"),
+        (["check", "--diff", "--format", "json"], "--diff goes without"),
+        (["check", "--diff", "--statistics"], "--diff goes without"),
+        *(
+            (["check", "--statistics", "--format", name], f"goes without --format {name}")
+            for name in FORMATS[2:]
+        ),
         (["check", "--stdin-filename", "x.py"], "goes with the path -"),
         (["check", "-", "pkg"], "goes alone"),
         (["check", "--write-baseline"], "name it with --baseline FILE"),
