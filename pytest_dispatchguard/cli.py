@@ -372,15 +372,44 @@ def _put(arguments: argparse.Namespace, text: str, stream: TextIO | None) -> Non
 
     data = text.encode("utf-8", "backslashreplace")
     try:
-        if arguments.output.exists() and not arguments.output.is_file():
-            # A device or a pipe is written to, never replaced.
-            arguments.output.write_bytes(data)
+        if arguments.output.exists() and (
+            not arguments.output.is_file() or _names_stream(arguments.output)
+        ):
+            # A device, a pipe, or whatever a stream was led to is written to, never replaced.
+            _write_in_place(arguments.output, data)
         else:
             write_source(arguments.output, data)
     except OSError as error:
         raise UserError(
             f"{arguments.output}: cannot be written: {error.strerror or error}"
         ) from None
+
+
+def _names_stream(path: Path) -> bool:
+    """Whether a path stands for an open file of a process, as /dev/stdout does, through links perhaps."""
+    import stat
+
+    for _ in range(40):  # as many links as Linux follows
+        path = path.parent.resolve() / path.name
+        if path.parts[1:2] in (("dev",), ("proc",)) and path.parts[1:3] != ("dev", "shm"):
+            return True
+        if not stat.S_ISLNK(path.lstat().st_mode):
+            return False
+        path = path.parent / path.readlink()
+    return False
+
+
+def _write_in_place(path: Path, data: bytes) -> None:
+    try:
+        ours = os.path.samestat(path.stat(), os.fstat(1))
+    except OSError:  # standard output is closed
+        ours = False
+    if ours:
+        # Opened anew it would be written from its start, over what is there.
+        _write_bytes(data)
+        return
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND), "wb") as file:
+        file.write(data)
 
 
 def _write(text: str, stream: TextIO | None) -> None:

@@ -182,6 +182,24 @@ def test_a_device_is_written_to_and_not_replaced(project: Path, run: Run) -> Non
     assert pipe.is_fifo()
 
 
+@pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="no /dev/stdout")
+@pytest.mark.parametrize("way", ["/dev/stdout", "/dev/stderr", "link"])
+def test_a_stream_by_its_name_is_written_to_where_it_leads(project: Path, way: str) -> None:
+    (project / "link").symlink_to("/dev/stdout")
+    log = project / "log"
+    log.write_text("before\n")
+    inode = log.stat().st_ino
+    with log.open("a") as stream:
+        words = command(["check", "--format", "json", "--output", way], project)
+        streams = {"stderr": stream} if way == "/dev/stderr" else {"stdout": stream}
+        assert subprocess.run(words, cwd=project, **streams, check=False).returncode == 1
+        stream.write("after\n")
+    assert log.stat().st_ino == inode
+    text = log.read_text()
+    assert text.startswith("before\n{")
+    assert text.endswith("}\nafter\n")
+
+
 def test_statistics(project: Path, run: Run) -> None:
     done = run("check", "--statistics")
     assert done.status == 1
