@@ -128,13 +128,13 @@ def _parser() -> argparse.ArgumentParser:
     rules.set_defaults(run=_rules)
     hot = commands.add_parser("hot", help="list hot functions, with the path from their root")
     hot.add_argument(
-        "paths", nargs="*", type=Path, metavar="PATH", help="files and folders (default: .)"
+        "paths", nargs="*", type=_path, metavar="PATH", help="files and folders (default: .)"
     )
     hot.add_argument(
         "--format", choices=("text", "json"), default="text", help="text (default) or json"
     )
     hot.add_argument(
-        "--config", type=Path, metavar="FILE", help="configuration file in place of pyproject.toml"
+        "--config", type=_path, metavar="FILE", help="configuration file in place of pyproject.toml"
     )
     hot.add_argument(
         "--jobs", type=_positive, metavar="N", help="processes (default: one a processor)"
@@ -143,7 +143,7 @@ def _parser() -> argparse.ArgumentParser:
     hot.set_defaults(run=_hot)
     clean = commands.add_parser("clean", help="drop the cache")
     clean.add_argument(
-        "paths", nargs="*", type=Path, metavar="PATH", help="the project (default: .)"
+        "paths", nargs="*", type=_path, metavar="PATH", help="the project (default: .)"
     )
     clean.set_defaults(run=_clean)
     return parser
@@ -158,7 +158,7 @@ def _check_parser(commands: Any) -> None:
     check.add_argument(
         "paths",
         nargs="*",
-        type=Path,
+        type=_path,
         metavar="PATH",
         help="files and folders (default: .), - for standard input",
     )
@@ -183,7 +183,7 @@ def _check_parser(commands: Any) -> None:
     output.add_argument("--format", choices=_formats(), help="default: text")
     output.add_argument(
         "--output",
-        type=Path,
+        type=_path,
         metavar="FILE",
         help="write the report to a file, whole or not at all",
     )
@@ -201,7 +201,7 @@ def _check_parser(commands: Any) -> None:
         help="only findings on lines changed since the merge base with REV",
     )
     old.add_argument(
-        "--baseline", type=Path, metavar="FILE", help="accept the findings listed in FILE"
+        "--baseline", type=_path, metavar="FILE", help="accept the findings listed in FILE"
     )
     old.add_argument(
         "--write-baseline", action="store_true", help="list all present findings in the baseline"
@@ -211,11 +211,11 @@ def _check_parser(commands: Any) -> None:
     )
     how = check.add_argument_group("how")
     how.add_argument(
-        "--config", type=Path, metavar="FILE", help="configuration file in place of pyproject.toml"
+        "--config", type=_path, metavar="FILE", help="configuration file in place of pyproject.toml"
     )
     how.add_argument(
         "--stdin-filename",
-        type=Path,
+        type=_path,
         metavar="FILE",
         help="the name of standard input, with the path -",
     )
@@ -224,6 +224,20 @@ def _check_parser(commands: Any) -> None:
     )
     how.add_argument("--no-cache", action="store_true", help="neither read nor write the cache")
     check.set_defaults(run=_check)
+
+
+def _path(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("an empty name; leave it out, or name a path")
+    return Path(text)
+
+
+def _cwd() -> Path:
+    try:
+        return Path.cwd()
+    except OSError as error:
+        said = error.strerror or error
+        raise UserError(f"the working folder cannot be found: {said}; change to another") from None
 
 
 def _formats() -> tuple[str, ...]:
@@ -311,7 +325,7 @@ def _request(arguments: argparse.Namespace) -> Request:
     mode = "unsafe" if arguments.unsafe_fixes else "safe"
     return Request(
         paths=paths,
-        cwd=Path.cwd(),
+        cwd=_cwd(),
         config_file=arguments.config,
         settings=given,
         fix=mode if arguments.fix or arguments.diff else "no",  # type: ignore[arg-type]  # one of the modes
@@ -500,7 +514,7 @@ def _hot(arguments: argparse.Namespace) -> int:
     with progress() as tell:
         found = hot_functions(
             tuple(arguments.paths) or (Path(),),
-            cwd=Path.cwd(),
+            cwd=_cwd(),
             config_file=arguments.config,
             jobs=arguments.jobs or default_jobs(),
             cached=not arguments.no_cache,
@@ -518,9 +532,10 @@ def _clean(arguments: argparse.Namespace) -> int:
     from pytest_dispatchguard.lint.cache import cache_path, clean
     from pytest_dispatchguard.lint.files import require
 
+    cwd = _cwd()
     for path in arguments.paths or [Path()]:
-        require([path], Path.cwd())
-        root = find_root([absolute(Path.cwd() / path)])
+        require([path], cwd)
+        root = find_root([absolute(cwd / path)])
         gone = clean(root)
         said = f"dropped {cache_path(root)}" if gone else f"no cache at {cache_path(root)}"
         _write(said + "\n", sys.stdout)

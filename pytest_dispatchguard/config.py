@@ -357,7 +357,7 @@ def _configures(pyproject: Path) -> bool:
         if b"dispatchguard" not in data:
             return False
         return "dispatchguard" in tomllib.loads(data.decode("utf-8-sig")).get("tool", {})
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return False
 
 
@@ -385,6 +385,8 @@ def _read_toml(path: Path, shown: str) -> dict[str, Any]:
         raise UserError(f"{shown}: not valid TOML: not UTF-8 at byte {error.start}") from None
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{shown}: not valid TOML: {str(error).splitlines()[0]}") from None
+    except RecursionError:
+        raise UserError(f"{shown}: cannot be read: nested too deeply") from None
     return data
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Run, Write, one_line, write_files
+from .conftest import Done, Run, Write, command, one_line, write_files
 from .test_fixes import HEAD
 
 HOT = HEAD + "        return inspect.signature(x)\n"
@@ -331,6 +332,41 @@ def test_file_names_of_any_kind(write: Write, run: Run) -> None:
         assert run("check", "--format", format, "--output", "out").status == 1
     assert run("check", "--baseline", "b.json", "--write-baseline").status == 0
     assert run("check", "--baseline", "b.json").status == 0
+
+
+def test_a_configuration_nested_beyond_all_bounds_is_one_line(write: Write, run: Run) -> None:
+    write({"a.py": HOT, "pyproject.toml": "[tool.dispatchguard]\nselect = " + "[" * 5_000})
+    for words in (["check"], ["hot"], ["check", "--config", "pyproject.toml"]):
+        assert "pyproject.toml: cannot be read: nested too deeply" in one_line(run(*words))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a working folder that others hold")
+@pytest.mark.parametrize("words", [("check",), ("check", "a.py"), ("hot",), ("clean",)])
+def test_a_working_folder_that_is_gone_is_one_line(
+    write: Write, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = f"cd '{gone}' && rmdir '{gone}' && exec \"$@\""
+    # Python itself cannot find its modules by a folder that is gone.
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(p for p in sys.path if p))
+    done = subprocess.run(
+        ["/bin/sh", "-c", script, "sh", *command(words, gone)],
+        cwd=tmp_path,
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    said = Done(done.returncode, done.stdout, done.stderr)
+    assert "the working folder cannot be found" in one_line(said)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes")
+def test_a_pipe_is_no_baseline_nor_configuration(project: Path, run: Run) -> None:
+    os.mkfifo(project / "pipe")
+    for words in (["--baseline"], ["--write-baseline", "--baseline"]):
+        assert "pipe: not a file" in one_line(run("check", *words, "pipe"))
+    assert "pipe: no such configuration file" in one_line(run("check", "--config", "pipe"))
 
 
 def test_an_internal_error_is_one_line(
