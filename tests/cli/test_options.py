@@ -344,6 +344,18 @@ def test_standard_input_of_an_excluded_file_is_passed_over(project: Path, start:
     assert (done.status, done.out) == (0, A)
 
 
+def test_hot_says_what_it_could_not_read(project: Path, run: Run) -> None:
+    (project / "broken.py").write_text("x = (\n")
+    done = run("hot", "broken.py")
+    assert done.status == 0
+    (line,) = done.err.splitlines()
+    assert line.startswith("dispatchguard: note: broken.py:1:5: ")
+    assert line.endswith("; nothing in this file is known")
+    assert done.out.startswith("no hot functions")
+    assert "nothing in this file" in run("hot").err
+    assert run("hot", "pkg").err == ""
+
+
 # -- where the output goes -------------------------------------------------------------------------
 
 
@@ -414,6 +426,8 @@ def test_the_summary_says_what_only_pedantic_tells(write: Write, run: Run) -> No
     assert (quiet.status, loud.status) == (0, 1)
     assert "1 uncertain, told with --pedantic" in quiet.out
     assert "uncertain" not in loud.out
+    numbers = [json.loads(run("check", *w, "--format", "json").out) for w in ([], ["--pedantic"])]
+    assert [n["summary"]["unheard"] for n in numbers] == [1, 0]
 
 
 def test_a_file_that_is_no_python_is_one_line(write: Write, run: Run, start: Run) -> None:
