@@ -12,7 +12,7 @@ from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_dispatchguard.config import UNPARSABLE, Config, ignored_in_file, selected
+from pytest_dispatchguard.config import UNPARSABLE, Config, ignored_in_file, is_project, selected
 from pytest_dispatchguard.lint.cache import Cache
 from pytest_dispatchguard.lint.catalog import Catalog
 from pytest_dispatchguard.lint.chunks import (
@@ -181,6 +181,8 @@ def scout_files(
             rows[key], packed[key] = row, facts
     if cache is not None and jobs:
         cache.put_hashes((files[r] for r in fresh), fresh)
+        if is_project(config) and not texts:  # else the files of this run are not all there are
+            cache.prune_hashes(files)
         cache.put_many("facts", packed)
         cache.put_many("scouted", rows)
         for namespace in ("scouted", "facts"):
