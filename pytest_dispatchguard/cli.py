@@ -483,15 +483,11 @@ def _rule(arguments: argparse.Namespace) -> int:
         _write(listing(family, "text"), sys.stdout)
         return CLEAN
     if found is None:
-        from difflib import get_close_matches
+        from pytest_dispatchguard.config import nearest
 
-        words = [w for i in infos for w in (i.code, i.name)]
-        near = get_close_matches(arguments.code, words, n=1) or get_close_matches(
-            code, [i.code for i in infos], n=1, cutoff=0.0
-        )
-        raise UserError(
-            f"no rule {arguments.code!r}; the nearest is {near[0]}. `dispatchguard rules` lists them"
-        )
+        near = nearest(arguments.code, [w for i in infos for w in (i.code, i.name)])
+        told = f"; the nearest is {near}" if near else ""
+        raise UserError(f"no rule {arguments.code!r}{told}. `dispatchguard rules` lists them")
     _write(page(found, color=_color("auto"), width=_width()), sys.stdout)
     return CLEAN
 
