@@ -105,7 +105,7 @@ def load_config(
     """Settings for a run over paths: the file's, then what the command line says over them.
 
     ``overrides`` are fields of Config as the command line gave them; None means not given.
-    `select`, `src` and `baseline` replace what the file says, the other lists add to it.
+    `select` and `baseline` replace what the file says, the other lists add to it.
     """
     asked = [absolute(cwd / path) for path in paths] or [cwd]
     given = {key: value for key, value in overrides.items() if value is not None}
@@ -508,9 +508,7 @@ def _override(
         elif key == "baseline":
             settings[key] = _path(value, option, cwd)
         elif key in ("select", "extend_select", "ignore"):
-            words = [value] if isinstance(value, str) else list(value)
-            split = [code.strip() for word in words for code in word.split(",") if code.strip()]
-            codes = _codes(split, option, known_codes)
+            codes = _codes(list(value), option, known_codes)
             settings[key] = codes if key == "select" else (*settings.get(key, ()), *codes)
             if key != "ignore":
                 # Who names a code on the command line wants it, whatever the file ignores.
@@ -518,14 +516,6 @@ def _override(
                 settings["ignore"] = tuple(
                     code for code in settings.get("ignore", ()) if code in own or code not in codes
                 )
-        elif key == "src":
-            settings[key] = _strings(list(value), option)
-        elif key == "exclude":
-            settings[key] = (*settings.get(key, ()), *_globs(list(value), option))
-        elif key in ("hot_roots", "cold"):
-            settings[key] = (*settings.get(key, ()), *_strings(list(value), option))
-        elif key in ("tensor_types", "tree_modules"):
-            settings[key] = (*settings.get(key, ()), *_dotted(list(value), option))
         else:
             raise TypeError(f"{key} is no setting of the command line")
 
