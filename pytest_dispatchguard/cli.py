@@ -128,13 +128,13 @@ def _parser() -> argparse.ArgumentParser:
     rules.set_defaults(run=_rules)
     hot = commands.add_parser("hot", help="list hot functions, with the path from their root")
     hot.add_argument(
-        "paths", nargs="*", type=Path, metavar="PATH", help="files and folders (default: .)"
+        "paths", nargs="*", type=_path, metavar="PATH", help="files and folders (default: .)"
     )
     hot.add_argument(
         "--format", choices=("text", "json"), default="text", help="text (default) or json"
     )
     hot.add_argument(
-        "--config", type=Path, metavar="FILE", help="configuration file in place of pyproject.toml"
+        "--config", type=_path, metavar="FILE", help="configuration file in place of pyproject.toml"
     )
     hot.add_argument(
         "--jobs", type=_positive, metavar="N", help="processes (default: one a processor)"
@@ -143,7 +143,7 @@ def _parser() -> argparse.ArgumentParser:
     hot.set_defaults(run=_hot)
     clean = commands.add_parser("clean", help="drop the cache")
     clean.add_argument(
-        "paths", nargs="*", type=Path, metavar="PATH", help="the project (default: .)"
+        "paths", nargs="*", type=_path, metavar="PATH", help="the project (default: .)"
     )
     clean.set_defaults(run=_clean)
     return parser
@@ -158,7 +158,7 @@ def _check_parser(commands: Any) -> None:
     check.add_argument(
         "paths",
         nargs="*",
-        type=Path,
+        type=_path,
         metavar="PATH",
         help="files and folders (default: .), - for standard input",
     )
@@ -180,10 +180,10 @@ def _check_parser(commands: Any) -> None:
         "--diff", action="store_true", help="show what fixes would change, and change nothing"
     )
     output = check.add_argument_group("output")
-    output.add_argument("--format", choices=_formats(), default="text", help="default: text")
+    output.add_argument("--format", choices=_formats(), help="default: text")
     output.add_argument(
         "--output",
-        type=Path,
+        type=_path,
         metavar="FILE",
         help="write the report to a file, whole or not at all",
     )
@@ -201,7 +201,7 @@ def _check_parser(commands: Any) -> None:
         help="only findings on lines changed since the merge base with REV",
     )
     old.add_argument(
-        "--baseline", type=Path, metavar="FILE", help="accept the findings listed in FILE"
+        "--baseline", type=_path, metavar="FILE", help="accept the findings listed in FILE"
     )
     old.add_argument(
         "--write-baseline", action="store_true", help="list all present findings in the baseline"
@@ -211,11 +211,11 @@ def _check_parser(commands: Any) -> None:
     )
     how = check.add_argument_group("how")
     how.add_argument(
-        "--config", type=Path, metavar="FILE", help="configuration file in place of pyproject.toml"
+        "--config", type=_path, metavar="FILE", help="configuration file in place of pyproject.toml"
     )
     how.add_argument(
         "--stdin-filename",
-        type=Path,
+        type=_path,
         metavar="FILE",
         help="the name of standard input, with the path -",
     )
@@ -224,6 +224,20 @@ def _check_parser(commands: Any) -> None:
     )
     how.add_argument("--no-cache", action="store_true", help="neither read nor write the cache")
     check.set_defaults(run=_check)
+
+
+def _path(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("an empty name; leave it out, or name a path")
+    return Path(text)
+
+
+def _cwd() -> Path:
+    try:
+        return Path.cwd()
+    except OSError as error:
+        said = error.strerror or error
+        raise UserError(f"the working folder cannot be found: {said}; change to another") from None
 
 
 def _formats() -> tuple[str, ...]:
@@ -278,6 +292,12 @@ def _request(arguments: argparse.Namespace) -> Request:
         raise UserError("--fix and --diff exclude each other: --diff shows what --fix would do")
     if arguments.unsafe_fixes and not (arguments.fix or arguments.diff):
         raise UserError("--unsafe-fixes goes with --fix or --diff")
+    if arguments.diff and (arguments.format or arguments.statistics):
+        raise UserError("--diff goes without --format and --statistics: what it shows is the diff")
+    if arguments.statistics and arguments.format not in (None, "text", "json"):
+        raise UserError(
+            f"--statistics goes without --format {arguments.format}; there is text or json"
+        )
     if arguments.prune_baseline and arguments.diff:
         raise UserError("--prune-baseline goes without --diff, which changes nothing")
     if arguments.write_baseline and (
@@ -305,7 +325,7 @@ def _request(arguments: argparse.Namespace) -> Request:
     mode = "unsafe" if arguments.unsafe_fixes else "safe"
     return Request(
         paths=paths,
-        cwd=Path.cwd(),
+        cwd=_cwd(),
         config_file=arguments.config,
         settings=given,
         fix=mode if arguments.fix or arguments.diff else "no",  # type: ignore[arg-type]  # one of the modes
@@ -342,13 +362,17 @@ def _tell(arguments: argparse.Namespace, checked: Checked) -> bool:
     if arguments.statistics:
         from pytest_dispatchguard.report.statistics import statistics
 
-        text = statistics(checked.report, arguments.format)
+        text = statistics(checked.report, arguments.format or "text")
     else:
         from pytest_dispatchguard.report import render
 
         color = arguments.output is None and _color(arguments.color)
         text = render(
-            checked.report, arguments.format, color=color, width=_width(), sources=checked.reader
+            checked.report,
+            arguments.format or "text",
+            color=color,
+            width=_width(),
+            sources=checked.reader,
         )
     _put(arguments, text, stream)
     return bool(checked.report.findings)
@@ -362,15 +386,44 @@ def _put(arguments: argparse.Namespace, text: str, stream: TextIO | None) -> Non
 
     data = text.encode("utf-8", "backslashreplace")
     try:
-        if arguments.output.exists() and not arguments.output.is_file():
-            # A device or a pipe is written to, never replaced.
-            arguments.output.write_bytes(data)
+        if arguments.output.exists() and (
+            not arguments.output.is_file() or _names_stream(arguments.output)
+        ):
+            # A device, a pipe, or whatever a stream was led to is written to, never replaced.
+            _write_in_place(arguments.output, data)
         else:
             write_source(arguments.output, data)
     except OSError as error:
         raise UserError(
             f"{arguments.output}: cannot be written: {error.strerror or error}"
         ) from None
+
+
+def _names_stream(path: Path) -> bool:
+    """Whether a path stands for an open file of a process, as /dev/stdout does, through links perhaps."""
+    import stat
+
+    for _ in range(40):  # as many links as Linux follows
+        path = path.parent.resolve() / path.name
+        if path.parts[1:2] in (("dev",), ("proc",)) and path.parts[1:3] != ("dev", "shm"):
+            return True
+        if not stat.S_ISLNK(path.lstat().st_mode):
+            return False
+        path = path.parent / path.readlink()
+    return False
+
+
+def _write_in_place(path: Path, data: bytes) -> None:
+    try:
+        ours = os.path.samestat(path.stat(), os.fstat(1))
+    except OSError:  # standard output is closed
+        ours = False
+    if ours:
+        # Opened anew it would be written from its start, over what is there.
+        _write_bytes(data)
+        return
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND), "wb") as file:
+        file.write(data)
 
 
 def _write(text: str, stream: TextIO | None) -> None:
@@ -430,15 +483,11 @@ def _rule(arguments: argparse.Namespace) -> int:
         _write(listing(family, "text"), sys.stdout)
         return CLEAN
     if found is None:
-        from difflib import get_close_matches
+        from pytest_dispatchguard.config import nearest
 
-        words = [w for i in infos for w in (i.code, i.name)]
-        near = get_close_matches(arguments.code, words, n=1) or get_close_matches(
-            code, [i.code for i in infos], n=1, cutoff=0.0
-        )
-        raise UserError(
-            f"no rule {arguments.code!r}; the nearest is {near[0]}. `dispatchguard rules` lists them"
-        )
+        near = nearest(arguments.code, [w for i in infos for w in (i.code, i.name)])
+        told = f"; the nearest is {near}" if near else ""
+        raise UserError(f"no rule {arguments.code!r}{told}. `dispatchguard rules` lists them")
     _write(page(found, color=_color("auto"), width=_width()), sys.stdout)
     return CLEAN
 
@@ -461,7 +510,7 @@ def _hot(arguments: argparse.Namespace) -> int:
     with progress() as tell:
         found = hot_functions(
             tuple(arguments.paths) or (Path(),),
-            cwd=Path.cwd(),
+            cwd=_cwd(),
             config_file=arguments.config,
             jobs=arguments.jobs or default_jobs(),
             cached=not arguments.no_cache,
@@ -477,11 +526,12 @@ def _hot(arguments: argparse.Namespace) -> int:
 def _clean(arguments: argparse.Namespace) -> int:
     from pytest_dispatchguard.config import absolute, find_root
     from pytest_dispatchguard.lint.cache import cache_path, clean
+    from pytest_dispatchguard.lint.files import require
 
+    cwd = _cwd()
     for path in arguments.paths or [Path()]:
-        if not path.exists():
-            raise UserError(f"{path}: no such file or folder")
-        root = find_root([absolute(Path.cwd() / path)])
+        require([path], cwd)
+        root = find_root([absolute(cwd / path)])
         gone = clean(root)
         said = f"dropped {cache_path(root)}" if gone else f"no cache at {cache_path(root)}"
         _write(said + "\n", sys.stdout)

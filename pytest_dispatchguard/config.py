@@ -105,15 +105,15 @@ def load_config(
     """Settings for a run over paths: the file's, then what the command line says over them.
 
     ``overrides`` are fields of Config as the command line gave them; None means not given.
-    `select`, `src` and `baseline` replace what the file says, the other lists add to it.
+    `select` and `baseline` replace what the file says, the other lists add to it.
     """
     asked = [absolute(cwd / path) for path in paths] or [cwd]
     given = {key: value for key, value in overrides.items() if value is not None}
     chosen = None if config_file is None else absolute(cwd / config_file)
-    if chosen is not None and not chosen.is_file():
-        raise UserError(f"{config_file}: no such configuration file")
+    if chosen is not None and not is_file(chosen):
+        raise UserError(f"{config_file}: {_why_no_file(chosen)}")
     root = find_root(asked, chosen)
-    file = chosen or next((f for f in (root / "pyproject.toml",) if f.is_file()), None)
+    file = chosen or next((f for f in (root / "pyproject.toml",) if is_file(f)), None)
     shown = "" if file is None else _shown(file, cwd)
     data: Mapping[str, Any] = {} if file is None else _read_toml(file, shown)
     table = _own_table(data, shown, bare=file is not None and file.name != "pyproject.toml")
@@ -121,7 +121,7 @@ def load_config(
     _override(settings, given, known_codes, cwd)
     owner = root / "pyproject.toml"
     if owner != file:
-        data = _read_toml(owner, _shown(owner, cwd)) if owner.is_file() else {}
+        data = _read_toml(owner, _shown(owner, cwd)) if is_file(owner) else {}
     project = data.get("project")
     metadata: Mapping[str, Any] = project if isinstance(project, dict) else {}
     requires = metadata.get("requires-python")
@@ -183,7 +183,7 @@ def idle_folders(config: Config) -> Iterator[str]:
     if config.src == DEFAULT_SRC:
         return
     for folder in config.src:
-        if not (config.root / folder).is_dir():
+        if not is_folder(config.root / folder):
             yield f'src: "{folder}" is no folder of the project'
 
 
@@ -206,11 +206,26 @@ def absolute(path: Path) -> Path:
     return Path(os.path.abspath(path))  # noqa: PTH100 - Path.absolute() keeps the `..`
 
 
+def is_file(path: Path) -> bool:
+    """Whether a file is there, as far as anybody may know."""
+    return os.path.isfile(path)  # noqa: PTH113 - Path.is_file() fails below a folder that is locked
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a folder is there, as far as anybody may know."""
+    return os.path.isdir(path)  # noqa: PTH112 - as above
+
+
+def exists(path: Path) -> bool:
+    """Whether anything is there, as far as anybody may know."""
+    return os.path.exists(path)  # noqa: PTH110 - as above
+
+
 def top_package(path: Path) -> Path | None:
     """The outermost package that holds a file or folder, or None outside of packages."""
-    folder = path if path.is_dir() else path.parent
+    folder = path if is_folder(path) else path.parent
     top = None
-    while (folder / "__init__.py").is_file() and folder.parent != folder:
+    while is_file(folder / "__init__.py") and folder.parent != folder:
         top, folder = folder, folder.parent
     return top
 
@@ -306,15 +321,15 @@ def find_root(paths: Sequence[Path], config_file: Path | None = None) -> Path:
     folder of the ``--config`` file when the paths lie under it; else the folder above the
     outermost package, or the folder itself.
     """
-    common = Path(os.path.commonpath([p if p.is_dir() else p.parent for p in paths]))
+    common = Path(os.path.commonpath([p if is_folder(p) else p.parent for p in paths]))
     first = None
     for folder in _own_ancestors(common):
         pyproject = folder / "pyproject.toml"
-        if pyproject.is_file() and _configures(pyproject):
+        if is_file(pyproject) and _configures(pyproject):
             return folder
         if first is None and _has_marker(folder):
             first = folder
-        if (folder / ".git").exists():
+        if exists(folder / ".git"):
             break
     if first is not None:
         return first
@@ -333,7 +348,7 @@ def _own_ancestors(folder: Path) -> Iterator[Path]:
 
 
 def _has_marker(folder: Path) -> bool:
-    return any((folder / marker).exists() for marker in MARKERS)
+    return any(exists(folder / marker) for marker in MARKERS)
 
 
 def _configures(pyproject: Path) -> bool:
@@ -342,8 +357,18 @@ def _configures(pyproject: Path) -> bool:
         if b"dispatchguard" not in data:
             return False
         return "dispatchguard" in tomllib.loads(data.decode("utf-8-sig")).get("tool", {})
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return False
+
+
+def _why_no_file(path: Path) -> str:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        pass
+    except OSError as error:
+        return f"cannot be read: {error.strerror or error}"
+    return "no such configuration file"
 
 
 def _shown(path: Path, cwd: Path) -> str:
@@ -360,6 +385,8 @@ def _read_toml(path: Path, shown: str) -> dict[str, Any]:
         raise UserError(f"{shown}: not valid TOML: not UTF-8 at byte {error.start}") from None
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{shown}: not valid TOML: {str(error).splitlines()[0]}") from None
+    except RecursionError:
+        raise UserError(f"{shown}: cannot be read: nested too deeply") from None
     return data
 
 
@@ -481,9 +508,7 @@ def _override(
         elif key == "baseline":
             settings[key] = _path(value, option, cwd)
         elif key in ("select", "extend_select", "ignore"):
-            words = [value] if isinstance(value, str) else list(value)
-            split = [code.strip() for word in words for code in word.split(",") if code.strip()]
-            codes = _codes(split, option, known_codes)
+            codes = _codes(list(value), option, known_codes)
             settings[key] = codes if key == "select" else (*settings.get(key, ()), *codes)
             if key != "ignore":
                 # Who names a code on the command line wants it, whatever the file ignores.
@@ -491,14 +516,6 @@ def _override(
                 settings["ignore"] = tuple(
                     code for code in settings.get("ignore", ()) if code in own or code not in codes
                 )
-        elif key == "src":
-            settings[key] = _strings(list(value), option)
-        elif key == "exclude":
-            settings[key] = (*settings.get(key, ()), *_globs(list(value), option))
-        elif key in ("hot_roots", "cold"):
-            settings[key] = (*settings.get(key, ()), *_strings(list(value), option))
-        elif key in ("tensor_types", "tree_modules"):
-            settings[key] = (*settings.get(key, ()), *_dotted(list(value), option))
         else:
             raise TypeError(f"{key} is no setting of the command line")
 

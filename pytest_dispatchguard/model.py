@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 Certainty = Literal["sure", "maybe"]
@@ -115,10 +115,6 @@ class Finding:
     def sort_key(self) -> tuple[str, int, int, str, str]:
         """Findings are always told in this order."""
         return (self.path, self.span.line, self.span.column, self.code, self.message)
-
-    def without_fix(self) -> Finding:
-        """The same finding, with nothing offered."""
-        return replace(self, fix=None)
 
 
 @dataclass(frozen=True, slots=True)

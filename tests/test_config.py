@@ -169,7 +169,7 @@ def test_toml_with_a_byte_order_mark_and_crlf(tmp_path: Path) -> None:
 
 def test_command_line_replaces_select_and_adds_to_the_rest(tmp_path: Path) -> None:
     project(tmp_path, '[tool.dispatchguard]\nselect = ["DG1"]\nignore = ["DG402"]\n')
-    config = load(tmp_path, select=["DG4,DG601"], ignore=["DG601"], extend_select=None)
+    config = load(tmp_path, select=["DG4", "DG601"], ignore=["DG601"], extend_select=None)
     assert config.select == ("DG4", "DG601")
     assert config.ignore == ("DG402", "DG601")
     assert load(tmp_path, pedantic=True, baseline="b.json").baseline == tmp_path / "b.json"
@@ -188,7 +188,7 @@ def test_a_code_named_on_the_command_line_beats_the_file(tmp_path: Path) -> None
 
 def test_letter_case_of_codes_is_not_asked_for(tmp_path: Path) -> None:
     project(tmp_path, '[tool.dispatchguard]\nignore = ["dg402"]\n')
-    config = load(tmp_path, select=["dg4,Dg1"])
+    config = load(tmp_path, select=["dg4", "Dg1"])
     assert (config.select, config.ignore) == (("DG4", "DG1"), ("DG402",))
 
 

@@ -272,6 +272,7 @@ def rule(
     [
         ("import no_such_module\n", "No module named 'no_such_module'"),
         ("def f(:\n", "SyntaxError"),
+        ("import sys\nsys.exit()\n", "cannot be loaded (SystemExit"),
         ("raise ValueError('two\\nlines')\n", "ValueError: two lines"),
         (rule(code="DG001"), "rule Mine has the code DG001 of the linter itself"),
         (rule(code="DG411"), "rule Mine has the code DG411 of"),
@@ -298,9 +299,21 @@ def test_a_broken_pack_is_one_line(packs: Packs, source: str, told: str) -> None
     assert told in line
 
 
-def test_a_rule_that_fails_is_one_line_and_the_others_speak(packs: Packs) -> None:
+@pytest.mark.parametrize(
+    ("way", "told"),
+    [
+        ("1 / 0", "ZeroDivisionError"),
+        ("raise SystemExit(0)", "SystemExit: 0"),
+        ("return 'odd'", "TypeError: judge gave 'odd', which is no Finding"),
+        ("return ['odd']", "TypeError: judge gave 'odd', which is no Finding"),
+        ("return 3", "TypeError: judge gave 3, which is no Finding"),
+    ],
+)
+def test_a_rule_that_fails_is_one_line_and_the_others_speak(
+    packs: Packs, way: str, told: str
+) -> None:
     packs.plant("acme_rules", PACK)
-    failing = PACK.replace("ACME", "BAD").replace('return place.finding(node, "odd")', "1 / 0")
+    failing = PACK.replace("ACME", "BAD").replace('return place.finding(node, "odd")', way)
     failing = failing.replace("default = False", "default = True").replace(
         "return [SlowSum, Optional]", "return [Optional]"
     )
@@ -309,5 +322,5 @@ def test_a_rule_that_fails_is_one_line_and_the_others_speak(packs: Packs) -> Non
         done = packs.run("check", "--format", "json")
         assert done.returncode == 2
         (line,) = done.stderr.splitlines()
-        assert "rule BAD102 failed in Mine.compute: ZeroDivisionError" in line
+        assert f"rule BAD102 failed in Mine.compute: {told}" in line
         assert [f["code"] for f in json.loads(done.stdout)["findings"]] == ["ACME101"]

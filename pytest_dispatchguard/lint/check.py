@@ -9,10 +9,13 @@ from typing import Any, Literal
 
 from pytest_dispatchguard import __version__
 from pytest_dispatchguard.config import (
+    UNPARSABLE,
     Config,
     absolute,
+    exists,
     find_root,
     idle_folders,
+    is_folder,
     is_project,
     load_config,
     selected,
@@ -92,7 +95,7 @@ def settings(
     """The configuration, the rules there are, and the open cache."""
     asked = [absolute(cwd / p) for p in paths] or [cwd]
     root = find_root(asked, None if config_file is None else absolute(cwd / config_file))
-    cache = Cache.open(cache_path(root), fingerprint()) if cached and root.is_dir() else None
+    cache = Cache.open(cache_path(root), fingerprint()) if cached and is_folder(root) else None
     try:
         catalog = catalog_of(cache)
         config = load_config(
@@ -153,7 +156,7 @@ def _check(
     accepted = _baseline(request, config)
     ran = {i.code for i in catalog.infos if selected(config, i.code, i.default)}
 
-    unheard = [0]  # in the last of the passes
+    unheard: list[Finding] = []  # in the last of the passes
 
     def once(
         texts: Mapping[str, str],
@@ -167,12 +170,13 @@ def _check(
         )
         findings = list(outcome.findings)
         match = None
-        if accepted is not None:
+        anew = request.write_baseline and not outcome.problems
+        if accepted is not None and not anew:
             # Held against all there is: what is not shown this time keeps its entry.
             match = baselines.match(
                 findings,
                 accepted,
-                checked={f.rel for f in discovery.targets},
+                checked={f.rel for f in discovery.targets} - outcome.unread,
                 ran=ran,
                 root=config.root,
             )
@@ -182,9 +186,8 @@ def _check(
             findings = [
                 f for f in findings if gitdiff.touches(now, f.path, f.span.line, f.span.end_line)
             ]
-        heard = [f for f in findings if _heard(config, f)]
-        unheard[0] = len(findings) - len(heard)
-        return outcome, heard, match
+        unheard[:] = [f for f in findings if not _heard(config, f)]
+        return outcome, [f for f in findings if _heard(config, f)], match
 
     outcome, findings, match = once(texts)
     before: dict[str, str] = {}
@@ -203,14 +206,16 @@ def _check(
                     del before[rel], after[rel], fixed[rel]
                 unwritten = list(failed.values())
                 outcome, findings, match = once({**texts, **after})
-    if request.write_baseline:
-        assert config.baseline is not None
-        accepted = _accepting(request, config, discovery, findings, ran)
-        baselines.write(config.baseline, accepted)
-        count = f"{len(findings)} finding{'' if len(findings) == 1 else 's'}"
-        notes.append(f"{count} accepted into {_shown(config.baseline, config.root)}")
-        findings, match = [], None
-    if match is not None and match.stale:
+    if outcome.problems:
+        # Entries of what was not judged match nothing now, and are right all the same.
+        if config.baseline is not None and (request.write_baseline or request.prune_baseline):
+            name = _shown(config.baseline, config.root)
+            unwritten.append(f"{name}: left as it was, because not everything could be judged")
+    elif request.write_baseline and accepted is not None:
+        checked = {f.rel for f in discovery.targets} - outcome.unread
+        notes.append(_renew(config, accepted, findings, unheard, checked=checked, ran=ran))
+        findings = [f for f in findings if f.code == UNPARSABLE]
+    elif match is not None and match.stale:
         notes.extend(_stale(request, config, accepted, match))
     kept = [i for i in catalog.infos if i.code in ran]
     report = Report(
@@ -222,7 +227,7 @@ def _check(
             suppressed=sum(_heard(config, f) for f in outcome.suppressed),
             baselined=sum(_heard(config, f) for f in match.matched) if match else 0,
             fixed=sum(fixed.values()) if request.write else 0,
-            unheard=unheard[0],
+            unheard=len(unheard),
         ),
         rules=tuple(kept),
         version=__version__,
@@ -275,12 +280,10 @@ def _inputs(request: Request, config: Config) -> tuple[Discovery, Source | Unrea
     require_python(path, place, request.stdin)
     try:
         rel = place.resolve().relative_to(config.root.resolve()).as_posix()
-    except ValueError:
+    except (ValueError, OSError, RuntimeError):  # outside of the root, or who knows where
         rel = place.name
     context = (
-        discover((), config, cwd=config.root)
-        if place.exists() or config.file
-        else Discovery((), ())
+        discover((), config, cwd=config.root) if exists(place) or config.file else Discovery((), ())
     )
     target = File(place, rel, len(request.stdin), 0, 0, 0)
     others = tuple(f for f in context.project if f.rel != rel)
@@ -296,30 +299,25 @@ def _baseline(request: Request, config: Config) -> baselines.Baseline | None:
                 "which baseline? name it with --baseline FILE, or `baseline` in the configuration"
             )
         return None
-    return None if request.write_baseline else baselines.load(config.baseline)
+    return (baselines.standing if request.write_baseline else baselines.load)(config.baseline)
 
 
-def _accepting(
-    request: Request,
+def _renew(
     config: Config,
-    discovery: Discovery,
-    findings: Collection[Finding],
+    standing: baselines.Baseline,
+    told: Collection[Finding],
+    untold: Collection[Finding],
+    *,
+    checked: Collection[str],
     ran: Collection[str],
-) -> baselines.Baseline:
-    """The baseline that accepts the findings, and goes on accepting what this run did not look at."""
+) -> str:
+    """Writes the baseline anew, and says so."""
     assert config.baseline is not None
-    made = baselines.from_findings(findings)
-    try:
-        old = baselines.load(config.baseline).entries
-    except UserError:
-        return made
-    checked = {f.rel for f in discovery.targets}
-    elsewhere = [
-        e
-        for e in old
-        if (e.path not in checked and (config.root / e.path).exists()) or e.code not in ran
-    ]
-    return baselines.Baseline(tuple(sorted((*made.entries, *elsewhere))))
+    made = baselines.renewed(standing, told, untold, checked=checked, ran=ran, root=config.root)
+    baselines.write(config.baseline, made)
+    number = sum(f.code != UNPARSABLE for f in told)
+    count = f"{number} finding{'' if number == 1 else 's'}"
+    return f"{count} accepted into {_shown(config.baseline, config.root)}"
 
 
 def _stale(

@@ -12,7 +12,7 @@ from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_dispatchguard.config import Config, ignored_in_file, selected
+from pytest_dispatchguard.config import UNPARSABLE, Config, ignored_in_file, is_project, selected
 from pytest_dispatchguard.lint.cache import Cache
 from pytest_dispatchguard.lint.catalog import Catalog
 from pytest_dispatchguard.lint.chunks import (
@@ -105,6 +105,8 @@ class Outcome:
     notes: tuple[str, ...] = ()
     idle: tuple[str, ...] = ()
     """Settings that match nothing, a line each: true where the whole project was read."""
+    unread: frozenset[str] = frozenset()
+    """Files that could not be read, or in which a function could not."""
 
 
 def target_of(config: Config) -> Target:
@@ -179,6 +181,8 @@ def scout_files(
             rows[key], packed[key] = row, facts
     if cache is not None and jobs:
         cache.put_hashes((files[r] for r in fresh), fresh)
+        if is_project(config) and not texts:  # else the files of this run are not all there are
+            cache.prune_hashes(files)
         cache.put_many("facts", packed)
         cache.put_many("scouted", rows)
         for namespace in ("scouted", "facts"):
@@ -510,6 +514,7 @@ def _settle(
     ran = {i.code for i in infos if selected(config, i.code, i.default)}
     kept: list[Finding] = []
     suppressed: list[Finding] = []
+    unread: set[str] = set()
     by_file: dict[str, list[Finding]] = defaultdict(list, {r: list(f) for r, f in judged.items()})
     for rel in targets:
         scouted = survey.scouted[rel]
@@ -517,7 +522,9 @@ def _settle(
         unused: tuple[Finding, ...] = ()
         if scouted.error is not None:
             found = [_unparsable(rel, scouted.error)]
-        elif scouted.directives:
+        if any(f.code == UNPARSABLE for f in found):
+            unread.add(rel)
+        if scouted.error is None and scouted.directives:
             text = read(rel)
             if text is not None:
                 from pytest_dispatchguard.lint import suppress
@@ -543,6 +550,7 @@ def _settle(
         hot_functions=sum(briefs.hot.get(r, 0) for r in targets),
         notes=tuple(survey.notes),
         idle=tuple(briefs.idle),
+        unread=frozenset(unread),
     )
 
 
@@ -562,12 +570,22 @@ def refused(config: Config, infos: Sequence[RuleInfo], what: Unreadable) -> Outc
     finding = _unparsable(what.rel, (what.line, what.column, what.message))
     heard = any(i.code == finding.code and selected(config, i.code, i.default) for i in infos)
     heard = heard and not ignored_in_file(config, what.rel, finding.code)
-    return Outcome((finding,) if heard else (), (), (), files=1, functions=0, hot_functions=0)
+    return Outcome(
+        findings=(finding,) if heard else (),
+        suppressed=(),
+        problems=(),
+        files=1,
+        functions=0,
+        hot_functions=0,
+        unread=frozenset({what.rel}),
+    )
 
 
 def _unparsable(rel: str, error: tuple[int, int, str]) -> Finding:
     line, column, message = error
-    return Finding("DG001", "unparsable-file", rel, Span(line, column, line, column), "", message)
+    return Finding(
+        UNPARSABLE, "unparsable-file", rel, Span(line, column, line, column), "", message
+    )
 
 
 def text_of(survey: Survey, rel: str) -> str | None:

@@ -1,11 +1,12 @@
 """Which files a run reads, and how one is read and written: to the byte, or not at all."""
 
-# ruff: noqa: PTH101, PTH105, PTH108, PTH110, PTH112, PTH113, PTH116, PTH118, PTH119, PTH120, PTH123
+# ruff: noqa: PTH101, PTH105, PTH108, PTH110, PTH113, PTH116, PTH118, PTH119, PTH120, PTH123
 # Paths are strings here, for speed: thousands of Path objects cost more than the search itself.
 
 from __future__ import annotations
 
 import codecs
+import errno
 import os
 import re
 import stat
@@ -148,10 +149,18 @@ def require(paths: Iterable[Path], cwd: Path) -> None:
     """That all paths are there to be read."""
     for given in paths:
         path = absolute(cwd / given)
-        if not path.is_dir() and not path.is_file():
+        try:
+            mode = os.stat(path).st_mode
+            if stat.S_ISDIR(mode):
+                os.scandir(path).close()
+        except (FileNotFoundError, NotADirectoryError, ValueError):
             special = os.path.lexists(path)
-            kind = "neither a file nor a folder" if special else "no such file or folder"
-            raise UserError(f"{given}: {kind}")
+            kind = "a link to nowhere" if special else "no such file or folder"
+            raise UserError(f"{given}: {kind}") from None
+        except OSError as error:
+            raise UserError(f"{given}: cannot be read: {error.strerror or error}") from None
+        if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
+            raise UserError(f"{given}: neither a file nor a folder")
 
 
 _PYTHON = (".py", ".pyi", ".pyw")
@@ -161,7 +170,7 @@ _SHEBANG = re.compile(rb"#!.*python")
 def require_python(given: Path, path: Path, data: bytes | None = None) -> None:
     """That a file named by the user is Python source, as its name says or its first line; a name without
     a suffix is taken at the user's word. `data` stands in place of what is on disk."""
-    suffixes = (path.suffix, Path(os.path.realpath(path)).suffix)
+    suffixes = (path.suffix, Path(_real(str(path))).suffix)
     if not path.suffix or any(suffix in _PYTHON for suffix in suffixes):
         return
     if data is None:
@@ -236,7 +245,7 @@ def decode_source(data: bytes, rel: str) -> Source | Unreadable:
 
 def write_source(path: Path, data: bytes) -> None:
     """Replace a file whole or not at all; its mode stays, and a link still points at it."""
-    target = os.path.realpath(path)
+    target = _real(str(path))
     temporary = f"{target}.{os.urandom(4).hex()}.tmp"
     try:
         try:
@@ -306,7 +315,7 @@ def _excluder(config: Config) -> Callable[[str, str, bool], bool]:
 
 def _list_folder(listing: _Listing, root: str, folder: str, rel: str) -> None:
     """Add a folder's files: what git does not ignore, or all."""
-    listing.tops.append(os.path.realpath(folder))
+    listing.tops.append(_real(folder))
     if not _list_with_git(listing, root, folder, rel):
         _walk(listing, root, folder, rel)
 
@@ -408,9 +417,18 @@ def _follow_links(listing: _Listing, root: str) -> None:
     while listing.links:
         links, listing.links = sorted(listing.links), []
         for link, rel in links:
-            real = os.path.realpath(link)
             name = os.path.basename(rel)
-            folder = os.path.isdir(real)
+            try:
+                status = os.stat(link)
+                real = os.path.realpath(link)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                circle = error.errno == errno.ELOOP
+                if not circle and not listing.excluded(rel, name, False):
+                    listing.notes.append(f"{rel}: passed over: {error.strerror or error}")
+                continue
+            folder = stat.S_ISDIR(status.st_mode)
             if listing.excluded(rel, name, folder):
                 continue
             if any(_inside(real, top) or _inside(top, real) for top in listing.tops):
@@ -418,14 +436,22 @@ def _follow_links(listing: _Listing, root: str) -> None:
             if folder:
                 listing.tops.append(real)
                 _walk(listing, root, link, rel)
-            elif name.endswith(".py") and os.path.isfile(real):
-                listing.files[rel] = _file(link, rel, os.stat(link))
+            elif name.endswith(".py") and stat.S_ISREG(status.st_mode):
+                listing.files[rel] = _file(link, rel, status)
+
+
+def _real(path: str) -> str:
+    """The path without links, or as it is where a link may not be read."""
+    try:
+        return os.path.realpath(path)
+    except OSError:
+        return path
 
 
 def _named(listing: _Listing, path: Path, rel: str, root: str) -> File:
     """A file named by the user that no search found; a link to one that was found is that one."""
     if path.is_symlink():
-        real = _relative(os.path.realpath(path), os.path.realpath(root))
+        real = _relative(_real(str(path)), _real(root))
         if real in listing.files:
             return listing.files[real]
     try:

@@ -29,6 +29,10 @@ _ESCAPE = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
 _ESCAPED = dict(zip(b"abtnvfr", b"\a\b\t\n\v\f\r", strict=True))
 
 
+# What the configuration of a repository may have git run; whoever lints code need not trust it.
+_NOTHING_RUNS = ("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
+
+
 def run_git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes] | None:
     """Ask git in a folder; None where git cannot be started there."""
     environment = {key: value for key, value in os.environ.items() if key not in _LOCATION}
@@ -37,7 +41,7 @@ def run_git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]
 
     try:
         return subprocess.run(
-            ["git", "-c", "core.quotePath=false", *arguments],
+            ["git", "-c", "core.quotePath=false", *_NOTHING_RUNS, *arguments],
             cwd=folder,
             env=environment,
             stdin=subprocess.DEVNULL,

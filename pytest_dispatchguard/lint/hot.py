@@ -24,8 +24,8 @@ def hot_functions(
     progress: engine.Progress | None,
     note: Callable[[str], None],
 ) -> list[HotPlace]:
-    """The hot functions in the paths, by path and line, each with why it is hot. `note` is told of settings
-    that match nothing."""
+    """The hot functions in the paths, by path and line, each with why it is hot. `note` is told of files
+    that cannot be read and of settings that match nothing."""
     require(paths, cwd)
     config, catalog, cache = settings(paths, cwd, config_file, {}, cached)
     tell = progress or (lambda what, done, total: None)
@@ -37,10 +37,17 @@ def hot_functions(
     finally:
         if cache is not None:
             cache.close()
+    asked = {f.rel for f in discovery.targets}
+    for line in discovery.notes:
+        note(line)
+    for rel in sorted(asked):
+        error = survey.scouted[rel].error
+        if error is not None:
+            at, column, said = error
+            note(f"{rel}:{at}:{column}: {said}; nothing in this file is known")
     if is_project(config):
         for line in (*idle_folders(config), *idle_names(config, project)):
             note(line)
-    asked = {f.rel for f in discovery.targets}
     return [
         HotPlace(
             path=place.path,

@@ -203,13 +203,11 @@ def _judge_function(
                 chunk.head, chunk.span, chunk.first_line,
             )  # fmt: skip
             try:
-                answer = rule.judge(seen.node, place)
-                if answer is None:
-                    continue
-                out.findings.extend([answer] if isinstance(answer, Finding) else answer)
+                out.findings.extend(_findings(rule.judge(seen.node, place)))
             except RecursionError:
                 raise
-            except Exception as error:  # noqa: BLE001 - a rule that fails must not hide the others' findings
+            # A rule that fails must not hide the others' findings, nor end the run as if clean.
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - for the reason above
                 if os.environ.get("DISPATCHGUARD_TRACEBACK"):
                     traceback.print_exc()
                 said = " ".join(str(error).split())
@@ -219,6 +217,20 @@ def _judge_function(
                     "(set DISPATCHGUARD_TRACEBACK=1 for the trace, and please report it)"
                 )
     return out
+
+
+def _findings(answer: object) -> list[Finding]:
+    """What a rule answered, which third parties write, held against what it may answer."""
+    if answer is None:
+        return []
+    if not isinstance(answer, Iterable) or isinstance(answer, str):
+        answer = (answer,)
+    findings = []
+    for one in answer:
+        if not isinstance(one, Finding):
+            raise TypeError(f"judge gave {one!r}, which is no Finding")
+        findings.append(one)
+    return findings
 
 
 def _line(chunk: Chunk, node: cst.CSTNode, otherwise: int) -> int:

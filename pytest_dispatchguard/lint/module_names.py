@@ -17,4 +17,5 @@ def module_name(path: str, roots: Sequence[str] = ()) -> str:
     for suffix in (".py", ".pyi"):
         inner = inner.removesuffix(suffix)
     inner = inner.removesuffix("/__init__") if inner != "__init__" else "__init__"
-    return inner.replace("/", ".")
+    # A colon ends the module in the ids of functions; no part of a path holds the slash put in its place.
+    return inner.replace("/", ".").replace(":", "/")

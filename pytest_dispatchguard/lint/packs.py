@@ -83,7 +83,10 @@ def load() -> Packs:
                 roots[base] = (*roots.get(base, ()), *_method_names(base, methods))
         except UserError as error:
             raise UserError(f"rule pack {entry.value!r}: {error}") from None
-        except Exception as error:
+        except (
+            Exception,
+            SystemExit,
+        ) as error:  # a pack that exits must not end the run as if clean
             said = " ".join(str(error).split())
             raise UserError(
                 f"rule pack {entry.value!r} cannot be loaded ({type(error).__name__}: {said}); "

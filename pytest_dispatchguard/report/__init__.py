@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from importlib import import_module
-from pathlib import Path
 from typing import Protocol, cast
 
 from pytest_dispatchguard.model import Report, UserError
@@ -36,11 +34,7 @@ def load(format: str) -> Format:
     try:
         module = FORMATS[format]
     except KeyError:
-        near = get_close_matches(format, FORMATS, n=1)
-        meant = f" (did you mean {near[0]!r}?)" if near else ""
-        raise UserError(
-            f"unknown format {format!r}{meant}: choose one of {', '.join(FORMATS)}"
-        ) from None
+        raise UserError(f"unknown format {format!r}: choose one of {', '.join(FORMATS)}") from None
     return cast(Format, import_module(f".{module}", __name__))
 
 
@@ -50,12 +44,11 @@ def render(
     *,
     color: bool = False,
     width: int = 100,
-    root: Path | None = None,
     sources: Sources | None = None,
 ) -> str:
     """Write a report in one of ``FORMATS``; the same report gives the same text.
 
     ``sources`` answers the text of a file by its path: source lines under findings, diffs of
-    fixes and byte columns are made from it. ``root`` is the folder that paths are relative to.
+    fixes and byte columns are made from it.
     """
-    return load(format).render(report, Options(color, width, root, sources))
+    return load(format).render(report, Options(color, width, sources))

@@ -18,7 +18,7 @@ def listing(places: Iterable[HotPlace], format: str) -> str:
             + "\n"
         )
     if not places:
-        return "no hot functions: nothing here is reached from a known entry point\n"
+        return "no hot functions: no function found here is reached from a known entry point\n"
     lines: list[str] = []
     for path, group in groupby(places, key=lambda p: p.path):
         lines.append(path)

@@ -37,6 +37,7 @@ def as_object(report: Report) -> dict[str, Any]:
             "fixed": summary.fixed,
             "suppressed": summary.suppressed,
             "baselined": summary.baselined,
+            "unheard": summary.unheard,
             "notes": list(report.notes),
         },
     }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 Sources = Callable[[str], str | None]
 """Answers the text of a file by its path in findings; None where it cannot be had."""
@@ -16,7 +15,6 @@ class Options:
 
     color: bool = False
     width: int = 100
-    root: Path | None = None
     sources: Sources | None = None
 
     def source(self, path: str) -> str | None:

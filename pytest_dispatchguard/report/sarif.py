@@ -49,7 +49,9 @@ def render(report: Report, options: Options) -> str:
                             ],
                         }
                     ],
-                    "originalUriBaseIds": {ROOT: _base(options)},
+                    "originalUriBaseIds": {
+                        ROOT: {"description": {"text": "The root of the project."}}
+                    },
                     "columnKind": "unicodeCodePoints",
                     "results": results,
                 }
@@ -61,13 +63,6 @@ def render(report: Report, options: Options) -> str:
 def uri(path: str) -> str:
     """A path of the project as a relative URI."""
     return quote(path, errors="surrogateescape")
-
-
-def _base(options: Options) -> dict[str, Any]:
-    base: dict[str, Any] = {"description": {"text": "The root of the project."}}
-    if options.root is not None:
-        base["uri"] = options.root.absolute().as_uri().rstrip("/") + "/"
-    return base
 
 
 def _rules(report: Report, findings: list[Finding]) -> list[dict[str, Any]]:

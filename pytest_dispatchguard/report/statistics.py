@@ -9,7 +9,7 @@ from pytest_dispatchguard.model import SCHEMA, Report
 
 
 def statistics(report: Report, format: str) -> str:
-    """Counts by rule, as text, or as JSON for every machine format."""
+    """Counts by rule, as text or as JSON."""
     counts = Counter(f.code for f in report.findings)
     fixable = Counter(f.code for f in report.findings if f.fix is not None)
     names = {f.code: f.rule for f in report.findings}

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from .conftest import Run, Write, one_line
+from .conftest import Done, Run, Write, command, one_line, write_files
 from .test_fixes import HEAD
 
 HOT = HEAD + "        return inspect.signature(x)\n"
@@ -209,6 +213,85 @@ def test_an_unreadable_file_is_a_finding(
         assert "a.py" in [p for p, *_ in done.places]
 
 
+@pytest.fixture
+def locked(tmp_path: Path) -> Iterator[Path]:
+    """A project with a folder that an ordinary user, as who the test runs, may not look into."""
+    if not hasattr(os, "geteuid"):
+        pytest.skip("modes")
+    folder = tmp_path
+    if os.geteuid() == 0:
+        folder = Path(tempfile.mkdtemp())  # root's own temporary folders are closed to others
+        folder.chmod(0o777)
+    write_files(folder, {"a.py": HOT, "locked/x.py": HOT, "pyproject.toml": ""})
+    for name, target in (("lnk.py", "locked/x.py"), ("sub", "locked/sub"), ("gone.py", "nowhere")):
+        (folder / name).symlink_to(target)
+    (folder / "locked").chmod(0)
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(65534)
+    yield folder
+    if root:
+        os.seteuid(0)
+    (folder / "locked").chmod(0o700)
+    if folder != tmp_path:
+        shutil.rmtree(folder)
+
+
+def test_links_into_a_locked_folder_are_passed_over(locked: Path, run: Run) -> None:
+    done = run("check", "--format", "json", "--jobs", "1", cwd=locked)
+    assert (done.status, done.err) == (1, "")
+    assert [p for p, *_ in done.places] == ["a.py"]
+    assert json.loads(done.out)["summary"]["notes"] == [
+        "locked/: passed over: Permission denied",
+        "lnk.py: passed over: Permission denied",
+        "sub: passed over: Permission denied",
+    ]
+
+
+def test_a_link_that_may_not_be_read_is_passed_over(
+    write: Write, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write({"a.py": HOT, "pyproject.toml": ""})
+    (root / "lnk.py").symlink_to("a.py")
+    real = os.path.realpath
+
+    def realpath(path: str, **more: bool) -> str:
+        # As a link of another user's process in /proc answers.
+        if str(path).endswith("lnk.py"):
+            raise PermissionError(13, "Permission denied")
+        return str(real(path, **more))
+
+    monkeypatch.setattr(os.path, "realpath", realpath)
+    done = run("check", "--format", "json", "--jobs", "1")
+    assert [p for p, *_ in done.places] == ["a.py"]
+    assert "lnk.py: passed over: Permission denied" in done.out
+    assert run("check", "lnk.py", "--format", "json", "--jobs", "1").places == [
+        ("lnk.py", line, code) for _, line, code in done.places
+    ]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check", "locked"),
+        ("check", "locked/x.py"),
+        ("check", "lnk.py"),
+        ("hot", "locked"),
+        ("hot", "locked/x.py"),
+        ("clean", "locked"),
+        ("clean", "locked/x.py"),
+        ("check", "a.py", "--config", "locked/c.toml"),
+        ("check", "a.py", "--baseline", "locked/b.json"),
+        ("check", "a.py", "--baseline", "locked/b.json", "--write-baseline"),
+        ("check", "a.py", "--output", "locked/out"),
+    ],
+)
+def test_a_locked_folder_is_one_line(locked: Path, run: Run, words: tuple[str, ...]) -> None:
+    line = one_line(run(*words, *(["--jobs", "1"] if words[0] != "clean" else []), cwd=locked))
+    assert "locked" in line or "lnk.py" in line
+    assert line.endswith("Permission denied")
+
+
 def test_a_file_that_vanishes_or_changes_during_the_run_is_one_line(
     write: Write, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,6 +319,7 @@ def test_a_file_that_vanishes_or_changes_during_the_run_is_one_line(
 
 def test_file_names_of_any_kind(write: Write, run: Run) -> None:
     names = ["sp ace.py", "new\nline.py", "ü.py", "-dash.py", "'quote\".py", "%41.py"]
+    names += ["a:b.py", "a%0A,b:c.py", ":.py", "a:b:M.forward.py"]
     root = write(dict.fromkeys(names, HOT))
     if sys.platform == "linux":
         (Path(os.fsdecode(os.fsencode(root) + b"/\xff.py"))).write_text(HOT)
@@ -248,6 +332,41 @@ def test_file_names_of_any_kind(write: Write, run: Run) -> None:
         assert run("check", "--format", format, "--output", "out").status == 1
     assert run("check", "--baseline", "b.json", "--write-baseline").status == 0
     assert run("check", "--baseline", "b.json").status == 0
+
+
+def test_a_configuration_nested_beyond_all_bounds_is_one_line(write: Write, run: Run) -> None:
+    write({"a.py": HOT, "pyproject.toml": "[tool.dispatchguard]\nselect = " + "[" * 5_000})
+    for words in (["check"], ["hot"], ["check", "--config", "pyproject.toml"]):
+        assert "pyproject.toml: cannot be read: nested too deeply" in one_line(run(*words))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a working folder that others hold")
+@pytest.mark.parametrize("words", [("check",), ("check", "a.py"), ("hot",), ("clean",)])
+def test_a_working_folder_that_is_gone_is_one_line(
+    write: Write, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = f"cd '{gone}' && rmdir '{gone}' && exec \"$@\""
+    # Python itself cannot find its modules by a folder that is gone.
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(p for p in sys.path if p))
+    done = subprocess.run(
+        ["/bin/sh", "-c", script, "sh", *command(words, gone)],
+        cwd=tmp_path,
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    said = Done(done.returncode, done.stdout, done.stderr)
+    assert "the working folder cannot be found" in one_line(said)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes")
+def test_a_pipe_is_no_baseline_nor_configuration(project: Path, run: Run) -> None:
+    os.mkfifo(project / "pipe")
+    for words in (["--baseline"], ["--write-baseline", "--baseline"]):
+        assert "pipe: not a file" in one_line(run("check", *words, "pipe"))
+    assert "pipe: no such configuration file" in one_line(run("check", "--config", "pipe"))
 
 
 def test_an_internal_error_is_one_line(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from .conftest import A, B, Run, Write, command
+from .test_old_code import git
 
 EFFECT = "import pathlib\npathlib.Path({path!r}).open('a').write(__name__ + '\\n')\n"
 
@@ -90,3 +91,22 @@ def test_a_file_named_like_us_is_not_run_either(planted: tuple[Path, Path], how:
     done = subprocess.run([*line, "check"], cwd=folder, capture_output=True, check=False)
     assert done.returncode in (0, 1), done.stderr
     assert not trace.exists(), trace.read_text()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="shell scripts")
+def test_what_the_repository_has_git_run_is_not_run(project: Path, start: Run) -> None:
+    git(project, "init", "-q", "-b", "main")
+    git(project, "add", ".")
+    git(project, "commit", "-q", "-m", "all")
+    trace = project / "trace"
+    script = project / ".git" / "planted"
+    script.write_text(f"#!/bin/sh\necho ran >> '{trace}'\n")
+    script.chmod(0o755)
+    git(project, "config", "core.fsmonitor", str(script))
+    git(project, "config", "core.hooksPath", str(script.parent))
+    git(project, "status")
+    assert trace.exists()  # the trap works
+    trace.unlink()
+    assert start("check", "--no-cache").status == 1
+    assert start("check", "--no-cache", "--diff-base", "HEAD").status == 0
+    assert not trace.exists()

@@ -76,6 +76,27 @@ def test_maybes_keep_their_entries_when_they_are_not_shown(write: Write, run: Ru
     assert json.loads(done.out)["summary"]["baselined"] == 0
 
 
+def test_accepted_maybes_stay_accepted_when_they_are_not_shown(write: Write, run: Run) -> None:
+    head = HEAD.replace("x: torch.Tensor", "x, o")
+    root = write({"a.py": head + "        return o.values().item()\n"})
+    run("check", "--pedantic", "--baseline", "b.json", "--write-baseline")
+    before = (root / "b.json").read_text()
+    write({"b.py": head.replace("M(", "N(") + "        return o.keys().item()\n"})
+    run("check", "--baseline", "b.json", "--write-baseline")
+    assert (root / "b.json").read_text() == before
+    write({"a.py": "x = 1\n"})
+    run("check", "--baseline", "b.json", "--write-baseline")
+    assert "a.py" not in (root / "b.json").read_text()
+
+
+def test_writing_for_some_codes_keeps_the_entries_of_others(project: Path, run: Run) -> None:
+    run("check", "--baseline", "b.json", "--write-baseline")
+    whole = (project / "b.json").read_text()
+    assert '"DG6' in whole
+    run("check", "--select", "DG4", "--baseline", "b.json", "--write-baseline")
+    assert (project / "b.json").read_text() == whole
+
+
 def test_writing_for_some_paths_keeps_the_entries_of_others(project: Path, run: Run) -> None:
     run("check", "--baseline", "b.json", "--write-baseline")
     whole = (project / "b.json").read_text()
@@ -87,9 +108,84 @@ def test_writing_for_some_paths_keeps_the_entries_of_others(project: Path, run: 
 
 
 def test_a_baseline_that_is_none_is_one_line(project: Path, run: Run) -> None:
-    (project / "b.json").write_text("{]")
+    (project / "b.json").write_text('{"tool": "dispatchguard", ]')
     assert "not a baseline" in one_line(run("check", "--baseline", "b.json"))
     assert run("check", "--baseline", "b.json", "--write-baseline").status == 0
+    assert run("check", "--baseline", "b.json").status == 0
+
+
+def test_no_other_file_is_written_over(project: Path, run: Run) -> None:
+    (project / "README.md").write_text("# Read me\n")
+    line = one_line(run("check", "--baseline", "README.md", "--write-baseline"))
+    assert "README.md: not a dispatchguard baseline" in line
+    assert "name another file" in line
+    assert (project / "README.md").read_text() == "# Read me\n"
+
+
+def test_a_file_that_does_not_parse_is_never_accepted(project: Path, run: Run) -> None:
+    (project / "pkg" / "bad.py").write_text("x = (\n")
+    for _ in range(2):
+        made = run("check", "--baseline", "b.json", "--write-baseline", "--format", "json")
+        assert (made.status, [f["code"] for f in made.findings]) == (1, ["DG001"])
+        assert "DG001" not in (project / "b.json").read_text()
+        assert "3 findings accepted" in made.out
+    text = (project / "b.json").read_text()
+    old = '{"path": "pkg/bad.py", "code": "DG001", "function": "", "count": 1, "text": "", "hash": "%s"},'
+    digest = "e3b0c44298fc1c14"  # of an empty line, as DG001 has it
+    (project / "b.json").write_text(text.replace("[\n", "[\n    " + old % digest + "\n", 1))
+    done = run("check", "--baseline", "b.json", "--format", "json")
+    assert (done.status, [f["code"] for f in done.findings]) == (1, ["DG001"])
+
+
+@pytest.mark.parametrize("way", ["--write-baseline", "--prune-baseline"])
+def test_what_could_not_be_read_keeps_its_entries(project: Path, run: Run, way: str) -> None:
+    run("check", "--baseline", "b.json", "--write-baseline")
+    whole = (project / "b.json").read_text()
+    (project / "pkg" / "b.py").write_text(B + "x = (\n")
+    assert "matches nothing" not in run("check", "--baseline", "b.json").out
+    for more in ([], ["--ignore", "DG001"]):
+        done = run("check", "--baseline", "b.json", way, *more)
+        assert done.status == (0 if more else 1)
+        assert (project / "b.json").read_text() == whole
+    (project / "pkg" / "b.py").write_text(B)
+    assert run("check", "--baseline", "b.json").status == 0
+
+
+def test_a_function_that_cannot_be_read_keeps_the_entries_of_its_file(
+    project: Path, run: Run
+) -> None:
+    run("check", "--baseline", "b.json", "--write-baseline")
+    whole = (project / "b.json").read_text()
+    (project / "pkg" / "b.py").write_text(
+        B.replace("return", f"y = x{'.real' * 60_000}\n    return")
+    )
+    run("check", "--baseline", "b.json", "--write-baseline")
+    assert (project / "b.json").read_text() == whole
+
+
+@pytest.mark.parametrize("way", ["--write-baseline", "--prune-baseline"])
+def test_a_rule_that_fails_leaves_the_baseline_as_it_was(
+    project: Path, run: Run, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    from pytest_dispatchguard.lint import judge, packs
+
+    run("check", "--baseline", "b.json", "--write-baseline")
+    whole = (project / "b.json").read_text()
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("no")
+
+    for rule in packs.load().rules:
+        if rule.code == "DG601":
+            monkeypatch.setattr(type(rule), "judge", fail)
+    judge.bench.cache_clear()
+    words = ("check", "--baseline", "b.json", "--no-cache", "--jobs", "1")
+    done = run(*words, way)
+    assert done.status == 2
+    assert "DG601 failed" in done.err
+    assert "b.json: left as it was, because not everything could be judged" in done.err
+    assert (project / "b.json").read_text() == whole
+    assert "matches nothing" not in run(*words).out
 
 
 # -- changed lines ---------------------------------------------------------------------------------

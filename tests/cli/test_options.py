@@ -68,10 +68,22 @@ def test_a_missing_path_is_status_2_and_leaves_nothing_behind(project: Path, run
         (["check", "--select", "DG42x"], "those of DG42 are: DG42"),
         (["check", "--select", "DG9"], "families are: DG0, DG1, DG2"),
         (["check", "--select", ""], "names no code"),
+        (["check", ""], "an empty name"),
+        (["hot", ""], "an empty name"),
+        (["clean", ""], "an empty name"),
+        (["check", "--config", ""], "an empty name"),
+        (["check", "--baseline", ""], "an empty name"),
+        (["check", "--output", ""], "an empty name"),
         (["check", "--jobs", "0"], "'0' is not a number from 1"),
         (["check", "--config", "none.toml"], "none.toml: no such configuration file"),
         (["check", "--unsafe-fixes"], "goes with --fix or --diff"),
         (["check", "--fix", "--diff"], "exclude each other"),
+        (["check", "--diff", "--format", "json"], "--diff goes without"),
+        (["check", "--diff", "--statistics"], "--diff goes without"),
+        *(
+            (["check", "--statistics", "--format", name], f"goes without --format {name}")
+            for name in FORMATS[2:]
+        ),
         (["check", "--stdin-filename", "x.py"], "goes with the path -"),
         (["check", "-", "pkg"], "goes alone"),
         (["check", "--write-baseline"], "name it with --baseline FILE"),
@@ -174,6 +186,24 @@ def test_a_device_is_written_to_and_not_replaced(project: Path, run: Run) -> Non
         assert run("check", "--format", "json", "--output", pipe).status == 1
         assert reader.communicate()[0].startswith(b"{")
     assert pipe.is_fifo()
+
+
+@pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="no /dev/stdout")
+@pytest.mark.parametrize("way", ["/dev/stdout", "/dev/stderr", "link"])
+def test_a_stream_by_its_name_is_written_to_where_it_leads(project: Path, way: str) -> None:
+    (project / "link").symlink_to("/dev/stdout")
+    log = project / "log"
+    log.write_text("before\n")
+    inode = log.stat().st_ino
+    with log.open("a") as stream:
+        words = command(["check", "--format", "json", "--output", way], project)
+        streams = {"stderr": stream} if way == "/dev/stderr" else {"stdout": stream}
+        assert subprocess.run(words, cwd=project, **streams, check=False).returncode == 1
+        stream.write("after\n")
+    assert log.stat().st_ino == inode
+    text = log.read_text()
+    assert text.startswith("before\n{")
+    assert text.endswith("}\nafter\n")
 
 
 def test_statistics(project: Path, run: Run) -> None:
@@ -314,6 +344,18 @@ def test_standard_input_of_an_excluded_file_is_passed_over(project: Path, start:
     assert (done.status, done.out) == (0, A)
 
 
+def test_hot_says_what_it_could_not_read(project: Path, run: Run) -> None:
+    (project / "broken.py").write_text("x = (\n")
+    done = run("hot", "broken.py")
+    assert done.status == 0
+    (line,) = done.err.splitlines()
+    assert line.startswith("dispatchguard: note: broken.py:1:5: ")
+    assert line.endswith("; nothing in this file is known")
+    assert done.out.startswith("no hot functions")
+    assert "nothing in this file" in run("hot").err
+    assert run("hot", "pkg").err == ""
+
+
 # -- where the output goes -------------------------------------------------------------------------
 
 
@@ -384,6 +426,8 @@ def test_the_summary_says_what_only_pedantic_tells(write: Write, run: Run) -> No
     assert (quiet.status, loud.status) == (0, 1)
     assert "1 uncertain, told with --pedantic" in quiet.out
     assert "uncertain" not in loud.out
+    numbers = [json.loads(run("check", *w, "--format", "json").out) for w in ([], ["--pedantic"])]
+    assert [n["summary"]["unheard"] for n in numbers] == [1, 0]
 
 
 def test_a_file_that_is_no_python_is_one_line(write: Write, run: Run, start: Run) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from pytest_dispatchguard.lint.baseline import (
     load,
     match,
     pruned,
+    standing,
     write,
 )
 from pytest_dispatchguard.model import Finding, Span, UserError
@@ -146,6 +148,7 @@ def test_prune_takes_away_what_is_stale() -> None:
         ("[]", "not a dispatchguard baseline"),
         ('{"version": "2.1.0", "runs": []}', "not a dispatchguard baseline"),
         ('{"tool": "dispatchguard", "schema": 99}', "baseline schema 99, this version reads 1"),
+        ('{"tool": "dispatchguard", "schema": 0}', "make it anew with --write-baseline"),
         ('{"tool": "dispatchguard", "schema": 1}', "baseline without entries"),
         ('{"tool": "dispatchguard", "schema": 1, "entries": [{}]}', "entry 1 is not"),
         ('{"tool": "dispatchguard", "schema": 1, "entries": [3]}', "entry 1 is not"),
@@ -163,8 +166,56 @@ def test_broken_files(tmp_path: Path, content: str | None, part: str) -> None:
 
 def test_not_utf8(tmp_path: Path) -> None:
     (tmp_path / "b.json").write_bytes(b"\xff\xfe\xfa")
-    with pytest.raises(UserError, match="not a baseline"):
+    with pytest.raises(UserError, match="not a dispatchguard baseline"):
         load(tmp_path / "b.json")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        None,
+        "",
+        "\n",
+        '{\n  "tool": "dispatchguard",\n  "schema": 1,\n  "entries": [',
+        '<<<<<<< HEAD\n{\n  "tool": "dispatchguard",\n=======\n',
+        '{"tool": "dispatchguard", "schema": 0, "entries": []}',
+        '{"tool": "dispatchguard", "schema": 1}',
+        '{"tool": "dispatchguard", "schema": 1, "entries": [3]}',
+    ],
+)
+def test_a_new_baseline_may_stand_where_there_was_none_or_a_broken_one(
+    tmp_path: Path, content: str | None
+) -> None:
+    path = tmp_path / "b.json"
+    if content is not None:
+        path.write_text(content, encoding="utf-8")
+    assert standing(path) == Baseline()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "# README\n",
+        "{]",
+        "[]",
+        '{"version": "2.1.0", "runs": []}',
+        'Say "tool": "dispatchguard"',
+        '{"tool": "dispatchguard", "schema": 99, "entries": []}',
+    ],
+)
+def test_nothing_else_is_written_over(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "b.json"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(UserError):
+        standing(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes")
+def test_a_pipe_is_no_baseline(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for read in (load, standing):
+        with pytest.raises(UserError, match="not a file"):
+            read(tmp_path / "pipe")
 
 
 MANY = st.lists(

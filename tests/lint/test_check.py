@@ -99,3 +99,29 @@ def test_a_broken_row_of_the_cache_is_dropped_with_a_note(request_: Request) -> 
     assert mended.report.findings == good.report.findings
     assert [n for n in mended.report.notes if "the cache was broken and has been dropped" in n]
     assert check(request_).report == good.report
+
+
+def test_the_cache_forgets_files_that_are_gone(
+    request_: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sqlite3
+
+    from pytest_dispatchguard.lint import cache
+
+    monkeypatch.setattr(cache, "_RACY_NS", -(10**12))  # what was written just now is kept too
+
+    def stamped() -> list[str]:
+        connection = sqlite3.connect(request_.cwd / ".dispatchguard" / "cache.sqlite")
+        rows = connection.execute("SELECT path FROM stamps ORDER BY path").fetchall()
+        connection.close()
+        return [path for (path,) in rows]
+
+    (request_.cwd / "b.py").write_text(TEXT)
+    check(request_)
+    assert stamped() == ["a.py", "b.py"]
+    check(replace(request_, paths=(Path("a.py"),), stdin=b"x = 1\n"))
+    assert stamped() == ["a.py", "b.py"]
+    (request_.cwd / "b.py").unlink()
+    (request_.cwd / "a.py").write_text("y = 1\n")
+    check(request_)
+    assert stamped() == ["a.py"]

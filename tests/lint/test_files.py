@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,9 +38,8 @@ def plant(root: Path, *names: str) -> Path:
 
 
 def find(root: Path, *paths: str, exclude: tuple[str, ...] = ()) -> Discovery:
-    config = load_config(
-        [Path(path) for path in paths], cwd=root, known_codes=(), exclude=exclude or None
-    )
+    config = load_config([Path(path) for path in paths], cwd=root, known_codes=())
+    config = replace(config, exclude=(*config.exclude, *exclude))
     return discover([Path(path) for path in paths], config, cwd=root)
 
 

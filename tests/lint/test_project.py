@@ -43,6 +43,7 @@ def names(project: Project, module: str, name: str) -> list[str]:
         ("src/pkg/a.py", ("src", "src/pkg"), "a"),
         ("srcs/a.py", ("src",), "srcs.a"),
         ("a.py", ("src",), "a"),
+        ("pkg/a:b.py", (), "pkg.a/b"),
     ],
 )
 def test_module_names(path: str, roots: tuple[str, ...], name: str) -> None:

@@ -52,12 +52,9 @@ def test_files_that_changed_since_are_no_error(format: str, full: Report) -> Non
         assert finding.code in text
 
 
-def test_an_unknown_format_names_the_nearest() -> None:
-    report = Report.__new__(Report)
-    with pytest.raises(UserError, match=r"unknown format 'jsn' \(did you mean 'json'\?\): choose"):
-        render(report, "jsn")
+def test_an_unknown_format_names_those_there_are() -> None:
     with pytest.raises(UserError, match=r"unknown format 'xml': choose one of text, json"):
-        render(report, "xml")
+        render(Report.__new__(Report), "xml")
 
 
 def test_a_format_imports_itself_and_not_the_others() -> None:
