@@ -41,7 +41,9 @@ def settle(walk: Walk, reading: Reading, declared: bool) -> None:
 
 def _returns_function(reading: Reading) -> bool:
     """Whether it hands out a function made in it, or what it was given, and nothing else."""
-    if not reading.nested and not any(n is not None and n.type == "lambda" for n in reading.returns):
+    if not reading.nested and not any(
+        n is not None and n.type == "lambda" for n in reading.returns
+    ):
         return False
     made = False
     for node in reading.returns:
