@@ -41,6 +41,11 @@ def group(leader: int) -> list[int]:
     return found
 
 
+def heed_ctrl_c() -> None:
+    """A shell starts what it puts in the background deaf to Ctrl-C, and so is all that is started there."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def begin(root: Path, *words: str) -> subprocess.Popen[bytes]:
     """A run in a process group of its own, as a terminal starts it, with its workers at work."""
     running = subprocess.Popen(
@@ -49,6 +54,7 @@ def begin(root: Path, *words: str) -> subprocess.Popen[bytes]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
+        preexec_fn=heed_ctrl_c,
     )
     until = time.monotonic() + 30
     while len(group(running.pid)) < 3 and time.monotonic() < until:
