@@ -37,10 +37,11 @@ _NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 class _Memo:
     """What several briefs of one run share."""
 
-    __slots__ = ("classes", "modules", "own_attrs", "values")
+    __slots__ = ("classes", "modules", "own_attrs", "own_methods", "values")
 
     def __init__(self) -> None:
         self.values: dict[tuple[str, str], Value] = {}
+        self.own_methods: dict[str, tuple[dict[str, str], frozenset[str]]] = {}
         self.own_attrs: dict[str, dict[str, list[Value]]] = {}
         self.classes: dict[str, ClassBrief] = {}
         self.modules: dict[str, bool] = {}
@@ -176,6 +177,22 @@ def _own_attrs(project: Project, class_id: str, memo: _Memo) -> dict[str, list[V
     return known
 
 
+def _own_methods(
+    project: Project, class_id: str, memo: _Memo
+) -> tuple[dict[str, str], frozenset[str]]:
+    """The methods that a class defines, by name, and those of them that are properties."""
+    known = memo.own_methods.get(class_id)
+    if known is None:
+        methods = {name: f"{class_id}.{name}" for name in project.methods.get(class_id, ())}
+        properties = frozenset(
+            name
+            for name, method in methods.items()
+            if any(fact.decorators and is_property(fact) for fact in project.functions[method])
+        )
+        known = memo.own_methods[class_id] = methods, properties
+    return known
+
+
 def _class_brief(project: Project, class_id: str, memo: _Memo) -> ClassBrief:
     known = memo.classes.get(class_id)
     if known is not None:
@@ -193,13 +210,11 @@ def _class_brief(project: Project, class_id: str, memo: _Memo) -> ClassBrief:
             merged = brief.attrs.get(name)
             if merged is None:
                 brief.attrs[name] = list(values)
-            else:
+            elif merged != values:
                 merged.extend(value for value in values if value not in merged)
-        for name in project.methods.get(base, ()):
-            if name not in brief.methods:
-                brief.methods[name] = f"{base}.{name}"
-                if any(is_property(fact) for fact in project.functions[f"{base}.{name}"]):
-                    properties.add(name)
+        own_methods, own_properties = _own_methods(project, base, memo)
+        properties |= own_properties - brief.methods.keys()
+        brief.methods = {**own_methods, **brief.methods}
     brief.properties = sorted(properties)
     memo.classes[class_id] = brief
     return brief
