@@ -88,6 +88,8 @@ class Config:
     """The baseline file."""
     pedantic: bool = False
     """Whether findings that are only maybe right are shown."""
+    budgets: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+    """Globs of test ids, and what these tests may cost; the pytest plugin reads them."""
     requires_python: str | None = None
     """`requires-python` of the project."""
     torch_requirement: str | None = None
@@ -458,6 +460,24 @@ def _per_file(
     )
 
 
+def _budgets(value: object, where: str) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+    if not isinstance(value, dict) or not all(isinstance(table, dict) for table in value.values()):
+        raise UserError(
+            f"{where} must be a table of test ids to limits, such as "
+            '{"tests/test_ops.py::*" = {dispatches = 1}}'
+        )
+    return tuple(value.items())
+
+
+def budgets_of(pyproject: Path | None) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+    """`[tool.dispatchguard.budgets]`: globs of test ids, and limits."""
+    if pyproject is None or not is_file(pyproject):
+        return ()
+    table = _own_table(_read_toml(pyproject, pyproject.name), pyproject.name, bare=False)
+    where = f"{pyproject.name}: [tool.dispatchguard] budgets"
+    return _budgets(table["budgets"], where) if "budgets" in table else ()
+
+
 def _boolean(value: object, where: str) -> bool:
     if not isinstance(value, bool):
         raise UserError(f"{where} must be true or false")
@@ -486,6 +506,7 @@ def _from_table(
         "tree-modules": _dotted,
         "baseline": lambda value, where: _path(value, where, folder),
         "pedantic": _boolean,
+        "budgets": _budgets,
     }
     settings = {}
     where = f"{shown}: [tool.dispatchguard]"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -157,3 +158,37 @@ class Report:
     version: str
     notes: tuple[str, ...] = field(default=())
     """Lines for people that are no findings: stale baseline entries, files passed over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The most that a call may cost, in one figure."""
+
+    name: str
+    value: float
+    tolerance: float = 0
+
+    @property
+    def most(self) -> float:
+        """What is just allowed."""
+        return self.value + self.tolerance
+
+    @property
+    def shown(self) -> str:
+        """The limit as people write it."""
+        return f"{self.value:g} + {self.tolerance:g}" if self.tolerance else f"{self.value:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What came out for one subject of one test."""
+
+    node_id: str
+    subject: str
+    verdict: Literal["pass", "fail", "undecided", "skipped", "error"]
+    counters: Mapping[str, int]
+    limits: tuple[Limit, ...] = ()
+    reason: str = ""
+    """Why, in words; empty where there is nothing to say."""
+    lines: tuple[tuple[str, int, int], ...] = ()
+    """Where a subject that costs too much spends it: file, line, instructions in one call."""

@@ -119,7 +119,7 @@ def test_torch_requirement(tmp_path: Path, text: str, expected: str | None) -> N
     [
         ('excluded = ["a"]', ['unknown key "excluded"', 'did you mean "exclude"?']),
         ('hot_roots = ["a"]', ['unknown key "hot_roots"', '"hot-roots"']),
-        ("zzz = 1", ['unknown key "zzz"', "valid are: baseline, cold,"]),
+        ("zzz = 1", ['unknown key "zzz"', "valid are: baseline, budgets, cold,"]),
         ('select = "DG4"', ["select must be a list of strings"]),
         ("ignore = [4]", ["ignore must be a list of strings"]),
         ('select = ["DG411"]', ["select", 'unknown code "DG411"; did you mean "DG4']),
@@ -132,6 +132,8 @@ def test_torch_requirement(tmp_path: Path, text: str, expected: str | None) -> N
         ('exclude = ["!a"]', ["exclude", "no negation"]),
         ('exclude = ["."]', ["whole project"]),
         ('pedantic = "yes"', ["pedantic must be true or false"]),
+        ("budgets = [1]", ["budgets must be a table of test ids to limits"]),
+        ('budgets = { "t.py::*" = 1 }', ["budgets must be a table of test ids to limits"]),
         ("baseline = 3", ["baseline must be the path"]),
         ('tensor-types = ["a b"]', ["tensor-types", '"a b" is no dotted name']),
     ],

@@ -1,0 +1,82 @@
+"""Whether a subject returns what its reference returns, tensors in nested structures too."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+_WIDEST = 300
+"""Characters of a value that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """How far numbers may lie apart; None is torch's choice for their type."""
+
+    rtol: float | None = None
+    atol: float | None = None
+
+
+def disagreement(subject: Any, reference: Any, tolerance: Tolerance) -> str:
+    """What the two differ in, in words; empty where they agree."""
+    for where, one, other in _pairs(subject, reference, "result"):
+        said = _differ(one, other, tolerance)
+        if said:
+            return f"{where}: {said}\n  subject:   {_shown(one)}\n  reference: {_shown(other)}"
+    return ""
+
+
+def _pairs(one: Any, other: Any, where: str) -> Iterator[tuple[str, Any, Any]]:
+    """The parts of two values that are no containers, with what leads to them; containers that do not
+    match as they are."""
+    both = (one, other)
+    if all(isinstance(v, Mapping) for v in both) and one.keys() == other.keys():
+        for key in one:
+            yield from _pairs(one[key], other[key], f"{where}[{key!r}]")
+    elif all(isinstance(v, list | tuple) for v in both) and len(one) == len(other):
+        for i, (a, b) in enumerate(zip(one, other, strict=True)):
+            yield from _pairs(a, b, f"{where}[{i}]")
+    elif type(one) is type(other) and is_dataclass(one) and not isinstance(one, type):
+        for field in fields(one):
+            a, b = getattr(one, field.name), getattr(other, field.name)
+            yield from _pairs(a, b, f"{where}.{field.name}")
+    else:
+        yield where, one, other
+
+
+def _differ(one: Any, other: Any, tolerance: Tolerance) -> str:
+    torch = sys.modules.get("torch")  # where it was never imported, nothing is a tensor
+    tensors = [torch is not None and isinstance(value, torch.Tensor) for value in (one, other)]
+    if tensors[0] != tensors[1]:
+        return f"{type(one).__name__} and {type(other).__name__} are two kinds of value"
+    if torch is not None and tensors[0]:
+        try:
+            torch.testing.assert_close(
+                one, other, rtol=tolerance.rtol, atol=tolerance.atol, equal_nan=True
+            )
+        except AssertionError as error:
+            return str(error).strip().replace("\n", "\n  ")
+        return ""
+    if all(isinstance(value, int | float | complex) for value in (one, other)):
+        return "" if _close(one, other, tolerance) else "not equal"
+    try:
+        same = bool(one == other)
+    except Exception as error:  # noqa: BLE001 - comparing is the test's own code
+        return f"cannot be compared: {type(error).__name__}: {error}"
+    return "" if same else "not equal"
+
+
+def _close(one: complex, other: complex, tolerance: Tolerance) -> bool:
+    """Whether numbers are equal, or as close as torch wants numbers of twice the usual precision."""
+    if one == other or (one != one and other != other):
+        return True
+    rtol = 1e-7 if tolerance.rtol is None else tolerance.rtol
+    atol = 1e-7 if tolerance.atol is None else tolerance.atol
+    return abs(one - other) <= atol + rtol * abs(other)
+
+
+def _shown(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"

@@ -1,0 +1,93 @@
+"""What a test says of its subjects: ``overhead(f, x).against(g, x).named("wide")``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from types import FunctionType
+from typing import Any, Literal
+
+from pytest_dispatchguard.measure.agreement import Tolerance
+from pytest_dispatchguard.measure.calling import calling
+
+Mode = Literal["grad", "no_grad", "inference"]
+
+
+class Subject:
+    """A callable under budget. Every method returns the subject, so that they chain."""
+
+    def __init__(self, run: FunctionType, name: str) -> None:
+        self.run = run
+        self.name = name
+        self.reference: FunctionType | None = None
+        self.tolerance: Tolerance | None = Tolerance()
+        self.prepare: Callable[[], object] = lambda: None
+        self._mode: Mode | None = None
+
+    def against(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Subject:
+        """The eager call that the subject is held against."""
+        self.reference = calling(function, args, kwargs)
+        return self
+
+    def named(self, name: str) -> Subject:
+        """What the subject is called where a test has several."""
+        self.name = name
+        return self
+
+    def setup(self, function: Callable[[], object]) -> Subject:
+        """What makes fresh state, before every call that is looked at."""
+        self.prepare = function
+        return self
+
+    def mode(self, mode: Mode) -> Subject:
+        """The grad mode that subject and reference run in; as the test has it without."""
+        if mode not in ("grad", "no_grad", "inference"):
+            raise ValueError(f'mode must be "grad", "no_grad" or "inference", not {mode!r}')
+        self._mode = mode
+        return self
+
+    def agreeing(self, *, rtol: float | None = None, atol: float | None = None) -> Subject:
+        """How far the results of subject and reference may lie apart."""
+        self.tolerance = Tolerance(rtol, atol)
+        return self
+
+    def unchecked(self) -> Subject:
+        """Subject and reference need not return the same."""
+        self.tolerance = None
+        return self
+
+    def in_mode(self) -> AbstractContextManager[object]:
+        """Enters the grad mode."""
+        if self._mode is None:
+            return nullcontext()
+        import torch
+
+        entered: AbstractContextManager[object] = (
+            torch.inference_mode()
+            if self._mode == "inference"
+            else torch.set_grad_enabled(self._mode == "grad")
+        )
+        return entered
+
+
+class Overhead:
+    """The `overhead` fixture: names the subjects of one test."""
+
+    def __init__(self) -> None:
+        self.subjects: list[Subject] = []
+
+    def __call__(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Subject:
+        """Names a subject: the function and everything that it is to be given."""
+        if not callable(function):
+            raise TypeError(f"overhead() needs something to call, not {function!r}")
+        subject = Subject(calling(function, args, kwargs), _name(function))
+        self.subjects.append(subject)
+        return subject
+
+
+def _name(function: Callable[..., Any]) -> str:
+    """What people call it: ``Dense.call``, `add` of ``torch._C._VariableFunctionsClass``, the class of an
+    instance."""
+    name: str = getattr(function, "__qualname__", None) or type(function).__qualname__
+    owner, _, last = name.rpartition(".")
+    return last if owner.startswith("_") else name

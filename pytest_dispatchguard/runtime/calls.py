@@ -1,0 +1,46 @@
+"""Counts the Python functions and the functions written in C that a call enters."""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType, FunctionType
+from typing import Any, NamedTuple
+
+from pytest_dispatchguard.model import UserError
+
+
+class Calls(NamedTuple):
+    """What one call entered."""
+
+    python: int
+    """Python functions, a generator each time it goes on."""
+    c: int
+    """Functions written in C that Python code calls."""
+
+
+def calls(run: FunctionType) -> Calls:
+    """Runs a function once and counts what it enters in its thread, itself apart. Tracers, and profilers
+    written in Python, are paused and put back."""
+    own = run.__code__
+    here = sys._getframe().f_code
+    python = c = 0
+
+    def note(frame: FrameType, event: str, arg: Any) -> None:
+        nonlocal python, c
+        if event == "call":
+            python += frame.f_code is not own
+        elif event == "c_call":
+            c += frame.f_code is not here
+
+    before = sys.getprofile()
+    if before is not None and not callable(before):
+        raise UserError("calls cannot be counted while a profiler is at work; switch it off")
+    trace = sys.gettrace()
+    sys.settrace(None)
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(before)
+        sys.settrace(trace)
+    return Calls(python, c)

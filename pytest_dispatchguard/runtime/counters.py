@@ -1,0 +1,69 @@
+"""Exact counts of what one call does: the same to the unit on one Python and one torch."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from types import FunctionType
+
+from pytest_dispatchguard.runtime.calls import calls
+from pytest_dispatchguard.runtime.instructions import instructions_by_place
+
+OF_PYTHON = ("instructions", "py_calls", "c_calls")
+OF_TORCH = ("dispatches", "functions", "tensor_allocations")
+NAMES = OF_PYTHON + OF_TORCH
+"""All counters, in the order in which they are told."""
+
+_WARM_UPS = 2
+"""Calls before any is counted: what is set up once is none of a call's cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What one call did."""
+
+    values: Mapping[str, int]
+    varying: tuple[str, ...] = ()
+    """Counters that differed between two calls, one after the other: the greater is kept."""
+
+
+def count(
+    run: FunctionType,
+    names: Collection[str] = NAMES,
+    prepare: Callable[[], object] = lambda: None,
+) -> Counts:
+    """Counts, each group in a call of its own, and twice, so that a call that does more each time shows.
+    `prepare` runs before every call, uncounted."""
+    for _ in range(_WARM_UPS):
+        prepare()
+        run()
+    enabled = gc.isenabled()
+    gc.disable()  # what it cleans up, and when, is no doing of the call
+    try:
+        first, second = _once(run, names, prepare), _once(run, names, prepare)
+    finally:
+        if enabled:
+            gc.enable()
+    varying = tuple(name for name in first if first[name] != second[name])
+    return Counts({name: max(first[name], second[name]) for name in first}, varying)
+
+
+def _once(
+    run: FunctionType, names: Collection[str], prepare: Callable[[], object]
+) -> dict[str, int]:
+    found: dict[str, int] = {}
+    if "instructions" in names:
+        prepare()
+        found["instructions"] = instructions_by_place(run).total()
+    if "py_calls" in names or "c_calls" in names:
+        prepare()
+        found["py_calls"], found["c_calls"] = calls(run)
+    if any(name in names for name in OF_TORCH):
+        from pytest_dispatchguard.runtime import torch_modes  # asked of code that uses torch only
+
+        prepare()
+        found["dispatches"], found["tensor_allocations"] = torch_modes.dispatched(run)
+        prepare()
+        found["functions"] = torch_modes.functions(run)
+    return {name: found[name] for name in NAMES if name in names}

@@ -1,0 +1,96 @@
+"""Counts what a call asks of torch: functions, operations, memory for tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from types import FunctionType
+from typing import Any, NamedTuple
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class Dispatched(NamedTuple):
+    """What one call sent through the dispatcher."""
+
+    operations: int
+    """ATen operations."""
+    allocations: int
+    """Results with memory of their own."""
+
+
+class _Dispatches(TorchDispatchMode):  # type: ignore[misc]  # torch is not read when types are checked
+    def __init__(self) -> None:
+        super().__init__()
+        self.operations = 0
+        self.allocations = 0
+        self._seen: dict[int, Any] = {}
+        """Storages by their address: held, so that no other takes its place."""
+
+    def __torch_dispatch__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        self.operations += 1
+        for given in _tensors((args, kwargs)):
+            self._is_new(given)
+        made = func(*args, **(kwargs or {}))
+        self.allocations += sum(self._is_new(tensor) for tensor in _tensors(made))
+        return made
+
+    def _is_new(self, tensor: torch.Tensor) -> bool:
+        try:
+            storage = tensor.untyped_storage()
+        except (NotImplementedError, RuntimeError):
+            return False  # sparse and wrapped tensors have none of their own
+        if storage._cdata in self._seen:
+            return False
+        self._seen[storage._cdata] = storage
+        return True
+
+
+class _Functions(TorchFunctionMode):  # type: ignore[misc]  # as above
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        self.calls += 1
+        return func(*args, **(kwargs or {}))
+
+
+def dispatched(run: FunctionType) -> Dispatched:
+    """Runs a function once and counts the operations that reach the dispatcher, below autograd."""
+    with _Dispatches() as mode:
+        run()
+    return Dispatched(mode.operations, mode.allocations)
+
+
+def functions(run: FunctionType) -> int:
+    """Runs a function once and counts the calls of torch's Python functions, methods and attributes."""
+    with _Functions() as mode:
+        run()
+    calls: int = mode.calls
+    return calls
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    stack = [value]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, torch.Tensor):
+            yield part
+        elif isinstance(part, list | tuple):
+            stack.extend(reversed(part))
+        elif isinstance(part, Mapping):
+            stack.extend(part.values())

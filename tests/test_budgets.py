@@ -1,0 +1,268 @@
+"""The `overhead` fixture and `--overhead-budget=count`, in real pytest runs."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+
+SUITE = """
+import pytest
+from subjects import plain, wrapped
+
+@pytest.mark.overhead_budget(instructions=20, py_calls=1)
+def test_plain(overhead):
+    overhead(plain, 2).against(plain, 2)
+
+@pytest.mark.overhead_budget(instructions=20, py_calls=1)
+def test_wrapped(overhead):
+    overhead(wrapped, 2).against(plain, 2)
+"""
+SUBJECTS = """
+def plain(x):
+    return x + 1
+
+def wrapped(x):
+    parts = [x for _ in range(5)]
+    for part in parts:
+        result = plain(part)
+    return result
+"""
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester) -> pytest.Pytester:
+    pytester.makepyfile(test_suite=SUITE, subjects=SUBJECTS)
+    return pytester
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, plugin_flags: tuple[str, ...]) -> Any:
+    def started(*words: str) -> pytest.RunResult:
+        return pytester.runpytest_subprocess(*plugin_flags, "-p", "no:cacheprovider", *words)
+
+    return started
+
+
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+
+
+def test_without_the_option_nothing_is_counted(suite: pytest.Pytester, run: Any) -> None:
+    result = run()
+    result.assert_outcomes(passed=2)
+    result.stdout.no_fnmatch_line("*overhead budgets*")
+
+
+def test_a_failing_budget_explains_itself(suite: pytest.Pytester, run: Any) -> None:
+    result = run("--overhead-budget=count")
+    result.assert_outcomes(passed=1, failed=1)
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(
+        [
+            "wrapped costs more than its budget allows",
+            "  instructions: *, allowed 20",
+            "  py_calls: *, allowed 1",
+            "  most of its instructions run here:",
+            "*subjects.py:*  *",
+            "* overhead budgets *",
+            "test *instructions*verdict",
+            "test_suite.py::test_wrapped *fail",
+            "test_suite.py::test_plain *pass",
+        ]
+    )
+
+
+def test_a_disagreement_is_a_failure_that_shows_both(pytester: pytest.Pytester, run: Any) -> None:
+    pytester.makepyfile(
+        """
+        def test_differs(overhead):
+            overhead(abs, -3).against(len, "ab")
+
+        def test_need_not_agree(overhead):
+            overhead(abs, -3).against(len, "ab").unchecked()
+
+        def test_structures(overhead):
+            overhead(sorted, "ba").against(list, "ab").named("sorting")
+        """
+    )
+    result = run()
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(
+        ["abs and its reference disagree: result: *", "*subject:   3", "*reference: 2"]
+    )
+
+
+def test_settings_override_the_marker(suite: pytest.Pytester, run: Any) -> None:
+    suite.makepyprojecttoml(
+        """
+        [tool.dispatchguard.budgets]
+        "*::test_wrapped" = { instructions = 1000, py_calls = [1, 20] }
+        """
+    )
+    run("--overhead-budget=count").assert_outcomes(passed=2)
+
+
+@pytest.mark.parametrize(
+    ("marker", "said"),
+    [
+        (
+            "instruction=1",
+            'overhead_budget: unknown limit "instruction"; did you mean "instructions"?',
+        ),
+        ("instructions='1'", "overhead_budget: instructions must be a number*"),
+        ("7", "overhead_budget: limits are given by name*"),
+    ],
+)
+def test_wrong_limits_are_one_line(
+    pytester: pytest.Pytester, run: Any, marker: str, said: str
+) -> None:
+    pytester.makepyfile(
+        f"""
+        import pytest
+
+        @pytest.mark.overhead_budget({marker})
+        def test_one(overhead):
+            overhead(len, "abc")
+        """
+    )
+    result = run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([said])
+    result.stdout.no_fnmatch_line("*Traceback*")
+
+
+def test_a_budget_without_a_subject_is_told(pytester: pytest.Pytester, run: Any) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.overhead_budget(instructions=1)
+        def test_one(overhead):
+            pass
+        """
+    )
+    result = run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*names no subject: call overhead(*"])
+
+
+def test_what_a_subject_raises_is_the_failure(pytester: pytest.Pytester, run: Any) -> None:
+    pytester.makepyfile(
+        """
+        def test_one(overhead):
+            overhead(int, "x")
+
+        def test_two(overhead):
+            overhead(len, "x")
+
+        def test_three(overhead):
+            assert False
+
+        def test_four(overhead):
+            overhead(3)
+        """
+    )
+    result = run("--overhead-budget=count")
+    result.assert_outcomes(failed=3, passed=1)
+    result.stdout.fnmatch_lines(["*ValueError: invalid literal*", "*needs something to call*"])
+
+
+def test_a_subject_that_keeps_something_is_told(pytester: pytest.Pytester, run: Any) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        kept = []
+
+        def grows():
+            kept.append(1)
+            return sum(1 for _ in kept)
+
+        @pytest.mark.overhead_budget(instructions=1)
+        def test_one(overhead):
+            overhead(grows)
+        """
+    )
+    result = run("--overhead-budget=count")
+    result.stdout.fnmatch_lines(["*instructions differs from call to call*"])
+
+
+def test_json_and_junit(suite: pytest.Pytester, run: Any) -> None:
+    run("--overhead-budget=count", "--overhead-json=out.json", "--junitxml=junit.xml")
+    told = json.loads((suite.path / "out.json").read_text())
+    assert told["schema"] == 1 and "python" in told["machine"]
+    plain, wrapped = told["tests"]
+    assert (plain["nodeid"], plain["verdict"]) == ("test_suite.py::test_plain", "pass")
+    assert (wrapped["subject"], wrapped["verdict"]) == ("wrapped", "fail")
+    assert wrapped["counters"]["py_calls"] > plain["counters"]["py_calls"] == 1
+    assert wrapped["limits"] == {"instructions": 20, "py_calls": 1}
+    assert "allowed 20" in wrapped["reason"]
+    properties = ElementTree.parse(suite.path / "junit.xml").iter("property")
+    assert any(p.get("name") == "dispatchguard" for p in properties)
+
+
+def test_json_that_cannot_be_written_is_one_line(suite: pytest.Pytester, run: Any) -> None:
+    result = run("--overhead-budget=count", "--overhead-json=no/such/folder/out.json")
+    assert result.ret != 0
+    result.stderr.fnmatch_lines(["*out.json*cannot be written*"])
+
+
+def test_counts_are_the_same_under_xdist(suite: pytest.Pytester, run: Any) -> None:
+    pytest.importorskip("xdist", reason="runs tests in several processes")
+    run("--overhead-budget=count", "--overhead-json=alone.json")
+    result = run("--overhead-budget=count", "--overhead-json=many.json", "-n", "2")
+    result.stdout.fnmatch_lines(["* overhead budgets *", "test_suite.py::test_wrapped *fail"])
+    alone, many = (json.loads((suite.path / f"{n}.json").read_text()) for n in ("alone", "many"))
+    assert alone == many
+
+
+def test_an_own_fixture_of_that_name_is_left_alone(pytester: pytest.Pytester, run: Any) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.fixture
+        def overhead():
+            return 3
+
+        def test_one(overhead):
+            assert overhead == 3
+        """
+    )
+    run("--overhead-budget=count").assert_outcomes(passed=1)
+
+
+def test_an_unknown_way_of_holding_is_refused(suite: pytest.Pytester, run: Any) -> None:
+    result = run("--overhead-budget=weigh")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["*--overhead-budget*invalid choice: 'weigh'*"])
+
+
+@needs_torch
+def test_torch_code_in_every_grad_mode(pytester: pytest.Pytester, run: Any) -> None:
+    pytester.makepyfile(
+        """
+        import pytest, torch
+
+        @pytest.mark.overhead_budget(dispatches=1, tensor_allocations=1)
+        @pytest.mark.parametrize("mode", ["grad", "no_grad", "inference"])
+        def test_relu(overhead, mode):
+            x = torch.ones(3, requires_grad=True)
+            overhead(torch.mul, x, 2).against(torch.add, x, x).mode(mode)
+
+        @pytest.mark.overhead_budget(dispatches=1)
+        def test_fresh(overhead):
+            made = []
+            def fresh():
+                made[:] = [torch.ones(3)]
+            overhead(lambda: made[0].add_(1)).against(lambda: made[0] + 1).setup(fresh)
+
+        def test_mode(overhead):
+            with pytest.raises(ValueError, match="mode must be"):
+                overhead(torch.relu, torch.ones(1)).mode("training")
+        """
+    )
+    run("--overhead-budget=count").assert_outcomes(passed=5)
