@@ -190,5 +190,7 @@ class Verdict:
     limits: tuple[Limit, ...] = ()
     reason: str = ""
     """Why, in words; empty where there is nothing to say."""
+    recorded: Mapping[str, int] | None = None
+    """What the budget file has for it; None where it has nothing."""
     lines: tuple[tuple[str, int, int], ...] = ()
     """Where a subject that costs too much spends it: file, line, instructions in one call."""

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from pytest_dispatchguard.measure.subject import Overhead
 
+_RECORDED: pytest.StashKey[Any] = pytest.StashKey()
 _MARKER = (
     "overhead_budget(**limits): what a call may cost on the host, in exact counters "
     "(instructions, py_calls, c_calls, dispatches, functions, tensor_allocations)."
@@ -23,9 +24,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("dispatchguard", "host overhead of PyTorch code (dispatchguard)")
     group.addoption(
         "--overhead-budget",
-        choices=("count",),
-        help="hold what tests name with the `overhead` fixture against their budgets; "
-        "`count`: by exact counters",
+        choices=("count", "update"),
+        help="hold what tests name with the `overhead` fixture against their budgets, by exact counters "
+        "(count), or record what is counted in overhead-budgets.toml (update)",
     )
     group.addoption("--overhead-json", metavar="FILE", help="write the verdicts to FILE as JSON")
 
@@ -33,6 +34,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Make the marker known, so that ``--strict-markers`` accepts it."""
     config.addinivalue_line("markers", _MARKER)
+    if config.getoption("--overhead-budget") is not None:
+        from pytest_dispatchguard.measure import budget_file
+        from pytest_dispatchguard.model import UserError
+
+        try:
+            recorded = budget_file.load(config.rootpath / budget_file.NAME)
+        except UserError as error:
+            raise pytest.UsageError(str(error)) from None
+        if config.getoption("--overhead-budget") == "count":
+            config.stash[_RECORDED] = recorded
     if not hasattr(
         config, "workerinput"
     ):  # else a process of pytest-xdist, which sends its reports on
@@ -65,7 +76,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
             named,
             [(m.args, m.kwargs) for m in reversed(list(item.iter_markers("overhead_budget")))],
             item.config.rootpath / "pyproject.toml",
-            counting=item.config.getoption("--overhead-budget") == "count",
+            counting=item.config.getoption("--overhead-budget") is not None,
+            recorded=item.config.stash.get(_RECORDED, None),
         )
     except Exception as error:  # noqa: BLE001 - what the subject raises is the test's failure
         outcome.force_exception(error)
@@ -82,6 +94,17 @@ class _Gatherer:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.verdicts: list[Any] = []
+        self.collected: set[str] = set()
+        self.whole = not any("::" in str(word) for word in config.args)
+        """Whether every test of the files that were collected is run."""
+
+    def pytest_deselected(self) -> None:
+        """Some tests are left out."""
+        self.whole = False
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Keeps which tests there are."""
+        self.collected = {item.nodeid for item in session.items}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keeps what the report of a test carries."""
@@ -100,20 +123,33 @@ class _Gatherer:
         from pytest_dispatchguard.report.verdicts import table
 
         terminalreporter.section("overhead budgets")
+        from pytest_dispatchguard.measure import budget_file, session
+
         for line in table(self.verdicts):
             terminalreporter.line(line)
+        if self.config.getoption("--overhead-budget") == "count":
+            path = self.config.rootpath / budget_file.NAME
+            for line in session.compared(self.verdicts, path):
+                terminalreporter.line(line)
 
     def pytest_sessionfinish(self) -> None:
-        """The JSON."""
+        """The files."""
         file = self.config.getoption("--overhead-json")
-        if file is None:
+        updating = self.config.getoption("--overhead-budget") == "update"
+        if file is None and not updating:
             return
         from pytest_dispatchguard.lint.files import write_source
-        from pytest_dispatchguard.measure.session import machine
+        from pytest_dispatchguard.measure import budget_file, session
+        from pytest_dispatchguard.model import UserError
         from pytest_dispatchguard.report.verdicts import as_json
 
-        path = self.config.invocation_params.dir / file
         try:
-            write_source(path, as_json(self.verdicts, machine()).encode())
-        except OSError as error:
-            raise pytest.UsageError(f"--overhead-json {file}: {error.strerror or error}") from None
+            if file is not None:
+                path = self.config.invocation_params.dir / file
+                write_source(path, as_json(self.verdicts, session.machine()).encode())
+            if updating and self.verdicts:
+                path = self.config.rootpath / budget_file.NAME
+                collected = self.collected if self.whole else set()
+                write_source(path, session.rewritten(path, self.verdicts, collected).encode())
+        except UserError as error:
+            raise pytest.UsageError(str(error)) from None

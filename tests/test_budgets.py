@@ -266,3 +266,95 @@ def test_torch_code_in_every_grad_mode(pytester: pytest.Pytester, run: Any) -> N
         """
     )
     run("--overhead-budget=count").assert_outcomes(passed=5)
+
+
+RECORDED = """
+from subjects import plain, wrapped
+
+def test_plain(overhead):
+    overhead(plain, 2)
+
+def test_two(overhead):
+    overhead(plain, 2)
+    overhead(wrapped, 2).named("so called")
+"""
+
+
+@pytest.fixture
+def recorded(pytester: pytest.Pytester, run: Any) -> pytest.Pytester:
+    """A suite without limits, and a budget file that records it."""
+    pytester.makepyfile(test_suite=RECORDED, subjects=SUBJECTS)
+    run("--overhead-budget=update").assert_outcomes(passed=2)
+    return pytester
+
+
+def test_update_records_and_count_compares(recorded: pytest.Pytester, run: Any) -> None:
+    file = recorded.path / "overhead-budgets.toml"
+    text = file.read_text()
+    for name in ("test_plain", "test_two (plain)", "test_two (so called)"):
+        assert f'["test_suite.py::{name}"]' in text
+    run("--overhead-budget=update")
+    assert file.read_text() == text
+    result = run("--overhead-budget=count")
+    result.assert_outcomes(passed=2)
+    result.stdout.no_fnmatch_line("*overhead-budgets.toml*")
+
+
+def test_a_call_that_does_more_than_recorded_fails(recorded: pytest.Pytester, run: Any) -> None:
+    (recorded.path / "subjects.py").write_text(SUBJECTS.replace("x + 1", "abs(x) + 1"))
+    before = (recorded.path / "overhead-budgets.toml").read_text()
+    result = run("--overhead-budget=count")
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(["  instructions: *, recorded *", "  c_calls: 1, recorded 0"])
+    assert (recorded.path / "overhead-budgets.toml").read_text() == before
+    run("--overhead-budget=update").assert_outcomes(passed=2)
+    run("--overhead-budget=count").assert_outcomes(passed=2)
+
+
+def test_limits_set_by_hand_win_over_the_record(recorded: pytest.Pytester, run: Any) -> None:
+    (recorded.path / "subjects.py").write_text(SUBJECTS.replace("x + 1", "abs(x) + 1"))
+    recorded.makepyprojecttoml(
+        '[tool.dispatchguard.budgets]\n"*" = { instructions = 1000, c_calls = 10 }\n'
+    )
+    run("--overhead-budget=count").assert_outcomes(passed=2)
+
+
+def test_cheaper_and_missing_entries_are_told(recorded: pytest.Pytester, run: Any) -> None:
+    (recorded.path / "subjects.py").write_text(SUBJECTS.replace("x + 1", "x"))
+    suite = recorded.path / "test_suite.py"
+    suite.write_text(suite.read_text() + "\ndef test_new(overhead):\n    overhead(plain, 1)\n")
+    result = run("--overhead-budget=count")
+    result.assert_outcomes(passed=3)
+    result.stdout.fnmatch_lines(
+        [
+            "overhead-budgets.toml has no entry of this Python and torch for test_suite.py::test_new",
+            "test_suite.py::test_plain does less than overhead-budgets.toml records",
+            "`pytest --overhead-budget=update` records what is counted",
+        ]
+    )
+
+
+def test_update_drops_tests_that_are_gone_and_no_others(
+    recorded: pytest.Pytester, run: Any
+) -> None:
+    file = recorded.path / "overhead-budgets.toml"
+    run("--overhead-budget=update", "-k", "plain").assert_outcomes(passed=1, deselected=1)
+    assert "test_two" in file.read_text()
+    run("--overhead-budget=update", "test_suite.py::test_plain")
+    assert "test_two" in file.read_text()
+    suite = recorded.path / "test_suite.py"
+    suite.write_text(suite.read_text().partition("def test_two")[0])
+    file.write_text(file.read_text() + '["other.py::test"]\n"v" = { py_calls = 1 }\n')
+    run("--overhead-budget=update")
+    assert "test_two" not in file.read_text() and "test_plain" in file.read_text()
+    assert "other.py::test" in file.read_text()
+
+
+def test_a_broken_budget_file_is_one_line(recorded: pytest.Pytester, run: Any) -> None:
+    (recorded.path / "overhead-budgets.toml").write_text("[a")
+    for mode in ("count", "update"):
+        result = run(f"--overhead-budget={mode}")
+        assert result.ret == 4
+        result.stderr.fnmatch_lines(["ERROR: overhead-budgets.toml: not valid TOML*"])
+    assert (recorded.path / "overhead-budgets.toml").read_text() == "[a"
+    run().assert_outcomes(passed=2)

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from pytest_dispatchguard.config import budgets_of
+from pytest_dispatchguard.measure.budget_file import (
+    Recorded,
+    as_text,
+    key_of,
+    load,
+    updated,
+    version_of,
+)
 from pytest_dispatchguard.measure.limits import Marker, limits_for
 from pytest_dispatchguard.measure.subject import Overhead
 from pytest_dispatchguard.measure.verdicts import agreed, counted
@@ -26,6 +35,7 @@ def settle(
     pyproject: Path | None,
     *,
     counting: bool,
+    recorded: Recorded | None = None,
 ) -> tuple[str, list[Verdict]]:
     """Runs what a test named: what is wrong, empty where nothing is, and the verdicts."""
     try:
@@ -33,12 +43,15 @@ def settle(
         if not overhead.subjects:
             return _nothing_named(limits), []
         verdicts: list[Verdict] = []
+        several, version = len(overhead.subjects) > 1, version_of(machine())
         for subject in overhead.subjects:
             differ = agreed(subject)
             if differ:
                 return f"{subject.name} and its reference disagree: {differ}", verdicts
             if counting:
-                verdicts.append(counted(node_id, subject, limits))
+                key = key_of(node_id, subject.name, several)
+                known = (recorded or {}).get(key, {}).get(version)
+                verdicts.append(counted(node_id, subject, limits, known))
     except UserError as error:
         return str(error), []
     failed = [verdict for verdict in verdicts if verdict.verdict == "fail"]
@@ -97,3 +110,37 @@ def machine() -> dict[str, str]:
     except PackageNotFoundError:
         pass
     return found
+
+
+def keyed(verdicts: Sequence[Verdict]) -> list[tuple[str, Verdict]]:
+    """Verdicts with what they are recorded under."""
+    per_test = Counter(verdict.node_id for verdict in verdicts)
+    return [(key_of(v.node_id, v.subject, per_test[v.node_id] > 1), v) for v in verdicts]
+
+
+def rewritten(path: Path, verdicts: Sequence[Verdict], collected: Collection[str]) -> str:
+    """The budget file's new text. Of the files that were collected whole, tests that are not there any more
+    are taken out."""
+    files = {node_id.partition("::")[0] for node_id in collected}
+
+    def gone(key: str) -> bool:
+        node_id = key.rpartition(" (")[0] if key.endswith(")") and key not in collected else key
+        return key.partition("::")[0] in files and not {key, node_id} & set(collected)
+
+    return as_text(updated(load(path), keyed(verdicts), version_of(machine()), gone))
+
+
+def compared(verdicts: Sequence[Verdict], path: Path) -> list[str]:
+    """What to say of the budget file beside failures: what it lacks, and what has got cheaper."""
+    if not path.exists():
+        return []
+    missing = [key for key, verdict in keyed(verdicts) if verdict.recorded is None]
+    cheaper = [
+        key
+        for key, verdict in keyed(verdicts)
+        if verdict.recorded is not None
+        and any(verdict.counters.get(n, 0) < number for n, number in verdict.recorded.items())
+    ]
+    lines = [f"{path.name} has no entry of this Python and torch for {key}" for key in missing]
+    lines += [f"{key} does less than {path.name} records" for key in cheaper]
+    return [*lines, "`pytest --overhead-budget=update` records what is counted"] if lines else []

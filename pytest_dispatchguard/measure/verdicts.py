@@ -27,22 +27,35 @@ def agreed(subject: Subject) -> str:
     return "" if subject.tolerance is None else disagreement(result, expected, subject.tolerance)
 
 
-def counted(node_id: str, subject: Subject, limits: Mapping[str, Limit]) -> Verdict:
-    """Counts what one call of the subject does, and holds it against the limits."""
+def counted(
+    node_id: str,
+    subject: Subject,
+    limits: Mapping[str, Limit],
+    recorded: Mapping[str, int] | None = None,
+) -> Verdict:
+    """Counts what one call of the subject does, and holds it against the limits; counters that these leave
+    open, against what is recorded."""
     with subject.in_mode():
         counts = counters.count(subject.run, _countable(), subject.prepare)
         unknown = [name for name in limits if name not in counts.values]
         if unknown:
             raise UserError(f"{', '.join(unknown)} cannot be counted without torch; install it")
         over = [limit for name, limit in limits.items() if counts.values[name] > limit.most]
+        dearer = [
+            name
+            for name, number in (recorded or {}).items()
+            if name not in limits and counts.values.get(name, 0) > number
+        ]
+        failed = bool(over or dearer)
         return Verdict(
             node_id,
             subject.name,
-            "fail" if over else "pass",
+            "fail" if failed else "pass",
             counts.values,
             tuple(limits.values()),
-            _reason(counts, over),
-            _costly_lines(subject) if over else (),
+            _reason(counts, over, {name: (recorded or {})[name] for name in dearer}),
+            recorded,
+            _costly_lines(subject) if failed else (),
         )
 
 
@@ -53,8 +66,9 @@ def _countable() -> tuple[str, ...]:
     return counters.NAMES if find_spec("torch") is not None else counters.OF_PYTHON
 
 
-def _reason(counts: counters.Counts, over: Sequence[Limit]) -> str:
+def _reason(counts: counters.Counts, over: Sequence[Limit], dearer: Mapping[str, int]) -> str:
     told = [f"{limit.name}: {counts.values[limit.name]}, allowed {limit.shown}" for limit in over]
+    told += [f"{name}: {counts.values[name]}, recorded {number}" for name, number in dearer.items()]
     told += [
         f"{name} differs from call to call: does the subject keep something?"
         for name in counts.varying
