@@ -176,7 +176,8 @@ class Limit:
     @property
     def shown(self) -> str:
         """The limit as people write it."""
-        return f"{self.value:g} + {self.tolerance:g}" if self.tolerance else f"{self.value:g}"
+        parts = (self.value, self.tolerance) if self.tolerance else (self.value,)
+        return " + ".join(str(int(p)) if p == int(p) else f"{p:g}" for p in parts)
 
 
 @dataclass(frozen=True, slots=True)

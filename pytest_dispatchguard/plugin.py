@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
     from pytest_dispatchguard.measure.subject import Overhead
 
+_NAMED: pytest.StashKey[Any] = pytest.StashKey()
 _RECORDED: pytest.StashKey[Any] = pytest.StashKey()
+_SETTINGS: pytest.StashKey[Any] = pytest.StashKey()
 _MARKER = (
     "overhead_budget(**limits): what a call may cost on the host, in exact counters "
     "(instructions, py_calls, c_calls, dispatches, functions, tensor_allocations)."
@@ -35,51 +37,64 @@ def pytest_configure(config: pytest.Config) -> None:
     """Make the marker known, so that ``--strict-markers`` accepts it."""
     config.addinivalue_line("markers", _MARKER)
     if config.getoption("--overhead-budget") is not None:
-        from pytest_dispatchguard.measure import budget_file
-        from pytest_dispatchguard.model import UserError
-
-        try:
-            recorded = budget_file.load(config.rootpath / budget_file.NAME)
-        except UserError as error:
-            raise pytest.UsageError(str(error)) from None
-        if config.getoption("--overhead-budget") == "count":
-            config.stash[_RECORDED] = recorded
-    if not hasattr(
-        config, "workerinput"
-    ):  # else a process of pytest-xdist, which sends its reports on
+        _read_budgets(config)
+    elif config.getoption("--overhead-json") is not None:
+        raise pytest.UsageError("--overhead-json needs --overhead-budget: else nothing is counted")
+    # The processes of pytest-xdist send their reports on.
+    if not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Gatherer(config), "dispatchguard-verdicts")
 
 
+def _read_budgets(config: pytest.Config) -> None:
+    from pytest_dispatchguard.config import budgets_of
+    from pytest_dispatchguard.measure import budget_file
+    from pytest_dispatchguard.model import UserError
+
+    file = config.getoption("--overhead-json")
+    if file is not None and not (config.invocation_params.dir / file).parent.is_dir():
+        raise pytest.UsageError(f"--overhead-json {file}: there is no such folder")
+    try:
+        config.stash[_SETTINGS] = budgets_of(config.rootpath / "pyproject.toml")
+        recorded = budget_file.load(config.rootpath / budget_file.NAME)
+    except UserError as error:
+        raise pytest.UsageError(str(error)) from None
+    if config.getoption("--overhead-budget") == "count":
+        config.stash[_RECORDED] = recorded
+
+
 @pytest.fixture
-def overhead() -> Overhead:
+def overhead(request: pytest.FixtureRequest) -> Overhead:
     """Names a callable whose host overhead is under budget: ``overhead(f, x).against(g, x)``."""
     from pytest_dispatchguard.measure.subject import Overhead
 
-    return Overhead()
+    named = Overhead()
+    request.node.stash[_NAMED] = named
+    return named
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
     """After a test that named subjects: run them, compare, count."""
+    __tracebackhide__ = True
     outcome = yield
-    named = getattr(item, "funcargs", {}).get("overhead")
-    if named is None or outcome.excinfo is not None:
+    named = item.stash.get(_NAMED, None)
+    marked = any(mark.name == "overhead_budget" for mark in item.own_markers)
+    if outcome.excinfo is not None or (named is None and not marked):
         return
     from pytest_dispatchguard.measure import session
-    from pytest_dispatchguard.measure.subject import Overhead
 
-    if not isinstance(named, Overhead):
-        return  # a fixture of that name that is the project's own
     try:
         wrong, verdicts = session.settle(
             item.nodeid,
             named,
             [(m.args, m.kwargs) for m in reversed(list(item.iter_markers("overhead_budget")))],
-            item.config.rootpath / "pyproject.toml",
+            item.config.stash.get(_SETTINGS, ()),
             counting=item.config.getoption("--overhead-budget") is not None,
             recorded=item.config.stash.get(_RECORDED, None),
         )
-    except Exception as error:  # noqa: BLE001 - what the subject raises is the test's failure
+    except BaseException as error:  # noqa: BLE001 - what the subject raises is the test's outcome
+        verdicts = [] if named is None else session.broken(item.nodeid, named, error)
+        item.user_properties.append((session.PROPERTY, session.packed(verdicts)))
         outcome.force_exception(error)
         return
     if verdicts:
@@ -111,7 +126,7 @@ class _Gatherer:
         if report.when != "call":
             return
         for name, value in report.user_properties:
-            if name == "dispatchguard":
+            if name == "dispatchguard-verdicts":
                 from pytest_dispatchguard.measure import session
 
                 self.verdicts += session.unpacked(str(value))
@@ -146,10 +161,14 @@ class _Gatherer:
         try:
             if file is not None:
                 path = self.config.invocation_params.dir / file
-                write_source(path, as_json(self.verdicts, session.machine()).encode())
+                data = as_json(self.verdicts, session.machine()).encode()
+                if path.exists() and not path.is_file():
+                    path.write_bytes(data)  # a device or a pipe is written to, never replaced
+                else:
+                    write_source(path, data)
             if updating and self.verdicts:
                 path = self.config.rootpath / budget_file.NAME
                 collected = self.collected if self.whole else set()
                 write_source(path, session.rewritten(path, self.verdicts, collected).encode())
-        except UserError as error:
+        except (UserError, OSError) as error:
             raise pytest.UsageError(str(error)) from None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import xml.etree.ElementTree as ElementTree
 from importlib.util import find_spec
 from typing import Any
@@ -187,7 +189,7 @@ def test_a_subject_that_keeps_something_is_told(pytester: pytest.Pytester, run: 
         """
     )
     result = run("--overhead-budget=count")
-    result.stdout.fnmatch_lines(["*instructions differs from call to call*"])
+    result.stdout.fnmatch_lines(["*instructions differ from call to call, at most *"])
 
 
 def test_json_and_junit(suite: pytest.Pytester, run: Any) -> None:
@@ -201,13 +203,38 @@ def test_json_and_junit(suite: pytest.Pytester, run: Any) -> None:
     assert wrapped["limits"] == {"instructions": 20, "py_calls": 1}
     assert "allowed 20" in wrapped["reason"]
     properties = ElementTree.parse(suite.path / "junit.xml").iter("property")
-    assert any(p.get("name") == "dispatchguard" for p in properties)
+    assert any(p.get("name") == "dispatchguard-verdicts" for p in properties)
 
 
-def test_json_that_cannot_be_written_is_one_line(suite: pytest.Pytester, run: Any) -> None:
-    result = run("--overhead-budget=count", "--overhead-json=no/such/folder/out.json")
-    assert result.ret != 0
-    result.stderr.fnmatch_lines(["*out.json*cannot be written*"])
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("--overhead-budget=count", "--overhead-json=no/such/out.json"),
+            "*there is no such folder",
+        ),
+        (("--overhead-json=out.json",), "*--overhead-json needs --overhead-budget*"),
+        (("--overhead-budget=weigh",), "*--overhead-budget*invalid choice: 'weigh'*"),
+    ],
+)
+def test_options_that_cannot_be_are_one_line(
+    suite: pytest.Pytester, run: Any, words: tuple[str, ...], said: str
+) -> None:
+    result = run(*words)
+    assert result.ret == 4
+    result.stderr.fnmatch_lines([said])
+
+
+def test_a_device_is_written_to_and_never_replaced(suite: pytest.Pytester, run: Any) -> None:
+    pipe = suite.path / "pipe"
+    if not hasattr(os, "mkfifo"):
+        pytest.skip("needs named pipes")
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE)
+    run("--overhead-budget=count", f"--overhead-json={pipe}")
+    told, _ = reader.communicate(timeout=60)
+    assert json.loads(told)["schema"] == 1
+    assert pipe.is_fifo()
 
 
 def test_counts_are_the_same_under_xdist(suite: pytest.Pytester, run: Any) -> None:
@@ -235,10 +262,124 @@ def test_an_own_fixture_of_that_name_is_left_alone(pytester: pytest.Pytester, ru
     run("--overhead-budget=count").assert_outcomes(passed=1)
 
 
-def test_an_unknown_way_of_holding_is_refused(suite: pytest.Pytester, run: Any) -> None:
-    result = run("--overhead-budget=weigh")
-    assert result.ret == 4
-    result.stderr.fnmatch_lines(["*--overhead-budget*invalid choice: 'weigh'*"])
+def test_a_budget_on_a_test_without_the_fixture_is_told(
+    pytester: pytest.Pytester, run: Any
+) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.overhead_budget(instructions=1)
+        def test_forgotten():
+            pass
+
+        @pytest.mark.overhead_budget(instructions=1)
+        def test_asked_for_late(request):
+            request.getfixturevalue("overhead")(sorted, "abc", key=lambda c: c)
+
+        @pytest.mark.overhead_budget(instructions=1)
+        class TestMany:
+            def test_helper(self):
+                pass
+        """
+    )
+    result = run("--overhead-budget=count")
+    result.assert_outcomes(passed=1, failed=2)
+    result.stdout.fnmatch_lines(["*names no subject*", "*sorted costs more than its budget*"])
+
+
+def test_a_property_of_our_name_is_no_trouble(pytester: pytest.Pytester, run: Any) -> None:
+    pytester.makepyfile(
+        """
+        def test_one(record_property):
+            record_property("dispatchguard-verdicts", "mine")
+            record_property("dispatchguard-verdicts", "[1]")
+        """
+    )
+    run("--overhead-budget=count").assert_outcomes(passed=1)
+
+
+def test_outcomes_of_subjects_are_those_of_the_test(pytester: pytest.Pytester, run: Any) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        def skips():
+            pytest.skip("not here")
+
+        def test_skips(overhead):
+            overhead(skips)
+
+        @pytest.mark.xfail(reason="known", strict=True)
+        def test_known(overhead):
+            overhead(int, "x")
+
+        def test_leaves(overhead):
+            overhead(exit, 3)
+        """
+    )
+    result = run("--overhead-budget=count", "-W", "error")
+    result.assert_outcomes(skipped=1, xfailed=1, failed=1)
+
+
+def test_what_cannot_be_counted_is_one_line(pytester: pytest.Pytester, run: Any) -> None:
+    pytester.makepyfile(
+        """
+        import sys
+        import pytest
+
+        def parts():
+            yield 1
+
+        async def later():
+            return 1
+
+        def watched():
+            sys.setprofile(None)
+
+        def test_generator(overhead):
+            overhead(parts)
+
+        def test_coroutine(overhead):
+            overhead(later)
+
+        def test_profiler(overhead):
+            overhead(watched)
+
+        def test_none(overhead):
+            overhead(len, "a").against(None)
+
+        def test_words(overhead):
+            overhead(dict, **{"class": 1, "a-b": 2}).against(lambda: {"class": 1, "a-b": 2})
+        """
+    )
+    result = run("--overhead-budget=count", "-W", "error")
+    result.assert_outcomes(failed=4, passed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "parts: the subject only makes a generator: name a function that uses it up",
+            "later: the subject only makes a coroutine: name a function that uses it up",
+            "watched: the subject sets a profiler of its own, so it cannot be counted",
+            "*TypeError: against() needs something to call, not None*",
+        ]
+    )
+
+
+def test_subjects_that_disagree_are_in_the_json(pytester: pytest.Pytester, run: Any) -> None:
+    pytester.makepyfile(
+        """
+        def test_differs(overhead):
+            overhead(abs, -3).against(len, "ab")
+
+        def test_raises(overhead):
+            overhead(int, "x")
+        """
+    )
+    result = run("--overhead-budget=count", "--overhead-json=out.json")
+    told = json.loads((pytester.path / "out.json").read_text())
+    assert [row["verdict"] for row in told["tests"]] == ["fail", "error"]
+    assert "ValueError" in told["tests"][1]["reason"]
+    result.stdout.fnmatch_lines(["* overhead budgets *", "test_*::test_raises *error"])
 
 
 @needs_torch
@@ -260,12 +401,21 @@ def test_torch_code_in_every_grad_mode(pytester: pytest.Pytester, run: Any) -> N
                 made[:] = [torch.ones(3)]
             overhead(lambda: made[0].add_(1)).against(lambda: made[0] + 1).setup(fresh)
 
+        @pytest.mark.xfail(reason="they disagree", strict=True)
+        def test_in_place(overhead):
+            x = torch.ones(3)
+            overhead(lambda: x.add_(5)).against(lambda: x.add_(1)).setup(lambda: x.zero_())
+
+        def test_tolerance(overhead):
+            x = torch.ones(3)
+            overhead(torch.mul, x, 1.0001).against(torch.mul, x, 1).agreeing(rtol=1e-3)
+
         def test_mode(overhead):
             with pytest.raises(ValueError, match="mode must be"):
                 overhead(torch.relu, torch.ones(1)).mode("training")
         """
     )
-    run("--overhead-budget=count").assert_outcomes(passed=5)
+    run("--overhead-budget=count").assert_outcomes(passed=6, xfailed=1)
 
 
 RECORDED = """

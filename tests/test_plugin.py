@@ -22,9 +22,9 @@ def test_marker_passes_strict_markers(
         """
         import pytest
 
-        @pytest.mark.overhead_budget(ratio=2.0, dispatches=1)
-        def test_marked():
-            pass
+        @pytest.mark.overhead_budget(dispatches=1)
+        def test_marked(overhead):
+            overhead(len, "a")
         """
     )
     result = pytester.runpytest_subprocess(*plugin_flags, "--strict-markers", "-W", "error")

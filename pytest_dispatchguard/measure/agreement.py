@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
@@ -17,6 +18,23 @@ class Tolerance:
 
     rtol: float | None = None
     atol: float | None = None
+
+
+def kept(value: Any) -> Any:
+    """The value as it is now: its tensors are copied, so that nothing changes them afterwards."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    if isinstance(value, Mapping):
+        return {key: kept(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [kept(inner) for inner in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        same = copy.copy(value)
+        for field in fields(value):
+            object.__setattr__(same, field.name, kept(getattr(value, field.name)))
+        return same
+    return value
 
 
 def disagreement(subject: Any, reference: Any, tolerance: Tolerance) -> str:
@@ -53,8 +71,13 @@ def _differ(one: Any, other: Any, tolerance: Tolerance) -> str:
         return f"{type(one).__name__} and {type(other).__name__} are two kinds of value"
     if torch is not None and tensors[0]:
         try:
+            given = tolerance.rtol is not None or tolerance.atol is not None
             torch.testing.assert_close(
-                one, other, rtol=tolerance.rtol, atol=tolerance.atol, equal_nan=True
+                one,
+                other,
+                rtol=tolerance.rtol or 0.0 if given else None,
+                atol=tolerance.atol or 0.0 if given else None,
+                equal_nan=True,
             )
         except AssertionError as error:
             return str(error).strip().replace("\n", "\n  ")
@@ -65,18 +88,29 @@ def _differ(one: Any, other: Any, tolerance: Tolerance) -> str:
         same = bool(one == other)
     except Exception as error:  # noqa: BLE001 - comparing is the test's own code
         return f"cannot be compared: {type(error).__name__}: {error}"
-    return "" if same else "not equal"
+    own = "__eq__" in {name for kind in type(one).__mro__[:-1] for name in vars(kind)}
+    return (
+        ""
+        if same
+        else "not equal"
+        if own
+        else "two objects that compare by identity; .unchecked()?"
+    )
 
 
 def _close(one: complex, other: complex, tolerance: Tolerance) -> bool:
     """Whether numbers are equal, or as close as torch wants numbers of twice the usual precision."""
     if one == other or (one != one and other != other):
         return True
-    rtol = 1e-7 if tolerance.rtol is None else tolerance.rtol
-    atol = 1e-7 if tolerance.atol is None else tolerance.atol
+    given = tolerance.rtol is not None or tolerance.atol is not None
+    rtol = tolerance.rtol or 0.0 if given else 1e-7
+    atol = tolerance.atol or 0.0 if given else 1e-7
     return abs(one - other) <= atol + rtol * abs(other)
 
 
 def _shown(value: Any) -> str:
-    text = " ".join(repr(value).split())
+    try:
+        text = " ".join(repr(value).split())
+    except Exception as error:  # noqa: BLE001 - showing it is the value's own code
+        text = f"<{type(value).__name__} that cannot be shown: {type(error).__name__}>"
     return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from types import FunctionType
@@ -12,7 +13,7 @@ from typing import Any
 def _maker(positional: int, keywords: tuple[str, ...]) -> Callable[..., FunctionType]:
     names = [f"a{i}" for i in range(positional)] + [f"k{i}" for i in range(len(keywords))]
     given = [f"a{i}" for i in range(positional)]
-    given += [f"{keyword}=k{i}" for i, keyword in enumerate(keywords)]
+    given += [f"{name}=k{i}" for i, name in enumerate(keywords)]
     source = (
         f"def make({', '.join(['f', *names])}):\n"
         f"    def run():\n"
@@ -29,4 +30,18 @@ def calling(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> FunctionType:
     """A function without parameters that calls `function` as it is written: ``f(a, b, axis=c)``."""
+    if any(not name.isidentifier() or keyword.iskeyword(name) for name in kwargs):
+        return _starred(function, args, kwargs)
     return _maker(len(args), tuple(kwargs))(function, *args, *kwargs.values())
+
+
+def _starred(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> FunctionType:
+    """For names that no call can spell out."""
+
+    def run() -> Any:
+        return function(*args, **kwargs)
+
+    assert isinstance(run, FunctionType)
+    return run

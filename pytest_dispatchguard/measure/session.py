@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
-from pytest_dispatchguard.config import budgets_of
 from pytest_dispatchguard.measure.budget_file import (
     Recorded,
     as_text,
@@ -24,38 +24,52 @@ from pytest_dispatchguard.measure.subject import Overhead
 from pytest_dispatchguard.measure.verdicts import agreed, counted
 from pytest_dispatchguard.model import Limit, UserError, Verdict
 
-PROPERTY = "dispatchguard"
+PROPERTY = "dispatchguard-verdicts"
 """The property of a test's report that carries its verdicts to the process that tells them."""
 
 
 def settle(
     node_id: str,
-    overhead: Overhead,
+    overhead: Overhead | None,
     markers: Sequence[Marker],
-    pyproject: Path | None,
+    settings: Sequence[tuple[str, Mapping[str, Any]]],
     *,
     counting: bool,
     recorded: Recorded | None = None,
 ) -> tuple[str, list[Verdict]]:
     """Runs what a test named: what is wrong, empty where nothing is, and the verdicts."""
+    __tracebackhide__ = True
+    verdicts: list[Verdict] = []
+    subjects = overhead.subjects if overhead is not None else []
+    several, here = len(subjects) > 1, version_of(machine())
     try:
-        limits = limits_for(node_id, markers, budgets_of(pyproject), "overhead_budget")
-        if not overhead.subjects:
-            return _nothing_named(limits), []
-        verdicts: list[Verdict] = []
-        several, version = len(overhead.subjects) > 1, version_of(machine())
-        for subject in overhead.subjects:
-            differ = agreed(subject)
-            if differ:
-                return f"{subject.name} and its reference disagree: {differ}", verdicts
-            if counting:
-                key = key_of(node_id, subject.name, several)
-                known = (recorded or {}).get(key, {}).get(version)
-                verdicts.append(counted(node_id, subject, limits, known))
+        limits = limits_for(node_id, markers, settings, "overhead_budget")
     except UserError as error:
         return str(error), []
-    failed = [verdict for verdict in verdicts if verdict.verdict == "fail"]
+    if not subjects:
+        return _nothing_named(limits), []
+    for subject in subjects:
+        known = (recorded or {}).get(key_of(node_id, subject.name, several), {}).get(here)
+        try:
+            differ = agreed(subject)
+            if differ:
+                said = f"{subject.name} and its reference disagree: {differ}"
+                verdicts.append(Verdict(node_id, subject.name, "fail", {}, reason=said))
+            elif counting:
+                verdicts.append(counted(node_id, subject, limits, known))
+        except UserError as error:
+            said = f"{subject.name}: {error}"
+            verdicts.append(Verdict(node_id, subject.name, "error", {}, reason=said))
+    failed = [verdict for verdict in verdicts if verdict.verdict != "pass"]
     return "\n\n".join(map(explained, failed)), verdicts
+
+
+def broken(node_id: str, overhead: Overhead, error: BaseException) -> list[Verdict]:
+    """The verdicts of a test of which a subject failed by itself."""
+    said = f"{type(error).__name__}: {error}"
+    return [
+        Verdict(node_id, subject.name, "error", {}, reason=said) for subject in overhead.subjects
+    ]
 
 
 def _nothing_named(limits: Mapping[str, Limit]) -> str:
@@ -64,6 +78,8 @@ def _nothing_named(limits: Mapping[str, Limit]) -> str:
 
 def explained(verdict: Verdict) -> str:
     """A failing verdict as a failure's text: what was allowed, what was counted, and where it goes."""
+    if not verdict.counters:
+        return verdict.reason
     lines = [f"{verdict.subject} costs more than its budget allows"]
     lines += [f"  {part}" for part in verdict.reason.split("; ")]
     if verdict.lines:
@@ -95,11 +111,14 @@ def packed(verdicts: Sequence[Verdict]) -> str:
 
 
 def unpacked(text: str) -> list[Verdict]:
-    """Verdicts from a report's property."""
-    return [
-        Verdict(**{**row, "limits": tuple(Limit(**limit) for limit in row["limits"])})
-        for row in json.loads(text)
-    ]
+    """Verdicts from a report's property; none from what a test put there itself."""
+    try:
+        return [
+            Verdict(**{**row, "limits": tuple(Limit(**limit) for limit in row["limits"])})
+            for row in json.loads(text)
+        ]
+    except (ValueError, TypeError, KeyError):
+        return []
 
 
 def machine() -> dict[str, str]:
@@ -127,14 +146,15 @@ def rewritten(path: Path, verdicts: Sequence[Verdict], collected: Collection[str
         node_id = key.rpartition(" (")[0] if key.endswith(")") and key not in collected else key
         return key.partition("::")[0] in files and not {key, node_id} & set(collected)
 
-    return as_text(updated(load(path), keyed(verdicts), version_of(machine()), gone))
+    counted_now = [(key, verdict) for key, verdict in keyed(verdicts) if verdict.counters]
+    return as_text(updated(load(path), counted_now, version_of(machine()), gone))
 
 
 def compared(verdicts: Sequence[Verdict], path: Path) -> list[str]:
     """What to say of the budget file beside failures: what it lacks, and what has got cheaper."""
     if not path.exists():
         return []
-    missing = [key for key, verdict in keyed(verdicts) if verdict.recorded is None]
+    missing = [key for key, v in keyed(verdicts) if v.recorded is None and v.counters]
     cheaper = [
         key
         for key, verdict in keyed(verdicts)

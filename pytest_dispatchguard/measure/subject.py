@@ -26,16 +26,20 @@ class Subject:
 
     def against(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Subject:
         """The eager call that the subject is held against."""
+        _must_be_callable(function, "against")
         self.reference = calling(function, args, kwargs)
         return self
 
     def named(self, name: str) -> Subject:
         """What the subject is called where a test has several."""
+        if not isinstance(name, str) or not name or not name.isprintable():
+            raise ValueError(f"a subject is named by one line of text, not {name!r}")
         self.name = name
         return self
 
     def setup(self, function: Callable[[], object]) -> Subject:
         """What makes fresh state, before every call that is looked at."""
+        _must_be_callable(function, "setup")
         self.prepare = function
         return self
 
@@ -78,11 +82,15 @@ class Overhead:
 
     def __call__(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Subject:
         """Names a subject: the function and everything that it is to be given."""
-        if not callable(function):
-            raise TypeError(f"overhead() needs something to call, not {function!r}")
+        _must_be_callable(function, "overhead")
         subject = Subject(calling(function, args, kwargs), _name(function))
         self.subjects.append(subject)
         return subject
+
+
+def _must_be_callable(function: object, where: str) -> None:
+    if not callable(function):
+        raise TypeError(f"{where}() needs something to call, not {function!r}")
 
 
 def _name(function: Callable[..., Any]) -> str:

@@ -3,9 +3,9 @@ limits."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Generator, Mapping, Sequence
 
-from pytest_dispatchguard.measure.agreement import disagreement
+from pytest_dispatchguard.measure.agreement import disagreement, kept
 from pytest_dispatchguard.measure.subject import Subject
 from pytest_dispatchguard.model import Limit, UserError, Verdict
 from pytest_dispatchguard.runtime import counters
@@ -20,11 +20,30 @@ def agreed(subject: Subject) -> str:
     with subject.in_mode():
         subject.prepare()
         result = subject.run()
+        _refuse_unused(result)
         if subject.reference is None:
             return ""
+        if subject.tolerance is not None:
+            result = kept(result)  # the reference may work on the same tensors
         subject.prepare()
         expected = subject.reference()
-    return "" if subject.tolerance is None else disagreement(result, expected, subject.tolerance)
+    if subject.tolerance is None:
+        return ""
+    try:
+        return disagreement(result, expected, subject.tolerance)
+    except RecursionError:
+        raise UserError(
+            "the results are nested too deeply to be compared: say .unchecked()"
+        ) from None
+
+
+def _refuse_unused(result: object) -> None:
+    """A generator or coroutine has done nothing yet."""
+    if isinstance(result, Coroutine):
+        result.close()  # else Python warns of what was never awaited
+    if isinstance(result, Generator | Coroutine | AsyncGenerator):
+        made = type(result).__name__.replace("_", " ")
+        raise UserError(f"the subject only makes a {made}: name a function that uses it up")
 
 
 def counted(
@@ -36,10 +55,7 @@ def counted(
     """Counts what one call of the subject does, and holds it against the limits; counters that these leave
     open, against what is recorded."""
     with subject.in_mode():
-        counts = counters.count(subject.run, _countable(), subject.prepare)
-        unknown = [name for name in limits if name not in counts.values]
-        if unknown:
-            raise UserError(f"{', '.join(unknown)} cannot be counted without torch; install it")
+        counts = counters.count(subject.run, prepare=subject.prepare)
         over = [limit for name, limit in limits.items() if counts.values[name] > limit.most]
         dearer = [
             name
@@ -59,18 +75,11 @@ def counted(
         )
 
 
-def _countable() -> tuple[str, ...]:
-    """All counters, without those of torch where it is not installed."""
-    from importlib.util import find_spec
-
-    return counters.NAMES if find_spec("torch") is not None else counters.OF_PYTHON
-
-
 def _reason(counts: counters.Counts, over: Sequence[Limit], dearer: Mapping[str, int]) -> str:
     told = [f"{limit.name}: {counts.values[limit.name]}, allowed {limit.shown}" for limit in over]
     told += [f"{name}: {counts.values[name]}, recorded {number}" for name, number in dearer.items()]
     told += [
-        f"{name} differs from call to call: does the subject keep something?"
+        f"{name} differ from call to call, at most {counts.values[name]}: does the subject keep something?"
         for name in counts.varying
     ]
     return "; ".join(told)

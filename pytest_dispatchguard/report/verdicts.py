@@ -25,7 +25,14 @@ def table(verdicts: Sequence[Verdict]) -> list[str]:
         ]
         rows.append([_name(verdict, verdicts), *cells, verdict.verdict])
     widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
-    return ["  ".join(_cells(row, widths)).rstrip() for row in rows]
+    lines = ["  ".join(_cells(rows[0], widths)).rstrip()]
+    for row, verdict in zip(rows[1:], order, strict=True):
+        lines.append("  ".join(_cells(row, widths)).rstrip())
+        if verdict.reason and (verdict.verdict == "pass" or not verdict.counters):
+            lines.append(
+                f"    {verdict.reason.splitlines()[0]}"
+            )  # the failure's own section has the rest
+    return lines
 
 
 def _dearest(verdict: Verdict) -> tuple[bool, int, str, str]:

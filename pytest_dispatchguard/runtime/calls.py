@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import FrameType, FunctionType
 from typing import Any, NamedTuple
 
 from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.runtime.collector import collector_off
 
 
 class Calls(NamedTuple):
@@ -22,7 +24,7 @@ def calls(run: FunctionType) -> Calls:
     """Runs a function once and counts what it enters in its thread, itself apart. Tracers, and profilers
     written in Python, are paused and put back."""
     own = run.__code__
-    here = sys._getframe().f_code
+    here = _watch.__code__
     python = c = 0
 
     def note(frame: FrameType, event: str, arg: Any) -> None:
@@ -30,8 +32,14 @@ def calls(run: FunctionType) -> Calls:
         if event == "call":
             python += frame.f_code is not own
         elif event == "c_call":
-            c += frame.f_code is not here
+            c += frame.f_code is not here  # where counting itself ends
 
+    with collector_off():
+        _watch(run, note)
+    return Calls(python, c)
+
+
+def _watch(run: FunctionType, note: Callable[[FrameType, str, Any], None]) -> None:
     before = sys.getprofile()
     if before is not None and not callable(before):
         raise UserError("calls cannot be counted while a profiler is at work; switch it off")
@@ -40,7 +48,8 @@ def calls(run: FunctionType) -> Calls:
     sys.setprofile(note)
     try:
         run()
+        if sys.getprofile() is not note:
+            raise UserError("the subject sets a profiler of its own, so it cannot be counted")
     finally:
         sys.setprofile(before)
         sys.settrace(trace)
-    return Calls(python, c)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import gc
+import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import FunctionType
 
 from pytest_dispatchguard.runtime.calls import calls
+from pytest_dispatchguard.runtime.collector import collector_off
 from pytest_dispatchguard.runtime.instructions import instructions_by_place
 
 OF_PYTHON = ("instructions", "py_calls", "c_calls")
@@ -25,7 +26,7 @@ class Counts:
 
     values: Mapping[str, int]
     varying: tuple[str, ...] = ()
-    """Counters that differed between two calls, one after the other: the greater is kept."""
+    """Counters that differ from call to call: the greatest is kept."""
 
 
 def count(
@@ -38,13 +39,11 @@ def count(
     for _ in range(_WARM_UPS):
         prepare()
         run()
-    enabled = gc.isenabled()
-    gc.disable()  # what it cleans up, and when, is no doing of the call
-    try:
+    with collector_off():
+        _once(run, names, prepare)  # what is compiled, or made, because somebody watches
         first, second = _once(run, names, prepare), _once(run, names, prepare)
-    finally:
-        if enabled:
-            gc.enable()
+        if first != second:
+            first, second = second, _once(run, names, prepare)
     varying = tuple(name for name in first if first[name] != second[name])
     return Counts({name: max(first[name], second[name]) for name in first}, varying)
 
@@ -60,7 +59,11 @@ def _once(
         prepare()
         found["py_calls"], found["c_calls"] = calls(run)
     if any(name in names for name in OF_TORCH):
-        from pytest_dispatchguard.runtime import torch_modes  # asked of code that uses torch only
+        found |= dict.fromkeys(OF_TORCH, 0)
+    if any(name in names for name in OF_TORCH) and "torch" in sys.modules:
+        from pytest_dispatchguard.runtime import (
+            torch_modes,
+        )  # code that never imported torch asks nothing of it
 
         prepare()
         found["dispatches"], found["tensor_allocations"] = torch_modes.dispatched(run)

@@ -10,6 +10,7 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.runtime.collector import collector_off
 
 Place = tuple[str, int]
 """A file and a line."""
@@ -20,10 +21,11 @@ def instructions_by_place(run: FunctionType) -> Counter[Place]:
 
     Tracers that are at work (coverage, debuggers) are paused and put back."""
     counted: Counter[tuple[CodeType, int]] = Counter()
-    if sys.version_info >= (3, 12):
-        _by_monitoring(run, counted)
-    else:
-        _by_tracing(run, counted)
+    with collector_off():
+        if sys.version_info >= (3, 12):
+            _by_monitoring(run, counted)
+        else:
+            _by_tracing(run, counted)
     found: Counter[Place] = Counter()
     lines: dict[CodeType, dict[int, int]] = {}
     for (code, offset), times in counted.items():
@@ -62,6 +64,8 @@ def _by_tracing(run: FunctionType, counted: Counter[tuple[CodeType, int]]) -> No
     sys.settrace(opened)
     try:
         run()
+        if sys.gettrace() is not opened:
+            raise UserError("the subject sets a tracer of its own, so it cannot be counted")
     finally:
         sys.settrace(before)
 
