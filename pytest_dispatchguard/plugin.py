@@ -1,5 +1,5 @@
-"""The pytest hooks and nothing else: every pytest run loads this module, so it imports nothing before a test
-asks for the fixture."""
+"""The pytest hooks and nothing else: every pytest run loads this module, so it imports nothing of ours
+before a test or an option asks for it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from pytest_dispatchguard.measure.subject import Overhead
 
+_PROPERTY = "dispatchguard-verdicts"
+"""The property of a test's report that carries its verdicts to the process that tells them."""
 _NAMED: pytest.StashKey[Any] = pytest.StashKey()
 _RECORDED: pytest.StashKey[Any] = pytest.StashKey()
 _SETTINGS: pytest.StashKey[Any] = pytest.StashKey()
@@ -82,6 +84,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
     if outcome.excinfo is not None or (named is None and not marked):
         return
     from pytest_dispatchguard.measure import session
+    from pytest_dispatchguard.report.verdicts import explained
 
     try:
         wrong, verdicts = session.settle(
@@ -94,11 +97,12 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
         )
     except BaseException as error:  # noqa: BLE001 - what the subject raises is the test's outcome
         verdicts = [] if named is None else session.broken(item.nodeid, named, error)
-        item.user_properties.append((session.PROPERTY, session.packed(verdicts)))
+        item.user_properties.append((_PROPERTY, session.packed(verdicts)))
         outcome.force_exception(error)
         return
     if verdicts:
-        item.user_properties.append((session.PROPERTY, session.packed(verdicts)))
+        item.user_properties.append((_PROPERTY, session.packed(verdicts)))
+    wrong = wrong or "\n\n".join(explained(v) for v in verdicts if v.verdict != "pass")
     if wrong:
         outcome.force_exception(pytest.fail.Exception(wrong, pytrace=False))
 
@@ -126,7 +130,7 @@ class _Gatherer:
         if report.when != "call":
             return
         for name, value in report.user_properties:
-            if name == "dispatchguard-verdicts":
+            if name == _PROPERTY:
                 from pytest_dispatchguard.measure import session
 
                 self.verdicts += session.unpacked(str(value))
@@ -135,11 +139,10 @@ class _Gatherer:
         """The table."""
         if not self.verdicts:
             return
+        from pytest_dispatchguard.measure import budget_file, session
         from pytest_dispatchguard.report.verdicts import table
 
         terminalreporter.section("overhead budgets")
-        from pytest_dispatchguard.measure import budget_file, session
-
         for line in table(self.verdicts):
             terminalreporter.line(line)
         if self.config.getoption("--overhead-budget") == "count":

@@ -239,25 +239,18 @@ def bare(node: cst.BaseExpression, place: Place) -> str:
 
 
 def is_for_nothing(place: Place) -> bool:
-    """Whether the place is only reached where there is no data: ``if len(x) == 0``, ``if not x.numel()``."""
+    """Whether the place is only reached where a count, by its name, is zero: ``if total == 0``. Where an
+    expression counts by what it is (``len(x) == 0``), the place is cold for every rule."""
     return any(_asks_for_nothing(test, holds, place) for test, holds in place.conditions)
 
 
 def _asks_for_nothing(test: cst.BaseExpression, holds: bool, place: Place) -> bool:
-    if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
-        return _asks_for_nothing(test.expression, not holds, place)
-    if isinstance(test, cst.Call):
-        return not holds and place.last_name(test) in ("len", "numel", "nelement")
     if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
         return False
     part = test.comparisons[0]
     zero = isinstance(part.comparator, cst.Integer) and part.comparator.value == "0"
     asked = isinstance(part.operator, cst.Equal if holds else cst.NotEqual | cst.GreaterThan)
-    if isinstance(test.left, cst.Subscript):
-        counts = place.dotted(test.left.value).endswith(".shape")
-    else:
-        counts = _COUNTS.search(place.text(test.left)) is not None
-    return zero and asked and counts
+    return zero and asked and _COUNTS.search(place.text(test.left)) is not None
 
 
 def _end(node: cst.BaseExpression, place: Place) -> Span | None:

@@ -6,15 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from pytest_dispatchguard.lint.calls import Edge
-from pytest_dispatchguard.lint.facts import CallFact, FunctionFact, HotFact
+from pytest_dispatchguard.lint.facts import CPU, SOMETHING, CallFact, FunctionFact, HotFact
 from pytest_dispatchguard.lint.fixed import truth
 from pytest_dispatchguard.lint.project import Project, class_of
 
 Given = dict[str, list[str]]
 """Of one function: parameter to the literals that hot code gives it."""
 
-CPU = "cpu"
-"""The word for an argument on the CPU."""
 _MOST_LITERALS = 3
 _DEEPEST = 6
 """Functions through which a parameter is handed on."""
@@ -70,8 +68,7 @@ class Arguments:
             more = {
                 (target, name)
                 for target, given in forms.items()
-                if target not in unseen
-                and any("cpu" in f or "=" in f or "~" in f for _, f in given)
+                if target not in unseen and any(CPU in f or "=" in f or "~" in f for _, f in given)
                 for name in self._project.functions[target][0].params
                 if (target, name) not in found and self._only_cpu(target, name, given, found)
             }
@@ -143,7 +140,7 @@ class Arguments:
                         return None
                     found |= handed_on
                 elif word == CPU:
-                    found.add("...")  # a tensor, at any rate
+                    found.add(SOMETHING)  # a tensor, at any rate
                 elif word in ("?", "*") or word.startswith("~"):
                     return None
                 else:

@@ -21,6 +21,12 @@ SIZED_CALLS = frozenset(
 """Calls that take sizes or bounds, where Python needs numbers."""
 
 
+CPU = "cpu"
+"""The word for an argument that is surely on the CPU."""
+SOMETHING = "..."
+"""The word for one that is not None, whatever it is."""
+
+
 @dataclass(slots=True)
 class CallFact:
     """One call (or property read, or function passed on) that may lead to another function."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from itertools import product
+
+from pytest_dispatchguard.lint.guards import parse_condition
 
 _WORD = re.compile(r"[^\W\d]\w*")
 _MOST = 16
@@ -18,22 +18,12 @@ class _OpenError(Exception):
     """The condition asks for something that is not known."""
 
 
-@lru_cache(maxsize=8192)
-def _parse(condition: str) -> ast.expr | None:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.parse(f"(\n{condition}\n)", mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-
-
 def truth(condition: str, given: Mapping[str, Sequence[str]]) -> bool | None:
     """Whether a condition holds, or does not, whichever of their literals the names hold; None where that
     cannot be told: ``truth("mask is not None and n > 1", {"mask": ["None"]})`` is False. The literal ``...``
     is anything but None."""
     names = sorted({name for name in _WORD.findall(condition) if name in given})
-    node = _parse(condition) if names else None
+    node = parse_condition(condition) if names else None
     if node is None:
         return None
     found: set[bool | None] = set()

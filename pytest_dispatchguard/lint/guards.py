@@ -59,7 +59,8 @@ _GLOBAL_MEMO = re.compile(r"_*[A-Z][A-Z0-9_]*|_\w*(?:cache|memo|registry)\w*|\w*
 
 
 @lru_cache(maxsize=65536)
-def _parse(condition: str) -> ast.expr | None:
+def parse_condition(condition: str) -> ast.expr | None:
+    """The condition of an `if`, over several lines perhaps; None where it is none."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -123,7 +124,7 @@ def _framework(left: ast.expr, op: ast.cmpop, right: ast.expr) -> tuple[bool, bo
 def foreign_branches(condition: str) -> tuple[bool, bool]:
     """Whether the body of ``if condition:`` is for another framework than torch, and whether its
     else is: such code does not run where torch does, and what it imports means nothing there."""
-    node = _parse(condition) if _FRAMEWORK.search(condition) else None
+    node = parse_condition(condition) if _FRAMEWORK.search(condition) else None
     if not isinstance(node, ast.Compare) or len(node.ops) != 1:
         return False, False
     return _framework(node.left, node.ops[0], node.comparators[0])
@@ -272,7 +273,7 @@ def _on_other_device(left: ast.expr, right: ast.expr) -> bool:
 def _cold_branches(condition: str, body_assigns: frozenset[str]) -> tuple[bool, bool]:
     if not worth_asking(condition):
         return False, False
-    node = _parse(condition)
+    node = parse_condition(condition)
     if node is None:
         return False, False
     return _verdict(node, body_assigns)

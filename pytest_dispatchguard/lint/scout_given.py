@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from tree_sitter import Node
 
+from pytest_dispatchguard.lint.facts import CPU, SOMETHING
 from pytest_dispatchguard.lint.scout_state import Reading, Walk
 from pytest_dispatchguard.lint.scout_values import (
     PLAIN_KINDS,
@@ -16,11 +17,6 @@ from pytest_dispatchguard.lint.scout_values import (
     text,
 )
 
-CPU = "cpu"
-"""The origin of what is surely on the CPU."""
-
-SOMETHING = "..."
-"""The word for what is not None, whatever it is."""
 _MOST_FORMS = 4
 """Ways to call one name: more of them say nothing of its arguments."""
 _DEEPEST = 12

@@ -5,9 +5,9 @@ from __future__ import annotations
 from tree_sitter import Node
 
 from pytest_dispatchguard.lint import scout_words as words
-from pytest_dispatchguard.lint.facts import CallFact, FileFacts, Value
+from pytest_dispatchguard.lint.facts import CPU, CallFact, FileFacts, Value
 from pytest_dispatchguard.lint.scout_doubts import may_be_tensor, may_be_tensor_attribute
-from pytest_dispatchguard.lint.scout_given import CPU, forms, origin
+from pytest_dispatchguard.lint.scout_given import forms, origin
 from pytest_dispatchguard.lint.scout_state import Reading, Walk, binding_values, local_values
 from pytest_dispatchguard.lint.scout_values import WORD
 

@@ -24,9 +24,6 @@ from pytest_dispatchguard.measure.subject import Overhead
 from pytest_dispatchguard.measure.verdicts import agreed, counted
 from pytest_dispatchguard.model import Limit, UserError, Verdict
 
-PROPERTY = "dispatchguard-verdicts"
-"""The property of a test's report that carries its verdicts to the process that tells them."""
-
 
 def settle(
     node_id: str,
@@ -37,7 +34,7 @@ def settle(
     counting: bool,
     recorded: Recorded | None = None,
 ) -> tuple[str, list[Verdict]]:
-    """Runs what a test named: what is wrong, empty where nothing is, and the verdicts."""
+    """Runs what a test named: what is wrong with its budget, empty where nothing is, and the verdicts."""
     __tracebackhide__ = True
     verdicts: list[Verdict] = []
     subjects = overhead.subjects if overhead is not None else []
@@ -60,8 +57,7 @@ def settle(
         except UserError as error:
             said = f"{subject.name}: {error}"
             verdicts.append(Verdict(node_id, subject.name, "error", {}, reason=said))
-    failed = [verdict for verdict in verdicts if verdict.verdict != "pass"]
-    return "\n\n".join(map(explained, failed)), verdicts
+    return "", verdicts
 
 
 def broken(node_id: str, overhead: Overhead, error: BaseException) -> list[Verdict]:
@@ -74,35 +70,6 @@ def broken(node_id: str, overhead: Overhead, error: BaseException) -> list[Verdi
 
 def _nothing_named(limits: Mapping[str, Limit]) -> str:
     return "the test has a budget and names no subject: call overhead(...)" if limits else ""
-
-
-def explained(verdict: Verdict) -> str:
-    """A failing verdict as a failure's text: what was allowed, what was counted, and where it goes."""
-    if not verdict.counters:
-        return verdict.reason
-    lines = [f"{verdict.subject} costs more than its budget allows"]
-    lines += [f"  {part}" for part in verdict.reason.split("; ")]
-    if verdict.lines:
-        lines.append("  most of its instructions run here:")
-        width = max(len(_place(path, line)) for path, line, _ in verdict.lines)
-        for path, line, times in verdict.lines:
-            lines.append(
-                f"  {times:>7}  {_place(path, line):<{width}}  {_source(path, line)}".rstrip()
-            )
-    return "\n".join(lines)
-
-
-def _place(path: str, line: int) -> str:
-    try:
-        return f"{Path(path).relative_to(Path.cwd())}:{line}"
-    except ValueError:
-        return f"{Path(*Path(path).parts[-3:])}:{line}"
-
-
-def _source(path: str, line: int) -> str:
-    import linecache
-
-    return linecache.getline(path, line).strip()[:80]
 
 
 def packed(verdicts: Sequence[Verdict]) -> str:

@@ -1,9 +1,10 @@
-"""Verdicts as a table for the terminal, and as JSON."""
+"""Verdicts as a table for the terminal, as the text of a failure, and as JSON."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from pytest_dispatchguard.model import Verdict
 
@@ -49,6 +50,35 @@ def _name(verdict: Verdict, verdicts: Sequence[Verdict]) -> str:
 def _cells(row: Sequence[str], widths: Sequence[int]) -> list[str]:
     first, *figures, last = zip(row, widths, strict=True)
     return [first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in figures), last[0]]
+
+
+def explained(verdict: Verdict) -> str:
+    """A failing verdict as a failure's text: what was allowed, what was counted, and where it goes."""
+    if not verdict.counters:
+        return verdict.reason
+    lines = [f"{verdict.subject} costs more than its budget allows"]
+    lines += [f"  {part}" for part in verdict.reason.split("; ")]
+    if verdict.lines:
+        lines.append("  most of its instructions run here:")
+        width = max(len(_place(path, line)) for path, line, _ in verdict.lines)
+        for path, line, times in verdict.lines:
+            lines.append(
+                f"  {times:>7}  {_place(path, line):<{width}}  {_source(path, line)}".rstrip()
+            )
+    return "\n".join(lines)
+
+
+def _place(path: str, line: int) -> str:
+    try:
+        return f"{Path(path).relative_to(Path.cwd())}:{line}"
+    except ValueError:
+        return f"{Path(*Path(path).parts[-3:])}:{line}"
+
+
+def _source(path: str, line: int) -> str:
+    import linecache
+
+    return linecache.getline(path, line).strip()[:80]
 
 
 def as_json(verdicts: Sequence[Verdict], machine: Mapping[str, str]) -> str:
