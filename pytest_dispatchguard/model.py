@@ -167,6 +167,13 @@ class Limit:
     name: str
     value: float
     tolerance: float = 0
+    recorded: bool = False
+    """Whether the budget file says so, and no marker or setting."""
+
+    @property
+    def said(self) -> str:
+        """The limit in words."""
+        return f"{'recorded' if self.recorded else 'allowed'} {self.shown}"
 
     @property
     def most(self) -> float:
@@ -181,6 +188,35 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
+class Interval:
+    """A measured figure, and what it lies between as surely as was asked."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What one call of a subject takes, from blocks of calls in all processes that measured it."""
+
+    subject_us: Interval
+    reference_us: Interval | None = None
+    """None where the subject has no reference, as in the next three."""
+    ratio: Interval | None = None
+    extra_us: Interval | None = None
+    device_us: Interval | None = None
+    """None on the CPU."""
+    control: float = 1.0
+    """The reference against itself, from blocks among the others."""
+    pairs: int = 0
+    processes: int = 0
+    grows: float = 0.0
+    """By what part a call got slower while it was measured, the reference's pace taken off."""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """What came out for one subject of one test."""
 
@@ -191,7 +227,9 @@ class Verdict:
     limits: tuple[Limit, ...] = ()
     reason: str = ""
     """Why, in words; empty where there is nothing to say."""
-    recorded: Mapping[str, int] | None = None
+    recorded: Mapping[str, float] | None = None
     """What the budget file has for it; None where it has nothing."""
     lines: tuple[tuple[str, int, int], ...] = ()
     """Where a subject that costs too much spends it: file, line, instructions in one call."""
+    measured: Measurement | None = None
+    """What it takes; None where only counters were asked for."""

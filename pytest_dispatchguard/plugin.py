@@ -3,65 +3,183 @@ before a test or an option asks for it."""
 
 from __future__ import annotations
 
+import argparse
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from pytest_dispatchguard.measure.subject import Overhead
 
-_PROPERTY = "dispatchguard-verdicts"
-"""The property of a test's report that carries its verdicts to the process that tells them."""
 _NAMED: pytest.StashKey[Any] = pytest.StashKey()
-_RECORDED: pytest.StashKey[Any] = pytest.StashKey()
+_ASKED: pytest.StashKey[Any] = pytest.StashKey()
 _SETTINGS: pytest.StashKey[Any] = pytest.StashKey()
 _MARKER = (
-    "overhead_budget(**limits): what a call may cost on the host, in exact counters "
-    "(instructions, py_calls, c_calls, dispatches, functions, tensor_allocations)."
+    "overhead_budget(**limits): what a call may cost on the host: against eager torch (ratio, extra_us), "
+    "by itself (host_us, device_us), and in exact counters (instructions, py_calls, c_calls, dispatches, "
+    "functions, tensor_allocations)."
 )
+_MODES = ("check", "update", "count")
+_UNDECIDED = ("warn", "fail", "pass")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options of budgets."""
+    """The options of budgets, and the settings of the same names."""
     group = parser.getgroup("dispatchguard", "host overhead of PyTorch code (dispatchguard)")
     group.addoption(
         "--overhead-budget",
-        choices=("count", "update"),
-        help="hold what tests name with the `overhead` fixture against their budgets, by exact counters "
-        "(count), or record what is counted in overhead-budgets.toml (update)",
+        nargs="?",
+        const="check",
+        type=_mode,
+        metavar="check|update|count",
+        help="hold what tests name with the `overhead` fixture against their budgets, by times and exact "
+        "counters (check, which is meant where nothing is said) or by counters alone (count), or record what "
+        "is found in overhead-budgets.toml (update)",
     )
     group.addoption("--overhead-json", metavar="FILE", help="write the verdicts to FILE as JSON")
+    for name, kind, metavar, said in (
+        (
+            "confidence",
+            _confidence,
+            "LEVEL",
+            "how sure a verdict by time must be; 0.999 unless said",
+        ),
+        ("max-time", _seconds, "SECONDS", "time to measure one test for at most; 5 unless said"),
+        (
+            "timeout",
+            _seconds,
+            "SECONDS",
+            "give a test up that does not end so long after; 60 unless said",
+        ),
+        ("workers", _count, "NUMBER", "processes that measure, one after another; 2 unless said"),
+    ):
+        group.addoption(f"--overhead-{name}", type=kind, metavar=metavar, help=said)
+        parser.addini(f"overhead_{name.replace('-', '_')}", said)
+    said = "what becomes of a test whose times are too unsure to tell: warn unless said"
+    group.addoption("--overhead-undecided", choices=_UNDECIDED, help=said)
+    parser.addini("overhead_undecided", said)
+    group.addoption("--overhead-worker", help=argparse.SUPPRESS)
+
+
+def _mode(word: str) -> str:
+    if word not in _MODES:
+        raise argparse.ArgumentTypeError(
+            f"{word!r} is none of {', '.join(_MODES)}; before paths write --overhead-budget=check"
+        )
+    return word
+
+
+def _confidence(word: str) -> float:
+    return _number(word, lambda n: 0.5 <= n < 1, "a level such as 0.999, from 0.5 to below 1")
+
+
+def _seconds(word: str) -> float:
+    return _number(word, lambda n: 0 < n <= 86400, "seconds, more than 0")
+
+
+def _count(word: str) -> int:
+    return int(_number(word, lambda n: n in range(1, 65), "a whole number from 1 to 64"))
+
+
+def _number(word: str, fits: Callable[[float], bool], wanted: str) -> float:
+    try:
+        number = float(word)
+    except ValueError:
+        number = float("nan")
+    if not fits(number):
+        raise argparse.ArgumentTypeError(f"{word!r} is not {wanted}")
+    return number
+
+
+def _setting(config: pytest.Config, name: str, read: Callable[[str], Any], otherwise: Any) -> Any:
+    """What the command line says, else the ini file, else the default."""
+    given = config.getoption(f"--overhead-{name}")
+    if given is not None:
+        return given
+    key = f"overhead_{name.replace('-', '_')}"
+    written = config.getini(key)
+    if not written:
+        return otherwise
+    try:
+        return read(str(written))
+    except argparse.ArgumentTypeError as error:
+        raise pytest.UsageError(f"{key}: {error}") from None
+
+
+def _undecided(word: str) -> str:
+    if word not in _UNDECIDED:
+        raise argparse.ArgumentTypeError(f"{word!r} is none of {', '.join(_UNDECIDED)}")
+    return word
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """A worker keeps other plugins from starting processes and writing files, before they begin."""
+    if config.getoption("--overhead-worker") is not None:
+        from pytest_dispatchguard.measure.worker import made_quiet
+
+        made_quiet(config)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make the marker known, so that ``--strict-markers`` accepts it."""
     config.addinivalue_line("markers", _MARKER)
+    ends = config.getoption("--overhead-worker")
     if config.getoption("--overhead-budget") is not None:
         _read_budgets(config)
     elif config.getoption("--overhead-json") is not None:
         raise pytest.UsageError("--overhead-json needs --overhead-budget: else nothing is counted")
+    if ends is not None:
+        from pytest_dispatchguard.measure.worker import Worker
+
+        requests, replies = (int(end) for end in ends.split(","))
+        config.pluginmanager.register(Worker(config, requests, replies), "dispatchguard-worker")
+        return
+    if config.getoption("--overhead-budget") in ("check", "update"):
+        _measure(config)
     # The processes of pytest-xdist send their reports on.
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Gatherer(config), "dispatchguard-verdicts")
 
 
+def _measure(config: pytest.Config) -> None:
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        return  # pytest-xdist runs the tests in other processes
+    if sys.platform == "win32":
+        raise pytest.UsageError("times are not measured on Windows: use --overhead-budget=count")
+    from pytest_dispatchguard.measure.measuring import Measuring, Options, launch_of, lock_of
+
+    options = Options(
+        _setting(config, "confidence", _confidence, 0.999),
+        _setting(config, "max-time", _seconds, 5.0),
+        _setting(config, "workers", _count, 2),
+        _setting(config, "timeout", _seconds, 60.0),
+    )
+    config.pluginmanager.register(
+        Measuring(launch_of(config), options, lock_of(config)), "dispatchguard-measuring"
+    )
+
+
 def _read_budgets(config: pytest.Config) -> None:
     from pytest_dispatchguard.config import budgets_of
     from pytest_dispatchguard.measure import budget_file
+    from pytest_dispatchguard.measure.session import Asked
     from pytest_dispatchguard.model import UserError
 
     file = config.getoption("--overhead-json")
     if file is not None and not (config.invocation_params.dir / file).parent.is_dir():
         raise pytest.UsageError(f"--overhead-json {file}: there is no such folder")
+    _setting(config, "undecided", _undecided, "warn")
     try:
         config.stash[_SETTINGS] = budgets_of(config.rootpath / "pyproject.toml")
         recorded = budget_file.load(config.rootpath / budget_file.NAME)
     except UserError as error:
         raise pytest.UsageError(str(error)) from None
-    if config.getoption("--overhead-budget") == "count":
-        config.stash[_RECORDED] = recorded
+    updating = config.getoption("--overhead-budget") == "update"
+    config.stash[_ASKED] = Asked({} if updating else recorded)
 
 
 @pytest.fixture
@@ -83,26 +201,43 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
     marked = any(mark.name == "overhead_budget" for mark in item.own_markers)
     if outcome.excinfo is not None or (named is None and not marked):
         return
+    from dataclasses import replace
+
     from pytest_dispatchguard.measure import session
+    from pytest_dispatchguard.measure.measuring import PROPERTY
+    from pytest_dispatchguard.measure.messages import pack_verdicts
     from pytest_dispatchguard.report.verdicts import explained
 
+    asked = item.config.stash.get(_ASKED, None)
+    if item.config.getoption("--overhead-worker") is not None:
+        from pytest_dispatchguard.measure.worker import REQUEST, SAMPLES
+
+        asked = replace(asked or session.Asked(), request=item.config.stash[REQUEST])
     try:
-        wrong, verdicts = session.settle(
+        settled = session.settle(
             item.nodeid,
             named,
             [(m.args, m.kwargs) for m in reversed(list(item.iter_markers("overhead_budget")))],
             item.config.stash.get(_SETTINGS, ()),
-            counting=item.config.getoption("--overhead-budget") is not None,
-            recorded=item.config.stash.get(_RECORDED, None),
+            asked,
         )
     except BaseException as error:  # noqa: BLE001 - what the subject raises is the test's outcome
         verdicts = [] if named is None else session.broken(item.nodeid, named, error)
-        item.user_properties.append((_PROPERTY, session.packed(verdicts)))
+        item.user_properties.append((PROPERTY, pack_verdicts(verdicts)))
         outcome.force_exception(error)
         return
-    if verdicts:
-        item.user_properties.append((_PROPERTY, session.packed(verdicts)))
-    wrong = wrong or "\n\n".join(explained(v) for v in verdicts if v.verdict != "pass")
+    if asked is not None and asked.request is not None:
+        item.stash[SAMPLES] = settled.samples
+    if settled.verdicts:
+        item.user_properties.append((PROPERTY, pack_verdicts(settled.verdicts)))
+    fine = (
+        ("pass",)
+        if _setting(item.config, "undecided", _undecided, "warn") == "fail"
+        else ("pass", "undecided")
+    )
+    wrong = settled.wrong or "\n\n".join(
+        explained(v) for v in settled.verdicts if v.verdict not in fine
+    )
     if wrong:
         outcome.force_exception(pytest.fail.Exception(wrong, pytrace=False))
 
@@ -117,6 +252,10 @@ class _Gatherer:
         self.whole = not any("::" in str(word) for word in config.args)
         """Whether every test of the files that were collected is run."""
 
+    def _all_tests(self) -> set[str]:
+        """Every test of the files that were collected; none where that is not known."""
+        return self.collected if self.whole else set()
+
     def pytest_deselected(self) -> None:
         """Some tests are left out."""
         self.whole = False
@@ -130,10 +269,10 @@ class _Gatherer:
         if report.when != "call":
             return
         for name, value in report.user_properties:
-            if name == _PROPERTY:
-                from pytest_dispatchguard.measure import session
+            if name == "dispatchguard-verdicts":
+                from pytest_dispatchguard.measure.messages import unpack_verdicts
 
-                self.verdicts += session.unpacked(str(value))
+                self.verdicts += unpack_verdicts(str(value))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """The table."""
@@ -145,9 +284,9 @@ class _Gatherer:
         terminalreporter.section("overhead budgets")
         for line in table(self.verdicts):
             terminalreporter.line(line)
-        if self.config.getoption("--overhead-budget") == "count":
+        if self.config.getoption("--overhead-budget") != "update":
             path = self.config.rootpath / budget_file.NAME
-            for line in session.compared(self.verdicts, path):
+            for line in session.compared(self.verdicts, path, self._all_tests()):
                 terminalreporter.line(line)
 
     def pytest_sessionfinish(self) -> None:
@@ -171,7 +310,7 @@ class _Gatherer:
                     write_source(path, data)
             if updating and self.verdicts:
                 path = self.config.rootpath / budget_file.NAME
-                collected = self.collected if self.whole else set()
-                write_source(path, session.rewritten(path, self.verdicts, collected).encode())
+                text = session.rewritten(path, self.verdicts, self._all_tests())
+                write_source(path, text.encode())
         except (UserError, OSError) as error:
             raise pytest.UsageError(str(error)) from None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from pytest_dispatchguard.model import UserError, Verdict
-from pytest_dispatchguard.runtime.counters import NAMES
+from pytest_dispatchguard.model import Interval, UserError, Verdict
+from pytest_dispatchguard.runtime import counters
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -17,12 +18,19 @@ else:
 
 NAME = "overhead-budgets.toml"
 _HEADER = """\
-# What one call of each subject does, counted. Written by `pytest --overhead-budget=update`: review changes
-# as those of code. `pytest --overhead-budget=count` fails where a call does more than is recorded here.
+# What one call of each subject costs. Written by `pytest --overhead-budget=update`: review changes as those
+# of code. `pytest --overhead-budget=count` fails where a call does more than is counted here,
+# `pytest --overhead-budget` also where it takes longer, as a ratio to its reference.
 """
 
-Recorded = dict[str, dict[str, dict[str, int]]]
-"""Test (and subject) to versions to counters."""
+_MARGIN = 0.05
+"""By what part a recorded ratio is more than what was measured: so much of it is the machine's."""
+
+NAMES = ("ratio", *counters.NAMES)
+"""What is recorded."""
+
+Recorded = dict[str, dict[str, dict[str, float]]]
+"""Test (and subject) to versions to figures."""
 
 
 def load(path: Path) -> Recorded:
@@ -42,16 +50,17 @@ def load(path: Path) -> Recorded:
             f"{path.name}: not valid TOML: {said}; mend it, or remove it and run --overhead-budget=update"
         ) from None
     for key, versions in data.items():
-        if not (isinstance(versions, dict) and all(map(_is_counters, versions.values()))):
+        if not (isinstance(versions, dict) and all(map(_are_figures, versions.values()))):
             raise UserError(
-                f'{path.name}: "{key}" holds no counters; remove it and run --overhead-budget=update'
+                f'{path.name}: "{key}" holds no figures; remove it and run --overhead-budget=update'
             )
     return data
 
 
-def _is_counters(value: object) -> bool:
+def _are_figures(value: object) -> bool:
     return isinstance(value, dict) and all(
-        name in NAMES and isinstance(number, int) and not isinstance(number, bool)
+        (isinstance(number, int) and name in counters.NAMES and not isinstance(number, bool))
+        or (name == "ratio" and isinstance(number, float))
         for name, number in value.items()
     )
 
@@ -73,11 +82,27 @@ def updated(
     version: str,
     gone: Callable[[str], bool],
 ) -> Recorded:
-    """The record with what was counted now, and without what is `gone`."""
+    """The record with what was found now, and without what is `gone`."""
     found = {key: dict(versions) for key, versions in recorded.items() if not gone(key)}
     for key, verdict in verdicts:
-        found.setdefault(key, {})[version] = dict(verdict.counters)
+        figures: dict[str, float] = dict(verdict.counters)
+        before = found.get(key, {}).get(version, {}).get("ratio")
+        if verdict.measured is not None and verdict.measured.ratio is not None:
+            figures["ratio"] = _ratio(verdict.measured.ratio, before)
+        elif before is not None:
+            figures["ratio"] = before
+        found.setdefault(key, {})[version] = figures
     return found
+
+
+def _ratio(measured: Interval, before: float | None) -> float:
+    """The ratio to record: what was there, where it still holds and is not much too high, so that the file
+    does not change with every measuring; else what is surely enough, with a margin, rounded up."""
+    wanted = measured.high * (1 + _MARGIN)
+    if before is not None and measured.high <= before <= wanted * (1 + 2 * _MARGIN):
+        return before
+    step = 0.01 if wanted < 2 else 0.05 if wanted < 5 else 0.1 if wanted < 20 else 1.0
+    return round(math.ceil(wanted / step - 1e-9) * step, 2)
 
 
 def as_text(recorded: Recorded) -> str:
@@ -86,8 +111,8 @@ def as_text(recorded: Recorded) -> str:
     for key in sorted(recorded):
         lines.append(f"[{_quoted(key)}]")
         for version in sorted(recorded[key]):
-            counters = recorded[key][version]
-            inside = ", ".join(f"{n} = {counters[n]}" for n in NAMES if n in counters)
+            figures = recorded[key][version]
+            inside = ", ".join(f"{n} = {figures[n]}" for n in NAMES if n in figures)
             lines.append(f"{_quoted(version)} = {{ {inside} }}")
         lines.append("")
     return "\n".join(lines)

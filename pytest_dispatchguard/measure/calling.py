@@ -3,42 +3,117 @@
 from __future__ import annotations
 
 import keyword
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
+
+Block = Callable[[Iterable[None]], int]
+"""Makes one call for each item, and says by its clock how long all of them took."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A callable and everything that it is given."""
+
+    function: Callable[..., Any]
+    args: Sequence[Any] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def form(self) -> str:
+        """The call as it is made, ``f(a0, a1, axis=k0)``: its form alone moves times by some percent."""
+        names = _names(self)
+        if _spelt(self):
+            return f"f({', '.join(names)})"
+        return "f(*args, **kwargs)"
+
+    def once(self) -> FunctionType:
+        """A function without parameters that makes the call."""
+        if not _spelt(self):
+            return _starred(self)
+        made = _scope(_once_code(len(self.args), tuple(self.kwargs)))["make"]
+        run: FunctionType = made(self.function, *self.args, *self.kwargs.values())
+        return run
+
+    def block(self, clock: Callable[[], int]) -> Block:
+        """A block of calls. Its code is compiled anew: two blocks that shared it would share what the
+        interpreter learns of the one callable and unlearns for the other."""
+        made = _scope(compile(_block_source(self), "<dispatchguard>", "exec"))["make"]
+        block: Block = (
+            made(clock, self.function, *self.args, *self.kwargs.values())
+            if _spelt(self)
+            else made(clock, self.function, self.args, self.kwargs)
+        )
+        return block
+
+
+def empty_block(clock: Callable[[], int]) -> Block:
+    """The loop of a block around nothing: what is taken off both sides."""
+    block: Block = _scope(compile(_BLOCK.format("", "", "pass"), "<dispatchguard>", "exec"))[
+        "make"
+    ](clock)
+    return block
+
+
+# Arguments are defaults of parameters, so that the loop reads them as fast as local variables.
+_BLOCK = """
+def make(clock{0}):
+    def block(times, clock=clock{1}):
+        start = clock()
+        for _ in times:
+            {2}
+        return clock() - start
+    return block
+"""
+
+
+def _block_source(call: Call) -> str:
+    if not _spelt(call):
+        return _BLOCK.format(", f, a, k", ", f=f, a=a, k=k", "f(*a, **k)")
+    names = ["f", *_variables(len(call.args), len(call.kwargs))]
+    parameters = "".join(f", {name}" for name in names)
+    defaults = "".join(f", {name}={name}" for name in names)
+    return _BLOCK.format(parameters, defaults, call.form)
+
+
+def _variables(positional: int, keywords: int) -> list[str]:
+    return [f"a{i}" for i in range(positional)] + [f"k{i}" for i in range(keywords)]
+
+
+def _names(call: Call) -> list[str]:
+    given = [f"a{i}" for i in range(len(call.args))]
+    return given + [f"{name}=k{i}" for i, name in enumerate(call.kwargs)]
+
+
+def _spelt(call: Call) -> bool:
+    """Whether a call can spell its keywords out."""
+    return all(name.isidentifier() and not keyword.iskeyword(name) for name in call.kwargs)
 
 
 @lru_cache(maxsize=256)
-def _maker(positional: int, keywords: tuple[str, ...]) -> Callable[..., FunctionType]:
-    names = [f"a{i}" for i in range(positional)] + [f"k{i}" for i in range(len(keywords))]
+def _once_code(positional: int, keywords: tuple[str, ...]) -> CodeType:
     given = [f"a{i}" for i in range(positional)]
     given += [f"{name}=k{i}" for i, name in enumerate(keywords)]
     source = (
-        f"def make({', '.join(['f', *names])}):\n"
+        f"def make({', '.join(['f', *_variables(positional, len(keywords))])}):\n"
         f"    def run():\n"
         f"        return f({', '.join(given)})\n"
         f"    return run\n"
     )
+    return compile(source, "<dispatchguard>", "exec")
+
+
+def _scope(code: CodeType) -> dict[str, Any]:
     scope: dict[str, Any] = {}
-    exec(compile(source, "<dispatchguard>", "exec"), scope)
-    made: Callable[..., FunctionType] = scope["make"]
-    return made
+    exec(code, scope)
+    return scope
 
 
-def calling(
-    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> FunctionType:
-    """A function without parameters that calls `function` as it is written: ``f(a, b, axis=c)``."""
-    if any(not name.isidentifier() or keyword.iskeyword(name) for name in kwargs):
-        return _starred(function, args, kwargs)
-    return _maker(len(args), tuple(kwargs))(function, *args, *kwargs.values())
-
-
-def _starred(
-    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> FunctionType:
+def _starred(call: Call) -> FunctionType:
     """For names that no call can spell out."""
+    function, args, kwargs = call.function, call.args, call.kwargs
 
     def run() -> Any:
         return function(*args, **kwargs)

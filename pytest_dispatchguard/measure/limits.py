@@ -7,8 +7,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pytest_dispatchguard.config import did_you_mean
+from pytest_dispatchguard.measure.figures import OF_TIME
 from pytest_dispatchguard.model import Limit, UserError
-from pytest_dispatchguard.runtime.counters import NAMES
+from pytest_dispatchguard.runtime import counters
+
+NAMES = (*OF_TIME, *counters.NAMES)
+"""Everything that can be limited."""
 
 Marker = tuple[tuple[Any, ...], Mapping[str, Any]]
 """The positional and the named arguments of a marker."""

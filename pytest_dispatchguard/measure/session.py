@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,33 @@ from pytest_dispatchguard.measure.budget_file import (
     updated,
     version_of,
 )
+from pytest_dispatchguard.measure.devices import here
 from pytest_dispatchguard.measure.limits import Marker, limits_for
+from pytest_dispatchguard.measure.messages import Request, Samples
 from pytest_dispatchguard.measure.subject import Overhead
-from pytest_dispatchguard.measure.verdicts import agreed, counted
+from pytest_dispatchguard.measure.timing import Sample
+from pytest_dispatchguard.measure.verdicts import Timing, agreed, judged
 from pytest_dispatchguard.model import Limit, UserError, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a run wants of the tests that name subjects, beside that subject and reference agree."""
+
+    recorded: Recorded = field(default_factory=dict)
+    """What the budget file holds them against."""
+    request: Request | None = None
+    """How they are to be timed; None where only counters count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What became of a test that names subjects."""
+
+    wrong: str = ""
+    """What is wrong with its budget as a whole; empty where nothing is."""
+    verdicts: Sequence[Verdict] = ()
+    samples: Samples = field(default_factory=dict)
 
 
 def settle(
@@ -30,34 +53,50 @@ def settle(
     overhead: Overhead | None,
     markers: Sequence[Marker],
     settings: Sequence[tuple[str, Mapping[str, Any]]],
-    *,
-    counting: bool,
-    recorded: Recorded | None = None,
-) -> tuple[str, list[Verdict]]:
-    """Runs what a test named: what is wrong with its budget, empty where nothing is, and the verdicts."""
+    asked: Asked | None,
+) -> Settled:
+    """Runs what a test named, and where figures are asked for, counts and times it."""
     __tracebackhide__ = True
     verdicts: list[Verdict] = []
+    samples: dict[int, list[Sample]] = {}
     subjects = overhead.subjects if overhead is not None else []
-    several, here = len(subjects) > 1, version_of(machine())
+    several, version_here = len(subjects) > 1, version_of(machine())
     try:
         limits = limits_for(node_id, markers, settings, "overhead_budget")
     except UserError as error:
-        return str(error), []
+        return Settled(str(error))
     if not subjects:
-        return _nothing_named(limits), []
-    for subject in subjects:
-        known = (recorded or {}).get(key_of(node_id, subject.name, several), {}).get(here)
+        return Settled(_nothing_named(limits))
+    for number, subject in enumerate(subjects):
         try:
             differ = agreed(subject)
             if differ:
                 said = f"{subject.name} and its reference disagree: {differ}"
                 verdicts.append(Verdict(node_id, subject.name, "fail", {}, reason=said))
-            elif counting:
-                verdicts.append(counted(node_id, subject, limits, known))
+            elif asked is not None:
+                recorded = asked.recorded.get(key_of(node_id, subject.name, several), {}).get(
+                    version_here
+                )
+                timing = _timing(asked.request, number, len(subjects))
+                verdict, sample = judged(node_id, subject, limits, recorded, timing)
+                verdicts.append(verdict)
+                if sample is not None:
+                    samples[number] = [sample]
         except UserError as error:
             said = f"{subject.name}: {error}"
             verdicts.append(Verdict(node_id, subject.name, "error", {}, reason=said))
-    return "", verdicts
+    return Settled("", verdicts, samples)
+
+
+def _timing(request: Request | None, number: int, of: int) -> Timing | None:
+    if request is None:
+        return None
+    return Timing(
+        request.seconds / of,
+        request.confidence,
+        request.known.get(number, ()),
+        here(),
+    )
 
 
 def broken(node_id: str, overhead: Overhead, error: BaseException) -> list[Verdict]:
@@ -70,22 +109,6 @@ def broken(node_id: str, overhead: Overhead, error: BaseException) -> list[Verdi
 
 def _nothing_named(limits: Mapping[str, Limit]) -> str:
     return "the test has a budget and names no subject: call overhead(...)" if limits else ""
-
-
-def packed(verdicts: Sequence[Verdict]) -> str:
-    """Verdicts as a report's property."""
-    return json.dumps([asdict(verdict) for verdict in verdicts])
-
-
-def unpacked(text: str) -> list[Verdict]:
-    """Verdicts from a report's property; none from what a test put there itself."""
-    try:
-        return [
-            Verdict(**{**row, "limits": tuple(Limit(**limit) for limit in row["limits"])})
-            for row in json.loads(text)
-        ]
-    except (ValueError, TypeError, KeyError):
-        return []
 
 
 def machine() -> dict[str, str]:
@@ -107,27 +130,34 @@ def keyed(verdicts: Sequence[Verdict]) -> list[tuple[str, Verdict]]:
 def rewritten(path: Path, verdicts: Sequence[Verdict], collected: Collection[str]) -> str:
     """The budget file's new text. Of the files that were collected whole, tests that are not there any more
     are taken out."""
-    files = {node_id.partition("::")[0] for node_id in collected}
-
-    def gone(key: str) -> bool:
-        node_id = key.rpartition(" (")[0] if key.endswith(")") and key not in collected else key
-        return key.partition("::")[0] in files and not {key, node_id} & set(collected)
-
     counted_now = [(key, verdict) for key, verdict in keyed(verdicts) if verdict.counters]
+    gone = partial(_is_gone, collected)
     return as_text(updated(load(path), counted_now, version_of(machine()), gone))
 
 
-def compared(verdicts: Sequence[Verdict], path: Path) -> list[str]:
-    """What to say of the budget file beside failures: what it lacks, and what has got cheaper."""
+def _is_gone(collected: Collection[str], key: str) -> bool:
+    """Whether an entry is of a test file that was collected, and of no test in it."""
+    files = {node_id.partition("::")[0] for node_id in collected}
+    node_id = key.rpartition(" (")[0] if key.endswith(")") and key not in collected else key
+    return key.partition("::")[0] in files and not {key, node_id} & set(collected)
+
+
+def compared(verdicts: Sequence[Verdict], path: Path, collected: Collection[str]) -> list[str]:
+    """What to say of the budget file beside failures: what it lacks, what is gone, what has got cheaper."""
     if not path.exists():
         return []
     missing = [key for key, v in keyed(verdicts) if v.recorded is None and v.counters]
+    stale = [key for key in load(path) if _is_gone(collected, key)]
     cheaper = [
         key
         for key, verdict in keyed(verdicts)
-        if verdict.recorded is not None
-        and any(verdict.counters.get(n, 0) < number for n, number in verdict.recorded.items())
+        if any(verdict.counters.get(n, number) < number for n, number in _recorded(verdict))
     ]
     lines = [f"{path.name} has no entry of this Python and torch for {key}" for key in missing]
+    lines += [f"{path.name} has an entry for {key}, which is not there any more" for key in stale]
     lines += [f"{key} does less than {path.name} records" for key in cheaper]
-    return [*lines, "`pytest --overhead-budget=update` records what is counted"] if lines else []
+    return [*lines, "`pytest --overhead-budget=update` records what is found"] if lines else []
+
+
+def _recorded(verdict: Verdict) -> Iterable[tuple[str, float]]:
+    return (verdict.recorded or {}).items()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from types import FunctionType
 from typing import Any, Literal
 
 from pytest_dispatchguard.measure.agreement import Tolerance
-from pytest_dispatchguard.measure.calling import calling
+from pytest_dispatchguard.measure.calling import Call
 
 Mode = Literal["grad", "no_grad", "inference"]
 
@@ -16,18 +15,18 @@ Mode = Literal["grad", "no_grad", "inference"]
 class Subject:
     """A callable under budget. Every method returns the subject, so that they chain."""
 
-    def __init__(self, run: FunctionType, name: str) -> None:
-        self.run = run
+    def __init__(self, call: Call, name: str) -> None:
+        self.call = call
         self.name = name
-        self.reference: FunctionType | None = None
+        self.reference: Call | None = None
         self.tolerance: Tolerance | None = Tolerance()
-        self.prepare: Callable[[], object] = lambda: None
+        self.fresh: Callable[[], object] | None = None
         self._mode: Mode | None = None
 
     def against(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Subject:
         """The eager call that the subject is held against."""
         _must_be_callable(function, "against")
-        self.reference = calling(function, args, kwargs)
+        self.reference = Call(function, args, kwargs)
         return self
 
     def named(self, name: str) -> Subject:
@@ -38,9 +37,10 @@ class Subject:
         return self
 
     def setup(self, function: Callable[[], object]) -> Subject:
-        """What makes fresh state, before every call that is looked at."""
+        """What makes fresh state: before every call that is compared or counted, before every block of
+        calls that is timed."""
         _must_be_callable(function, "setup")
-        self.prepare = function
+        self.fresh = function
         return self
 
     def mode(self, mode: Mode) -> Subject:
@@ -59,6 +59,11 @@ class Subject:
         """Subject and reference need not return the same."""
         self.tolerance = None
         return self
+
+    def prepare(self) -> None:
+        """Makes fresh state, where the test says how."""
+        if self.fresh is not None:
+            self.fresh()
 
     def in_mode(self) -> AbstractContextManager[object]:
         """Enters the grad mode."""
@@ -83,7 +88,7 @@ class Overhead:
     def __call__(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Subject:
         """Names a subject: the function and everything that it is to be given."""
         _must_be_callable(function, "overhead")
-        subject = Subject(calling(function, args, kwargs), _name(function))
+        subject = Subject(Call(function, args, kwargs), _name(function))
         self.subjects.append(subject)
         return subject
 

@@ -1,13 +1,24 @@
-"""From the subjects of a test to verdicts: do subject and reference agree, and does the subject keep its
-limits."""
+"""From one subject to its verdict: does it agree with its reference, and does it keep its limits."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Coroutine, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
 
 from pytest_dispatchguard.measure.agreement import disagreement, kept
+from pytest_dispatchguard.measure.devices import HOST, Device
+from pytest_dispatchguard.measure.figures import (
+    OF_TIME,
+    figure,
+    measurement,
+    telling,
+    unfit,
+)
+from pytest_dispatchguard.measure.figures import kept as limit_kept
 from pytest_dispatchguard.measure.subject import Subject
-from pytest_dispatchguard.model import Limit, UserError, Verdict
+from pytest_dispatchguard.measure.timing import Sample, sample
+from pytest_dispatchguard.model import Interval, Limit, Measurement, UserError, Verdict
 from pytest_dispatchguard.runtime import counters
 from pytest_dispatchguard.runtime.instructions import instructions_by_place
 
@@ -15,18 +26,30 @@ _MOST_LINES = 8
 """Lines of source that a failing budget shows."""
 
 
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How a subject is to be timed."""
+
+    seconds: float
+    confidence: float
+    known: Sequence[Sample] = ()
+    """What other processes measured of it."""
+    device: Device = field(default=HOST)
+    alive: Callable[[], None] = lambda: None
+
+
 def agreed(subject: Subject) -> str:
     """Runs subject and reference once each; what they differ in, empty where they agree or need not."""
     with subject.in_mode():
         subject.prepare()
-        result = subject.run()
+        result = subject.call.once()()
         _refuse_unused(result)
         if subject.reference is None:
             return ""
         if subject.tolerance is not None:
             result = kept(result)  # the reference may work on the same tensors
         subject.prepare()
-        expected = subject.reference()
+        expected = subject.reference.once()()
     if subject.tolerance is None:
         return ""
     try:
@@ -46,48 +69,149 @@ def _refuse_unused(result: object) -> None:
         raise UserError(f"the subject only makes a {made}: name a function that uses it up")
 
 
-def counted(
+def judged(
     node_id: str,
     subject: Subject,
     limits: Mapping[str, Limit],
-    recorded: Mapping[str, int] | None = None,
-) -> Verdict:
-    """Counts what one call of the subject does, and holds it against the limits; counters that these leave
-    open, against what is recorded."""
+    recorded: Mapping[str, float] | None = None,
+    timing: Timing | None = None,
+) -> tuple[Verdict, Sample | None]:
+    """Counts what one call of the subject does, times it where that is asked for, and holds both against
+    the limits; figures that these leave open, against what is recorded."""
+    run = subject.call.once()
+    allowed = {name: limit for name, limit in limits.items() if timing or name not in OF_TIME}
+    for name, number in (recorded or {}).items():
+        if name not in allowed and (timing or name not in OF_TIME):
+            allowed[name] = Limit(name, number, recorded=True)
     with subject.in_mode():
-        counts = counters.count(subject.run, prepare=subject.prepare)
-        over = [limit for name, limit in limits.items() if counts.values[name] > limit.most]
-        dearer = [
-            name
-            for name, number in (recorded or {}).items()
-            if name not in limits and counts.values.get(name, 0) > number
+        counts = counters.count(run, prepare=subject.prepare)
+        over = [
+            limit
+            for name, limit in allowed.items()
+            if name not in OF_TIME and counts.values[name] > limit.most
         ]
-        failed = bool(over or dearer)
-        return Verdict(
-            node_id,
-            subject.name,
-            "fail" if failed else "pass",
-            counts.values,
-            tuple(limits.values()),
-            _reason(counts, over, {name: (recorded or {})[name] for name in dearer}),
-            recorded,
-            _costly_lines(subject) if failed else (),
-        )
+        told = [_too_many(limit, counts.values[limit.name]) for limit in over]
+        told += [
+            f"{name} differ from call to call, at most {counts.values[name]}: "
+            "does the subject keep something?"
+            for name in counts.varying
+        ]
+        outcome: Literal["pass", "fail", "undecided"] = "fail" if over else "pass"
+        taken = measured = None
+        if timing is not None:
+            timed = [limit for name, limit in allowed.items() if name in OF_TIME]
+            _refuse_unmeasurable(subject, timed, timing.device)
+            taken = _taken(subject, timed, timing)
+            measured = measurement([*timing.known, taken], timing.confidence)
+            by_time, words = _by_time(timed, measured)
+            told += words
+            if outcome == "pass" or by_time == "fail":
+                outcome = by_time
+        lines = _costly_lines(subject) if outcome == "fail" else ()
+    verdict = Verdict(
+        node_id,
+        subject.name,
+        outcome,
+        counts.values,
+        tuple(limits.values()),
+        "; ".join(told),
+        recorded,
+        lines,
+        measured,
+    )
+    return verdict, taken
 
 
-def _reason(counts: counters.Counts, over: Sequence[Limit], dearer: Mapping[str, int]) -> str:
-    told = [f"{limit.name}: {counts.values[limit.name]}, allowed {limit.shown}" for limit in over]
-    told += [f"{name}: {counts.values[name]}, recorded {number}" for name, number in dearer.items()]
-    told += [
-        f"{name} differ from call to call, at most {counts.values[name]}: does the subject keep something?"
-        for name in counts.varying
-    ]
-    return "; ".join(told)
+def _too_many(limit: Limit, number: int) -> str:
+    return f"{limit.name}: {number}, {limit.said}"
+
+
+def _refuse_unmeasurable(subject: Subject, limits: Sequence[Limit], device: Device) -> None:
+    for limit in limits:
+        if limit.name in ("ratio", "extra_us") and subject.reference is None:
+            raise UserError(
+                f"{limit.name} needs a reference: say .against(...) what it is held against"
+            )
+        if limit.name == "device_us" and device is HOST:
+            raise UserError("device_us needs an accelerator: on the CPU there is host_us")
+
+
+def _taken(subject: Subject, limits: Sequence[Limit], timing: Timing) -> Sample:
+    """What this process measures: until every limit is surely kept or surely not, or the time is up, or
+    only other processes could tell more."""
+
+    def enough(found: Sample) -> bool:
+        so_far = measurement([*timing.known, found], timing.confidence)
+        if unfit(so_far):
+            return False
+        if all(_decided(limit, so_far) is not None for limit in limits):
+            return True
+        return telling(found, timing.confidence) == "more processes"
+
+    return sample(
+        subject.call,
+        subject.reference,
+        enough=enough,
+        seconds=timing.seconds,
+        confidence=timing.confidence,
+        prepare=subject.fresh,
+        device=timing.device,
+        alive=timing.alive,
+    )
+
+
+def _decided(limit: Limit, measured: Measurement) -> bool | None:
+    interval = figure(measured, limit.name)
+    return True if interval is None else limit_kept(limit, interval)
+
+
+def _by_time(
+    limits: Sequence[Limit], measured: Measurement
+) -> tuple[Literal["pass", "fail", "undecided"], list[str]]:
+    """The verdict that times give, and what to say of it."""
+    kept_or_not = {limit: _decided(limit, measured) for limit in limits}
+    told = [f"gets slower call by call: {measured.grows:.0%} while it was measured"]
+    told = told if measured.grows else []
+    if not limits:
+        return "pass", told
+    bad = unfit(measured)
+    if bad and not all(kept_or_not.values()):
+        return "undecided", [*told, bad]
+    for limit, fine in kept_or_not.items():
+        interval = figure(measured, limit.name)
+        if fine is False and interval is not None:
+            told.append(f"{limit.name}: {_shown(interval, limit)}, {limit.said}")
+    if False in kept_or_not.values():
+        return "fail", told
+    for limit, fine in kept_or_not.items():
+        interval = figure(measured, limit.name)
+        if fine is None and interval is not None:
+            told.append(
+                f"{limit.name}: {_shown(interval, limit)}, {limit.said}: {_missing(interval, limit)}"
+            )
+    return "undecided" if None in kept_or_not.values() else "pass", told
+
+
+def _shown(interval: Interval, limit: Limit) -> str:
+    unit = " µs" if limit.name.endswith("_us") else ""
+    return f"{interval.value:.3f}{unit} ({interval.low:.3f} to {interval.high:.3f})"
+
+
+def _missing(interval: Interval, limit: Limit) -> str:
+    """What would decide it."""
+    wide = (interval.high - interval.low) / 2
+    needed = abs(interval.value - limit.most)
+    times = (wide / needed) ** 2 if needed else float("inf")
+    if times > 100:
+        return "too close to the limit to be told apart from it"
+    return (
+        f"some {times:.0f} times the measuring would tell (--overhead-max-time, --overhead-workers)"
+    )
 
 
 def _costly_lines(subject: Subject) -> tuple[tuple[str, int, int], ...]:
     """The lines that run most instructions in one call: file, line, instructions."""
     subject.prepare()
-    places = instructions_by_place(subject.run)
+    places = instructions_by_place(subject.call.once())
     most = sorted(places.items(), key=lambda item: (-item[1], item[0]))[:_MOST_LINES]
     return tuple((path, line, times) for (path, line), times in most)

@@ -3,42 +3,96 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from pytest_dispatchguard.model import Verdict
+from pytest_dispatchguard.model import Interval, Measurement, Verdict
 
 SCHEMA = 1
 """The number of the JSON layout. Fields are added, never renamed."""
 
 
 def table(verdicts: Sequence[Verdict]) -> list[str]:
-    """One line a subject: those that fail first, then by their instructions."""
-    names = list(dict.fromkeys(name for verdict in verdicts for name in verdict.counters))
-    head = ["test", *(name.replace("tensor_allocations", "tensors") for name in names), "verdict"]
-    rows = [head]
+    """One line a subject: those that fail first, then the slowest, or those of most instructions."""
     order = sorted(verdicts, key=_dearest)
-    for verdict in order:
-        most = {limit.name: limit.shown for limit in verdict.limits}
-        cells = [
-            str(verdict.counters.get(name, "")) + (f" / {most[name]}" if name in most else "")
-            for name in names
-        ]
-        rows.append([_name(verdict, verdicts), *cells, verdict.verdict])
+    columns = [*_time_columns(order), *_counter_columns(order)]
+    head = ["test", *(title for title, _ in columns), "verdict"]
+    rows = [head]
+    for i, verdict in enumerate(order):
+        rows.append([_name(verdict, verdicts), *(c[i] for _, c in columns), verdict.verdict])
     widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
     lines = ["  ".join(_cells(rows[0], widths)).rstrip()]
     for row, verdict in zip(rows[1:], order, strict=True):
         lines.append("  ".join(_cells(row, widths)).rstrip())
-        if verdict.reason and (verdict.verdict == "pass" or not verdict.counters):
+        if verdict.reason and (verdict.verdict != "fail" or not verdict.counters):
             lines.append(
                 f"    {verdict.reason.splitlines()[0]}"
             )  # the failure's own section has the rest
     return lines
 
 
-def _dearest(verdict: Verdict) -> tuple[bool, int, str, str]:
+Column = tuple[str, Sequence[str]]
+"""A title, and a cell for each verdict."""
+
+
+def _time_columns(verdicts: Sequence[Verdict]) -> list[Column]:
+    """Reference, subject, ratio with its interval, and its limit; those that any verdict has."""
+    measured = [verdict.measured for verdict in verdicts]
+    if not any(measured):
+        return []
+    columns: list[Column] = [
+        ("reference", [_microseconds(m.reference_us if m else None) for m in measured]),
+        ("subject", [_microseconds(m.subject_us if m else None) for m in measured]),
+        ("ratio", [_ratio(m.ratio if m else None) for m in measured]),
+    ]
+    for name in ("ratio", "extra_us", "host_us", "device_us"):
+        cells = [_allowed(verdict, name) for verdict in verdicts]
+        if any(cells):
+            columns.append(("allowed" if name == "ratio" else f"{name} allowed", cells))
+    return columns
+
+
+def _allowed(verdict: Verdict, name: str) -> str:
+    limits = {limit.name: limit.shown for limit in verdict.limits}
+    recorded = (verdict.recorded or {}).get(name)
+    return limits.get(name, "" if recorded is None else f"{recorded:g}")
+
+
+def _microseconds(interval: Interval | None) -> str:
+    return "" if interval is None else f"{_three_digits(interval.value)} µs"
+
+
+def _three_digits(number: float) -> str:
+    return f"{number:.2f}" if number < 10 else f"{number:.1f}" if number < 100 else f"{number:.0f}"
+
+
+def _ratio(interval: Interval | None) -> str:
+    if interval is None:
+        return ""
+    wide = max(interval.high - interval.value, interval.value - interval.low)
+    return f"{interval.value:.3f} ±{wide:.3f}"
+
+
+def _counter_columns(verdicts: Sequence[Verdict]) -> list[Column]:
+    names = list(dict.fromkeys(name for verdict in verdicts for name in verdict.counters))
+    columns: list[Column] = []
+    for name in names:
+        cells = []
+        for verdict in verdicts:
+            most = {limit.name: f" / {limit.shown}" for limit in verdict.limits}
+            cells.append(str(verdict.counters.get(name, "")) + most.get(name, ""))
+        columns.append((name.replace("tensor_allocations", "tensors"), cells))
+    return columns
+
+
+def _dearest(verdict: Verdict) -> tuple[bool, float, int, str, str]:
     cost = verdict.counters.get("instructions", 0)
-    return verdict.verdict == "pass", -cost, verdict.node_id, verdict.subject
+    ratio = verdict.measured.ratio if verdict.measured else None
+    slowness = ratio.value if ratio else 0.0
+    return verdict.verdict == "pass", -slowness, -cost, verdict.node_id, verdict.subject
 
 
 def _name(verdict: Verdict, verdicts: Sequence[Verdict]) -> str:
@@ -53,11 +107,19 @@ def _cells(row: Sequence[str], widths: Sequence[int]) -> list[str]:
 
 
 def explained(verdict: Verdict) -> str:
-    """A failing verdict as a failure's text: what was allowed, what was counted, and where it goes."""
+    """A verdict that is no pass as a failure's text: what was allowed, what was found, how sure that is, and
+    where it goes."""
     if not verdict.counters:
         return verdict.reason
-    lines = [f"{verdict.subject} costs more than its budget allows"]
+    undecided = verdict.verdict == "undecided"
+    lines = [
+        f"{verdict.subject} may cost more than its budget allows: times are too unsure to tell"
+        if undecided
+        else f"{verdict.subject} costs more than its budget allows"
+    ]
     lines += [f"  {part}" for part in verdict.reason.split("; ")]
+    if verdict.measured is not None:
+        lines.append(f"  {_measured(verdict.measured)}")
     if verdict.lines:
         lines.append("  most of its instructions run here:")
         width = max(len(_place(path, line)) for path, line, _ in verdict.lines)
@@ -66,6 +128,17 @@ def explained(verdict: Verdict) -> str:
                 f"  {times:>7}  {_place(path, line):<{width}}  {_source(path, line)}".rstrip()
             )
     return "\n".join(lines)
+
+
+def _measured(measured: Measurement) -> str:
+    took = f"a call takes {_microseconds(measured.subject_us)}"
+    if measured.reference_us is not None:
+        took += f", its reference {_microseconds(measured.reference_us)}"
+    processes = "1 process" if measured.processes == 1 else f"{measured.processes} processes"
+    return (
+        f"{took}: medians of {measured.pairs} blocks of each in {processes}; "
+        f"the reference against itself reads {measured.control:.4f}"
+    )
 
 
 def _place(path: str, line: int) -> str:
@@ -83,24 +156,39 @@ def _source(path: str, line: int) -> str:
 
 def as_json(verdicts: Sequence[Verdict], machine: Mapping[str, str]) -> str:
     """All verdicts as one object."""
-    tests = [
-        {
-            "nodeid": verdict.node_id,
-            "subject": verdict.subject,
-            "verdict": verdict.verdict,
-            "ratio": None,
-            "reference_us": None,
-            "subject_us": None,
-            "host_us": None,
-            "device_us": None,
-            "counters": dict(verdict.counters),
-            "limits": {
-                limit.name: [limit.value, limit.tolerance] if limit.tolerance else limit.value
-                for limit in verdict.limits
-            },
-            "base": None,
-            "reason": verdict.reason,
-        }
-        for verdict in sorted(verdicts, key=lambda v: (v.node_id, v.subject))
-    ]
+    tests = [_row(v) for v in sorted(verdicts, key=lambda v: (v.node_id, v.subject))]
     return json.dumps({"schema": SCHEMA, "machine": dict(machine), "tests": tests}, indent=1) + "\n"
+
+
+def _row(verdict: Verdict) -> dict[str, Any]:
+    measured = verdict.measured
+    return {
+        "nodeid": verdict.node_id,
+        "subject": verdict.subject,
+        "verdict": verdict.verdict,
+        "ratio": _figure(measured.ratio if measured else None),
+        "extra_us": _figure(measured.extra_us if measured else None),
+        "reference_us": measured.reference_us.value if measured and measured.reference_us else None,
+        "subject_us": measured.subject_us.value if measured else None,
+        "host_us": _figure(measured.subject_us if measured else None),
+        "device_us": _figure(measured.device_us if measured else None),
+        "control": measured.control if measured else None,
+        "pairs": measured.pairs if measured else None,
+        "processes": measured.processes if measured else None,
+        "counters": dict(verdict.counters),
+        "limits": {
+            limit.name: [limit.value, limit.tolerance] if limit.tolerance else limit.value
+            for limit in verdict.limits
+        },
+        "base": None,
+        "reason": verdict.reason,
+    }
+
+
+def _figure(interval: Interval | None) -> dict[str, float | None] | None:
+    """A figure with its interval; an end that is not known is null."""
+    if interval is None:
+        return None
+    return {
+        name: number if math.isfinite(number) else None for name, number in asdict(interval).items()
+    }

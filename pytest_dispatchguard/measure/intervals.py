@@ -1,0 +1,97 @@
+"""How sure a measured figure is: intervals that stay true however often they are looked at.
+
+An error of the promised rate is spent in equal parts on all looks that can be taken: on each look at the
+blocks of a process, and on each process that is added. So looking again and again costs width, never truth.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from statistics import NormalDist
+
+from pytest_dispatchguard.model import Interval
+
+LOOKS = 12
+"""Times at most that the blocks of one process are looked at."""
+PROCESSES = 8
+"""Processes at most that measure one subject."""
+
+_DEPENDENCE = 2
+"""Pairs that follow one another are not quite independent of each other: seen, medians of half the pairs
+differ by up to 1.4 times what independent ones would, so that two pairs count as one."""
+_SPREAD_KNOWN = 30
+"""How many processes the assumed spread between processes is worth, beside those that are seen."""
+
+
+def median_interval(values: Sequence[float], confidence: float) -> Interval | None:
+    """The median with an interval that holds at every one of LOOKS looks at PROCESSES processes; None for
+    too few values. No shape of the noise is assumed: the ends are values of certain ranks."""
+    ordered = sorted(values)
+    rank = _rank(len(ordered) // _DEPENDENCE, _each(confidence, LOOKS * PROCESSES))
+    if rank is None:
+        return None
+    low = int(rank / (len(ordered) // _DEPENDENCE) * len(ordered))
+    return Interval(median(ordered), ordered[low], ordered[-1 - low])
+
+
+def median(ordered: Sequence[float]) -> float:
+    """The middle of sorted values."""
+    half = len(ordered) // 2
+    if len(ordered) % 2:
+        return ordered[half]
+    return (ordered[half - 1] + ordered[half]) / 2
+
+
+def over_processes(intervals: Sequence[Interval], spread: float, confidence: float) -> Interval:
+    """What several processes say together. `spread` is the standard deviation that processes of one program
+    have among each other anyway: one process alone cannot tell it."""
+    count = len(intervals)
+    centre = sum(i.value for i in intervals) / count
+    seen = sum((i.value - centre) ** 2 for i in intervals)
+    freedom = _SPREAD_KNOWN + count - 1
+    sd = math.sqrt((_SPREAD_KNOWN * spread**2 + seen) / freedom)
+    between = _t_quantile(1 - _each(confidence, PROCESSES), freedom) * sd / math.sqrt(count)
+    below = math.sqrt(sum((i.value - i.low) ** 2 for i in intervals)) / count
+    above = math.sqrt(sum((i.high - i.value) ** 2 for i in intervals)) / count
+    return Interval(centre, centre - below - between, centre + above + between)
+
+
+def between_share(spread: float, confidence: float) -> float:
+    """The half width that one process alone leaves, however long it measures."""
+    return _t_quantile(1 - _each(confidence, PROCESSES), _SPREAD_KNOWN) * spread
+
+
+def _each(confidence: float, looks: int) -> float:
+    """The chance of error that one look may have on one side: half of it is for what blocks say, half for
+    processes."""
+    return (1 - confidence) / 2 / 2 / looks
+
+
+@lru_cache(maxsize=1024)
+def _rank(count: int, chance: float) -> int | None:
+    """The greatest rank, from 0, that the median of so many values lies below with at most this chance."""
+    if count > 1000:
+        z = NormalDist().inv_cdf(1 - chance)
+        return int(count / 2 - z * math.sqrt(count) / 2 - 1)
+    total, found = 0.0, None
+    for rank in range(count):
+        total += math.comb(count, rank) / 2**count
+        if total > chance:
+            break
+        found = rank
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _t_quantile(level: float, freedom: int) -> float:
+    """Student's quantile by the expansion of Cornish and Fisher: right to 0.5% from 30 degrees on."""
+    z = NormalDist().inv_cdf(level)
+    terms: tuple[float, ...] = (
+        z,
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+    )
+    return sum(term / float(freedom) ** power for power, term in enumerate(terms))

@@ -1,0 +1,88 @@
+"""What processes of a run tell each other, as JSON: samples, verdicts, requests and what became of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from pytest_dispatchguard.measure.timing import Sample
+from pytest_dispatchguard.model import Interval, Limit, Measurement, Verdict
+
+Samples = Mapping[int, Sequence[Sample]]
+"""What was measured of the subjects of a test, by their order in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Measure one test."""
+
+    node_id: str
+    seconds: float
+    """For all its subjects."""
+    confidence: float
+    timeout: float
+    """Seconds without a word after which the test is given up."""
+    known: Samples = field(default_factory=dict)
+    """What other processes measured already."""
+
+    def packed(self) -> str:
+        """One line."""
+        return json.dumps({**asdict(self), "known": pack_samples(self.known)})
+
+
+def unpack_request(line: str) -> Request:
+    """A request from its line."""
+    data = json.loads(line)
+    return Request(**{**data, "known": unpack_samples(data["known"])})
+
+
+def pack_samples(samples: Samples) -> Any:
+    """Samples as JSON values."""
+    return {str(i): [asdict(sample) for sample in found] for i, found in samples.items()}
+
+
+def unpack_samples(data: Mapping[str, Any]) -> dict[int, list[Sample]]:
+    """Samples from JSON values."""
+    return {int(i): [_sample(row) for row in rows] for i, rows in data.items()}
+
+
+def _sample(row: Mapping[str, Any]) -> Sample:
+    intervals = ("subject_us", "reference_us", "ratio", "extra_us", "device_us")
+    found = {**row, **{name: _interval(row[name]) for name in intervals}}
+    return Sample(**{**found, "loops": tuple(row["loops"]), "values": tuple(row["values"])})
+
+
+def _interval(row: Mapping[str, float] | None) -> Interval | None:
+    return None if row is None else Interval(**row)
+
+
+def pack_verdicts(verdicts: Sequence[Verdict]) -> str:
+    """Verdicts as the property of a test's report."""
+    return json.dumps([asdict(verdict) for verdict in verdicts])
+
+
+def unpack_verdicts(text: str) -> list[Verdict]:
+    """Verdicts from a report's property; none from what a test put there itself."""
+    try:
+        return [_verdict(row) for row in json.loads(text)]
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return []
+
+
+def _verdict(row: Mapping[str, Any]) -> Verdict:
+    measured = row["measured"]
+    if measured is not None:
+        intervals = ("subject_us", "reference_us", "ratio", "extra_us", "device_us")
+        measured = Measurement(
+            **{**measured, **{name: _interval(measured[name]) for name in intervals}}
+        )
+    return Verdict(
+        **{
+            **row,
+            "limits": tuple(Limit(**limit) for limit in row["limits"]),
+            "lines": tuple((path, line, times) for path, line, times in row["lines"]),
+            "measured": measured,
+        }
+    )

@@ -1,0 +1,226 @@
+"""Times a subject and its reference in one process: short blocks of calls that take turns.
+
+What disturbs the machine disturbs both blocks of a pair alike, or one of many: the median of the ratios of
+pairs hardly notices. The garbage collector is off within blocks, tracers are paused.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import repeat
+
+from pytest_dispatchguard.measure.calling import Block, Call, empty_block
+from pytest_dispatchguard.measure.devices import HOST, Device
+from pytest_dispatchguard.measure.intervals import LOOKS, median, median_interval
+from pytest_dispatchguard.model import Interval
+from pytest_dispatchguard.runtime.collector import collector_off
+
+Clock = Callable[[], int]
+"""Nanoseconds."""
+
+_BLOCK_NS = 20_000
+"""What a block should take at least: long enough for the clock, short enough to be rarely disturbed."""
+_MOST_CALLS = 10_000
+_SLOW_NS = 10_000_000
+"""A call that takes so long need not be called often to know that one is a block."""
+_FIRST_LOOK = 25
+_LEAST_SECONDS = 0.1
+_BATCH = 25
+"""Pairs between collections of garbage."""
+_CONTROL_EVERY, _EMPTY_EVERY = 4, 8
+_KEPT_VALUES = 200
+"""Times of blocks that are kept for files."""
+_GROWTH = 0.05
+"""A subject that gets slower by less is not said to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What the blocks of one process say; times are of one call, in microseconds."""
+
+    subject_us: Interval
+    reference_us: Interval | None
+    ratio: Interval | None
+    extra_us: Interval | None
+    control: float
+    pairs: int
+    loops: tuple[int, int]
+    grows: float
+    values: tuple[Sequence[float], Sequence[float]]
+    """Some of the blocks' times, of subject and reference."""
+    device_us: Interval | None = None
+
+
+class Arms:
+    """The blocks that take turns."""
+
+    def __init__(self, subject: Call, reference: Call | None, clock: Clock) -> None:
+        against = reference or subject
+        self.alone = reference is None
+        self.blocks: list[Block] = [made.block(clock) for made in (subject, against, against)]
+        self.empty = empty_block(clock)
+        self.loops = [1, 1, 1]
+        self.times: tuple[list[float], list[float]] = ([], [])
+        """Nanoseconds of a call, pair by pair."""
+        self.control: list[float] = []
+        """The reference against itself."""
+        self.nothing: list[float] = []
+        """Nanoseconds of a turn of the empty loop."""
+
+
+def sample(
+    subject: Call,
+    reference: Call | None,
+    *,
+    enough: Callable[[Sample], bool],
+    seconds: float,
+    confidence: float,
+    prepare: Callable[[], object] | None = None,
+    device: Device = HOST,
+    clock: Clock = time.perf_counter_ns,
+    alive: Callable[[], None] = lambda: None,
+) -> Sample:
+    """Measures until `enough` is true of what is known, looked at now and then, or the time is up.
+    `alive` is called between batches of blocks."""
+    arms = Arms(subject, reference, clock)
+    with _undisturbed():
+        _calibrate(arms, prepare, device)
+        start = clock()
+        look, looks = _FIRST_LOOK, 0
+        while True:
+            _batch(arms, prepare, device, until=start + int(seconds * 1e9), clock=clock)
+            alive()
+            spent = (clock() - start) / 1e9
+            pairs = len(arms.times[0])
+            due = pairs >= look and spent >= _LEAST_SECONDS
+            over = spent >= seconds or looks == LOOKS - 1
+            if due or over:
+                found = _summary(arms, confidence, last=over)
+                if found is not None and (over or enough(found)):
+                    return found
+                looks += due
+                while look <= pairs:
+                    look *= 2
+
+
+def _batch(
+    arms: Arms,
+    prepare: Callable[[], object] | None,
+    device: Device,
+    *,
+    until: int,
+    clock: Clock,
+) -> None:
+    wait = device.wait
+    for turn in range(_BATCH):
+        order = [0, 1] if random.random() < 0.5 else [1, 0]
+        control = turn % _CONTROL_EVERY == 0
+        if control:
+            order.insert(random.randrange(3), 2)
+        took = [0.0, 0.0, 0.0]
+        for arm in order:
+            if prepare is not None:
+                prepare()
+            wait()
+            took[arm] = arms.blocks[arm](repeat(None, arms.loops[arm])) / arms.loops[arm]
+        wait()
+        if turn % _EMPTY_EVERY == 0:
+            arms.nothing.append(arms.empty(repeat(None, arms.loops[0])) / arms.loops[0])
+        arms.times[0].append(took[0])
+        arms.times[1].append(took[1])
+        if control:
+            arms.control.append(took[2] / took[1] if took[1] else 1.0)
+        if clock() > until:
+            break
+    gc.collect(1)
+
+
+def _calibrate(arms: Arms, prepare: Callable[[], object] | None, device: Device) -> None:
+    """Finds how many calls make a block, and warms up what learns from calls."""
+    for arm, block in enumerate(arms.blocks):
+        loops = 1
+        while True:
+            took = []
+            for _ in range(5):
+                if prepare is not None:
+                    prepare()
+                device.wait()
+                took.append(block(repeat(None, loops)))
+                if took[-1] > _SLOW_NS:
+                    break
+            device.wait()
+            if min(took) >= _BLOCK_NS / 2 or loops >= min(_MOST_CALLS, device.most_calls):
+                break
+            loops *= 2
+        wanted = round(loops * _BLOCK_NS / max(min(took), 1)) if min(took) < _BLOCK_NS else loops
+        arms.loops[arm] = max(1, min(wanted, _MOST_CALLS, device.most_calls))
+    arms.loops[2] = arms.loops[1]
+
+
+def _summary(arms: Arms, confidence: float, *, last: bool) -> Sample | None:
+    """What is known by now; None while that is too little for intervals, which at the last look are
+    as wide as can be."""
+    nothing = median(sorted(arms.nothing))
+    one, other = ([max(t - nothing, 0.1) / 1000 for t in times] for times in arms.times)
+    if median_interval(one, confidence) is None and not last:
+        return None
+
+    def interval(values: Sequence[float]) -> Interval:
+        return median_interval(values, confidence) or Interval(
+            median(sorted(values)), -math.inf, math.inf
+        )
+
+    ratios = [a / b for a, b in zip(one, other, strict=True)]
+    extra = [a - b for a, b in zip(one, other, strict=True)]
+    return Sample(
+        interval(one),
+        None if arms.alone else interval(other),
+        None if arms.alone else interval(ratios),
+        None if arms.alone else interval(extra),
+        median(sorted(arms.control)),
+        len(one),
+        (arms.loops[0], arms.loops[1]),
+        0.0 if arms.alone else _growth(ratios, confidence),
+        (_thinned(one), () if arms.alone else _thinned(other)),
+    )
+
+
+def _growth(ratios: Sequence[float], confidence: float) -> float:
+    """By what part the last quarter of pairs is slower than the first, where that is sure and counts."""
+    quarter = len(ratios) // 4
+    first, last = (
+        median_interval(part, confidence) for part in (ratios[:quarter], ratios[-quarter:])
+    )
+    if first is None or last is None or last.low < first.high:
+        return 0.0
+    grown = last.value / first.value - 1
+    return grown if grown > _GROWTH else 0.0
+
+
+def _thinned(values: Sequence[float]) -> Sequence[float]:
+    step = -(-len(values) // _KEPT_VALUES)
+    return values[::step]
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """No garbage collector, no tracer, no profiler; what is alive already is no garbage to look for."""
+    trace, profile = sys.gettrace(), sys.getprofile()
+    sys.settrace(None)
+    sys.setprofile(None)
+    gc.collect()
+    gc.freeze()
+    try:
+        with collector_off():
+            yield
+    finally:
+        gc.unfreeze()
+        sys.setprofile(profile)
+        sys.settrace(trace)

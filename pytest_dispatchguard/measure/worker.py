@@ -1,0 +1,178 @@
+"""A worker: pytest itself on the same selection, which measures tests when it is asked to, each in a child
+forked after the imports, so that a crash, a leak or a changed global stays with its test."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+from pytest_dispatchguard.measure.calling import Call
+from pytest_dispatchguard.measure.messages import Request, unpack_request
+from pytest_dispatchguard.runtime import counters
+
+REQUEST: pytest.StashKey[Request] = pytest.StashKey()
+"""What is asked of the test that runs now."""
+SAMPLES: pytest.StashKey[Any] = pytest.StashKey()
+"""What was measured of a test."""
+
+
+def made_quiet(config: pytest.Config) -> None:
+    """Switches off what other plugins would do in a run of their own: no processes, no files, no order."""
+    option = config.option
+    quiet: dict[str, Any] = {
+        "numprocesses": None,
+        "dist": "no",
+        "tx": [],
+        "maxfail": 0,
+        "lf": False,
+        "failedfirst": False,
+        "newfirst": False,
+        "stepwise": False,
+        "xmlpath": None,
+        "usepdb": False,
+        "collectonly": False,
+        "benchmark_disable": True,
+    }
+    for name, value in quiet.items():
+        if hasattr(option, name):
+            setattr(option, name, value)
+    if getattr(option, "basetemp", None):
+        option.basetemp = f"{option.basetemp}-overhead-{os.getpid()}"
+    # Plugins that write files write none in processes that a run starts; this is how they know one.
+    config.workerinput = {"workerid": f"overhead{os.getpid()}", "workercount": 1}  # type: ignore[attr-defined]
+
+
+class Worker:
+    """The plugin of a worker's run: in place of running the tests, it waits to be asked."""
+
+    def __init__(self, config: pytest.Config, requests: int, replies: int) -> None:
+        self.config = config
+        self.requests = requests
+        self.replies = replies
+        for end in (requests, replies):
+            os.set_inheritable(end, False)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Answers requests until nobody asks any more."""
+        items = {item.nodeid: item for item in session.items}
+        self.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # children share it
+        _warm_up()
+        self._say({"ready": len(items), "forks": _may_fork()})
+        waiting = b""
+        while True:
+            read = os.read(self.requests, 1 << 16)
+            if not read:
+                return True
+            waiting += read
+            while b"\n" in waiting:
+                line, _, waiting = waiting.partition(b"\n")
+                request = unpack_request(line.decode())
+                item = items.get(request.node_id)
+                self._say(
+                    {"missing": request.node_id} if item is None else self._measured(item, request)
+                )
+
+    def _say(self, message: dict[str, Any]) -> None:
+        data = json.dumps(message, default=str).encode() + b"\n"
+        while data:
+            data = data[os.write(self.replies, data) :]
+
+    def _measured(self, item: pytest.Item, request: Request) -> dict[str, Any]:
+        if not _may_fork():
+            return _run(item, request)
+        ours, theirs = os.pipe()
+        child = os.fork()
+        if child == 0:
+            _child(item, request, theirs)
+        os.close(theirs)
+        return self._heard(child, ours, request.timeout)
+
+    def _heard(self, child: int, end: int, timeout: float) -> dict[str, Any]:
+        """What a child has to say, or what became of it."""
+        heard = b""
+        give_up = time.monotonic() + timeout
+        while True:
+            ready, _, _ = select.select(
+                [end, self.requests], [], [], max(0.0, give_up - time.monotonic())
+            )
+            if self.requests in ready or not ready:
+                # Nobody asks while an answer is awaited: who asked is gone.
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                os.close(end)
+                if ready:
+                    os._exit(1)
+                return {"died": f"was given up after {timeout:g} s without an answer"}
+            read = os.read(end, 1 << 16)
+            heard += read
+            if not read:
+                break
+        os.close(end)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        try:
+            answer: dict[str, Any] = json.loads(heard)
+        except ValueError:
+            return {"died": _fate(status)}
+        return answer
+
+
+def _warm_up() -> None:
+    """Does once what every child would do again: what torch imports when it is first counted, and garbage
+    that is found among what the imports made."""
+    torch = sys.modules.get("torch")
+    counters.count(Call(len, ("",)).once() if torch is None else Call(torch.ones, (1,)).once())
+    gc.collect()
+    gc.freeze()
+
+
+def _child(item: pytest.Item, request: Request, end: int) -> None:
+    """The life of a forked child."""
+    status = 1
+    try:
+        data = json.dumps(_run(item, request), default=str).encode()
+        while data:
+            data = data[os.write(end, data) :]
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _run(item: pytest.Item, request: Request) -> dict[str, Any]:
+    from pytest_dispatchguard.measure.messages import pack_samples
+
+    item.config.stash[REQUEST] = request
+    reports: Iterable[pytest.TestReport] = runtestprotocol(item, log=False, nextitem=None)
+    to_serializable = item.config.hook.pytest_report_to_serializable
+    return {
+        "reports": [to_serializable(config=item.config, report=report) for report in reports],
+        "samples": pack_samples(item.stash.get(SAMPLES, {})),
+    }
+
+
+def _fate(status: int) -> str:
+    if status >= 0:
+        return f"ended by itself with status {status}"
+    try:
+        return f"was killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"was killed by signal {-status}"
+
+
+def _may_fork() -> bool:
+    """Whether a test can be measured in a child: not where an accelerator may be in use already."""
+    if not hasattr(os, "fork"):
+        return False
+    torch = sys.modules.get("torch")
+    accelerator = getattr(torch, "accelerator", None)
+    return accelerator is None or not accelerator.is_available()

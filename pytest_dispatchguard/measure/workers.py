@@ -1,0 +1,140 @@
+"""Workers, seen from the run that asks them: started, asked, waited for, ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pytest_dispatchguard.measure.messages import Request
+from pytest_dispatchguard.model import UserError
+
+_START_TIMEOUT = 600.0
+_GRACE = 30.0
+"""Seconds a worker may take to say that a test is given up."""
+_TICK = 0.2
+_MOST_SAID = 12
+"""Lines of a broken worker's output that are shown."""
+
+# The path is set before pytest is found, so that a worker imports what the run that asks it imports.
+_START = (
+    "import json, os, sys; sys.path[:] = json.loads(os.environ.pop('DISPATCHGUARD_PATH')); "
+    "import pytest; raise SystemExit(pytest.main(sys.argv[1:]))"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How workers of one source tree are started."""
+
+    arguments: Sequence[str]
+    """Those of the run that asks."""
+    folder: Path
+    path: Sequence[str]
+    """Where modules are looked for."""
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+
+
+class Worker:
+    """One running worker."""
+
+    def __init__(self, launch: Launch, number: int) -> None:
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
+        requests, self._requests = os.pipe()
+        self._replies, replies = os.pipe()
+        command = [sys.executable, *subprocess._args_from_interpreter_flags(), "-c", _START]  # type: ignore[attr-defined]  # multiprocessing's own way
+        command += [*launch.arguments, f"--overhead-worker={requests},{replies}"]
+        self._process = subprocess.Popen(
+            command,
+            cwd=launch.folder,
+            env=_environment(launch, number),
+            pass_fds=(requests, replies),
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            start_new_session=True,  # ended as one group, and not by the terminal's Ctrl-C
+        )
+        os.close(requests)
+        os.close(replies)
+        self._heard = b""
+        self.forks: bool | None = None
+        """Whether it measures each test in a child of its own; None before it has said so."""
+
+    def ask(self, request: Request, tick: Callable[[], None]) -> dict[str, Any]:
+        """What becomes of a request. `tick` is called now and then while it is waited for."""
+        if self.forks is None:
+            ready = self._answer(_START_TIMEOUT, tick)
+            self.forks = bool(ready["forks"])
+        data = request.packed().encode() + b"\n"
+        try:
+            while data:
+                data = data[os.write(self._requests, data) :]
+        except BrokenPipeError:
+            self._gone()
+        return self._answer(request.timeout + _GRACE, tick)
+
+    def _answer(self, timeout: float, tick: Callable[[], None]) -> dict[str, Any]:
+        give_up = time.monotonic() + timeout
+        while b"\n" not in self._heard:
+            if time.monotonic() > give_up:
+                self.end()
+                raise UserError(f"the worker said nothing for {timeout:g} s and was ended")
+            if not select.select([self._replies], [], [], _TICK)[0]:
+                tick()
+                continue
+            read = os.read(self._replies, 1 << 16)
+            if not read:
+                self._gone()
+            self._heard += read
+        line, _, self._heard = self._heard.partition(b"\n")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _gone(self) -> None:
+        status = self._process.wait()
+        self._log.seek(0)
+        lines = self._log.read().decode(errors="replace").splitlines()
+        said = "".join(f"\n    {line}" for line in lines[-_MOST_SAID:] if line.strip())
+        self.end()
+        raise UserError(f"the worker ended with status {status}{said and '; it said:'}{said}")
+
+    def end(self) -> None:
+        """Ends the worker and all that it started."""
+        if self._log.closed:
+            return
+        os.close(self._requests)
+        os.close(self._replies)
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self._process.wait()
+        self._log.close()
+
+
+def _environment(launch: Launch, number: int) -> dict[str, str]:
+    """That of the run that asks, with one thread unless it says how many, and for every worker another
+    seed of hashes and another size: both move times a little."""
+    found = {
+        name: value
+        for name, value in launch.environment.items()
+        if not name.startswith(("PYTEST_XDIST_", "PYTEST_CURRENT_TEST", "COV_CORE_"))
+    }
+    if not found.get("TORCH_LOGS", "-"):
+        del found["TORCH_LOGS"]  # torch cannot be imported where it is empty
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        found.setdefault(name, "1")
+    if number or "PYTHONHASHSEED" not in found:
+        found["PYTHONHASHSEED"] = str(1 + number)
+    found["DISPATCHGUARD_PAD"] = "." * (97 * number)
+    found["DISPATCHGUARD_PATH"] = json.dumps(list(launch.path))
+    return found
