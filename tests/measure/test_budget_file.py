@@ -62,10 +62,10 @@ def test_no_file_records_nothing(tmp_path: Path) -> None:
     [
         (b"[a", "not valid TOML"),
         (b"\xff", "not UTF-8"),
-        (b"a = 1", '"a" holds no counters'),
-        (b"[a]\nv = 1", '"a" holds no counters'),
-        (b"[a]\nv = { speed = 1 }", '"a" holds no counters'),
-        (b"[a]\nv = { py_calls = true }", '"a" holds no counters'),
+        (b"a = 1", '"a" holds no figures'),
+        (b"[a]\nv = 1", '"a" holds no figures'),
+        (b"[a]\nv = { speed = 1 }", '"a" holds no figures'),
+        (b"[a]\nv = { py_calls = true }", '"a" holds no figures'),
         (b"<<<<<<< HEAD\n[a]\n", "not valid TOML"),
     ],
 )
