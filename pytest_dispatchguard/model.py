@@ -217,6 +217,21 @@ class Measurement:
 
 
 @dataclass(frozen=True, slots=True)
+class Base:
+    """The same subject in another revision, or in a run of before."""
+
+    name: str
+    """``origin/main``, or what the run is called."""
+    counters: Mapping[str, int]
+    measured: Measurement | None = None
+    """None where it was not timed."""
+    change: Interval | None = None
+    """How many times dearer the subject is than there, each held against its own reference."""
+    note: str = ""
+    """Why there is nothing to compare with; empty where there is."""
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """What came out for one subject of one test."""
 
@@ -233,3 +248,5 @@ class Verdict:
     """Where a subject that costs too much spends it: file, line, instructions in one call."""
     measured: Measurement | None = None
     """What it takes; None where only counters were asked for."""
+    base: Base | None = None
+    """What it is compared with; None where that was not asked for."""

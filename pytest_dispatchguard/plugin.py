@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Sequence
 
     from pytest_dispatchguard.measure.subject import Overhead
 
 _NAMED: pytest.StashKey[Any] = pytest.StashKey()
 _ASKED: pytest.StashKey[Any] = pytest.StashKey()
 _SETTINGS: pytest.StashKey[Any] = pytest.StashKey()
+_VERDICTS: pytest.StashKey[Any] = pytest.StashKey()
+_SAVING: pytest.StashKey[Any] = pytest.StashKey()
 _MARKER = (
     "overhead_budget(**limits): what a call may cost on the host: against eager torch (ratio, extra_us), "
     "by itself (host_us, device_us), and in exact counters (instructions, py_calls, c_calls, dispatches, "
@@ -38,6 +40,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="hold what tests name with the `overhead` fixture against their budgets, by times and exact "
         "counters (check, which is meant where nothing is said) or by counters alone (count), or record what "
         "is found in overhead-budgets.toml (update)",
+    )
+    group.addoption(
+        "--overhead-against",
+        metavar="REV",
+        help="measure the same tests in git revision REV beside the work tree, and fail where they cost more",
+    )
+    group.addoption(
+        "--overhead-save",
+        metavar="NAME",
+        help="keep what is measured in .dispatchguard/runs/NAME.json, which pyperf's commands read",
+    )
+    group.addoption(
+        "--overhead-compare",
+        metavar="NAME|FILE",
+        help="fail where a subject costs more than in a run that was saved",
     )
     group.addoption("--overhead-json", metavar="FILE", help="write the verdicts to FILE as JSON")
     for name, kind, metavar, said in (
@@ -130,8 +147,12 @@ def pytest_configure(config: pytest.Config) -> None:
     ends = config.getoption("--overhead-worker")
     if config.getoption("--overhead-budget") is not None:
         _read_budgets(config)
-    elif config.getoption("--overhead-json") is not None:
-        raise pytest.UsageError("--overhead-json needs --overhead-budget: else nothing is counted")
+    else:
+        for name in ("json", "against", "save", "compare"):
+            if config.getoption(f"--overhead-{name}") is not None:
+                raise pytest.UsageError(
+                    f"--overhead-{name} needs --overhead-budget: else nothing is measured"
+                )
     if ends is not None:
         from pytest_dispatchguard.measure.worker import Worker
 
@@ -150,17 +171,51 @@ def _measure(config: pytest.Config) -> None:
         return  # pytest-xdist runs the tests in other processes
     if sys.platform == "win32":
         raise pytest.UsageError("times are not measured on Windows: use --overhead-budget=count")
-    from pytest_dispatchguard.measure.measuring import Measuring, Options, launch_of, lock_of
+    from functools import partial
 
-    options = Options(
+    from pytest_dispatchguard.measure import measuring, revisions, runs
+    from pytest_dispatchguard.model import UserError
+
+    options = measuring.Options(
         _setting(config, "confidence", _confidence, 0.999),
         _setting(config, "max-time", _seconds, 5.0),
         _setting(config, "workers", _count, 2),
         _setting(config, "timeout", _seconds, 60.0),
     )
+    launch = measuring.launch_of(config)
+    against, compare = (config.getoption(f"--overhead-{name}") for name in ("against", "compare"))
+    base = saved = None
+    try:
+        if against is not None:
+            revision = revisions.Revision(revisions.top_of(config.rootpath), against)
+            config.add_cleanup(revision.remove)
+            base = measuring.Source(partial(revision.launch, launch), options.workers)
+        elif compare is not None:
+            folder = config.invocation_params.dir
+            saved = runs.load(runs.found(config.rootpath, folder, compare), compare)
+    except UserError as error:
+        raise pytest.UsageError(str(error)) from None
     config.pluginmanager.register(
-        Measuring(launch_of(config), options, lock_of(config)), "dispatchguard-measuring"
+        measuring.Measuring(
+            measuring.Source(lambda: launch, options.workers),
+            options,
+            complaint=partial(_complaint, config),
+            lock=measuring.lock_of(config),
+            base=base,
+            base_name=against or compare or "",
+            saved=saved,
+        ),
+        "dispatchguard-measuring",
     )
+
+
+def _complaint(config: pytest.Config, verdicts: Sequence[Any]) -> str:
+    """What verdicts fail a test for; empty where they do not."""
+    from pytest_dispatchguard.report.verdicts import explained
+
+    failing = _setting(config, "undecided", _undecided, "warn") == "fail"
+    fine = ("pass",) if failing else ("pass", "undecided")
+    return "\n\n".join(explained(v) for v in verdicts if v.verdict not in fine)
 
 
 def _read_budgets(config: pytest.Config) -> None:
@@ -173,13 +228,34 @@ def _read_budgets(config: pytest.Config) -> None:
     if file is not None and not (config.invocation_params.dir / file).parent.is_dir():
         raise pytest.UsageError(f"--overhead-json {file}: there is no such folder")
     _setting(config, "undecided", _undecided, "warn")
+    _refuse_pairs(config)
     try:
         config.stash[_SETTINGS] = budgets_of(config.rootpath / "pyproject.toml")
         recorded = budget_file.load(config.rootpath / budget_file.NAME)
+        save = config.getoption("--overhead-save")
+        if save is not None:
+            from pytest_dispatchguard.measure import runs
+
+            config.stash[_SAVING] = runs.path_of(config.rootpath, save)
     except UserError as error:
         raise pytest.UsageError(str(error)) from None
     updating = config.getoption("--overhead-budget") == "update"
     config.stash[_ASKED] = Asked({} if updating else recorded)
+
+
+def _refuse_pairs(config: pytest.Config) -> None:
+    """Options that do not go together."""
+    given = [
+        f"--overhead-{name}"
+        for name in ("against", "compare", "save")
+        if config.getoption(f"--overhead-{name}") is not None
+    ]
+    if given and config.getoption("--overhead-budget") == "count":
+        raise pytest.UsageError(
+            f"{given[0]} needs --overhead-budget=check: count measures no times"
+        )
+    if "--overhead-against" in given and "--overhead-compare" in given:
+        raise pytest.UsageError("--overhead-against and --overhead-compare: name one base, not two")
 
 
 @pytest.fixture
@@ -204,9 +280,6 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
     from dataclasses import replace
 
     from pytest_dispatchguard.measure import session
-    from pytest_dispatchguard.measure.measuring import PROPERTY
-    from pytest_dispatchguard.measure.messages import pack_verdicts
-    from pytest_dispatchguard.report.verdicts import explained
 
     asked = item.config.stash.get(_ASKED, None)
     if item.config.getoption("--overhead-worker") is not None:
@@ -222,24 +295,29 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
             asked,
         )
     except BaseException as error:  # noqa: BLE001 - what the subject raises is the test's outcome
-        verdicts = [] if named is None else session.broken(item.nodeid, named, error)
-        item.user_properties.append((PROPERTY, pack_verdicts(verdicts)))
+        item.stash[_VERDICTS] = [] if named is None else session.broken(item.nodeid, named, error)
         outcome.force_exception(error)
         return
     if asked is not None and asked.request is not None:
         item.stash[SAMPLES] = settled.samples
-    if settled.verdicts:
-        item.user_properties.append((PROPERTY, pack_verdicts(settled.verdicts)))
-    fine = (
-        ("pass",)
-        if _setting(item.config, "undecided", _undecided, "warn") == "fail"
-        else ("pass", "undecided")
-    )
-    wrong = settled.wrong or "\n\n".join(
-        explained(v) for v in settled.verdicts if v.verdict not in fine
-    )
+    item.stash[_VERDICTS] = settled.verdicts
+    item.user_properties += session.properties(settled.verdicts)
+    wrong = settled.wrong or _complaint(item.config, settled.verdicts)
     if wrong:
         outcome.force_exception(pytest.fail.Exception(wrong, pytrace=False))
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, Any, None]:
+    """The report of a test carries its verdicts to the process that tells them."""
+    outcome = yield
+    verdicts = item.stash.get(_VERDICTS, None)
+    if verdicts and call.when == "call":
+        from pytest_dispatchguard.measure.measuring import carry
+
+        carry(outcome.get_result(), verdicts)
 
 
 class _Gatherer:
@@ -249,6 +327,9 @@ class _Gatherer:
         self.config = config
         self.verdicts: list[Any] = []
         self.collected: set[str] = set()
+        self.taken: list[Any] = []
+        self.saving: Any = config.stash.get(_SAVING, None)
+        """The file that what is measured is saved in."""
         self.whole = not any("::" in str(word) for word in config.args)
         """Whether every test of the files that were collected is run."""
 
@@ -266,13 +347,26 @@ class _Gatherer:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keeps what the report of a test carries."""
-        if report.when != "call":
+        if not hasattr(report, "overhead"):
             return
-        for name, value in report.user_properties:
-            if name == "dispatchguard-verdicts":
-                from pytest_dispatchguard.measure.messages import unpack_verdicts
+        from pytest_dispatchguard.measure import measuring
 
-                self.verdicts += unpack_verdicts(str(value))
+        verdicts = measuring.verdicts_of([report])
+        self.verdicts += verdicts
+        samples = getattr(report, "overhead_samples", None)
+        if self.saving is not None and samples is not None:
+            self._save(verdicts, samples)
+
+    def _save(self, verdicts: Sequence[Any], samples: str) -> None:
+        """Writes the run after each test: one that is killed halfway is kept as far as it came."""
+        from pytest_dispatchguard.lint.files import write_source
+        from pytest_dispatchguard.measure import runs
+
+        self.taken += runs.taken(verdicts, samples)
+        text = runs.as_text(self.taken)
+        if text:
+            self.saving.parent.mkdir(parents=True, exist_ok=True)
+            write_source(self.saving, text.encode())
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """The table."""

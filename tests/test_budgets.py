@@ -203,7 +203,7 @@ def test_json_and_junit(suite: pytest.Pytester, run: Any) -> None:
     assert wrapped["limits"] == {"instructions": 20, "py_calls": 1}
     assert "allowed 20" in wrapped["reason"]
     properties = ElementTree.parse(suite.path / "junit.xml").iter("property")
-    assert any(p.get("name") == "dispatchguard-verdicts" for p in properties)
+    assert any(p.get("name") == "overhead wrapped verdict" for p in properties)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "pytest_dispatchguard"
 
 # `edits` is text and places in it, on the level of the model: the linter writes with it, reports show.
-BASE = frozenset({"config", "edits", "model"})
+BASE = frozenset({"config", "edits", "git", "model"})
 PARTS = frozenset({"lint", "measure", "report", "runtime"})
 
 # What each part may import of ours, beside itself. A part that is not named may import BASE.
@@ -24,6 +24,7 @@ ARROWS = {
     "cli": BASE | PARTS | {"", "hookspecs", "progress"},
     "config": frozenset({"model"}),
     "edits": frozenset({"model"}),
+    "git": frozenset(),
     "hookspecs": BASE | {"lint"},
     "lint": BASE | {"", "hookspecs"},
     "measure": BASE | {"", "hookspecs", "runtime"},

@@ -23,7 +23,7 @@ from pytest_dispatchguard.config import (
     is_project,
     top_package,
 )
-from pytest_dispatchguard.lint.gitdiff import run_git
+from pytest_dispatchguard.git import run_git
 from pytest_dispatchguard.model import UserError
 
 

@@ -1,4 +1,4 @@
-"""What git knows of a project: which lines changed since a revision, and how to ask it."""
+"""What git knows of a project: which lines changed since a revision."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+from pytest_dispatchguard.git import run_git
 from pytest_dispatchguard.model import UserError
-
-if TYPE_CHECKING:
-    import subprocess
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
 """First and last line of each changed stretch, both included."""
@@ -20,36 +18,10 @@ Ranges: TypeAlias = tuple[tuple[int, int], ...]
 ALL: Ranges = ((1, sys.maxsize),)
 """Every line: the file is new to git."""
 
-# A git hook runs with these pointing at its own repository, relative to another folder than ours.
-_LOCATION = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_OBJECT_DIRECTORY")
-
 _HUNK = re.compile(rb"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 _ESCAPE = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
 _ESCAPED = dict(zip(b"abtnvfr", b"\a\b\t\n\v\f\r", strict=True))
-
-
-# What the configuration of a repository may have git run; whoever lints code need not trust it.
-_NOTHING_RUNS = ("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
-
-
-def run_git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes] | None:
-    """Ask git in a folder; None where git cannot be started there."""
-    environment = {key: value for key, value in os.environ.items() if key not in _LOCATION}
-    environment |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
-    import subprocess  # takes milliseconds, which most runs need not spend
-
-    try:
-        return subprocess.run(
-            ["git", "-c", "core.quotePath=false", *_NOTHING_RUNS, *arguments],
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-        )
-    except OSError:
-        return None
 
 
 def changed_lines(root: Path, rev: str) -> dict[str, Ranges]:

@@ -11,6 +11,8 @@ from pytest_dispatchguard.model import Interval, Limit, Measurement
 
 OF_TIME = ("ratio", "extra_us", "host_us", "device_us")
 """Limits that are held against times."""
+AGAINST_BASE = "regression"
+"""The limit that is held against the same subject in another revision or run."""
 
 _UNFIT = 0.005
 """How far the reference may seem to be from itself."""

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pytest_dispatchguard.measure.bases import against, needs_times
 from pytest_dispatchguard.measure.intervals import PROCESSES
 from pytest_dispatchguard.measure.messages import (
     Request,
+    pack_samples,
     pack_verdicts,
     unpack_samples,
     unpack_verdicts,
 )
+from pytest_dispatchguard.measure.session import keyed
 from pytest_dispatchguard.measure.timing import Sample
 from pytest_dispatchguard.measure.workers import Launch, Worker
-from pytest_dispatchguard.model import UserError, Verdict
-
-PROPERTY = "dispatchguard-verdicts"
-"""The property of a test's report that carries its verdicts to the process that tells them."""
+from pytest_dispatchguard.model import Base, UserError, Verdict
 
 _LEAST_SECONDS = 0.3
 """A process with less time than that can tell nothing."""
@@ -42,38 +43,108 @@ class Options:
     timeout: float = 60.0
 
 
+@dataclass(slots=True)
+class Found:
+    """What became of a test in one source tree, over all processes that measured it."""
+
+    reports: list[pytest.TestReport] = field(default_factory=list)
+    """Of the last process."""
+    verdicts: list[Verdict] = field(default_factory=list)
+    samples: dict[int, list[Sample]] = field(default_factory=dict)
+    """By the order of subjects in the test."""
+    metadata: list[dict[str, Any]] = field(default_factory=list)
+    """Of each process."""
+    broken: str = ""
+    """Why there are no reports; empty where there are."""
+
+
+class Source:
+    """One source tree and the workers that measure it."""
+
+    def __init__(self, launch: Callable[[], Launch], workers: int) -> None:
+        self._launch = launch
+        self._workers: list[Worker | None] = [None] * workers
+        self._broken = ""
+
+    def start(self) -> None:
+        """Starts the first worker, so that it imports while others do."""
+        self._worker(0)
+
+    def ask(self, found: Found, request: Request) -> None:
+        """Has a test measured by one more process, and adds what it says."""
+        number = len(found.metadata) % len(self._workers)
+        try:
+            if self._broken:
+                raise UserError(self._broken)
+            worker = self._worker(number)
+            answer = worker.ask(request, tick=lambda: None)
+        except UserError as error:
+            found.broken = str(error)
+            ended, self._workers[number] = self._workers[number], None
+            if ended is None or ended.forks is None:
+                self._broken = found.broken  # what cannot start will not start for the next test
+            return
+        if "reports" not in answer:
+            found.broken = answer.get("missing") or f"the process that measured it {answer['died']}"
+            return
+        found.reports = [_report(data) for data in answer["reports"]]
+        found.verdicts = verdicts_of(found.reports)
+        for i, samples in unpack_samples(answer["samples"]).items():
+            found.samples.setdefault(i, []).extend(samples)
+        found.metadata.append(answer["metadata"])
+
+    def _worker(self, number: int) -> Worker:
+        worker = self._workers[number]
+        if worker is None:
+            worker = self._workers[number] = Worker(self._launch(), number)
+        return worker
+
+    def end(self) -> None:
+        """Ends the workers."""
+        for i, worker in enumerate(self._workers):
+            if worker is not None:
+                worker.end()
+            self._workers[i] = None
+
+
 class Measuring:
     """Has tests measured, one at a time."""
 
-    def __init__(self, launch: Launch, options: Options, lock: Path | None) -> None:
-        self.launch = launch
+    def __init__(
+        self,
+        head: Source,
+        options: Options,
+        *,
+        complaint: Callable[[Sequence[Verdict]], str],
+        lock: Path | None = None,
+        base: Source | None = None,
+        base_name: str = "",
+        saved: Mapping[str, Base] | None = None,
+    ) -> None:
+        self.head = head
+        self.base = base
+        self.base_name = base_name
+        self.saved = saved
         self.options = options
+        self.complaint = complaint
         self.lock = lock
-        self.workers: dict[int, Worker] = {}
-
-    def is_measured(self, item: pytest.Item) -> bool:
-        """Whether a test may name subjects."""
-        return (
-            "overhead" in getattr(item, "fixturenames", ())
-            or item.get_closest_marker("overhead_budget") is not None
-        )
 
     def pytest_collection(self, session: pytest.Session) -> None:
         """Starts the first worker, so that it imports while this process does."""
         if not session.config.getoption("collectonly"):
-            self.workers[0] = Worker(self.launch, 0)
+            self.head.start()
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Ends the worker again where there is nothing to measure."""
-        if not any(map(self.is_measured, session.items)):
-            self.pytest_unconfigure()
+        """Ends it again where there is nothing to measure."""
+        if not any(map(_is_measured, session.items)):
+            self.head.end()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(
         self, item: pytest.Item, nextitem: pytest.Item | None
     ) -> bool | None:
         """Takes the place of running a test that has a budget."""
-        if not self.is_measured(item):
+        if not _is_measured(item):
             return None
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         with _alone(self.lock):
@@ -86,78 +157,147 @@ class Measuring:
         return True
 
     def reports(self, item: pytest.Item) -> list[pytest.TestReport]:
-        """The reports of a test, from the last process that measured it: the first, where that one was
-        sure; else from as many as the time allows."""
-        known: dict[int, list[Sample]] = {}
-        start, processes, spent = time.monotonic(), 0, 0.0
-        reports: list[pytest.TestReport] = []
+        """The reports of a test, with its verdicts."""
+        end = time.monotonic() + self.options.seconds
+        found = Found()
         while True:
-            left = self.options.seconds - spent
-            request = Request(
-                item.nodeid,
-                min(left, max(_LEAST_SECONDS, left * 0.4)),
-                self.options.confidence,
-                self.options.timeout + left,
-                known,
-            )
-            try:
-                answer = self._asked(processes % self.options.workers, request)
-            except UserError as error:
-                return reports or [self._broken(item, str(error))]
-            if "reports" not in answer:
-                return [self._broken(item, _told(answer))]
-            from_serializable = item.config.hook.pytest_report_from_serializable
-            reports = [from_serializable(config=item.config, data=r) for r in answer["reports"]]
-            for number, samples in unpack_samples(answer["samples"]).items():
-                known.setdefault(number, []).extend(samples)
-            processes += 1
-            spent = time.monotonic() - start if processes > 1 else request.seconds
-            undecided = any(v.verdict == "undecided" for v in _verdicts(reports))
-            if (
-                not undecided
-                or processes == PROCESSES
-                or self.options.seconds - spent < _LEAST_SECONDS
-            ):
-                return reports
+            self._ask(self.head, found, item, end)
+            if found.broken:
+                return [_failed(item, f"{item.name} could not be measured: {found.broken}")]
+            if len(found.metadata) == 1:
+                # Starting the worker is not measuring.
+                end = max(end, time.monotonic() + self.options.seconds - self._share(end))
+            if not _undecided(found.verdicts) or self._is_over(found, end):
+                break
+        self._compare(item, found, end)
+        return _amended(found, self.complaint)
 
-    def _asked(self, number: int, request: Request) -> dict[str, Any]:
-        if number not in self.workers:
-            self.workers[number] = Worker(self.launch, number)
-        try:
-            return self.workers[number].ask(request, tick=lambda: None)
-        except UserError:
-            del self.workers[number]
-            raise
+    def _share(self, end: float) -> float:
+        """Seconds for one more process."""
+        left = max(end - time.monotonic(), 0.0)
+        return min(left, max(_LEAST_SECONDS, left * 0.4))
 
-    def _broken(self, item: pytest.Item, said: str) -> pytest.TestReport:
-        verdict = Verdict(item.nodeid, item.name, "error", {}, reason=said)
-        return pytest.TestReport(
-            item.nodeid,
-            item.location,
-            dict.fromkeys(item.keywords, 1),
-            "failed",
-            f"{item.name} could not be measured: {said}",
-            "call",
-            user_properties=[(PROPERTY, pack_verdicts([verdict]))],
-        )
+    def _is_over(self, found: Found, end: float) -> bool:
+        return len(found.metadata) >= PROCESSES or end - time.monotonic() < _LEAST_SECONDS
+
+    def _ask(
+        self, source: Source, found: Found, item: pytest.Item, end: float, *, timed: bool = True
+    ) -> None:
+        share = max(self._share(end), _LEAST_SECONDS) if timed else 0.0
+        timeout = self.options.timeout + share
+        request = Request(item.nodeid, share, self.options.confidence, timeout, found.samples)
+        source.ask(found, request)
+
+    def _compare(self, item: pytest.Item, found: Found, end: float) -> None:
+        """Holds verdicts against what they are to be compared with."""
+        if self.saved is not None:
+            none = Base(self.base_name, {}, note=f"{self.base_name} has no such subject")
+            found.verdicts = [
+                against(verdict, self.saved.get(key, none))
+                for key, verdict in keyed(found.verdicts)
+            ]
+        if self.base is None or not found.verdicts:
+            return
+        before, alone = Found(), found.verdicts
+        self._ask(self.base, before, item, end, timed=False)
+        bases = self._bases(before, alone)
+        if any(map(needs_times, alone, bases)):
+            before = Found()
+            end = time.monotonic() + self.options.seconds
+            while True:
+                self._ask(self.base, before, item, end)
+                bases = self._bases(before, alone)
+                found.verdicts = list(map(against, alone, bases))
+                if not _undecided(found.verdicts) or self._is_over(before, end):
+                    return
+                self._ask(self.head, found, item, end)
+                if found.broken:
+                    return
+                alone = found.verdicts
+                found.verdicts = list(map(against, alone, bases))
+        found.verdicts = list(map(against, alone, bases))
+
+    def _bases(self, before: Found, verdicts: Sequence[Verdict]) -> list[Base]:
+        """What the base has for each verdict, in their order."""
+        note = before.broken or _failure(before)
+        known = dict(keyed(before.verdicts))
+        bases = []
+        for key, _ in keyed(verdicts):
+            verdict = known.get(key)
+            if verdict is None or not verdict.counters:
+                why = note or (verdict.reason if verdict else "it has no such subject")
+                bases.append(Base(self.base_name, {}, note=f"{self.base_name}: {why}"))
+            else:
+                bases.append(Base(self.base_name, verdict.counters, verdict.measured))
+        return bases
 
     def pytest_unconfigure(self) -> None:
         """Ends the workers."""
-        while self.workers:
-            self.workers.popitem()[1].end()
+        self.head.end()
+        if self.base is not None:
+            self.base.end()
 
 
-def _verdicts(reports: list[pytest.TestReport]) -> Iterator[Verdict]:
-    for report in reports:
-        for name, value in report.user_properties:
-            if name == PROPERTY and report.when == "call":
-                yield from unpack_verdicts(str(value))
+def _is_measured(item: pytest.Item) -> bool:
+    """Whether a test may name subjects."""
+    return (
+        "overhead" in getattr(item, "fixturenames", ())
+        or item.get_closest_marker("overhead_budget") is not None
+    )
 
 
-def _told(answer: dict[str, Any]) -> str:
-    if "missing" in answer:
-        return "the worker, which is pytest on the same selection, does not find this test"
-    return f"the process that measured it {answer['died']}"
+def _undecided(verdicts: Sequence[Verdict]) -> bool:
+    """Whether more measuring could tell."""
+    return any(verdict.verdict == "undecided" for verdict in verdicts)
+
+
+def verdicts_of(reports: Sequence[pytest.TestReport]) -> list[Verdict]:
+    """The verdicts that the reports of a test carry."""
+    return [v for report in reports for v in unpack_verdicts(getattr(report, "overhead", "[]"))]
+
+
+def _report(data: dict[str, Any]) -> pytest.TestReport:
+    report = pytest.TestReport._from_json(data)
+    report.user_properties = [(name, value) for name, value in report.user_properties]
+    return report
+
+
+def _failure(found: Found) -> str:
+    """Why a test that was run has no verdicts; empty where nothing failed."""
+    for report in found.reports:
+        if report.failed:
+            text = str(getattr(report.longrepr, "reprcrash", None) or report.longreprtext)
+            return f"the test fails there: {text.strip().splitlines()[-1]}"
+    return ""
+
+
+def _failed(item: pytest.Item, said: str) -> pytest.TestReport:
+    keywords: dict[str, Any] = dict.fromkeys(item.keywords, 1)
+    report = pytest.TestReport(item.nodeid, item.location, keywords, "failed", said, "call")
+    carry(report, [Verdict(item.nodeid, item.name, "error", {}, reason=said)])
+    return report
+
+
+def carry(report: pytest.TestReport, verdicts: Sequence[Verdict]) -> None:
+    """Lets a report carry verdicts to the process that tells them."""
+    vars(report)["overhead"] = pack_verdicts(verdicts)
+
+
+def _amended(
+    found: Found, complaint: Callable[[Sequence[Verdict]], str]
+) -> list[pytest.TestReport]:
+    """The reports of a test with the verdicts it has in the end."""
+    for report in found.reports:
+        if report.when == "call" and found.verdicts:
+            if any(verdict.base for verdict in found.verdicts) and not hasattr(report, "wasxfail"):
+                wrong = complaint(found.verdicts)
+                report.outcome = "failed" if wrong else "passed"
+                report.longrepr = wrong or None
+            carry(report, found.verdicts)
+            vars(report)["overhead_samples"] = json.dumps(
+                {"samples": pack_samples(found.samples), "metadata": found.metadata}
+            )
+    return found.reports
 
 
 @contextmanager

@@ -89,7 +89,7 @@ def settle(
 
 
 def _timing(request: Request | None, number: int, of: int) -> Timing | None:
-    if request is None:
+    if request is None or not request.seconds:
         return None
     return Timing(
         request.seconds / of,
@@ -105,6 +105,21 @@ def broken(node_id: str, overhead: Overhead, error: BaseException) -> list[Verdi
     return [
         Verdict(node_id, subject.name, "error", {}, reason=said) for subject in overhead.subjects
     ]
+
+
+def properties(verdicts: Sequence[Verdict]) -> list[tuple[str, object]]:
+    """Verdicts as properties of a test's report, as junit files show them."""
+    found: list[tuple[str, object]] = []
+    for verdict in verdicts:
+        figures: dict[str, object] = {"verdict": verdict.verdict, **verdict.counters}
+        if verdict.measured is not None:
+            figures["subject_us"] = round(verdict.measured.subject_us.value, 4)
+            ratio = verdict.measured.ratio
+            if ratio is not None:
+                figures["ratio"] = round(ratio.value, 4)
+                figures["ratio_interval"] = f"{ratio.low:.4f} to {ratio.high:.4f}"
+        found += [(f"overhead {verdict.subject} {name}", value) for name, value in figures.items()]
+    return found
 
 
 def _nothing_named(limits: Mapping[str, Limit]) -> str:

@@ -79,7 +79,11 @@ def judged(
     """Counts what one call of the subject does, times it where that is asked for, and holds both against
     the limits; figures that these leave open, against what is recorded."""
     run = subject.call.once()
-    allowed = {name: limit for name, limit in limits.items() if timing or name not in OF_TIME}
+    allowed = {
+        name: limit
+        for name, limit in limits.items()
+        if name in counters.NAMES or (timing and name in OF_TIME)
+    }
     for name, number in (recorded or {}).items():
         if name not in allowed and (timing or name not in OF_TIME):
             allowed[name] = Limit(name, number, recorded=True)

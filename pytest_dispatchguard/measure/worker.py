@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,6 +60,8 @@ class Worker:
         self.config = config
         self.requests = requests
         self.replies = replies
+        self.uncollected: dict[str, str] = {}
+        """Files that cannot be collected, and why."""
         for end in (requests, replies):
             os.set_inheritable(end, False)
 
@@ -68,7 +71,7 @@ class Worker:
         items = {item.nodeid: item for item in session.items}
         self.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # children share it
         _warm_up()
-        self._say({"ready": len(items), "forks": _may_fork()})
+        self._say({"ready": len(items), "forks": _may_fork(), "strays": _strays()})
         waiting = b""
         while True:
             read = os.read(self.requests, 1 << 16)
@@ -80,8 +83,22 @@ class Worker:
                 request = unpack_request(line.decode())
                 item = items.get(request.node_id)
                 self._say(
-                    {"missing": request.node_id} if item is None else self._measured(item, request)
+                    {"missing": self._missing(request.node_id)}
+                    if item is None
+                    else self._measured(item, request)
                 )
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Keeps what cannot be collected."""
+        if report.failed:
+            self.uncollected[report.nodeid] = report.longreprtext.strip().splitlines()[-1].strip()
+
+    def _missing(self, node_id: str) -> str:
+        """Why a test is not there."""
+        for place, said in self.uncollected.items():
+            if node_id == place or node_id.startswith(place + "::"):
+                return f"{place} cannot be collected there: {said}"
+        return "there is no such test"
 
     def _say(self, message: dict[str, Any]) -> None:
         data = json.dumps(message, default=str).encode() + b"\n"
@@ -127,6 +144,17 @@ class Worker:
         return answer
 
 
+def _strays() -> list[str]:
+    """Modules of the work tree, in a worker of another revision: it would measure the wrong code."""
+    top = os.environ.get("DISPATCHGUARD_NOT_FROM")
+    if top is None:
+        return []
+    from pytest_dispatchguard.measure.revisions import strays
+
+    files = ((name, getattr(module, "__file__", None)) for name, module in sys.modules.items())
+    return strays(Path(top), [(name, file) for name, file in files if file])
+
+
 def _warm_up() -> None:
     """Does once what every child would do again: what torch imports when it is first counted, and garbage
     that is found among what the imports made."""
@@ -157,7 +185,17 @@ def _run(item: pytest.Item, request: Request) -> dict[str, Any]:
     return {
         "reports": [to_serializable(config=item.config, report=report) for report in reports],
         "samples": pack_samples(item.stash.get(SAMPLES, {})),
+        "metadata": _metadata(item.config),
     }
+
+
+def _metadata(config: pytest.Config) -> dict[str, Any]:
+    """What pyperf knows of this process, where it is to be saved."""
+    if config.getoption("--overhead-save") is None:
+        return {}
+    from pytest_dispatchguard.measure import runs
+
+    return runs.machine()
 
 
 def _fate(status: int) -> str:

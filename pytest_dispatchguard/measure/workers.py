@@ -74,6 +74,12 @@ class Worker:
         if self.forks is None:
             ready = self._answer(_START_TIMEOUT, tick)
             self.forks = bool(ready["forks"])
+            if ready["strays"]:
+                self.end()
+                raise UserError(
+                    f"the base would be measured with {ready['strays'][0]} of the work tree: "
+                    "it is imported from there whatever the path says"
+                )
         data = request.packed().encode() + b"\n"
         try:
             while data:

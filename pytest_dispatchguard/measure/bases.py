@@ -1,0 +1,67 @@
+"""A subject against itself in another revision or run: counters first and exactly, then times."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from pytest_dispatchguard.measure.figures import AGAINST_BASE, kept
+from pytest_dispatchguard.model import Base, Interval, Limit, Measurement, Verdict
+
+_REGRESSION = Limit(AGAINST_BASE, 1.05)
+"""How many times dearer than its base a subject may be where nobody says."""
+
+
+def needs_times(verdict: Verdict, base: Base) -> bool:
+    """Whether counters leave open what times are needed for. A subject that does exactly what it did takes
+    as long as it did, unless a limit asks for proof."""
+    if base.note or verdict.measured is None:
+        return False
+    asked = any(limit.name == AGAINST_BASE for limit in verdict.limits)
+    return asked or dict(base.counters) != dict(verdict.counters)
+
+
+def against(verdict: Verdict, base: Base) -> Verdict:
+    """The verdict with what its base says: dearer in a counter that no limit allows, or by time."""
+    if base.note or verdict.verdict == "error" or not verdict.counters:
+        return replace(verdict, base=base)
+    change = _change(verdict.measured, base.measured)
+    base = replace(base, change=change)
+    limited = {limit.name for limit in verdict.limits}
+    dearer = [
+        f"{name}: {number}, in {base.name} {base.counters[name]}"
+        for name, number in verdict.counters.items()
+        if name not in limited and number > base.counters.get(name, number)
+    ]
+    outcome = "fail" if dearer else "pass"
+    if change is not None:
+        limit = next((n for n in verdict.limits if n.name == AGAINST_BASE), _REGRESSION)
+        fine = kept(limit, change)
+        if fine is not True:
+            outcome = "fail" if fine is False or dearer else "undecided"
+            dearer.append(
+                f"{AGAINST_BASE}: {change.value:.3f} times {base.name} "
+                f"({change.low:.3f} to {change.high:.3f}), allowed {limit.shown}"
+            )
+    told = "; ".join([*([verdict.reason] if verdict.reason else []), *dearer])
+    worst = max((verdict.verdict, outcome), key=_ORDER.index)
+    return replace(verdict, verdict=worst, reason=told, base=base)  # type: ignore[arg-type]  # one of them
+
+
+_ORDER = ("pass", "skipped", "undecided", "fail", "error")
+
+
+def _change(now: Measurement | None, before: Measurement | None) -> Interval | None:
+    """The ratio of ratios. Both intervals hold as surely as was asked, and so does what they make together:
+    errors of independent figures add up as squares."""
+    one, other = (_figure(measured) for measured in (now, before))
+    if one is None or other is None:
+        return None
+    value = one.value / other.value
+    below = math.hypot((one.value - one.low) / one.value, (other.high - other.value) / other.value)
+    above = math.hypot((one.high - one.value) / one.value, (other.value - other.low) / other.value)
+    return Interval(value, value * (1 - below), value * (1 + above))
+
+
+def _figure(measured: Measurement | None) -> Interval | None:
+    return None if measured is None else measured.ratio or measured.subject_us

@@ -1,0 +1,165 @@
+"""Another revision of the project, checked out beside it: the work tree, index and stash are not touched."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pytest_dispatchguard.git import run_git
+from pytest_dispatchguard.measure.workers import Launch
+from pytest_dispatchguard.model import UserError
+
+_OPTION = "--overhead-against"
+
+
+class Revision:
+    """A revision in a temporary git worktree, until it is removed."""
+
+    def __init__(self, top: Path, name: str) -> None:
+        self.top = top
+        self.name = name
+        self._folder = Path(tempfile.mkdtemp(prefix="dispatchguard-base-")).resolve()
+        self.tree = self._folder / "tree"
+        self._built = self._folder / "built"
+        try:
+            answer = run_git(
+                top,
+                "worktree",
+                "add",
+                "--quiet",
+                "--force",
+                "--detach",
+                str(self.tree),
+                commit_of(top, name),
+            )
+            if answer is None or answer.returncode:
+                said = b"" if answer is None else answer.stderr.strip().splitlines()[-1:][0]
+                raise UserError(f"{_OPTION}: {name} cannot be checked out: {os.fsdecode(said)}")
+        except BaseException:
+            self.remove()
+            raise
+
+    def remove(self) -> None:
+        """Takes the worktree away again, and what git noted of it."""
+        if not self._folder.exists():
+            return
+        run_git(self.top, "worktree", "remove", "--force", str(self.tree))
+        shutil.rmtree(self._folder, ignore_errors=True)
+        run_git(self.top, "worktree", "prune")
+
+    def launch(self, launch: Launch) -> Launch:
+        """How workers of this revision are started, given how those of the work tree are."""
+        moved = self._moved
+        environment = dict(launch.environment)
+        if environment.get("PYTHONPATH"):
+            parts = environment["PYTHONPATH"].split(os.pathsep)
+            environment["PYTHONPATH"] = os.pathsep.join(map(moved, parts))
+        # What must not be imported: the work tree's own modules, in place of the revision's.
+        environment["DISPATCHGUARD_NOT_FROM"] = str(self.top)
+        roots = [self.tree, self.tree / "src"]
+        path = _unique(
+            [*self._extensions(), *map(str, filter(Path.is_dir, roots)), *map(moved, launch.path)]
+        )
+        return replace(
+            launch,
+            arguments=[_moved_argument(word, moved) for word in launch.arguments],
+            folder=Path(moved(str(launch.folder))),
+            path=path,
+            environment=environment,
+        )
+
+    def _moved(self, path: str) -> str:
+        """The same place in this revision; what lies outside of the project, or in an environment inside
+        of it, stays."""
+        resolved = Path(path).resolve() if path else Path.cwd().resolve()
+        if resolved.is_relative_to(self.top) and not _is_installed(resolved, self.top):
+            return str(self.tree / resolved.relative_to(self.top))
+        return path
+
+    def _extensions(self) -> list[str]:
+        """The folder that a package which must be built is built into; none for what need not be."""
+        listed = run_git(self.top, "ls-files", "--others", "-z", "--", "*.so", "*.pyd", "*.dylib")
+        made = [] if listed is None else [os.fsdecode(p) for p in listed.stdout.split(b"\0") if p]
+        if all(
+            _is_installed(self.top / path, self.top) or path.startswith("build/") for path in made
+        ):
+            return []
+        pip = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--disable-pip-version-check",
+        ]
+        done = subprocess.run(
+            [*pip, "--target", str(self._built), str(self.tree)],
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+        if done.returncode:
+            said = [
+                line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()
+            ]
+            raise UserError(
+                f"{_OPTION}: {self.name} must be built, and `pip install` failed: "
+                f"{said[-1].strip() if said else done.returncode}"
+            )
+        return [str(self._built)]
+
+
+def top_of(folder: Path) -> Path:
+    """The top of the git repository that a folder lies in."""
+    answer = run_git(folder, "rev-parse", "--show-toplevel")
+    if answer is None:
+        raise UserError(f"{_OPTION} needs git, which cannot be started here; install it")
+    if answer.returncode:
+        raise UserError(f"{_OPTION}: {folder} is not in a git work tree; leave the option out")
+    return Path(os.fsdecode(answer.stdout.rstrip(b"\n"))).resolve()
+
+
+def commit_of(top: Path, name: str) -> str:
+    """The commit that a revision names."""
+    words = ("rev-parse", "--verify", "--quiet", "--end-of-options", name + "^{commit}")
+    answer = run_git(top, *words)
+    if answer is None or answer.returncode:
+        raise UserError(f'{_OPTION}: git knows no revision "{name}"; fetch or mend it')
+    return answer.stdout.decode("ascii").strip()
+
+
+def strays(top: Path, files: Iterable[tuple[str, str]]) -> list[str]:
+    """Modules that came from the work tree: names of those whose file lies in it."""
+    found = []
+    for name, file in files:
+        path = Path(file).resolve()
+        if path.is_relative_to(top) and not _is_installed(path, top):
+            found.append(name)
+    return sorted(found)
+
+
+def _is_installed(path: Path, top: Path) -> bool:
+    """Whether a path inside the project belongs to an environment there, not to the project's sources."""
+    if "site-packages" in path.parts:
+        return True
+    inner = path.relative_to(top).parts
+    return any((top.joinpath(*inner[: i + 1]) / "pyvenv.cfg").exists() for i in range(len(inner)))
+
+
+def _moved_argument(word: str, moved: Callable[[str], str]) -> str:
+    """An argument of the command line; a path in it, also behind an option's `=`, is that of the revision."""
+    option, equals, value = word.partition("=")
+    if word.startswith("-") and equals and Path(value).is_absolute():
+        return f"{option}={moved(value)}"
+    return moved(word) if Path(word).is_absolute() else word
+
+
+def _unique(paths: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(paths))
