@@ -13,12 +13,17 @@ _REGRESSION = Limit(AGAINST_BASE, 1.05)
 
 
 def needs_times(verdict: Verdict, base: Base) -> bool:
-    """Whether counters leave open what times are needed for. A subject that does exactly what it did takes
-    as long as it did, unless a limit asks for proof."""
-    if base.note or verdict.measured is None:
-        return False
-    asked = any(limit.name == AGAINST_BASE for limit in verdict.limits)
-    return asked or dict(base.counters) != dict(verdict.counters)
+    """Whether counters leave open what times are needed for."""
+    return not base.note and verdict.measured is not None and _limit(verdict, base) is not None
+
+
+def _limit(verdict: Verdict, base: Base) -> Limit | None:
+    """What times are held against. A subject that does exactly what it did takes as long as it did, unless
+    a limit asks for proof."""
+    for limit in verdict.limits:
+        if limit.name == AGAINST_BASE:
+            return limit
+    return None if dict(base.counters) == dict(verdict.counters) else _REGRESSION
 
 
 def against(verdict: Verdict, base: Base) -> Verdict:
@@ -34,8 +39,8 @@ def against(verdict: Verdict, base: Base) -> Verdict:
         if name not in limited and number > base.counters.get(name, number)
     ]
     outcome = "fail" if dearer else "pass"
-    if change is not None:
-        limit = next((n for n in verdict.limits if n.name == AGAINST_BASE), _REGRESSION)
+    limit = _limit(verdict, base)
+    if change is not None and limit is not None:
         fine = kept(limit, change)
         if fine is not True:
             outcome = "fail" if fine is False or dearer else "undecided"

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pytest_dispatchguard.measure.timing import Sample
-from pytest_dispatchguard.model import Interval, Limit, Measurement, Verdict
+from pytest_dispatchguard.model import Base, Interval, Limit, Measurement, Verdict
 
 Samples = Mapping[int, Sequence[Sample]]
 """What was measured of the subjects of a test, by their order in it."""
@@ -72,17 +72,23 @@ def unpack_verdicts(text: str) -> list[Verdict]:
 
 
 def _verdict(row: Mapping[str, Any]) -> Verdict:
-    measured = row["measured"]
-    if measured is not None:
-        intervals = ("subject_us", "reference_us", "ratio", "extra_us", "device_us")
-        measured = Measurement(
-            **{**measured, **{name: _interval(measured[name]) for name in intervals}}
-        )
+    base = row["base"]
+    if base is not None:
+        measured, change = _measurement(base["measured"]), _interval(base["change"])
+        base = Base(**{**base, "measured": measured, "change": change})
     return Verdict(
         **{
             **row,
             "limits": tuple(Limit(**limit) for limit in row["limits"]),
             "lines": tuple((path, line, times) for path, line, times in row["lines"]),
-            "measured": measured,
+            "measured": _measurement(row["measured"]),
+            "base": base,
         }
     )
+
+
+def _measurement(row: Mapping[str, Any] | None) -> Measurement | None:
+    if row is None:
+        return None
+    intervals = ("subject_us", "reference_us", "ratio", "extra_us", "device_us")
+    return Measurement(**{**row, **{name: _interval(row[name]) for name in intervals}})

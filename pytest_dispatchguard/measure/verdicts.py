@@ -111,7 +111,8 @@ def judged(
             told += words
             if outcome == "pass" or by_time == "fail":
                 outcome = by_time
-        lines = _costly_lines(subject) if outcome == "fail" else ()
+        # Against a base it may fail yet.
+        lines = _costly_lines(subject) if outcome == "fail" or timing else ()
     verdict = Verdict(
         node_id,
         subject.name,

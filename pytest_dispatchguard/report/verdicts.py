@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pytest_dispatchguard.model import Interval, Measurement, Verdict
+from pytest_dispatchguard.model import Base, Interval, Measurement, Verdict
 
 SCHEMA = 1
 """The number of the JSON layout. Fields are added, never renamed."""
@@ -27,10 +27,10 @@ def table(verdicts: Sequence[Verdict]) -> list[str]:
     lines = ["  ".join(_cells(rows[0], widths)).rstrip()]
     for row, verdict in zip(rows[1:], order, strict=True):
         lines.append("  ".join(_cells(row, widths)).rstrip())
-        if verdict.reason and (verdict.verdict != "fail" or not verdict.counters):
-            lines.append(
-                f"    {verdict.reason.splitlines()[0]}"
-            )  # the failure's own section has the rest
+        # What a failure is about stands in its own section.
+        told = verdict.reason if verdict.verdict != "fail" or not verdict.counters else ""
+        note = verdict.base.note if verdict.base else ""
+        lines += [f"    {text.splitlines()[0]}" for text in (told, note) if text]
     return lines
 
 
@@ -52,6 +52,9 @@ def _time_columns(verdicts: Sequence[Verdict]) -> list[Column]:
         cells = [_allowed(verdict, name) for verdict in verdicts]
         if any(cells):
             columns.append(("allowed" if name == "ratio" else f"{name} allowed", cells))
+    changes = [_ratio(verdict.base.change if verdict.base else None) for verdict in verdicts]
+    if any(changes):
+        columns.append(("times base", changes))
     return columns
 
 
@@ -83,9 +86,16 @@ def _counter_columns(verdicts: Sequence[Verdict]) -> list[Column]:
         cells = []
         for verdict in verdicts:
             most = {limit.name: f" / {limit.shown}" for limit in verdict.limits}
-            cells.append(str(verdict.counters.get(name, "")) + most.get(name, ""))
+            cells.append(_moved(verdict, name) + most.get(name, ""))
         columns.append((name.replace("tensor_allocations", "tensors"), cells))
     return columns
+
+
+def _moved(verdict: Verdict, name: str) -> str:
+    """A counter, and what it was where it has moved since the base."""
+    now = verdict.counters.get(name)
+    before = verdict.base.counters.get(name, now) if verdict.base else now
+    return "" if now is None else f"{now}" if now == before else f"{before} > {now}"
 
 
 def _dearest(verdict: Verdict) -> tuple[bool, float, int, str, str]:
@@ -180,8 +190,22 @@ def _row(verdict: Verdict) -> dict[str, Any]:
             limit.name: [limit.value, limit.tolerance] if limit.tolerance else limit.value
             for limit in verdict.limits
         },
-        "base": None,
+        "base": _base(verdict.base),
         "reason": verdict.reason,
+    }
+
+
+def _base(base: Base | None) -> dict[str, Any] | None:
+    if base is None:
+        return None
+    measured = base.measured
+    return {
+        "name": base.name,
+        "ratio": _figure(measured.ratio if measured else None),
+        "subject_us": measured.subject_us.value if measured else None,
+        "counters": dict(base.counters),
+        "change": _figure(base.change),
+        "reason": base.note,
     }
 
 

@@ -1,0 +1,199 @@
+"""`--overhead-against`: two revisions of a real git repository side by side."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="times are not measured on Windows")
+
+LIBRARY = """
+def work(x):
+    return x + 1
+
+def entry(x):
+    return work(x)
+"""
+WRAPPED = """
+def work(x):
+    return x + 1
+
+def entry(x):
+    def called(*args, **kwargs):
+        return work(*args, **kwargs)
+    return called(x)
+"""
+TESTS = """
+from library import entry
+
+def test_entry(overhead):
+    overhead(entry, 1).against(lambda: 2)
+"""
+
+
+class Repository:
+    """A git repository with a library and its tests, in a `src` layout or flat."""
+
+    def __init__(self, path: Path, layout: str) -> None:
+        self.path = path
+        self.source = path / layout / "library.py"
+        self.source.parent.mkdir(exist_ok=True, parents=True)
+        self.git("init", "--quiet", "--initial-branch=main")
+        self.git("config", "user.email", "a@example.org")
+        self.git("config", "user.name", "A")
+        (path / "tests").mkdir()
+        (path / "tests" / "test_library.py").write_text(TESTS)
+        (path / "pytest.ini").write_text(f"[pytest]\npythonpath = {layout or '.'}\n")
+        (path / ".gitignore").write_text("__pycache__\n*.json\n.pytest_cache\n")
+        self.source.write_text(LIBRARY)
+        self.git("add", ".")
+        self.git("commit", "--quiet", "-m", "base")
+
+    def git(self, *words: str) -> str:
+        done = subprocess.run(
+            ["git", *words], cwd=self.path, capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    def state(self) -> list[str]:
+        """All that a user would miss: files, index, stash, branches, worktrees."""
+        asked = (
+            "status --short --ignored",
+            "stash list",
+            "branch --all",
+            "worktree list",
+            "log -3",
+        )
+        return [self.git(*words.split()) for words in asked]
+
+
+@pytest.fixture(params=["", "src"])
+def repository(request: pytest.FixtureRequest, pytester: pytest.Pytester) -> Repository:
+    return Repository(pytester.path, request.param)
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, plugin_flags: tuple[str, ...]) -> Any:
+    def started(*words: str, against: str = "HEAD") -> pytest.RunResult:
+        return pytester.runpytest_subprocess(
+            *plugin_flags,
+            *("-p", "no:cacheprovider", "--overhead-max-time=1", "--overhead-json=out.json"),
+            *("--overhead-budget", f"--overhead-against={against}", *words),
+        )
+
+    return started
+
+
+def row(repository: Repository) -> dict[str, Any]:
+    found = json.loads((repository.path / "out.json").read_text())["tests"]
+    assert len(found) == 1
+    only: dict[str, Any] = found[0]
+    return only
+
+
+def test_a_wrapper_closure_fails(repository: Repository, run: Any) -> None:
+    repository.source.write_text(WRAPPED)
+    (repository.path / "untracked.txt").write_text("mine")
+    before = repository.state()
+    result = run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "entry costs more than its budget allows",
+            "  instructions: *, in HEAD *",
+            "  py_calls: 3, in HEAD 2",
+            "  regression: * times HEAD (* to *), allowed 1.05",
+            "  most of its instructions run here:",
+        ]
+    )
+    told = row(repository)
+    assert told["base"]["counters"]["py_calls"] == 2 and told["base"]["change"]["low"] > 1.05
+    (repository.path / "out.json").unlink()
+    assert repository.state() == before
+
+
+def test_a_comment_passes_by_counters_alone(repository: Repository, run: Any) -> None:
+    repository.source.write_text(LIBRARY.replace("def entry", "# a comment\n\ndef entry"))
+    run().assert_outcomes(passed=1)
+    told = row(repository)
+    assert told["verdict"] == "pass" and told["base"]["subject_us"] is None
+    assert told["base"]["counters"] == told["counters"]
+
+
+def test_getting_cheaper_is_no_failure(repository: Repository, run: Any) -> None:
+    repository.source.write_text(WRAPPED)
+    repository.git("commit", "--quiet", "-am", "wrapped")
+    repository.source.write_text(LIBRARY)
+    run().assert_outcomes(passed=1)
+    assert row(repository)["base"]["change"]["high"] < 1
+
+
+@pytest.mark.parametrize("repository", [""], indirect=True)
+def test_a_base_that_cannot_tell_is_told(repository: Repository, run: Any) -> None:
+    repository.source.write_text("import no_such_module\n")
+    repository.git("commit", "--quiet", "-am", "broken")
+    repository.source.write_text(LIBRARY)
+    result = run()
+    result.assert_outcomes(passed=1)
+    reason = row(repository)["base"]["reason"]
+    assert reason.startswith("HEAD: tests/test_library.py cannot be collected there: ")
+    assert "no_such_module" in reason
+    result.stdout.fnmatch_lines(["*HEAD: tests/test_library.py cannot be collected there*"])
+    for text, said in (
+        (TESTS.replace("test_entry", "test_other"), "there is no such test"),
+        (TESTS.replace("    overhead(", "    assert False\n    overhead("), "the test fails there"),
+        (TESTS.replace("2)", "3)"), "disagree"),
+    ):
+        (repository.path / "tests" / "test_library.py").write_text(text)
+        repository.source.write_text(LIBRARY)
+        repository.git("commit", "--quiet", "-am", "another")
+        (repository.path / "tests" / "test_library.py").write_text(TESTS)
+        run().assert_outcomes(passed=1)
+        assert said in row(repository)["base"]["reason"]
+
+
+@pytest.mark.parametrize("repository", [""], indirect=True)
+def test_limits_by_hand_win_over_the_base(repository: Repository, run: Any) -> None:
+    repository.source.write_text(WRAPPED)
+    test = repository.path / "tests" / "test_library.py"
+    limits = "regression=100, instructions=100, py_calls=9, c_calls=9"
+    marked = TESTS.replace("def test", f"@pytest.mark.overhead_budget({limits})\ndef test")
+    test.write_text(f"import pytest\n{marked}")
+    run().assert_outcomes(passed=1)
+    assert row(repository)["base"]["change"]["value"] > 1
+
+
+@pytest.mark.parametrize("repository", [""], indirect=True)
+def test_an_unknown_revision_is_one_line(repository: Repository, run: Any) -> None:
+    result = run(against="no-such")
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(['ERROR: --overhead-against: git knows no revision "no-such"*'])
+    assert repository.git("worktree", "list").count("\n") == 1
+
+
+@pytest.mark.parametrize("repository", [""], indirect=True)
+def test_a_base_that_must_be_built_says_when_it_cannot(repository: Repository, run: Any) -> None:
+    (repository.path / ".gitignore").write_text("*.so\n*.json\n__pycache__\n")
+    (repository.path / "library_fast.so").write_bytes(b"")
+    run().assert_outcomes(passed=1)
+    assert "must be built, and `pip install` failed" in row(repository)["base"]["reason"]
+
+
+@pytest.mark.parametrize("repository", [""], indirect=True)
+def test_code_of_the_work_tree_is_never_taken_for_the_base(
+    repository: Repository, run: Any
+) -> None:
+    (repository.path / "conftest.py").write_text(
+        f"import sys\nsys.path.insert(0, {str(repository.path / 'other')!r})\nimport helper\n"
+    )
+    (repository.path / "other").mkdir()
+    (repository.path / "other" / "helper.py").write_text("")
+    repository.git("add", ".")
+    repository.git("commit", "--quiet", "-m", "helper")
+    run().assert_outcomes(passed=1)
+    assert "with helper of the work tree" in row(repository)["base"]["reason"]
