@@ -204,9 +204,27 @@ def _measure(config: pytest.Config) -> None:
             base=base,
             base_name=against or compare or "",
             saved=saved,
+            tell=_progress(config),
         ),
         "dispatchguard-measuring",
     )
+
+
+def _progress(config: pytest.Config) -> Callable[[str, int, int], None]:
+    """What says how far measuring has come, where somebody watches."""
+    lines: list[Any] = []
+
+    def tell(what: str, done: int, of: int) -> None:
+        reporter = config.pluginmanager.getplugin("terminalreporter")
+        if reporter is None or not reporter.isatty or hasattr(config, "workerinput"):
+            return
+        from pytest_dispatchguard.report.terminal import ProgressLine
+
+        if not lines:
+            lines.append(ProgressLine(reporter._tw))
+        lines[0].tell(what, done, of)
+
+    return tell
 
 
 def _complaint(config: pytest.Config, verdicts: Sequence[Any]) -> str:
@@ -373,11 +391,16 @@ class _Gatherer:
         if not self.verdicts:
             return
         from pytest_dispatchguard.measure import budget_file, session
-        from pytest_dispatchguard.report.verdicts import table
+        from pytest_dispatchguard.report import terminal
+        from pytest_dispatchguard.report.verdicts import plain_lines, table_of
 
         terminalreporter.section("overhead budgets")
-        for line in table(self.verdicts):
-            terminalreporter.line(line)
+        table, writer = table_of(self.verdicts), terminalreporter._tw
+        if writer.hasmarkup and terminal.fits(table, writer.fullwidth):
+            terminal.show(table, writer._file, writer.fullwidth)
+        else:
+            for line in plain_lines(table):
+                terminalreporter.line(line)
         if self.config.getoption("--overhead-budget") != "update":
             path = self.config.rootpath / budget_file.NAME
             for line in session.compared(self.verdicts, path, self._all_tests()):

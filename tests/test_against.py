@@ -49,7 +49,7 @@ class Repository:
         (path / "tests").mkdir()
         (path / "tests" / "test_library.py").write_text(TESTS)
         (path / "pytest.ini").write_text(f"[pytest]\npythonpath = {layout or '.'}\n")
-        (path / ".gitignore").write_text("__pycache__\n*.json\n.pytest_cache\n")
+        (path / ".gitignore").write_text("__pycache__\n*.json\nrunpytest*\nstdout\nstderr\n")
         self.source.write_text(LIBRARY)
         self.git("add", ".")
         self.git("commit", "--quiet", "-m", "base")
@@ -63,7 +63,7 @@ class Repository:
     def state(self) -> list[str]:
         """All that a user would miss: files, index, stash, branches, worktrees."""
         asked = (
-            "status --short --ignored",
+            "status --short",
             "stash list",
             "branch --all",
             "worktree list",

@@ -70,14 +70,14 @@ class Source:
         """Starts the first worker, so that it imports while others do."""
         self._worker(0)
 
-    def ask(self, found: Found, request: Request) -> None:
+    def ask(self, found: Found, request: Request, tick: Callable[[], None]) -> None:
         """Has a test measured by one more process, and adds what it says."""
         number = len(found.metadata) % len(self._workers)
         try:
             if self._broken:
                 raise UserError(self._broken)
             worker = self._worker(number)
-            answer = worker.ask(request, tick=lambda: None)
+            answer = worker.ask(request, tick)
         except UserError as error:
             found.broken = str(error)
             ended, self._workers[number] = self._workers[number], None
@@ -120,6 +120,7 @@ class Measuring:
         base: Source | None = None,
         base_name: str = "",
         saved: Mapping[str, Base] | None = None,
+        tell: Callable[[str, int, int], None] = lambda what, done, of: None,
     ) -> None:
         self.head = head
         self.base = base
@@ -128,6 +129,9 @@ class Measuring:
         self.options = options
         self.complaint = complaint
         self.lock = lock
+        self.tell = tell
+        """Told what is measured, how many are done, of how many."""
+        self.done, self.of = 0, 0
 
     def pytest_collection(self, session: pytest.Session) -> None:
         """Starts the first worker, so that it imports while this process does."""
@@ -136,7 +140,8 @@ class Measuring:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Ends it again where there is nothing to measure."""
-        if not any(map(_is_measured, session.items)):
+        self.of = sum(map(_is_measured, session.items))
+        if not self.of:
             self.head.end()
 
     @pytest.hookimpl(tryfirst=True)
@@ -149,6 +154,8 @@ class Measuring:
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         with _alone(self.lock):
             reports = self.reports(item)
+        self.done += 1
+        self.tell("", self.done, self.of)
         for report in reports:
             item.ihook.pytest_runtest_logreport(report=report)
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
@@ -186,7 +193,7 @@ class Measuring:
         share = max(self._share(end), _LEAST_SECONDS) if timed else 0.0
         timeout = self.options.timeout + share
         request = Request(item.nodeid, share, self.options.confidence, timeout, found.samples)
-        source.ask(found, request)
+        source.ask(found, request, lambda: self.tell(item.name, self.done, self.of))
 
     def _compare(self, item: pytest.Item, found: Found, end: float) -> None:
         """Holds verdicts against what they are to be compared with."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +15,49 @@ SCHEMA = 1
 """The number of the JSON layout. Fields are added, never renamed."""
 
 
-def table(verdicts: Sequence[Verdict]) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What is told of all verdicts, for every way of showing it."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    """Test, figures, verdict, and what moved."""
+    figures: int
+    """How many columns of figures there are."""
+    notes: Sequence[Sequence[str]]
+    """What to say under each row."""
+
+
+def table_of(verdicts: Sequence[Verdict]) -> Table:
     """One line a subject: those that fail first, then the slowest, or those of most instructions."""
     order = sorted(verdicts, key=_dearest)
-    columns = [*_time_columns(order), *_counter_columns(order)]
-    head = ["test", *(title for title, _ in columns), "verdict"]
-    rows = [head]
-    for i, verdict in enumerate(order):
-        rows.append([_name(verdict, verdicts), *(c[i] for _, c in columns), verdict.verdict])
-    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
-    lines = ["  ".join(_cells(rows[0], widths)).rstrip()]
-    for row, verdict in zip(rows[1:], order, strict=True):
-        lines.append("  ".join(_cells(row, widths)).rstrip())
-        # What a failure is about stands in its own section.
-        told = verdict.reason if verdict.verdict != "fail" or not verdict.counters else ""
-        note = verdict.base.note if verdict.base else ""
-        lines += [f"    {text.splitlines()[0]}" for text in (told, note) if text]
+    figures = _time_columns(order) or _counter_columns(order)
+    moved = [_moved(verdict) for verdict in order]
+    columns = [
+        ("test", [_name(verdict, verdicts) for verdict in order]),
+        *figures,
+        ("verdict", [verdict.verdict for verdict in order]),
+        *([("counters that moved", moved)] if any(moved) else []),
+    ]
+    rows = list(zip(*(cells for _, cells in columns), strict=True))
+    notes = [_notes(verdict) for verdict in order]
+    return Table([title for title, _ in columns], rows, len(figures), notes)
+
+
+def _notes(verdict: Verdict) -> list[str]:
+    # What a failure is about stands in its own section.
+    told = verdict.reason if verdict.verdict != "fail" or not verdict.counters else ""
+    note = verdict.base.note if verdict.base else ""
+    return [text.splitlines()[0] for text in (told, note) if text]
+
+
+def plain_lines(table: Table) -> list[str]:
+    """The table as text, the same for every terminal and file."""
+    widths = [max(map(len, column)) for column in zip(table.head, *table.rows, strict=True)]
+    lines = [_line(table.head, widths, table.figures)]
+    for row, notes in zip(table.rows, table.notes, strict=True):
+        lines.append(_line(row, widths, table.figures))
+        lines += [f"    {note}" for note in notes]
     return lines
 
 
@@ -86,16 +113,19 @@ def _counter_columns(verdicts: Sequence[Verdict]) -> list[Column]:
         cells = []
         for verdict in verdicts:
             most = {limit.name: f" / {limit.shown}" for limit in verdict.limits}
-            cells.append(_moved(verdict, name) + most.get(name, ""))
+            cells.append(str(verdict.counters.get(name, "")) + most.get(name, ""))
         columns.append((name.replace("tensor_allocations", "tensors"), cells))
     return columns
 
 
-def _moved(verdict: Verdict, name: str) -> str:
-    """A counter, and what it was where it has moved since the base."""
-    now = verdict.counters.get(name)
-    before = verdict.base.counters.get(name, now) if verdict.base else now
-    return "" if now is None else f"{now}" if now == before else f"{before} > {now}"
+def _moved(verdict: Verdict) -> str:
+    """Counters that are not what they were in the base, or in the record."""
+    before = verdict.base.counters if verdict.base else verdict.recorded or {}
+    return ", ".join(
+        f"{name} {before[name]} > {number}"
+        for name, number in verdict.counters.items()
+        if before.get(name, number) != number
+    )
 
 
 def _dearest(verdict: Verdict) -> tuple[bool, float, int, str, str]:
@@ -111,9 +141,12 @@ def _name(verdict: Verdict, verdicts: Sequence[Verdict]) -> str:
     return f"{verdict.node_id} ({verdict.subject})" if several else verdict.node_id
 
 
-def _cells(row: Sequence[str], widths: Sequence[int]) -> list[str]:
-    first, *figures, last = zip(row, widths, strict=True)
-    return [first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in figures), last[0]]
+def _line(row: Sequence[str], widths: Sequence[int], figures: int) -> str:
+    cells = [
+        cell.rjust(width) if 0 < i <= figures else cell.ljust(width)
+        for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+    ]
+    return "  ".join(cells).rstrip()
 
 
 def explained(verdict: Verdict) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from pytest_dispatchguard.model import Limit, Verdict
-from pytest_dispatchguard.report.verdicts import as_json, table
+from pytest_dispatchguard.report.verdicts import as_json, plain_lines, table_of
 
 CHEAP = Verdict("t.py::test_a", "f", "pass", {"instructions": 5, "dispatches": 1})
 DEAR = Verdict("t.py::test_b[4-x]", "g", "pass", {"instructions": 900, "dispatches": 12})
@@ -20,7 +20,7 @@ OVER = Verdict(
 
 
 def test_what_fails_comes_first_and_then_what_is_dear() -> None:
-    assert table([CHEAP, DEAR, OVER]) == [
+    assert plain_lines(table_of([CHEAP, DEAR, OVER])) == [
         "test                     instructions  dispatches  verdict",
         "t.py::test_a (named so)   42 / 10 + 2       1 / 1  fail",
         "t.py::test_b[4-x]                 900          12  pass",
@@ -29,7 +29,9 @@ def test_what_fails_comes_first_and_then_what_is_dear() -> None:
 
 
 def test_a_counter_that_one_test_lacks_is_left_empty() -> None:
-    lines = table([CHEAP, Verdict("t.py::test_c", "h", "pass", {"instructions": 1})])
+    lines = plain_lines(
+        table_of([CHEAP, Verdict("t.py::test_c", "h", "pass", {"instructions": 1})])
+    )
     assert lines[-1].split() == ["t.py::test_c", "1", "pass"]
 
 
