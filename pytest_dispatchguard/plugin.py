@@ -363,6 +363,7 @@ class _Gatherer:
         """Keeps which tests there are."""
         self.collected = {item.nodeid for item in session.items}
 
+    @pytest.hookimpl(tryfirst=True)  # before the failure is shown
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keeps what the report of a test carries."""
         if not hasattr(report, "overhead"):
@@ -371,9 +372,21 @@ class _Gatherer:
 
         verdicts = measuring.verdicts_of([report])
         self.verdicts += verdicts
+        costly = {place[:2] for v in verdicts if v.verdict == "fail" for place in v.lines}
+        if report.failed and costly:
+            self._add_findings(report, costly)
         samples = getattr(report, "overhead_samples", None)
         if self.saving is not None and samples is not None:
             self._save(verdicts, samples)
+
+    def _add_findings(self, report: pytest.TestReport, costly: set[tuple[str, int]]) -> None:
+        """Adds what the linter knows of the lines that cost most."""
+        from pytest_dispatchguard.lint.known import findings_on
+        from pytest_dispatchguard.report.verdicts import advice
+
+        found = findings_on(sorted(costly))
+        if found:
+            report.sections.append(("What the linter says of these lines", advice(found)))
 
     def _save(self, verdicts: Sequence[Any], samples: str) -> None:
         """Writes the run after each test: one that is killed halfway is kept as far as it came."""

@@ -375,3 +375,66 @@ def gone(pid: int) -> bool:
                 return True
         time.sleep(0.05)
     return False
+
+
+def test_a_failure_shows_what_the_linter_knows_of_its_lines(
+    pytester: pytest.Pytester, run: Any
+) -> None:
+    pytester.makepyfile(
+        subjects="""
+        import inspect
+
+        def checked(x):
+            inspect.signature(len)
+            return x
+        """,
+        test_suite="""
+        import pytest
+        from subjects import checked
+
+        @pytest.mark.overhead_budget(instructions=5)
+        def test_checked(overhead):
+            overhead(checked, 1)
+        """,
+    )
+    for mode in ("count", "check"):
+        result = run(f"--overhead-budget={mode}")
+        result.assert_outcomes(failed=1)
+        result.stdout.fnmatch_lines(
+            ["*What the linter says of these lines*", "*subjects.py:*: DG6*"]
+        )
+
+
+def test_a_subject_that_changes_its_inputs_is_told(pytester: pytest.Pytester, run: Any) -> None:
+    pytester.makepyfile(
+        """
+        def grow(values):
+            values.append(1)
+            return len(values)
+
+        def grow_one_more(values):
+            values.append(1)
+            return len(values) - 1
+
+        def test_told(overhead):
+            overhead(grow, [])
+
+        def test_why_they_disagree(overhead):
+            values = []
+            overhead(grow, values).against(grow, values)
+
+        def test_fresh(overhead):
+            values = []
+            overhead(grow, values).against(grow, values).setup(values.clear)
+        """
+    )
+    result = run("--overhead-budget=count")
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "grow and its reference disagree: *",
+            "grow changes its argument 0, so that later calls see what earlier ones left: .setup(fn)*",
+            "*::test_told *pass",
+            "    grow changes its argument 0*",
+        ]
+    )

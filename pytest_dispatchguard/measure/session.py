@@ -20,11 +20,12 @@ from pytest_dispatchguard.measure.budget_file import (
     version_of,
 )
 from pytest_dispatchguard.measure.devices import here
+from pytest_dispatchguard.measure.first_run import first_run
 from pytest_dispatchguard.measure.limits import Marker, limits_for
 from pytest_dispatchguard.measure.messages import Request, Samples
 from pytest_dispatchguard.measure.subject import Overhead
 from pytest_dispatchguard.measure.timing import Sample
-from pytest_dispatchguard.measure.verdicts import Timing, agreed, judged
+from pytest_dispatchguard.measure.verdicts import Timing, judged
 from pytest_dispatchguard.model import Limit, UserError, Verdict
 
 
@@ -69,16 +70,16 @@ def settle(
         return Settled(_nothing_named(limits))
     for number, subject in enumerate(subjects):
         try:
-            differ = agreed(subject)
+            differ, note = first_run(subject)
             if differ:
-                said = f"{subject.name} and its reference disagree: {differ}"
+                said = f"{subject.name} and its reference disagree: {differ}\n{note}".rstrip()
                 verdicts.append(Verdict(node_id, subject.name, "fail", {}, reason=said))
             elif asked is not None:
                 recorded = asked.recorded.get(key_of(node_id, subject.name, several), {}).get(
                     version_here
                 )
                 timing = _timing(asked.request, number, len(subjects))
-                verdict, sample = judged(node_id, subject, limits, recorded, timing)
+                verdict, sample = judged(node_id, subject, limits, recorded, timing, note)
                 verdicts.append(verdict)
                 if sample is not None:
                     samples[number] = [sample]

@@ -1,12 +1,15 @@
-"""From one subject to its verdict: does it agree with its reference, and does it keep its limits."""
+"""From one subject to its verdict: does it keep its limits."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
+import os
+import sys
+import sysconfig
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import Literal
 
-from pytest_dispatchguard.measure.agreement import disagreement, kept
 from pytest_dispatchguard.measure.devices import HOST, Device
 from pytest_dispatchguard.measure.figures import (
     OF_TIME,
@@ -22,6 +25,7 @@ from pytest_dispatchguard.model import Interval, Limit, Measurement, UserError, 
 from pytest_dispatchguard.runtime import counters
 from pytest_dispatchguard.runtime.instructions import instructions_by_place
 
+_PYTHON_HOME = sysconfig.get_paths()["stdlib"] + os.sep
 _MOST_LINES = 8
 """Lines of source that a failing budget shows."""
 
@@ -38,46 +42,16 @@ class Timing:
     alive: Callable[[], None] = lambda: None
 
 
-def agreed(subject: Subject) -> str:
-    """Runs subject and reference once each; what they differ in, empty where they agree or need not."""
-    with subject.in_mode():
-        subject.prepare()
-        result = subject.call.once()()
-        _refuse_unused(result)
-        if subject.reference is None:
-            return ""
-        if subject.tolerance is not None:
-            result = kept(result)  # the reference may work on the same tensors
-        subject.prepare()
-        expected = subject.reference.once()()
-    if subject.tolerance is None:
-        return ""
-    try:
-        return disagreement(result, expected, subject.tolerance)
-    except RecursionError:
-        raise UserError(
-            "the results are nested too deeply to be compared: say .unchecked()"
-        ) from None
-
-
-def _refuse_unused(result: object) -> None:
-    """A generator or coroutine has done nothing yet."""
-    if isinstance(result, Coroutine):
-        result.close()  # else Python warns of what was never awaited
-    if isinstance(result, Generator | Coroutine | AsyncGenerator):
-        made = type(result).__name__.replace("_", " ")
-        raise UserError(f"the subject only makes a {made}: name a function that uses it up")
-
-
 def judged(
     node_id: str,
     subject: Subject,
     limits: Mapping[str, Limit],
     recorded: Mapping[str, float] | None = None,
     timing: Timing | None = None,
+    note: str = "",
 ) -> tuple[Verdict, Sample | None]:
     """Counts what one call of the subject does, times it where that is asked for, and holds both against
-    the limits; figures that these leave open, against what is recorded."""
+    the limits; figures that these leave open, against what is recorded. `note` is what else to say of it."""
     run = subject.call.once()
     allowed = {
         name: limit
@@ -94,7 +68,8 @@ def judged(
             for name, limit in allowed.items()
             if name not in OF_TIME and counts.values[name] > limit.most
         ]
-        told = [_too_many(limit, counts.values[limit.name]) for limit in over]
+        told = [note] if note else []
+        told += [_too_many(limit, counts.values[limit.name]) for limit in over]
         told += [
             f"{name} differ from call to call, at most {counts.values[name]}: "
             "does the subject keep something?"
@@ -215,8 +190,20 @@ def _missing(interval: Interval, limit: Limit) -> str:
 
 
 def _costly_lines(subject: Subject) -> tuple[tuple[str, int, int], ...]:
-    """The lines that run most instructions in one call: file, line, instructions."""
+    """The lines that run most instructions in one call: file, line, instructions. What Python's own modules
+    and torch run counts for the line that called them: nobody would change those."""
     subject.prepare()
-    places = instructions_by_place(subject.call.once())
+    places = instructions_by_place(subject.call.once(), _is_foreign)
     most = sorted(places.items(), key=lambda item: (-item[1], item[0]))[:_MOST_LINES]
     return tuple((path, line, times) for (path, line), times in most)
+
+
+def _is_foreign(code: CodeType) -> bool:
+    """Whether code is Python's own, or torch's, or of no file."""
+    path = code.co_filename
+    torch_homes = getattr(sys.modules.get("torch"), "__path__", ())
+    return (
+        path.startswith("<")
+        or (path.startswith(_PYTHON_HOME) and "site-packages" not in path)
+        or any(path.startswith(home + os.sep) for home in torch_homes)
+    )

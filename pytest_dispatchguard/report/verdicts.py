@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_dispatchguard.model import Base, Interval, Measurement, Verdict
+from pytest_dispatchguard.model import Base, Finding, Interval, Measurement, Verdict
 
 SCHEMA = 1
 """The number of the JSON layout. Fields are added, never renamed."""
@@ -171,6 +171,14 @@ def explained(verdict: Verdict) -> str:
                 f"  {times:>7}  {_place(path, line):<{width}}  {_source(path, line)}".rstrip()
             )
     return "\n".join(lines)
+
+
+def advice(findings: Sequence[Finding]) -> str:
+    """What the linter says of costly lines."""
+    return "\n".join(
+        f"{_place(finding.path, finding.span.line)}: {finding.code} {finding.message}"
+        for finding in findings
+    )
 
 
 def _measured(measured: Measurement) -> str:

@@ -16,16 +16,34 @@ Place = tuple[str, int]
 """A file and a line."""
 
 
-def instructions_by_place(run: FunctionType) -> Counter[Place]:
+def instructions_by_place(
+    run: FunctionType, foreign: Callable[[CodeType], bool] | None = None
+) -> Counter[Place]:
     """Runs a function once and counts the instructions of all that it calls in its thread, not its own.
+    Those of code that is `foreign` are counted where other code called it, where any did.
 
     Tracers that are at work (coverage, debuggers) are paused and put back."""
     counted: Counter[tuple[CodeType, int]] = Counter()
+    known: dict[CodeType, bool] = {run.__code__: True}
+
+    def note(frame: FrameType) -> None:
+        at: FrameType | None = frame
+        while foreign is not None and at is not None:
+            code = at.f_code
+            if code not in known:
+                known[code] = foreign(code)
+            if not known[code]:
+                break
+            # Beyond the function that was run there is nobody to count it for.
+            at = None if code is run.__code__ else at.f_back
+        at = at or frame
+        counted[at.f_code, at.f_lasti] += 1
+
     with collector_off():
         if sys.version_info >= (3, 12):
-            _by_monitoring(run, counted)
+            _by_monitoring(run, note)
         else:
-            _by_tracing(run, counted)
+            _by_tracing(run, note)
     found: Counter[Place] = Counter()
     lines: dict[CodeType, dict[int, int]] = {}
     for (code, offset), times in counted.items():
@@ -45,7 +63,7 @@ def _lines(code: CodeType) -> dict[int, int]:
     }
 
 
-def _by_tracing(run: FunctionType, counted: Counter[tuple[CodeType, int]]) -> None:
+def _by_tracing(run: FunctionType, note: Callable[[FrameType], None]) -> None:
     own = run.__code__
 
     def opened(frame: FrameType, event: str, arg: Any) -> Callable[..., Any] | None:
@@ -57,7 +75,7 @@ def _by_tracing(run: FunctionType, counted: Counter[tuple[CodeType, int]]) -> No
 
     def step(frame: FrameType, event: str, arg: Any) -> Callable[..., Any]:
         if event == "opcode":
-            counted[frame.f_code, frame.f_lasti] += 1
+            note(frame)
         return step
 
     before = sys.gettrace()
@@ -74,7 +92,7 @@ if sys.version_info >= (3, 12):
     _TOOLS = (4, 3, 5, 2, 1, 0)
     """Numbers of monitoring tools, those first that debuggers, coverage and profilers leave alone."""
 
-    def _by_monitoring(run: FunctionType, counted: Counter[tuple[CodeType, int]]) -> None:
+    def _by_monitoring(run: FunctionType, note: Callable[[FrameType], None]) -> None:
         monitoring = sys.monitoring
         tool = next((n for n in _TOOLS if monitoring.get_tool(n) is None), None)
         if tool is None:
@@ -87,7 +105,7 @@ if sys.version_info >= (3, 12):
 
         def step(code: CodeType, offset: int) -> None:
             if code not in skipped and ident() == thread:
-                counted[code, offset] += 1
+                note(sys._getframe(1))
 
         before = sys.gettrace()
         sys.settrace(None)
