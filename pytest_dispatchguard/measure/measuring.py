@@ -50,6 +50,8 @@ class Measuring:
         self.options = options
         self.lock = lock
         self.workers: dict[int, Worker] = {}
+        self.shared = False
+        """Whether tests are measured in one process, for want of children of their own."""
 
     def is_measured(self, item: pytest.Item) -> bool:
         """Whether a test may name subjects."""
@@ -79,6 +81,7 @@ class Measuring:
         with _alone(self.lock):
             reports = self.reports(item)
         for report in reports:
+            report.dispatchguard_shared = self.shared  # type: ignore[attr-defined]  # pytest-xdist sends it on
             item.ihook.pytest_runtest_logreport(report=report)
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         # Fixtures of wider scope, set up here for the tests before: the next one may not want them.
@@ -106,8 +109,7 @@ class Measuring:
                 return reports or [self._broken(item, str(error))]
             if "reports" not in answer:
                 return [self._broken(item, _told(answer))]
-            from_serializable = item.config.hook.pytest_report_from_serializable
-            reports = [from_serializable(config=item.config, data=r) for r in answer["reports"]]
+            reports = [_report(item.config, data) for data in answer["reports"]]
             for number, samples in unpack_samples(answer["samples"]).items():
                 known.setdefault(number, []).extend(samples)
             processes += 1
@@ -124,7 +126,9 @@ class Measuring:
         if number not in self.workers:
             self.workers[number] = Worker(self.launch, number)
         try:
-            return self.workers[number].ask(request, tick=lambda: None)
+            answer = self.workers[number].ask(request, tick=lambda: None)
+            self.shared = self.workers[number].forks is False
+            return answer
         except UserError:
             del self.workers[number]
             raise
@@ -145,6 +149,15 @@ class Measuring:
         """Ends the workers."""
         while self.workers:
             self.workers.popitem()[1].end()
+
+
+def _report(config: pytest.Config, data: dict[str, Any]) -> pytest.TestReport:
+    if data["outcome"] == "skipped" and isinstance(data["longrepr"], list):
+        data["longrepr"] = tuple(
+            data["longrepr"]
+        )  # which JSON has no word for, and pytest insists on
+    found: pytest.TestReport = config.hook.pytest_report_from_serializable(config=config, data=data)
+    return found
 
 
 def _verdicts(reports: list[pytest.TestReport]) -> Iterator[Verdict]:
