@@ -20,8 +20,12 @@ _LEAST_HOLD_NS = 200_000
 _TIMES_HOLD = 3
 """How long a device is held, in times that the host needs for a block: it may be disturbed."""
 _MOST_HOLD = 24
+_LONGEST_HOLD_NS = 1_000_000_000
+"""Where a screen hangs on the device, what runs for seconds is killed."""
 _TRIES = 3
 _SLOW_NS = 10_000_000
+"""A block that takes so long is hardly disturbed: holding for little longer than it will do."""
+_LITTLE_LONGER = 1.5
 
 Prepare = Callable[[], object]
 
@@ -70,8 +74,10 @@ def _fits(
     block: Block, loops: int, block_ns: float, device: Device, queue: Queue, prepare: Prepare
 ) -> bool:
     """Whether the host is done with a block while the device has not begun with it. True where the device
-    cannot be held, and so nobody knows."""
-    hold = max(_LEAST_HOLD_NS, block_ns * _TIMES_HOLD)
+    cannot be held, or not for as long as one call takes, and so nobody knows."""
+    hold = _hold_ns(block_ns, _TIMES_HOLD)
+    if hold is None:
+        return loops == 1
     for _ in range(1 if block_ns > _SLOW_NS else _TRIES):
         prepare()
         device.wait()
@@ -84,6 +90,12 @@ def _fits(
             return True
         hold *= 2
     return False
+
+
+def _hold_ns(block_ns: float, times: float) -> float | None:
+    """For how long a device is held back from a block; None from one that takes too long for that."""
+    wanted = max(_LEAST_HOLD_NS, block_ns * (times if block_ns <= _SLOW_NS else _LITTLE_LONGER))
+    return wanted if wanted <= _LONGEST_HOLD_NS else None
 
 
 @dataclass(slots=True)
@@ -121,12 +133,12 @@ class DeviceTimes:
     def _took(self, loops: int) -> tuple[float, bool]:
         self.prepare()
         self.device.wait()
-        if self.held:
-            self.queue.hold(max(_LEAST_HOLD_NS, self.side.block_ns * self.hold))
+        wanted = _hold_ns(self.side.block_ns, self.hold)
+        held = self.held and wanted is not None and self.queue.hold(wanted)
         first = self.queue.mark()
         self.side.block(repeat(None, loops))
         last = self.queue.mark()
-        in_time = self.held and not first.passed()
+        in_time = held and not first.passed()
         self.device.wait()
         return first.until(last), in_time
 
