@@ -206,7 +206,7 @@ class Measurement:
     ratio: Interval | None = None
     extra_us: Interval | None = None
     device_us: Interval | None = None
-    """None on the CPU."""
+    """How long the device works on it; None on the CPU."""
     control: float = 1.0
     """The reference against itself, from blocks among the others."""
     pairs: int = 0
@@ -214,6 +214,7 @@ class Measurement:
     grows: float = 0.0
     """By what part a call got slower while it was measured, the reference's pace taken off."""
     note: str = ""
+    """What the device makes of the times, in words."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ _ASKED: pytest.StashKey[Any] = pytest.StashKey()
 _SETTINGS: pytest.StashKey[Any] = pytest.StashKey()
 _VERDICTS: pytest.StashKey[Any] = pytest.StashKey()
 _SAVING: pytest.StashKey[Any] = pytest.StashKey()
+_DEVICES: pytest.StashKey[tuple[str, ...] | None] = pytest.StashKey()
 _MARKER = (
     "overhead_budget(**limits): what a call may cost on the host: against eager torch (ratio, extra_us), "
     "by itself (host_us, device_us), and in exact counters (instructions, py_calls, c_calls, dispatches, "
@@ -78,6 +79,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     said = "what becomes of a test whose times are too unsure to tell: warn unless said"
     group.addoption("--overhead-undecided", choices=_UNDECIDED, help=said)
     parser.addini("overhead_undecided", said)
+    said = "devices that tests with `overhead_device` run on, such as cpu,cuda: all that are here unless said"
+    group.addoption("--overhead-device", type=_devices, metavar="KIND,KIND", help=said)
+    parser.addini("overhead_device", said)
     group.addoption("--overhead-worker", help=argparse.SUPPRESS)
 
 
@@ -99,6 +103,15 @@ def _seconds(word: str) -> float:
 
 def _count(word: str) -> int:
     return int(_number(word, lambda n: n in range(1, 65), "a whole number from 1 to 64"))
+
+
+def _devices(words: str) -> tuple[str, ...]:
+    from pytest_dispatchguard.measure.devices import named
+
+    try:
+        return named(words)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _number(word: str, fits: Callable[[float], bool], wanted: str) -> float:
@@ -145,6 +158,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Make the marker known, so that ``--strict-markers`` accepts it."""
     config.addinivalue_line("markers", _MARKER)
     ends = config.getoption("--overhead-worker")
+    config.stash[_DEVICES] = _setting(config, "device", _devices, None)
     if config.getoption("--overhead-budget") is not None:
         _read_budgets(config)
     else:
@@ -286,10 +300,48 @@ def overhead(request: pytest.FixtureRequest) -> Overhead:
     return named
 
 
+@pytest.fixture(scope="session")
+def overhead_device(request: pytest.FixtureRequest) -> str:
+    """The device a test runs on, usable as ``device=``: the test runs on the CPU and on the accelerator
+    that is here, or on those that --overhead-device names."""
+    device: str = request.param
+    return device
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One test a device."""
+    if "overhead_device" not in metafunc.fixturenames or not _is_ours(metafunc):
+        return
+    from pytest_dispatchguard.measure.devices import axis
+
+    params = [
+        pytest.param(kind, marks=[pytest.mark.skip(reason=why)] if why else [])
+        for kind, why in axis(metafunc.config.stash[_DEVICES])
+    ]
+    metafunc.parametrize("overhead_device", params, indirect=True)
+
+
+def _is_ours(metafunc: pytest.Metafunc) -> bool:
+    """Whether a test gets its `overhead_device` from here: not from a fixture of its own that does not ask
+    for ours, nor from a parametrize of its own."""
+    for mark in metafunc.definition.iter_markers("parametrize"):
+        names = mark.args[0] if mark.args else mark.kwargs.get("argnames", "")
+        names = names.split(",") if isinstance(names, str) else names
+        if "overhead_device" in (name.strip() for name in names):
+            return False
+    for fixture in reversed(metafunc._arg2fixturedefs.get("overhead_device", ())):
+        if fixture.func.__module__ == __name__:
+            return True
+        if "overhead_device" not in fixture.argnames:
+            return False
+    return False
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
     """After a test that named subjects: run them, compare, count."""
     __tracebackhide__ = True
+    item.stash[_VERDICTS] = ()
     outcome = yield
     named = item.stash.get(_NAMED, None)
     marked = any(mark.name == "overhead_budget" for mark in item.own_markers)
@@ -311,6 +363,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
             [(m.args, m.kwargs) for m in reversed(list(item.iter_markers("overhead_budget")))],
             item.config.stash.get(_SETTINGS, ()),
             asked,
+            _device_of(item),
         )
     except BaseException as error:  # noqa: BLE001 - what the subject raises is the test's outcome
         item.stash[_VERDICTS] = [] if named is None else session.broken(item.nodeid, named, error)
@@ -338,6 +391,13 @@ def pytest_runtest_makereport(
         carry(outcome.get_result(), verdicts)
 
 
+def _device_of(item: pytest.Item) -> str | None:
+    """The device that a test with `overhead_device` runs on."""
+    params = getattr(getattr(item, "callspec", None), "params", {})
+    device = params.get("overhead_device")
+    return device if isinstance(device, str) else None
+
+
 class _Gatherer:
     """Takes verdicts from the reports of tests, which also come from the processes of pytest-xdist."""
 
@@ -348,6 +408,8 @@ class _Gatherer:
         self.taken: list[Any] = []
         self.saving: Any = config.stash.get(_SAVING, None)
         """The file that what is measured is saved in."""
+        self.shared = False
+        """Whether tests were measured in one process."""
         self.whole = not any("::" in str(word) for word in config.args)
         """Whether every test of the files that were collected is run."""
 
@@ -366,6 +428,7 @@ class _Gatherer:
     @pytest.hookimpl(tryfirst=True)  # before the failure is shown
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keeps what the report of a test carries."""
+        self.shared |= getattr(report, "overhead_shared", False)
         if not hasattr(report, "overhead"):
             return
         from pytest_dispatchguard.measure import measuring
@@ -414,6 +477,10 @@ class _Gatherer:
         else:
             for line in plain_lines(table):
                 terminalreporter.line(line)
+        if self.shared:
+            terminalreporter.line(
+                "tests were measured without a process of their own: an accelerator is in use"
+            )
         if self.config.getoption("--overhead-budget") != "update":
             path = self.config.rootpath / budget_file.NAME
             for line in session.compared(self.verdicts, path, self._all_tests()):

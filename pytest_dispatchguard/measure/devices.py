@@ -3,7 +3,36 @@
 from __future__ import annotations
 
 import sys
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
+
+KINDS = ("cpu", "cuda", "hpu", "maia", "mps", "mtia", "npu", "xpu")
+"""The words for devices that are known without torch. A backend of one's own is known once it is here."""
+
+
+class Mark(Protocol):
+    """A place in the work that a device was asked for."""
+
+    def passed(self) -> bool:
+        """Whether the device has got there."""
+
+    def until(self, later: Any) -> float:
+        """Nanoseconds of the device's clock to a later mark; both are passed."""
+
+
+class Queue(Protocol):
+    """The work that a device was asked for and has not done yet."""
+
+    def hold(self, nanoseconds: float) -> bool:
+        """Keeps the device from what follows for about so long; False where that cannot be done."""
+
+    def mark(self) -> Mark:
+        """A mark behind all that was asked for on the current stream."""
+
+    def syncs(self, run: Callable[[], object]) -> int | None:
+        """How often a call makes the host wait, as the device itself tells; None where it does not."""
 
 
 class Device(Protocol):
@@ -12,6 +41,10 @@ class Device(Protocol):
     name: str
     most_calls: int
     """Calls in one block: fewer than what the device queues, else calls wait for each other."""
+    block_ns: int
+    """What a block should take at least."""
+    queue: Queue | None
+    """None where all is done when a call returns, or nobody can tell when it is."""
 
     def wait(self) -> None:
         """Until the device has done all that was asked of it."""
@@ -20,6 +53,8 @@ class Device(Protocol):
 class _Host:
     name = "cpu"
     most_calls = 10_000
+    block_ns = 20_000
+    queue: Queue | None = None
 
     def wait(self) -> None:
         """What runs on the host is done when it returns."""
@@ -29,28 +64,160 @@ HOST: Device = _Host()
 
 
 class Accelerator:
-    """The accelerator that torch knows."""
+    """The accelerator that torch knows: its current device."""
 
     most_calls = 50
+    block_ns = 100_000  # longer than on the host: each block pays for a wait
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str) -> None:
         torch = sys.modules["torch"]
-        self.name: str = torch.accelerator.current_accelerator().type
-        self.wait = torch.accelerator.synchronize
+        self.name = kind
+        generic = getattr(torch, "accelerator", None)
+        self.wait: Callable[[], None] = (generic or torch.cuda).synchronize
+        # torch.Event came before torch.accelerator, but knew less at first.
+        event = partial(torch.Event, kind) if generic else torch.cuda.Event
+        queue = _Events(partial(event, enable_timing=True), torch.cuda if kind == "cuda" else None)
+        self.queue: Queue | None = queue if _tells_time(queue, self.wait) else None
 
 
-def here() -> Device:
-    """The device that calls of this process work on: an accelerator once it is in use."""
-    torch = sys.modules.get("torch")
-    if torch is None or not hasattr(torch, "accelerator"):
+class _Events:
+    """The queue of an accelerator, seen through torch's events. Only CUDA can be held, and watched."""
+
+    def __init__(self, event: Callable[[], Any], cuda: Any) -> None:
+        self._event = event
+        self._cuda: Any = cuda if hasattr(cuda, "_sleep") else None
+        self._cycles_per_ns = 0.0
+
+    def mark(self) -> _Recorded:
+        event = self._event()
+        event.record()  # on the current stream, whichever the user has chosen
+        return _Recorded(event)
+
+    def hold(self, nanoseconds: float) -> bool:
+        if self._cuda is None:
+            return False
+        if not self._cycles_per_ns:
+            self._cycles_per_ns = self._pace()
+        self._cuda._sleep(int(nanoseconds * self._cycles_per_ns))
+        return True
+
+    def _pace(self) -> float:
+        cycles = 1_000_000
+        self._cuda._sleep(cycles)  # a device that idled is slow at first
+        first = self.mark()
+        self._cuda._sleep(cycles)
+        last = self.mark()
+        self._cuda.synchronize()
+        return cycles / max(first.until(last), 1.0)
+
+    def syncs(self, run: Callable[[], object]) -> int | None:
+        if self._cuda is None:
+            return None
+        before = self._cuda.get_sync_debug_mode()
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            self._cuda.set_sync_debug_mode("warn")
+            try:
+                run()
+            finally:
+                self._cuda.set_sync_debug_mode(before)
+        return sum("called a synchronizing" in str(warning.message) for warning in told)
+
+
+class _Recorded:
+    def __init__(self, event: Any) -> None:
+        self._event = event
+
+    def passed(self) -> bool:
+        return bool(self._event.query())
+
+    def until(self, later: _Recorded) -> float:
+        return float(self._event.elapsed_time(later._event)) * 1e6
+
+
+def _tells_time(queue: Queue, wait: Callable[[], None]) -> bool:
+    """Whether the events of an accelerator have a clock: not those of every backend do."""
+    try:
+        first, last = queue.mark(), queue.mark()
+        wait()
+        first.until(last)
+    except (RuntimeError, NotImplementedError, TypeError):
+        return False
+    return True
+
+
+def here(kind: str | None = None) -> Device:
+    """The device that a test works on: the one of its `overhead_device`, else the accelerator, once it is
+    in use in this process."""
+    if kind == "cpu":
         return HOST
-    if torch.accelerator.is_available() and _in_use(torch):
-        return Accelerator()
+    present = accelerator()
+    if present is not None and (kind == present or _in_use(present)):
+        return Accelerator(present)
     return HOST
 
 
-def _in_use(torch: Any) -> bool:
-    kind = torch.accelerator.current_accelerator().type
-    module = getattr(torch, kind, None)
+def accelerator() -> str | None:
+    """The kind of accelerator that torch finds here, such as ``cuda``; None before torch is imported. The
+    accelerator is not woken for it: after that no child could be forked that uses it."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return None
+    kind = _kind(torch)
+    if kind is None:
+        return None
+    # Where torch.accelerator.is_available() starts CUDA's driver, device_count() asks NVML.
+    count = getattr(getattr(torch, kind, None), "device_count", None)
+    present = count() > 0 if count is not None else torch.accelerator.is_available()
+    return kind if present else None
+
+
+def _kind(torch: Any) -> str | None:
+    """The kind of accelerator that this torch is built for."""
+    if not hasattr(torch, "accelerator"):
+        return "cuda"
+    try:
+        device = torch.accelerator.current_accelerator()
+    except RuntimeError:  # how torch 2.6 says that there is none
+        return None
+    return None if device is None or device.type == "cpu" else str(device.type)
+
+
+def _in_use(kind: str) -> bool:
+    module = getattr(sys.modules["torch"], kind, None)
     is_initialized = getattr(module, "is_initialized", None)
     return bool(is_initialized()) if is_initialized is not None else True
+
+
+def named(text: str) -> tuple[str, ...]:
+    """The kinds of devices in a text such as ``cpu,cuda``; ValueError says which is none."""
+    words = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+    if not words:
+        raise ValueError("names no device: say cpu, or cpu,cuda")
+    for word in words:
+        if word not in KINDS and word != _imported_kind():
+            raise ValueError(f"{word!r} is no kind of device: say {', '.join(KINDS)}")
+    return words
+
+
+def axis(words: Sequence[str] | None) -> list[tuple[str, str]]:
+    """The devices that tests run on, each with why it cannot; empty where it can. Imports torch where an
+    accelerator might be among them."""
+    if words is not None and set(words) == {"cpu"}:
+        return [("cpu", "")]
+    present = ["cpu"]
+    if _imported_kind() is not None:
+        kind = accelerator()
+        present += [kind] if kind is not None else []
+    return [(w, "" if w in present else f"no {w} device here") for w in words or present]
+
+
+def _imported_kind() -> str | None:
+    """What torch is built for, with torch imported; None also where torch is not installed."""
+    try:
+        import torch
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        return None
+    return _kind(torch)

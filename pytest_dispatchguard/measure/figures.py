@@ -27,17 +27,25 @@ def measurement(samples: Sequence[Sample], confidence: float) -> Measurement:
     """What all processes say together."""
     subject_us = _over([s.subject_us for s in samples], _ABSOLUTE, confidence)
     pairs = sum(s.pairs for s in samples)
-    common = {
+    common: dict[str, float | str] = {
         "control": sum(s.control * s.pairs for s in samples) / pairs,
         "pairs": pairs,
         "processes": len(samples),
         "grows": max(s.grows for s in samples),
     }
+    # Each once: processes of one program say the same.
+    notes = dict.fromkeys(part for s in samples for part in s.note.split("; ") if part)
     ratios = [s.ratio for s in samples if s.ratio is not None]
     extras = [s.extra_us for s in samples if s.extra_us is not None]
     references = [s.reference_us for s in samples if s.reference_us is not None]
     devices = [s.device_us for s in samples if s.device_us is not None]
     device_us = _over(devices, _ABSOLUTE, confidence) if devices else None
+    if device_us is not None and not notes and device_us.low > subject_us.high:
+        notes[
+            f"the device works {device_us.value:.1f} µs on a call that returns after "
+            f"{subject_us.value:.1f} µs: host time hides behind it where calls follow one another"
+        ] = None
+    common["note"] = "; ".join(notes)
     if not ratios:
         return Measurement(subject_us, device_us=device_us, **common)  # type: ignore[arg-type]  # as listed
     ratio = over_processes(ratios, spread(ratios[0].value), confidence)
@@ -93,9 +101,14 @@ def unfit(measured: Measurement) -> str:
     )
 
 
-def telling(sample: Sample, confidence: float) -> Literal["more blocks", "more processes"]:
-    """What would make the ratio surer."""
-    interval = sample.ratio or sample.subject_us
-    share = spread(interval.value) if sample.ratio else _ABSOLUTE * interval.value
+def telling(
+    sample: Sample, confidence: float, name: str = ""
+) -> Literal["more blocks", "more processes"]:
+    """What would make the ratio surer, or the device's time."""
+    on_device = sample.device_us if name == "device_us" else None
+    interval = on_device or sample.ratio or sample.subject_us
+    share = _ABSOLUTE * interval.value
+    if sample.ratio is interval:
+        share = spread(interval.value)
     wide = (interval.high - interval.low) / 2
     return "more blocks" if wide > between_share(share, confidence) / 3 else "more processes"

@@ -88,6 +88,8 @@ class Source:
             found.broken = answer.get("missing") or f"the process that measured it {answer['died']}"
             return
         found.reports = [_report(data) for data in answer["reports"]]
+        for report in found.reports:
+            vars(report)["overhead_shared"] = not worker.forks
         found.verdicts = verdicts_of(found.reports)
         for i, samples in unpack_samples(answer["samples"]).items():
             found.samples.setdefault(i, []).extend(samples)
@@ -264,6 +266,9 @@ def verdicts_of(reports: Sequence[pytest.TestReport]) -> list[Verdict]:
 
 
 def _report(data: dict[str, Any]) -> pytest.TestReport:
+    if data["outcome"] == "skipped" and isinstance(data["longrepr"], list):
+        # JSON has no word for tuples, and pytest insists on one.
+        data["longrepr"] = tuple(data["longrepr"])
     report = pytest.TestReport._from_json(data)
     report.user_properties = [(name, value) for name, value in report.user_properties]
     return report

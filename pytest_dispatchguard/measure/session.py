@@ -55,8 +55,10 @@ def settle(
     markers: Sequence[Marker],
     settings: Sequence[tuple[str, Mapping[str, Any]]],
     asked: Asked | None,
+    device: str | None = None,
 ) -> Settled:
-    """Runs what a test named, and where figures are asked for, counts and times it."""
+    """Runs what a test named, and where figures are asked for, counts and times it. `device` is the one of
+    the test's `overhead_device`."""
     __tracebackhide__ = True
     verdicts: list[Verdict] = []
     samples: dict[int, list[Sample]] = {}
@@ -78,7 +80,7 @@ def settle(
                 recorded = asked.recorded.get(key_of(node_id, subject.name, several), {}).get(
                     version_here
                 )
-                timing = _timing(asked.request, number, len(subjects))
+                timing = _timing(asked.request, number, len(subjects), device)
                 verdict, sample = judged(node_id, subject, limits, recorded, timing, note)
                 verdicts.append(verdict)
                 if sample is not None:
@@ -89,14 +91,14 @@ def settle(
     return Settled("", verdicts, samples)
 
 
-def _timing(request: Request | None, number: int, of: int) -> Timing | None:
+def _timing(request: Request | None, number: int, of: int, device: str | None) -> Timing | None:
     if request is None or not request.seconds:
         return None
     return Timing(
         request.seconds / of,
         request.confidence,
         request.known.get(number, ()),
-        here(),
+        here(device),
     )
 
 

@@ -19,15 +19,13 @@ from itertools import repeat
 from pytest_dispatchguard.measure.calling import Block, Call, empty_block
 from pytest_dispatchguard.measure.devices import HOST, Device
 from pytest_dispatchguard.measure.intervals import LOOKS, median, median_interval
+from pytest_dispatchguard.measure.queues import DeviceTimes, Watched, watched
 from pytest_dispatchguard.model import Interval
 from pytest_dispatchguard.runtime.collector import collector_off
 
 Clock = Callable[[], int]
 """Nanoseconds."""
 
-_BLOCK_NS = 20_000
-"""What a block should take at least: long enough for the clock, short enough to be rarely disturbed."""
-_MOST_CALLS = 10_000
 _SLOW_NS = 10_000_000
 """A call that takes so long need not be called often to know that one is a block."""
 _FIRST_LOOK = 25
@@ -58,6 +56,9 @@ class Sample:
     values: tuple[Sequence[float], Sequence[float]]
     """Some of the blocks' times, of subject and reference."""
     device_us: Interval | None = None
+    """None where the device has no clock of its own."""
+    note: str = ""
+    """What the device makes of the times, in words."""
 
 
 class Arms:
@@ -69,12 +70,16 @@ class Arms:
         self.blocks: list[Block] = [made.block(clock) for made in (subject, against, against)]
         self.empty = empty_block(clock)
         self.loops = [1, 1, 1]
+        self.block_ns = [0.0, 0.0]
+        """What a block of subject and reference takes."""
         self.times: tuple[list[float], list[float]] = ([], [])
         """Nanoseconds of a call, pair by pair."""
         self.control: list[float] = []
         """The reference against itself."""
         self.nothing: list[float] = []
         """Nanoseconds of a turn of the empty loop."""
+        self.device: DeviceTimes | None = None
+        self.notes: list[str] = []
 
 
 def sample(
@@ -94,10 +99,14 @@ def sample(
     arms = Arms(subject, reference, clock)
     with _undisturbed():
         _calibrate(arms, prepare, device)
+        _watch(arms, (subject, reference), prepare, device)
         start = clock()
         look, looks = _FIRST_LOOK, 0
         while True:
-            _batch(arms, prepare, device, until=start + int(seconds * 1e9), clock=clock)
+            until = start + int(seconds * 1e9)
+            _batch(arms, prepare, device, until=until, clock=clock)
+            if arms.device is not None:
+                _device_batch(arms.device, until=until, clock=clock)
             alive()
             spent = (clock() - start) / 1e9
             pairs = len(arms.times[0])
@@ -144,6 +153,16 @@ def _batch(
     gc.collect(1)
 
 
+def _device_batch(times: DeviceTimes, *, until: int, clock: Clock) -> None:
+    """The device's own time, apart from the host's: marks between calls would cost the host."""
+    for turn in range(_BATCH):
+        times.block()
+        if turn % _EMPTY_EVERY == 0:
+            times.empty()
+        if clock() > until:
+            break
+
+
 def _calibrate(arms: Arms, prepare: Callable[[], object] | None, device: Device) -> None:
     """Finds how many calls make a block, and warms up what learns from calls."""
     for arm, block in enumerate(arms.blocks):
@@ -158,12 +177,46 @@ def _calibrate(arms: Arms, prepare: Callable[[], object] | None, device: Device)
                 if took[-1] > _SLOW_NS:
                     break
             device.wait()
-            if min(took) >= _BLOCK_NS / 2 or loops >= min(_MOST_CALLS, device.most_calls):
+            if min(took) >= device.block_ns / 2 or loops >= device.most_calls:
                 break
             loops *= 2
-        wanted = round(loops * _BLOCK_NS / max(min(took), 1)) if min(took) < _BLOCK_NS else loops
-        arms.loops[arm] = max(1, min(wanted, _MOST_CALLS, device.most_calls))
+        wanted = round(loops * max(device.block_ns / max(min(took), 1), 1))
+        arms.loops[arm] = max(1, min(wanted, device.most_calls))
+        if arm < 2:
+            arms.block_ns[arm] = min(took) * arms.loops[arm] / loops
     arms.loops[2] = arms.loops[1]
+
+
+def _watch(
+    arms: Arms,
+    calls: tuple[Call, Call | None],
+    prepare: Callable[[], object] | None,
+    device: Device,
+) -> None:
+    """What is to be known of calls on an accelerator before they are timed."""
+    queue = device.queue
+    if queue is None:
+        return
+    fresh = prepare or _nothing
+    sides: list[Watched] = []
+    for arm, call in enumerate(calls):
+        if call is None:
+            continue
+        side = watched(arms.blocks[arm], arms.loops[arm], arms.block_ns[arm], device, queue, fresh)
+        fresh()
+        side.syncs = queue.syncs(call.once())
+        device.wait()
+        arms.loops[arm] = side.loops
+        arms.notes.append(side.said(("the subject", "the reference")[arm]))
+        sides.append(side)
+    if arms.alone:
+        arms.loops[1] = arms.loops[0]
+    arms.loops[2] = arms.loops[1]
+    arms.device = DeviceTimes(sides[0], device, queue, fresh)
+
+
+def _nothing() -> None:
+    """No state to make anew."""
 
 
 def _summary(arms: Arms, confidence: float, *, last: bool) -> Sample | None:
@@ -181,6 +234,7 @@ def _summary(arms: Arms, confidence: float, *, last: bool) -> Sample | None:
 
     ratios = [a / b for a, b in zip(one, other, strict=True)]
     extra = [a - b for a, b in zip(one, other, strict=True)]
+    device = arms.device
     return Sample(
         interval(one),
         None if arms.alone else interval(other),
@@ -191,6 +245,8 @@ def _summary(arms: Arms, confidence: float, *, last: bool) -> Sample | None:
         (arms.loops[0], arms.loops[1]),
         0.0 if arms.alone else _growth(ratios),
         (_thinned(one), () if arms.alone else _thinned(other)),
+        None if device is None else interval([t / 1000 for t in device.values()]),
+        "; ".join(filter(None, [*arms.notes, "" if device is None else device.said()])),
     )
 
 

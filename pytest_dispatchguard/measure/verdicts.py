@@ -112,8 +112,12 @@ def _refuse_unmeasurable(subject: Subject, limits: Sequence[Limit], device: Devi
             raise UserError(
                 f"{limit.name} needs a reference: say .against(...) what it is held against"
             )
-        if limit.name == "device_us" and device is HOST:
-            raise UserError("device_us needs an accelerator: on the CPU there is host_us")
+        if limit.name == "device_us" and device.queue is None:
+            raise UserError(
+                "device_us needs an accelerator: on the CPU there is host_us"
+                if device is HOST
+                else f"device_us needs a device with a clock of its own: {device.name} shows none"
+            )
 
 
 def _taken(subject: Subject, limits: Sequence[Limit], timing: Timing) -> Sample:
@@ -124,9 +128,8 @@ def _taken(subject: Subject, limits: Sequence[Limit], timing: Timing) -> Sample:
         so_far = measurement([*timing.known, found], timing.confidence)
         if unfit(so_far):
             return False
-        if all(_decided(limit, so_far) is not None for limit in limits):
-            return True
-        return telling(found, timing.confidence) == "more processes"
+        open_ = [limit.name for limit in limits if _decided(limit, so_far) is None]
+        return all(telling(found, timing.confidence, n) == "more processes" for n in open_)
 
     return sample(
         subject.call,
@@ -152,6 +155,7 @@ def _by_time(
     kept_or_not = {limit: _decided(limit, measured) for limit in limits}
     told = [f"gets slower call by call: {measured.grows:.0%} while it was measured"]
     told = told if measured.grows else []
+    told += filter(None, [measured.note])
     if not limits:
         return "pass", told
     bad = unfit(measured)

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from _pytest.runner import runtestprotocol
 
+from pytest_dispatchguard.measure import devices
 from pytest_dispatchguard.measure.calling import Call
 from pytest_dispatchguard.measure.messages import Request, unpack_request
 from pytest_dispatchguard.runtime import counters
@@ -180,8 +181,13 @@ def _run(item: pytest.Item, request: Request) -> dict[str, Any]:
     from pytest_dispatchguard.measure.messages import pack_samples
 
     item.config.stash[REQUEST] = request
+    item.stash[SAMPLES] = {}
+    # Where no child runs the test, the next request must not find what this run leaves.
+    before = item.user_properties, item._report_sections
+    item.user_properties, item._report_sections = list(before[0]), list(before[1])
     reports: Iterable[pytest.TestReport] = runtestprotocol(item, log=False, nextitem=None)
     to_serializable = item.config.hook.pytest_report_to_serializable
+    item.user_properties, item._report_sections = before
     return {
         "reports": [to_serializable(config=item.config, report=report) for report in reports],
         "samples": pack_samples(item.stash.get(SAMPLES, {})),
@@ -209,8 +215,4 @@ def _fate(status: int) -> str:
 
 def _may_fork() -> bool:
     """Whether a test can be measured in a child: not where an accelerator may be in use already."""
-    if not hasattr(os, "fork"):
-        return False
-    torch = sys.modules.get("torch")
-    accelerator = getattr(torch, "accelerator", None)
-    return accelerator is None or not accelerator.is_available()
+    return hasattr(os, "fork") and devices.accelerator() is None

@@ -75,6 +75,9 @@ def _time_columns(verdicts: Sequence[Verdict]) -> list[Column]:
         ("subject", [_microseconds(m.subject_us if m else None) for m in measured]),
         ("ratio", [_ratio(m.ratio if m else None) for m in measured]),
     ]
+    on_device = [_microseconds(m.device_us if m else None) for m in measured]
+    if any(on_device):
+        columns.append(("device", on_device))
     for name in ("ratio", "extra_us", "host_us", "device_us"):
         cells = [_allowed(verdict, name) for verdict in verdicts]
         if any(cells):
@@ -185,6 +188,8 @@ def _measured(measured: Measurement) -> str:
     took = f"a call takes {_microseconds(measured.subject_us)}"
     if measured.reference_us is not None:
         took += f", its reference {_microseconds(measured.reference_us)}"
+    if measured.device_us is not None:
+        took += f", the device works {_microseconds(measured.device_us)} on it"
     processes = "1 process" if measured.processes == 1 else f"{measured.processes} processes"
     return (
         f"{took}: medians of {measured.pairs} blocks of each in {processes}; "

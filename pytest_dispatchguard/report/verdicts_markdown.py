@@ -15,7 +15,7 @@ _SIGNS = {"pass": "✅", "fail": "❌", "error": "💥", "undecided": "❔", "sk
 
 def as_markdown(verdicts: Sequence[Verdict], machine: Mapping[str, str]) -> str:
     """The table, and what is to be said of each verdict that is no pass."""
-    counts = Counter(verdict.verdict for verdict in verdicts)
+    counts = Counter[str](verdict.verdict for verdict in verdicts)
     told = ", ".join(f"{counts[word]} {word}" for word in _SIGNS if counts[word])
     about = ", ".join(f"{name} {number}" for name, number in machine.items())
     out = f"### Overhead budgets: {told or 'none'}\n\n{escape(about)}\n"
