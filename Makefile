@@ -16,7 +16,7 @@ PYTHONS ?= 3.10 3.11 3.12 3.13
 PIP_FLAGS := --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint docs bench bench-lint bench-keras bench-specimens clean
+.PHONY: help demo test test-all lint docs bench bench-lint bench-keras bench-plugin bench-specimens clean
 .DELETE_ON_ERROR:
 
 help: ## say what there is to make
@@ -42,7 +42,7 @@ $(VENV)/.torch: $(VENV)/.dev
 	@if $(BIN)/python -m pip install $(PIP_FLAGS) $(TORCH); then touch $@; \
 	else echo "torch could not be installed; tests that run torch code will skip" >&2; fi
 
-demo: $(VENV)/.dev ## lint a small project that is wrong on purpose, and show findings and fixes
+demo: $(VENV)/.dev $(VENV)/.torch ## a small project that is wrong on purpose: findings, fixes, budgets
 	@BIN=$(abspath $(BIN)) sh fixtures/demo/demo.sh
 
 test: $(VENV)/.dev $(VENV)/.torch ## run the tests
@@ -57,13 +57,16 @@ lint: $(VENV)/.dev ## ruff, mypy --strict, and dispatchguard on itself
 docs: $(VENV)/.docs ## build the site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-bench: bench-lint bench-keras bench-specimens ## measure everything that is measured
+bench: bench-lint bench-keras bench-plugin bench-specimens ## measure everything that is measured
 
 bench-lint: $(VENV)/.dev ## measure the linter against its peers
 	$(BIN)/python bench/bench_lint.py
 
-bench-keras: $(VENV)/.dev ## lint an older and a newer Keras side by side
+bench-keras: $(VENV)/.dev $(VENV)/.torch ## lint and measure an older and a newer Keras side by side
 	$(BIN)/python bench/bench_keras.py
+
+bench-plugin: $(VENV)/.dev $(VENV)/.torch ## measure what the pytest plugin takes of people's time
+	$(BIN)/python bench/bench_plugin.py
 
 bench-specimens: $(VENV)/.dev ## run every rule's specimens, bad against good
 	$(BIN)/python bench/bench_specimens.py

@@ -1,24 +1,38 @@
-"""What the linter says of the Keras pull requests: an older and a newer Keras side by side.
+"""The Keras pull requests, told by both instruments: an older and a newer Keras side by side.
 
     python bench/bench_keras.py [FOLDER_WITH_BOTH]
 
-Downloads keras 3.12.0 and 3.15.1 unless a folder with `keras-3.12.0/` and `keras-3.15.1/` is given, lints
-both, and tells for each place that the pull requests were about how many findings it has, and from which
-root it is hot. Written to bench/results/keras.json as well.
+Takes keras 3.12.0 and 3.15.1 from PyPI unless a folder with `keras-3.12.0/` and `keras-3.15.1/` is given.
+
+The linter reads both, and tells for each place that the pull requests were about how many findings it has,
+and from which root it is hot. Then one suite of budgets, bench/keras_budgets, runs on both through
+`pytest --overhead-budget`, several times by turns: what Keras costs over the eager torch call that does the
+same, and the exact counters. torch and the plugin are those of this environment, what else Keras needs is
+installed beside. Written to bench/results/keras.json and keras.md.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import distributions
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
+
+from bench_lint import BenchError, machine, version_of
 
 from pytest_dispatchguard.lint.check import Request, check
 
-VERSIONS = ("3.12.0", "3.15.1")
+VERSIONS = OLD, NEW = ("3.12.0", "3.15.1")
 PLACES = {
     "flatten to look for symbolic tensors": "any_symbolic_tensors",
     "wrapper built per call": "Operation.__call__",
@@ -26,19 +40,92 @@ PLACES = {
     "mask put on outputs": "Layer._set_mask_metadata",
     "input spec looked at": "assert_input_compatibility",
 }
-RESULT = Path(__file__).resolve().parent / "results" / "keras.json"
+SUITE = Path(__file__).resolve().parent / "keras_budgets"
+RESULTS = Path(__file__).resolve().parent / "results" / "keras.json"
+
+Verdicts = dict[str, dict[str, Any]]
+"""What `--overhead-json` says of each test."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", nargs="?", type=Path, help="has both versions (default: PyPI)")
+    parser.add_argument("--dependencies", type=Path, help="a folder with what else Keras needs")
+    parser.add_argument("--rounds", type=int, default=3, help="runs of the suite on each version")
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    options = parser.parse_args(arguments)
+    try:
+        with tempfile.TemporaryDirectory(prefix="bench-keras-") as scratch:
+            results = measure(options, Path(scratch))
+    except BenchError as error:
+        print(f"bench_keras: {error}", file=sys.stderr)
+        return 2
+    options.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    options.output.with_suffix(".md").write_text(page(results), encoding="utf-8")
+    return 0
+
+
+def measure(options: argparse.Namespace, scratch: Path) -> dict[str, Any]:
+    """Both instruments on both versions."""
+    found = sources(options.folder or scratch)
+    lint = {version: linted(path) for version, path in found.items()}
+    print("\n".join(lint_table(lint)))
+    if find_spec("torch") is None:
+        raise BenchError("budgets need torch in this environment: nothing is written")
+    needed = options.dependencies or installed(found.values(), scratch / "dependencies")
+    load = [round(os.getloadavg()[0], 2)]
+    rounds: dict[str, list[Verdicts]] = {version: [] for version in found}
+    for turn in range(options.rounds):
+        for version in VERSIONS if turn % 2 == 0 else reversed(VERSIONS):
+            say(f"the suite on keras {version}, run {turn + 1} of {options.rounds}")
+            rounds[version].append(suite_run(version, [found[version], needed], scratch))
+    load.append(round(os.getloadavg()[0], 2))
+    budgets = {version: asdict(summed(runs)) for version, runs in rounds.items()}
+    print("\n" + "\n".join([*time_table(budgets), "", *counter_table(budgets)]))
+    return {
+        "machine": {**machine(), "torch": version_of("torch"), "load_before_and_after": load},
+        "rounds": options.rounds,
+        "lint": lint,
+        "budgets": budgets,
+    }
+
+
+# -- what is measured --------------------------------------------------------------------------------
 
 
 def sources(folder: Path) -> dict[str, Path]:
+    """Both versions as they are installed: an unpacked wheel is all that Keras is."""
     found = {v: folder / f"keras-{v}" for v in VERSIONS}
     for version, path in found.items():
         if path.is_dir():
             continue
         command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(folder)]
-        subprocess.run([*command, f"keras=={version}"], check=True)
+        if subprocess.run([*command, f"keras=={version}"], check=False).returncode != 0:
+            raise BenchError(f"keras {version} could not be downloaded; name a folder that has it")
         with zipfile.ZipFile(folder / f"keras-{version}-py3-none-any.whl") as wheel:
             wheel.extractall(path)
     return found
+
+
+def installed(sources: Any, folder: Path) -> Path:
+    """A folder with what both versions need: the same for both, and torch not among it."""
+    needed = {
+        line
+        for path in sources
+        for distribution in distributions(path=[str(path)])
+        for line in distribution.requires or ()
+        if "extra ==" not in line
+    }
+    say(f"installing {', '.join(sorted(needed))}")
+    command = [sys.executable, "-m", "pip", "install", "-q", "--target", str(folder)]
+    if subprocess.run([*command, *sorted(needed)], check=False).returncode != 0:
+        raise BenchError("what Keras needs could not be installed; --dependencies names a folder")
+    return folder
+
+
+# -- the linter --------------------------------------------------------------------------------------
 
 
 def linted(path: Path) -> dict[str, list[dict[str, object]]]:
@@ -51,17 +138,163 @@ def linted(path: Path) -> dict[str, list[dict[str, object]]]:
     return out
 
 
-def main() -> None:
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(temporary)
-        found = {version: linted(path) for version, path in sources(folder).items()}
-    print(f"{'place':<38} {'function':<28} " + " ".join(f"{v:>8}" for v in VERSIONS) + "  hot from")
+def lint_table(found: Mapping[str, Mapping[str, Sequence[Mapping[str, object]]]]) -> list[str]:
+    head = " ".join(f"{v:>8}" for v in VERSIONS)
+    lines = [f"{'place':<38} {'function':<28} {head}  hot from"]
     for place, function in PLACES.items():
         counts = " ".join(f"{len(found[v][function]):>8}" for v in VERSIONS)
         roots = {row["root"] for v in VERSIONS for row in found[v][function]}
-        print(f"{place:<38} {function:<28} {counts}  {', '.join(sorted(map(str, roots)))}")
-    RESULT.write_text(json.dumps(found, indent=1) + "\n")
+        lines.append(f"{place:<38} {function:<28} {counts}  {', '.join(sorted(map(str, roots)))}")
+    return lines
+
+
+# -- the budgets -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What all runs of the suite on one version say together."""
+
+    counters: dict[str, dict[str, int]]
+    repeat: bool
+    """Whether every run counted the same."""
+    verdicts: dict[str, list[str]]
+    reasons: dict[str, str]
+    reference_us: dict[str, float]
+    subject_us: dict[str, float]
+    ratio: dict[str, dict[str, float | None]]
+    """The median of the runs' ratios; its ends are the outermost of theirs, null where one is not known."""
+    control: dict[str, list[float]]
+
+
+def suite_run(version: str, path: Sequence[Path], scratch: Path, *options: str) -> Verdicts:
+    """One run of the suite on one version."""
+    came_with = os.environ.get("PYTHONPATH")
+    places = [*map(str, path), *([came_with] if came_with else [])]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(places),
+        "KERAS_BACKEND": "torch",
+        "KERAS_HOME": str(scratch / "home"),
+        "KERAS_EXPECTED": version,
+    }
+    verdicts = scratch / "verdicts.json"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."]
+    command += ["--overhead-budget=check", f"--overhead-json={verdicts}", *options]
+    done = subprocess.run(
+        command, cwd=SUITE, env=environment, check=False, capture_output=True, text=True
+    )
+    if done.returncode not in (0, 1):  # 1: budgets are exceeded, which is what is looked for
+        raise BenchError(f"the suite ended with {done.returncode} on {version}: {done.stdout}")
+    tests = json.loads(verdicts.read_text(encoding="utf-8"))["tests"]
+    found = {row["nodeid"].partition("::test_")[2]: row for row in tests}
+    wrong = [f"{n}: {row['reason']}" for n, row in found.items() if row["ratio"] is None]
+    if wrong or not found:
+        raise BenchError(f"not measured on {version}: {'; '.join(wrong) or done.stdout}")
+    return found
+
+
+def summed(runs: Sequence[Verdicts]) -> Figures:
+    """The runs on one version, put together."""
+    names = sorted(runs[0], key=lambda name: (name.partition("[")[0], len(name), name))
+
+    def middle(name: str, figure: str) -> float:
+        return round(statistics.median(run[name][figure] for run in runs), 3)
+
+    def ratio(name: str) -> dict[str, float | None]:
+        found = [run[name]["ratio"] for run in runs]
+        return {
+            "value": round(statistics.median(r["value"] for r in found), 4),
+            "low": end(min, [r["low"] for r in found]),
+            "high": end(max, [r["high"] for r in found]),
+        }
+
+    def end(outermost: Callable[[Any], float], ends: Sequence[float | None]) -> float | None:
+        return None if None in ends else round(outermost(ends), 4)
+
+    counted = [{name: run[name]["counters"] for name in names} for run in runs]
+    return Figures(
+        counted[0],
+        all(other == counted[0] for other in counted),
+        {name: [run[name]["verdict"] for run in runs] for name in names},
+        {name: runs[0][name]["reason"] for name in names},
+        {name: middle(name, "reference_us") for name in names},
+        {name: middle(name, "subject_us") for name in names},
+        {name: ratio(name) for name in names},
+        {name: [round(run[name]["control"], 4) for run in runs] for name in names},
+    )
+
+
+def time_table(budgets: Mapping[str, Any]) -> list[str]:
+    """The table of the pull requests. The improvement is that of the ratio: the machine's pace is in both
+    of its halves, and so in neither."""
+    old, new = budgets[OLD], budgets[NEW]
+    head = ["operation", "eager torch", f"Keras {OLD}", f"Keras {NEW}"]
+    rows = [[*head, f"ratio {OLD}", f"ratio {NEW}", "improvement", "budget"]]
+    for name in old["ratio"]:
+        eager = statistics.median([old["reference_us"][name], new["reference_us"][name]])
+        times = [
+            f"{us:,.1f} µs" for us in (eager, old["subject_us"][name], new["subject_us"][name])
+        ]
+        ratios = [old["ratio"][name], new["ratio"][name]]
+        shown = [f"{two(r['value'])} ({two(r['low'])} to {two(r['high'])})" for r in ratios]
+        better = f"{ratios[0]['value'] / ratios[1]['value']:.2f}x"
+        verdicts = [" ".join(dict.fromkeys(version["verdicts"][name])) for version in (old, new)]
+        rows.append([name, *times, *shown, better, " -> ".join(verdicts)])
+    return aligned(rows)
+
+
+def two(number: float | None) -> str:
+    return "?" if number is None else f"{number:.2f}"
+
+
+def counter_table(budgets: Mapping[str, Any]) -> list[str]:
+    old, new = budgets[OLD]["counters"], budgets[NEW]["counters"]
+    names = list(next(iter(new.values())))
+    rows = [["operation", *(name.replace("tensor_allocations", "tensors") for name in names)]]
+    for test in old:
+        rows.append([test, *(f"{old[test][n]:,} -> {new[test][n]:,}" for n in names)])
+    repeat = all(version["repeat"] for version in budgets.values())
+    said = "the same in every run" if repeat else "NOT the same in every run"
+    return [*aligned(rows), "", f"counters of {OLD} -> {NEW}: {said}"]
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
+    ]
+
+
+# -- results -----------------------------------------------------------------------------------------
+
+
+def page(results: Mapping[str, Any]) -> str:
+    """The tables for people."""
+    about = results["machine"]
+    loads = " and ".join(map(str, about["load_before_and_after"]))
+    parts = {
+        "Time": time_table(results["budgets"]),
+        "Counters": counter_table(results["budgets"]),
+        "Findings": lint_table(results["lint"]),
+    }
+    text = (
+        f"# Keras {OLD} and {NEW} on torch\n\n"
+        f"Written by `make bench-keras`: {about['cpu']}, {about['cores']} cores, Python {about['python']}, "
+        f"torch {about['torch']}, one thread; load {loads} before and after. The suite is "
+        f"bench/keras_budgets, run {results['rounds']} times on each version by turns. A ratio is the "
+        "median of the runs' ratios of Keras to eager torch, in brackets the outermost ends of their "
+        "intervals; the improvement is the older ratio over the newer one.\n"
+    )
+    for title, lines in parts.items():
+        text += f"\n## {title}\n\n```\n" + "\n".join(line.rstrip() for line in lines) + "\n```\n"
+    return text
+
+
+def say(text: str) -> None:
+    """Progress, apart from the tables."""
+    print(f"bench_keras: {text}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,8 +1,9 @@
-"""The project that `make demo` lints is real code: it runs, trains, saves and loads."""
+"""The project that `make demo` shows is real code: it runs, trains, and keeps one of its two budgets."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -16,23 +17,30 @@ pytestmark = [
 ]
 
 
-def run(demo: Path, *arguments: str) -> str:
+def run(demo: Path, *arguments: str, status: int = 0) -> str:
+    came_with = os.environ.get("PYTHONPATH")
     result = subprocess.run(
         [sys.executable, *arguments],
         cwd=demo,
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         check=False,
-        env={**os.environ, "PYTHONPATH": str(demo), "PYTHONDONTWRITEBYTECODE": "1"},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(demo), *([came_with] if came_with else [])]),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONIOENCODING": "utf-8",
+        },
     )
-    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.returncode == status, result.stdout + result.stderr
     return result.stdout
 
 
-def test_demo_passes_its_own_tests(root: Path) -> None:
+def test_demo_passes_its_own_tests(root: Path, plugin_flags: tuple[str, ...]) -> None:
     said = run(
         root / "fixtures" / "demo",
         *("-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "pyproject.toml", "tests"),
+        *plugin_flags,
     )
     assert "passed" in said
     assert "skipped" not in said
@@ -41,3 +49,40 @@ def test_demo_passes_its_own_tests(root: Path) -> None:
 def test_demo_trains(root: Path) -> None:
     first, last = map(float, run(root / "fixtures" / "demo", "-m", "minilayers").split()[-3::2])
     assert last < first
+
+
+def test_demo_keeps_one_budget_and_exceeds_another(
+    root: Path, plugin_flags: tuple[str, ...]
+) -> None:
+    said = run(
+        root / "fixtures" / "demo",
+        *("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_budgets.py"),
+        *("--overhead-budget", *plugin_flags),
+        status=1,
+    )
+    assert "1 failed, 1 passed" in said
+    failure = said.partition("test_add")[2]
+    assert "add costs more than its budget allows" in failure
+    assert re.search(r"instructions: \d+, allowed 60", failure)
+    assert re.search(r"ratio: [\d.]+ \([\d.]+ to [\d.]+\), allowed 2\n", failure)
+    assert re.search(r"^ +\d+  \S+\.py:\d+ +\S", failure, re.MULTILINE), "no lines are shown"
+
+
+def test_the_script_goes_on_without_torch(root: Path, tmp_path: Path) -> None:
+    """What `make demo` runs, with commands that stand in for an environment without torch."""
+    for name, body in {
+        "dispatchguard": f'[ "$1" = hot ] || exit 1; "{sys.executable}" -m pytest_dispatchguard "$@"',
+        "python": "exit 1",
+    }.items():
+        command = tmp_path / name
+        command.write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
+        command.chmod(0o755)
+    done = subprocess.run(
+        ["sh", str(root / "fixtures" / "demo" / "demo.sh")],
+        env={**os.environ, "BIN": str(tmp_path)},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1].startswith("torch is not installed")

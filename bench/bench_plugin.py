@@ -1,0 +1,264 @@
+"""What the pytest plugin takes of people's time: where it is not used, and for fifty budgets.
+
+    python bench/bench_plugin.py
+
+A run of pytest over one trivial test with the plugin and with `-p no:dispatchguard`, by turns, no other
+plugin in either, and the difference of the two that follow one another, by the clock and in processor time.
+Then fifty tests with budgets on torch operations, by times and counters and by counters alone: whole
+processes, torch's import included. The table goes to stdout, the numbers with the machine they are from to
+bench/results/plugin.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from bench_lint import BenchError, machine, version_of
+
+RESULTS = Path(__file__).resolve().parent / "results" / "plugin.json"
+GOALS = {"added ms": 10.0, "50 budgets s": 60.0, "50 counted s": 10.0}
+
+ONE = "abs ceil cos exp floor neg relu round sigmoid sign sin sqrt tanh"
+TWO = "add atan2 div eq ge lt matmul maximum minimum mul pow sub"
+DEAR = ("cos", "relu", "add", "matmul", "mul")
+"""Operations whose wrapper looks for leaves on every call: too much for the budget."""
+
+MODULE = '''\
+"""Operations as a library has them: torch's, behind a check of the arguments."""
+
+import torch
+from torch.utils import _pytree as pytree
+
+
+def check(x):
+    if not isinstance(x, torch.Tensor):
+        raise TypeError(f"not a tensor: {x!r}")
+'''
+CHEAP_WRAPPER = """
+
+def {name}({given}):
+    check(x)
+    return torch.{name}({given})
+"""
+DEAR_WRAPPER = """
+
+def {name}({given}):
+    for leaf in pytree.tree_leaves(({given},)):
+        check(leaf)
+    return torch.{name}({given})
+"""
+TESTS = """\
+import pytest
+import torch
+
+import wrapped
+
+
+@pytest.mark.overhead_budget(ratio=2.0, instructions=60, dispatches=1)
+@pytest.mark.parametrize("n", [4, 32])
+@pytest.mark.parametrize("name, arity", {cases})
+def test_op(overhead, name, arity, n):
+    torch.manual_seed(0)
+    given = [torch.rand(n, n) for _ in range(arity)]
+    overhead(getattr(wrapped, name), *given).against(getattr(torch, name), *given)
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--pairs", type=int, default=100, help="of runs over a trivial test")
+    parser.add_argument("--repeats", type=int, default=3, help="runs of the fifty budgets")
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    options = parser.parse_args(arguments)
+    load = os.getloadavg()[0]
+    try:
+        with tempfile.TemporaryDirectory(prefix="bench-plugin-") as scratch:
+            unused = added(Path(scratch), options.pairs)
+            fifty = budgets(Path(scratch), options.repeats)
+    except BenchError as error:
+        print(f"bench_plugin: {error}", file=sys.stderr)
+        return 2
+    results = report(unused, fifty, load)
+    options.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    print(table(results))
+    return 0
+
+
+# -- installed and unused ----------------------------------------------------------------------------
+
+
+def added(scratch: Path, pairs: int) -> dict[str, Any]:
+    """Milliseconds that the plugin adds to a run that does not use it."""
+    folder = scratch / "trivial"
+    folder.mkdir()
+    (folder / "test_nothing.py").write_text("def test_nothing():\n    pass\n", encoding="utf-8")
+    without = ("-p", "no:dispatchguard")
+    others = sorted({e.name for e in entry_points(group="pytest11")} - {"dispatchguard"})
+    common = [word for name in others for word in ("-p", f"no:{name}")]
+    if "dispatchguard" not in pytest_run(folder, "--trace-config", *common)[2]:
+        raise BenchError("the plugin is not installed in this environment: pip install -e .")
+    rng = random.Random(0)
+    runs: dict[tuple[str, ...], list[tuple[float, float]]] = {(): [], without: []}
+    for pair in range(-2, pairs):  # the first compile what has not been
+        if pair % 20 == 0:
+            say(f"a trivial run with and without the plugin, {pair} of {pairs}")
+        for extra in rng.sample([(), without], 2):
+            taken = pytest_run(folder, *extra, *common)
+            if pair >= 0:
+                runs[extra].append((taken[0] * 1000, taken[1] * 1000))
+    figures = {}
+    for number, name in enumerate(("clock", "processor")):
+        one, other = ([taken[number] for taken in series] for series in runs.values())
+        figures[name] = {
+            "with_ms": round(statistics.median(one), 1),
+            "without_ms": round(statistics.median(other), 1),
+            "added_ms": interval([a - b for a, b in zip(one, other, strict=True)]),
+        }
+    return {"pairs": pairs, **figures}
+
+
+def interval(values: Sequence[float]) -> dict[str, float]:
+    """The median, and what it lies between in 95 of 100 such series."""
+    ordered = sorted(values)
+    rank = max(0, math.floor(len(ordered) / 2 - 0.98 * math.sqrt(len(ordered))))
+    found = (statistics.median(ordered), ordered[rank], ordered[-1 - rank])
+    return dict(zip(("value", "low", "high"), (round(v, 2) for v in found), strict=True))
+
+
+def pytest_run(folder: Path, *arguments: str, status: int = 0) -> tuple[float, float, str]:
+    """Seconds of a whole process by the clock, those of the processor, and what it said."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    before = processor_seconds()
+    start = time.perf_counter()
+    done = subprocess.run(
+        command, cwd=folder, env=environment, check=False, capture_output=True, text=True
+    )
+    seconds = time.perf_counter() - start
+    processor = processor_seconds() - before
+    if done.returncode != status:
+        raise BenchError(
+            f"pytest ended with {done.returncode}: {(done.stdout + done.stderr)[-800:]}"
+        )
+    return seconds, processor, done.stdout
+
+
+def processor_seconds() -> float:
+    """What all processes that have ended took so far."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+# -- fifty budgets -----------------------------------------------------------------------------------
+
+
+def budgets(scratch: Path, repeats: int) -> dict[str, Any]:
+    """Seconds of fifty budgets, and what was decided."""
+    if find_spec("torch") is None:
+        raise BenchError("budgets need torch in this environment: nothing is written")
+    folder = scratch / "fifty"
+    suite(folder)
+    out: dict[str, Any] = {}
+    for mode in ("check", "count"):
+        seconds, verdicts = [], []
+        for repeat in range(repeats):
+            say(f"fifty budgets, --overhead-budget={mode}, run {repeat + 1} of {repeats}")
+            file = folder / "verdicts.json"
+            asked = (f"--overhead-budget={mode}", f"--overhead-json={file}")
+            seconds.append(round(pytest_run(folder, *asked, status=1)[0], 2))
+            tests = json.loads(file.read_text(encoding="utf-8"))["tests"]
+            verdicts.append(Counter(test["verdict"] for test in tests))
+        out[mode] = {
+            "seconds": seconds,
+            "median_s": statistics.median(seconds),
+            "verdicts": [dict(sorted(found.items())) for found in verdicts],
+        }
+    return out
+
+
+def suite(folder: Path) -> None:
+    """Twenty-five operations of two sizes each."""
+    folder.mkdir()
+    cases = [(name, arity) for arity, names in ((1, ONE), (2, TWO)) for name in names.split()]
+    module = MODULE
+    for name, arity in cases:
+        form = DEAR_WRAPPER if name in DEAR else CHEAP_WRAPPER
+        module += form.format(name=name, given=", ".join("xy"[:arity]))
+    (folder / "wrapped.py").write_text(module, encoding="utf-8")
+    (folder / "test_fifty.py").write_text(TESTS.format(cases=cases), encoding="utf-8")
+
+
+# -- results -----------------------------------------------------------------------------------------
+
+
+def report(unused: dict[str, Any], fifty: dict[str, Any], load: float) -> dict[str, Any]:
+    """Everything measured, as JSON."""
+    dear = 2 * len(DEAR)
+    wanted = {"fail": dear, "pass": 50 - dear}
+    return {
+        "machine": {**machine(), "load_before": round(load, 2)},
+        "versions": {name: version_of(name) for name in ("pytest", "torch")},
+        "unused": unused,
+        "fifty": fifty,
+        "goals": GOALS,
+        "met": {
+            "added ms": below(unused["clock"]["added_ms"], GOALS["added ms"]),
+            "50 budgets s": max(fifty["check"]["seconds"]) <= GOALS["50 budgets s"],
+            "50 counted s": max(fifty["count"]["seconds"]) <= GOALS["50 counted s"],
+            "all decided, and rightly": all(
+                found == wanted for mode in fifty.values() for found in mode["verdicts"]
+            ),
+        },
+    }
+
+
+def below(figure: dict[str, float], goal: float) -> bool | None:
+    """Whether a figure is surely below the goal, surely not, or neither."""
+    if figure["high"] <= goal:
+        return True
+    return False if figure["low"] > goal else None
+
+
+def table(results: dict[str, Any]) -> str:
+    """The numbers for people."""
+    lines = []
+    for name in ("clock", "processor"):
+        found, more = results["unused"][name], results["unused"][name]["added_ms"]
+        lines.append(
+            f"a trivial run, {name}: {found['with_ms']} ms with the plugin, {found['without_ms']} ms "
+            f"without; it adds {more['value']} ms ({more['low']} to {more['high']})"
+        )
+    for mode, found in results["fifty"].items():
+        times = ", ".join(f"{s:.1f}" for s in found["seconds"])
+        came = "; ".join(", ".join(f"{n} {v}" for v, n in v.items()) for v in found["verdicts"])
+        lines.append(f"50 budgets, {mode}: {times} s ({came})")
+    said = {True: "met", False: "MISSED", None: "too noisy to tell"}
+    lines += [f"goal {said[ok]}: {name}" for name, ok in results["met"].items()]
+    return "\n".join(lines)
+
+
+def say(text: str) -> None:
+    """Progress, apart from the table."""
+    print(f"bench_plugin: {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
