@@ -438,3 +438,20 @@ def test_a_subject_that_changes_its_inputs_is_told(pytester: pytest.Pytester, ru
             "    grow changes its argument 0*",
         ]
     )
+
+
+def test_a_report_in_markdown_and_settings_in_place_of_options(
+    suite: pytest.Pytester, run: Any
+) -> None:
+    suite.makeini(
+        "[pytest]\noverhead_budget = count\noverhead_report = out.md\noverhead_confidence = 0.99\n"
+    )
+    run().assert_outcomes(passed=2)
+    assert "✅ pass" in (suite.path / "out.md").read_text()
+    run("--overhead-budget=check").assert_outcomes(passed=1, failed=1)
+    text = (suite.path / "out.md").read_text()
+    assert "❌ fail" in text and "allowed 3" in text
+    suite.makeini("[pytest]\noverhead_workers = many\n")
+    result = run()
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(["*overhead_workers: 'many' is not a whole number from 1 to 64*"])

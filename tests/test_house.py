@@ -29,7 +29,10 @@ ARROWS = {
     "lint": BASE | {"", "hookspecs"},
     "measure": BASE | {"", "hookspecs", "runtime"},
     "model": frozenset(),
-    "plugin": BASE | PARTS | {"", "hookspecs"},
+    # Two parts of the plugin: what may be asked of it, and what it tells.
+    "options": frozenset({"measure"}),
+    "gathering": BASE | PARTS | {"options"},
+    "plugin": BASE | PARTS | {"", "gathering", "hookspecs", "options"},
     "progress": frozenset(),
     "report": frozenset({"edits", "model"}),
     "runtime": BASE | {"", "hookspecs"},

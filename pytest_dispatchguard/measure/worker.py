@@ -57,10 +57,12 @@ def made_quiet(config: pytest.Config) -> None:
 class Worker:
     """The plugin of a worker's run: in place of running the tests, it waits to be asked."""
 
-    def __init__(self, config: pytest.Config, requests: int, replies: int) -> None:
+    def __init__(self, config: pytest.Config, requests: int, replies: int, *, saving: bool) -> None:
         self.config = config
         self.requests = requests
         self.replies = replies
+        self.saving = saving
+        """Whether what is measured is kept, with what pyperf knows of the machine."""
         self.uncollected: dict[str, str] = {}
         """Files that cannot be collected, and why."""
         for end in (requests, replies):
@@ -108,11 +110,11 @@ class Worker:
 
     def _measured(self, item: pytest.Item, request: Request) -> dict[str, Any]:
         if not _may_fork():
-            return _run(item, request)
+            return _run(item, request, self.saving)
         ours, theirs = os.pipe()
         child = os.fork()
         if child == 0:
-            _child(item, request, theirs)
+            _child(item, request, theirs, self.saving)
         os.close(theirs)
         return self._heard(child, ours, request.timeout)
 
@@ -165,11 +167,11 @@ def _warm_up() -> None:
     gc.freeze()
 
 
-def _child(item: pytest.Item, request: Request, end: int) -> None:
+def _child(item: pytest.Item, request: Request, end: int, saving: bool) -> None:
     """The life of a forked child."""
     status = 1
     try:
-        data = json.dumps(_run(item, request), default=str).encode()
+        data = json.dumps(_run(item, request, saving), default=str).encode()
         while data:
             data = data[os.write(end, data) :]
         status = 0
@@ -177,7 +179,8 @@ def _child(item: pytest.Item, request: Request, end: int) -> None:
         os._exit(status)
 
 
-def _run(item: pytest.Item, request: Request) -> dict[str, Any]:
+def _run(item: pytest.Item, request: Request, saving: bool) -> dict[str, Any]:
+    from pytest_dispatchguard.measure import runs
     from pytest_dispatchguard.measure.messages import pack_samples
 
     item.config.stash[REQUEST] = request
@@ -191,17 +194,8 @@ def _run(item: pytest.Item, request: Request) -> dict[str, Any]:
     return {
         "reports": [to_serializable(config=item.config, report=report) for report in reports],
         "samples": pack_samples(item.stash.get(SAMPLES, {})),
-        "metadata": _metadata(item.config),
+        "metadata": runs.machine() if saving else {},
     }
-
-
-def _metadata(config: pytest.Config) -> dict[str, Any]:
-    """What pyperf knows of this process, where it is to be saved."""
-    if config.getoption("--overhead-save") is None:
-        return {}
-    from pytest_dispatchguard.measure import runs
-
-    return runs.machine()
 
 
 def _fate(status: int) -> str:

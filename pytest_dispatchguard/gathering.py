@@ -1,0 +1,142 @@
+"""The part of a pytest run that gathers verdicts, tells them, and writes them to files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_dispatchguard.options import Options
+
+if TYPE_CHECKING:
+    from pytest_dispatchguard.measure.runs import Taken
+    from pytest_dispatchguard.model import Verdict
+
+
+class Gatherer:
+    """Takes verdicts from the reports of tests, which also come from the processes of pytest-xdist. What it
+    needs of ours is imported with the first verdict: a run without any needs none of it."""
+
+    def __init__(self, config: pytest.Config, options: Options, saving: Path | None) -> None:
+        self.config = config
+        self.options = options
+        self.saving = saving
+        """The file that what is measured is kept in."""
+        self.verdicts: list[Verdict] = []
+        self.taken: list[Taken] = []
+        self.collected: set[str] = set()
+        self.shared = False
+        """Whether tests were measured in one process."""
+        self.whole = not any("::" in str(word) for word in config.args)
+        """Whether every test of the files that were collected is run."""
+
+    def _all_tests(self) -> set[str]:
+        """Every test of the files that were collected; none where that is not known."""
+        return self.collected if self.whole else set()
+
+    def pytest_deselected(self) -> None:
+        """Some tests are left out."""
+        self.whole = False
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Keeps which tests there are."""
+        self.collected = {item.nodeid for item in session.items}
+
+    @pytest.hookimpl(tryfirst=True)  # before the failure is shown
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keeps what the report of a test carries."""
+        self.shared |= getattr(report, "overhead_shared", False)
+        if not hasattr(report, "overhead"):
+            return
+        from pytest_dispatchguard.measure import measuring
+
+        verdicts = measuring.verdicts_of([report])
+        self.verdicts += verdicts
+        costly = {place[:2] for v in verdicts if v.verdict == "fail" for place in v.lines}
+        if report.failed and costly:
+            _add_findings(report, costly)
+        samples = getattr(report, "overhead_samples", None)
+        if self.saving is not None and samples is not None:
+            self._save(self.saving, verdicts, samples)
+
+    def _save(self, path: Path, verdicts: Sequence[Verdict], samples: str) -> None:
+        """Writes the run after each test: one that is killed halfway is kept as far as it came."""
+        from pytest_dispatchguard.lint.files import write_source
+        from pytest_dispatchguard.measure import runs
+
+        self.taken += runs.taken(verdicts, samples)
+        text = runs.as_text(self.taken)
+        if text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_source(path, text.encode())
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """The table."""
+        if not self.verdicts:
+            return
+        from pytest_dispatchguard.measure import budget_file, session
+        from pytest_dispatchguard.report import terminal
+        from pytest_dispatchguard.report.verdicts import plain_lines, table_of
+
+        terminalreporter.section("overhead budgets")
+        table, writer = table_of(self.verdicts), terminalreporter._tw
+        if writer.hasmarkup and terminal.fits(table, writer.fullwidth):
+            terminal.show(table, writer._file, writer.fullwidth)
+        else:
+            for line in plain_lines(table):
+                terminalreporter.line(line)
+        if self.shared:
+            terminalreporter.line(
+                "tests were measured without a process of their own: an accelerator is in use"
+            )
+        undecided = sum(verdict.verdict == "undecided" for verdict in self.verdicts)
+        if undecided and self.options.undecided == "warn":
+            said = f"warning: {undecided} undecided: times were too unsure to tell, see above"
+            terminalreporter.line(said, yellow=True)
+        if self.options.mode != "update":
+            path = self.config.rootpath / budget_file.NAME
+            for line in session.compared(self.verdicts, path, self._all_tests()):
+                terminalreporter.line(line)
+
+    def pytest_sessionfinish(self) -> None:
+        """The files."""
+        updating = self.options.mode == "update" and bool(self.verdicts)
+        if self.options.json is None and self.options.report is None and not updating:
+            return
+        from pytest_dispatchguard.lint.files import write_source
+        from pytest_dispatchguard.measure import budget_file, session
+        from pytest_dispatchguard.model import UserError
+        from pytest_dispatchguard.report.verdicts import as_json
+        from pytest_dispatchguard.report.verdicts_markdown import as_markdown
+
+        try:
+            for file, render in ((self.options.json, as_json), (self.options.report, as_markdown)):
+                if file is not None:
+                    _write(file, render(self.verdicts, session.machine()).encode())
+            if updating:
+                path = self.config.rootpath / budget_file.NAME
+                text = session.rewritten(path, self.verdicts, self._all_tests())
+                write_source(path, text.encode())
+        except (UserError, OSError) as error:
+            raise pytest.UsageError(str(error)) from None
+
+
+def _write(path: Path, data: bytes) -> None:
+    from pytest_dispatchguard.lint.files import write_source
+
+    if path.exists() and not path.is_file():
+        path.write_bytes(data)  # a device or a pipe is written to, never replaced
+    else:
+        write_source(path, data)
+
+
+def _add_findings(report: pytest.TestReport, costly: set[tuple[str, int]]) -> None:
+    """Adds what the linter knows of the lines that cost most."""
+    from pytest_dispatchguard.lint.known import findings_on
+    from pytest_dispatchguard.report.verdicts import advice
+
+    found = findings_on(sorted(costly))
+    if found:
+        report.sections.append(("What the linter says of these lines", advice(found)))

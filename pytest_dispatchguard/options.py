@@ -1,0 +1,228 @@
+"""What the command line and pytest's settings may say of budgets. Every pytest run reads this module, so it
+imports nothing of ours before it must."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+if TYPE_CHECKING:
+    from pytest_dispatchguard.measure.measuring import Options as HowToMeasure
+
+MODES = ("check", "update", "count")
+UNDECIDED = ("warn", "fail", "pass")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a run was asked for."""
+
+    mode: str | None
+    """None where budgets are not asked for."""
+    against: str | None
+    save: str | None
+    compare: str | None
+    json: Path | None
+    report: Path | None
+    confidence: float
+    max_time: float
+    timeout: float
+    workers: int
+    undecided: str
+    device: tuple[str, ...] | None
+    worker: str | None
+    """The ends of pipes, in a worker of another run."""
+
+    @property
+    def timed(self) -> bool:
+        """Whether times are asked for."""
+        return self.mode in ("check", "update")
+
+    def measuring(self) -> HowToMeasure:
+        """How tests are measured."""
+        from pytest_dispatchguard.measure.measuring import Options as HowToMeasure
+
+        return HowToMeasure(self.confidence, self.max_time, self.workers, self.timeout)
+
+
+class _Option(NamedTuple):
+    name: str
+    metavar: str
+    help: str
+    read: Callable[[str], Any] = str
+    otherwise: Any = None
+    more: dict[str, Any] = {}  # noqa: RUF012 - a default that nobody changes
+
+
+def _mode(word: str) -> str:
+    if word not in MODES:
+        raise argparse.ArgumentTypeError(
+            f"{word!r} is none of {', '.join(MODES)}; before paths write --overhead-budget=check"
+        )
+    return word
+
+
+def _undecided(word: str) -> str:
+    if word not in UNDECIDED:
+        raise argparse.ArgumentTypeError(f"{word!r} is none of {', '.join(UNDECIDED)}")
+    return word
+
+
+def _confidence(word: str) -> float:
+    return _number(word, lambda n: 0.5 <= n < 1, "a level such as 0.999, from 0.5 to below 1")
+
+
+def _seconds(word: str) -> float:
+    return _number(word, lambda n: 0 < n <= 86400, "seconds, more than 0")
+
+
+def _count(word: str) -> int:
+    return int(_number(word, lambda n: n in range(1, 65), "a whole number from 1 to 64"))
+
+
+def _number(word: str, fits: Callable[[float], bool], wanted: str) -> float:
+    try:
+        number = float(word)
+    except ValueError:
+        number = float("nan")
+    if not fits(number):
+        raise argparse.ArgumentTypeError(f"{word!r} is not {wanted}")
+    return number
+
+
+def _devices(words: str) -> tuple[str, ...]:
+    from pytest_dispatchguard.measure.devices import named
+
+    try:
+        return named(words)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+_ALL = (
+    _Option(
+        "budget",
+        "check|update|count",
+        "hold what tests name with the `overhead` fixture against their budgets, by times and exact counters "
+        "(check, which is meant where nothing is said) or by counters alone (count), or record what is found "
+        "in overhead-budgets.toml (update)",
+        _mode,
+        more={"nargs": "?", "const": "check"},
+    ),
+    _Option(
+        "against",
+        "REV",
+        "measure the same tests in git revision REV beside the work tree, and fail where they cost more",
+    ),
+    _Option(
+        "save",
+        "NAME",
+        "keep what is measured in .dispatchguard/runs/NAME.json, which pyperf's commands read",
+    ),
+    _Option("compare", "NAME|FILE", "fail where a subject costs more than in a run that was saved"),
+    _Option("json", "FILE", "write the verdicts to FILE as JSON"),
+    _Option("report", "FILE", "write the verdicts to FILE as Markdown"),
+    _Option(
+        "confidence",
+        "LEVEL",
+        "how sure a verdict by time must be; 0.999 unless said",
+        _confidence,
+        0.999,
+    ),
+    _Option(
+        "max-time", "SECONDS", "time to measure one test for at most; 5 unless said", _seconds, 5.0
+    ),
+    _Option(
+        "timeout",
+        "SECONDS",
+        "give a test up that does not end so long after; 60 unless said",
+        _seconds,
+        60.0,
+    ),
+    _Option(
+        "workers",
+        "NUMBER",
+        "processes that measure, one after another; 2 unless said",
+        _count,
+        2,
+    ),
+    _Option(
+        "undecided",
+        "warn|fail|pass",
+        "what becomes of a test whose times are too unsure to tell: warn unless said",
+        _undecided,
+        "warn",
+    ),
+    _Option(
+        "device",
+        "KIND,KIND",
+        "devices that tests with `overhead_device` run on, such as cpu,cuda: all that are here unless said",
+        _devices,
+    ),
+)
+
+
+def add(parser: pytest.Parser) -> None:
+    """Makes the options known, and settings of the same names."""
+    group = parser.getgroup("dispatchguard", "host overhead of PyTorch code (dispatchguard)")
+    for option in _ALL:
+        group.addoption(
+            f"--overhead-{option.name}",
+            type=option.read,
+            metavar=option.metavar,
+            help=option.help.replace("%", "%%"),
+            **option.more,
+        )
+        parser.addini(_key(option), option.help)
+    group.addoption("--overhead-worker", help=argparse.SUPPRESS)
+
+
+def read(config: pytest.Config) -> Options:
+    """What the command line says, else pytest's settings, else what is usual."""
+    found = {option.name.replace("-", "_"): _value(config, option) for option in _ALL}
+    worker = config.getoption("--overhead-worker")
+    options = Options(mode=found.pop("budget"), worker=worker, **found)
+    for file in (options.json, options.report):
+        if file is not None and not file.parent.is_dir():
+            raise pytest.UsageError(f"{file}: there is no such folder")
+    _refuse(config, options)
+    return options
+
+
+def _value(config: pytest.Config, option: _Option) -> Any:
+    given = config.getoption(f"--overhead-{option.name}")
+    if given is None and config.getini(_key(option)):
+        try:
+            given = option.read(str(config.getini(_key(option))))
+        except argparse.ArgumentTypeError as error:
+            raise pytest.UsageError(f"{_key(option)}: {error}") from None
+    if given is not None and option.name in ("json", "report"):
+        return config.invocation_params.dir / given
+    return option.otherwise if given is None else given
+
+
+def _key(option: _Option) -> str:
+    return f"overhead_{option.name.replace('-', '_')}"
+
+
+def _refuse(config: pytest.Config, options: Options) -> None:
+    """Options that do not go together. Those of the command line alone: settings wait for their option."""
+    given = [
+        f"--overhead-{name}"
+        for name in ("json", "report", "against", "compare", "save")
+        if config.getoption(f"--overhead-{name}") is not None
+    ]
+    if given and options.mode is None:
+        raise pytest.UsageError(f"{given[0]} needs --overhead-budget: else nothing is measured")
+    timed = [name for name in given if name not in ("--overhead-json", "--overhead-report")]
+    if timed and options.mode == "count":
+        raise pytest.UsageError(
+            f"{timed[0]} needs --overhead-budget=check: count measures no times"
+        )
+    if options.timed and options.against is not None and options.compare is not None:
+        raise pytest.UsageError("--overhead-against and --overhead-compare: name one base, not two")
