@@ -89,19 +89,19 @@ class Measuring:
         """The reports of a test, from the last process that measured it: the first, where that one was
         sure; else from as many as the time allows."""
         known: dict[int, list[Sample]] = {}
-        start, processes, spent = time.monotonic(), 0, 0.0
+        processes, spent = 0, 0.0
         reports: list[pytest.TestReport] = []
         while True:
             left = self.options.seconds - spent
             request = Request(
                 item.nodeid,
-                min(left, max(_LEAST_SECONDS, left * 0.4)),
+                share(left),
                 self.options.confidence,
                 self.options.timeout + left,
                 known,
             )
             try:
-                answer = self._asked(processes % self.options.workers, request)
+                answer, took = self._asked(processes % self.options.workers, request)
             except UserError as error:
                 return reports or [self._broken(item, str(error))]
             if "reports" not in answer:
@@ -111,7 +111,7 @@ class Measuring:
             for number, samples in unpack_samples(answer["samples"]).items():
                 known.setdefault(number, []).extend(samples)
             processes += 1
-            spent = time.monotonic() - start if processes > 1 else request.seconds
+            spent += took
             undecided = any(v.verdict == "undecided" for v in _verdicts(reports))
             if (
                 not undecided
@@ -120,11 +120,14 @@ class Measuring:
             ):
                 return reports
 
-    def _asked(self, number: int, request: Request) -> dict[str, Any]:
+    def _asked(self, number: int, request: Request) -> tuple[dict[str, Any], float]:
+        """An answer, and the seconds it took; that a worker imports first is not the test's time."""
         if number not in self.workers:
             self.workers[number] = Worker(self.launch, number)
         try:
-            return self.workers[number].ask(request, tick=lambda: None)
+            self.workers[number].wait(tick=lambda: None)
+            start = time.monotonic()
+            return self.workers[number].ask(request, tick=lambda: None), time.monotonic() - start
         except UserError:
             del self.workers[number]
             raise
@@ -145,6 +148,12 @@ class Measuring:
         """Ends the workers."""
         while self.workers:
             self.workers.popitem()[1].end()
+
+
+def share(left: float) -> float:
+    """How much of the seconds that are left the next process may take at most: most of them, so that a noisy
+    machine is overcome, and never all while there is enough for another process."""
+    return min(left, max(_LEAST_SECONDS, left * 0.4))
 
 
 def _verdicts(reports: list[pytest.TestReport]) -> Iterator[Verdict]:

@@ -146,7 +146,7 @@ def _taken(subject: Subject, limits: Sequence[Limit], timing: Timing) -> Sample:
             return False
         if all(_decided(limit, so_far) is not None for limit in limits):
             return True
-        return telling(found, timing.confidence) == "more processes"
+        return telling(found, timing.confidence, len(timing.known)) == "more processes"
 
     return sample(
         subject.call,
