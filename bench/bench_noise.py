@@ -277,7 +277,7 @@ class Results:
                     lines.append(
                         f"| {tool} | {condition} | {' | '.join(map(cell, cells))} | {took} |"
                     )
-        lines += ["", *NOTES, ""]
+        lines += ["", NOTES, ""]
         lines += [f"- {'met' if ok else 'MISSED'}: {name}" for name, ok in self.met().items()]
         return "\n".join(lines) + "\n"
 
@@ -287,8 +287,8 @@ NOTES = (
     "a peer, those of both runs that it compares. pyperf imports torch in each of its processes, which is "
     "part of its time. A peer's runs of the old code and of the new one are each compared with each, so its "
     "verdicts are not independent of each other. pytest-benchmark: *fail* where the mean grew by more than "
-    "s/2, as `--benchmark-compare-fail=mean:` has it. pytest-codspeed: walltime mode, *fail* where the median "
-    "grew by more than s/2. pyperf: *fail* where `compare_to` says significant and slower.",
+    "s/2, as `--benchmark-compare-fail=mean:` has it. pytest-codspeed: walltime mode, *fail* where the "
+    "median grew by more than s/2. pyperf: *fail* where `compare_to` says significant and slower."
 )
 
 
@@ -317,7 +317,9 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--verdicts", type=int, default=1000, help="of A/A, in each condition")
-    parser.add_argument("--planted", type=int, default=100, help="verdicts of each planted slowdown")
+    parser.add_argument(
+        "--planted", type=int, default=100, help="verdicts of each planted slowdown"
+    )
     parser.add_argument("--chunk", type=int, default=70, help="verdicts in one pytest run")
     parser.add_argument("--conditions", default=",".join(CONDITIONS), help="quiet, busy or both")
     parser.add_argument("--peers", action=argparse.BooleanOptionalAction, default=True)
@@ -327,7 +329,9 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         default=5,
         help="runs of each side by pytest-benchmark and pytest-codspeed, each compared with each",
     )
-    parser.add_argument("--pyperf-trials", type=int, default=2, help="the same for pyperf, a slow one")
+    parser.add_argument(
+        "--pyperf-trials", type=int, default=2, help="the same for pyperf, a slow one"
+    )
     parser.add_argument("--venvs", type=Path, help="keep the peers' environment in this folder")
     parser.add_argument("--output", type=Path, default=RESULTS)
     parser.add_argument("--seed", type=int, default=0, help="of the order of tests")
@@ -335,7 +339,9 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     options.conditions = options.conditions.split(",")
     unknown = set(options.conditions) - set(CONDITIONS)
     if unknown:
-        parser.error(f"--conditions: {', '.join(sorted(unknown))} is none of {', '.join(CONDITIONS)}")
+        parser.error(
+            f"--conditions: {', '.join(sorted(unknown))} is none of {', '.join(CONDITIONS)}"
+        )
     return options
 
 
@@ -392,7 +398,7 @@ def cases(scratch: Path) -> list[Case]:
     chosen: dict[str, float] = {}
     for target in TARGETS:
         left = [name for name in PLANTS if name not in chosen]
-        code = min(left, key=lambda name: abs(math.log(max(sizes[name], 1e-4) / target)))  # noqa: B023
+        code = min(left, key=lambda name: abs(math.log(max(sizes[name], 1e-4) / target)))
         chosen[code] = rough[code]
     runs = [sized(scratch, chosen, "--overhead-max-time=6") for _ in range(3)]
     out = [Case(SAME, "same", "identical", 1.0, SAME_LIMIT)]
@@ -500,7 +506,9 @@ def own_run(scratch: Path, plan: Sequence[tuple[str, float]], *flags: str) -> li
         command, cwd=folder, env=environment(SECONDS="seconds"), capture_output=True, text=True
     )
     if done.returncode not in (0, 1) or not (folder / "out.json").exists():
-        raise BenchError(f"pytest exited with {done.returncode}: {(done.stdout + done.stderr)[-800:]}")
+        raise BenchError(
+            f"pytest exited with {done.returncode}: {(done.stdout + done.stderr)[-800:]}"
+        )
     seconds = read_seconds(folder / "seconds")
     rows = {row["nodeid"]: row for row in json.loads((folder / "out.json").read_text())["tests"]}
     out = []
@@ -599,7 +607,9 @@ def peer_verdicts(
         results.write()
 
 
-def grown(before: Mapping[str, float], after: Mapping[str, float], limit: float) -> tuple[str, float]:
+def grown(
+    before: Mapping[str, float], after: Mapping[str, float], limit: float
+) -> tuple[str, float]:
     ratio = after["value"] / before["value"]
     return ("fail" if ratio > limit else "pass"), ratio
 
@@ -615,7 +625,9 @@ def peer_pytest(python: Path, folder: Path, names: list[str], *flags: str) -> di
         text=True,
     )
     if done.returncode != 0:
-        raise BenchError(f"a peer exited with {done.returncode}: {(done.stdout + done.stderr)[-800:]}")
+        raise BenchError(
+            f"a peer exited with {done.returncode}: {(done.stdout + done.stderr)[-800:]}"
+        )
     return read_seconds(folder / "seconds")
 
 
@@ -656,7 +668,14 @@ def pyperf_run(python: Path, folder: Path, names: list[str]) -> dict[str, Any]:
         path = folder / f"pyperf-{number}.json"
         start = time.monotonic()
         done = subprocess.run(
-            [str(python), "arm.py", "-q", "-o", path.name, "--inherit-environ=NAME,OMP_NUM_THREADS"],
+            [
+                str(python),
+                "arm.py",
+                "-q",
+                "-o",
+                path.name,
+                "--inherit-environ=NAME,OMP_NUM_THREADS",
+            ],
             cwd=folder,
             env=peer_environment(NAME=name),
             capture_output=True,

@@ -38,7 +38,11 @@ def around(value: float, share: float) -> Interval:
 
 
 def taken(
-    ratio: float = 1.0, wide: float = 0.001, control: float = 1.0, pairs: int = 1000, grows: float = 0.0
+    ratio: float = 1.0,
+    wide: float = 0.001,
+    control: float = 1.0,
+    pairs: int = 1000,
+    grows: float = 0.0,
 ) -> Sample:
     """What a process may say of a reference of 2 us."""
     return Sample(
@@ -132,7 +136,9 @@ def test_spread_grows_with_how_unlike_the_sides_are(a: float, b: float) -> None:
     assert 0.001 <= spread(a) / a <= 0.008 + 1e-12
 
 
-@pytest.mark.parametrize(("control", "fit"), [(1.0, True), (1.004, True), (1.006, False), (0.99, False)])
+@pytest.mark.parametrize(
+    ("control", "fit"), [(1.0, True), (1.004, True), (1.006, False), (0.99, False)]
+)
 def test_a_reference_unlike_itself_makes_a_machine_unfit(control: float, fit: bool) -> None:
     said = unfit(measurement([taken(control=control)], 0.999))
     assert bool(said) is not fit
@@ -196,12 +202,12 @@ def simulated(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_false_alarms_are_no_more_than_promised(simulated: World, seed: int) -> None:
     """What costs just what is allowed is the hardest case: each verdict `fail` is wrong. The confidence is
-    low, so that errors can be counted."""
+    low, so that errors can be counted: were nothing set aside for looking again and again, 11% would fail."""
     simulated.rng.seed(seed)
-    confidence, trials = 0.8, 250
+    confidence, trials = 0.8, 150
     said = Counter(verdict(simulated, 1.02, 1.02, confidence)[0] for _ in range(trials))
-    assert said["fail"] <= (1 - confidence) * trials
-    assert said["pass"] <= (1 - confidence) * trials
+    assert said["fail"] <= (1 - confidence) / 4 * trials
+    assert said["pass"] <= (1 - confidence) / 4 * trials
 
 
 def test_a_slowdown_of_one_percent_is_found(simulated: World) -> None:
@@ -219,4 +225,4 @@ def test_what_has_not_changed_passes(simulated: World) -> None:
 def test_what_is_plain_takes_one_process(simulated: World) -> None:
     simulated.rng.seed(5)
     assert {verdict(simulated, ratio, 2.0, 0.999) for ratio in (1.1, 1.5, 1.8)} == {("pass", 1)}
-    assert {verdict(simulated, ratio, 1.5, 0.999) for ratio in (1.8, 2.5, 9.0)} == {("fail", 1)}
+    assert {verdict(simulated, ratio, 1.5, 0.999) for ratio in (1.8, 2.0, 2.5)} == {("fail", 1)}
