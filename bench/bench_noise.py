@@ -202,6 +202,8 @@ class Results:
         self.options = options
         self.cases: Sequence[Case] = ()
         self.tallies: dict[tuple[str, str, str], Tally] = {}
+        self.whole: dict[str, dict[str, float]] = {}
+        """By tool and condition: seconds for one A/A verdict alone, all processes with their imports."""
         self.versions: dict[str, str] = {}
         self.started = time.monotonic()
         self.complete = False
@@ -226,6 +228,7 @@ class Results:
             "tallies": [
                 {**asdict(t), "count": t.count, **spread(t)} for t in self.tallies.values()
             ],
+            "alone": self.whole,
             "goals": GOALS,
             "met": self.met(),
         }
@@ -265,8 +268,8 @@ class Results:
             "",
             "Verdicts *fail* of all verdicts: false alarms for A/A, found for the others; (u) are undecided.",
             "",
-            f"| tool | machine | {' | '.join(names)} | s a verdict: median, most |",
-            f"| --- | --- | {' | '.join('---' for _ in names)} | --- |",
+            f"| tool | machine | {' | '.join(names)} | {SECONDS} |",
+            f"| --- | --- | {' | '.join('---' for _ in names)} | --- | --- |",
         ]
         for tool in dict.fromkeys(tally.tool for tally in self.tallies.values()):
             for condition in CONDITIONS:
@@ -274,6 +277,8 @@ class Results:
                 seconds = [s for tally in cells if tally for s in tally.seconds]
                 if seconds:
                     took = f"{statistics.median(seconds):.2f}, {max(seconds):.2f}"
+                    alone = self.whole.get(tool, {}).get(condition)
+                    took += f" | {alone:.1f}" if alone else " | "
                     lines.append(
                         f"| {tool} | {condition} | {' | '.join(map(cell, cells))} | {took} |"
                     )
@@ -282,13 +287,15 @@ class Results:
         return "\n".join(lines) + "\n"
 
 
+SECONDS = "s a verdict: median, most | s for one verdict alone"
 NOTES = (
-    "The seconds are those between a test's start and its end, without pytest's start and torch's import; of "
-    "a peer, those of both runs that it compares. pyperf imports torch in each of its processes, which is "
-    "part of its time. A peer's runs of the old code and of the new one are each compared with each, so its "
-    "verdicts are not independent of each other. pytest-benchmark: *fail* where the mean grew by more than "
-    "s/2, as `--benchmark-compare-fail=mean:` has it. pytest-codspeed: walltime mode, *fail* where the "
-    "median grew by more than s/2. pyperf: *fail* where `compare_to` says significant and slower."
+    "The seconds of a verdict are those between a test's start and its end, without pytest's start and "
+    "torch's import; of a peer, those of both runs that it compares. pyperf imports torch in each of its "
+    "processes, which is part of its time. One verdict alone is A/A with all starts and imports. A peer's "
+    "runs of the old code and of the new one are each compared with each, so its verdicts are not "
+    "independent of each other. pytest-benchmark: *fail* where the mean grew by more than s/2, as "
+    "`--benchmark-compare-fail=mean:` has it. pytest-codspeed: walltime mode, *fail* where the median grew "
+    "by more than s/2. pyperf: *fail* where `compare_to` says significant and slower."
 )
 
 
@@ -490,6 +497,9 @@ def own_verdicts(
         results.write()
         left = (time.monotonic() - start) / done * (len(plan) - done)
         say(f"{condition}: {done} of {len(plan)} verdicts, {left / 60:.0f} min left")
+    alone = partial(own_run, scratch, [("same", SAME_LIMIT)])
+    results.whole.setdefault("dispatchguard", {})[condition] = timed(alone)
+    results.write()
 
 
 def own_run(scratch: Path, plan: Sequence[tuple[str, float]], *flags: str) -> list[Found]:
@@ -520,6 +530,16 @@ def own_run(scratch: Path, plan: Sequence[tuple[str, float]], *flags: str) -> li
             Found(row["verdict"], ratio, seconds[node], row["processes"] or 0, row["reason"])
         )
     return out
+
+
+def timed(run: Callable[[], object]) -> float:
+    """Seconds of a run, the median of three."""
+    took = []
+    for _ in range(3):
+        start = time.monotonic()
+        run()
+        took.append(time.monotonic() - start)
+    return round(statistics.median(took), 2)
 
 
 def read_seconds(path: Path) -> dict[str, float]:
@@ -598,6 +618,11 @@ def peer_verdicts(
                 for name, said in run(names).items():
                     (old if name == "plain" else new[name]).append(said)
             say(f"{condition}: {tool}, {trial + 1} of {trials} runs of each side")
+        if tool == "pyperf":
+            alone = old[0]["seconds"] + new["same"][0]["seconds"]
+        else:
+            alone = timed(lambda run=run: (run(["plain"]), run(["same"])))
+        results.whole.setdefault(tool, {})[condition] = round(alone, 2)
         for case in results.cases:
             tally = results.tallies[tool, condition, case.name] = Tally(tool, condition, case.name)
             for before in old:
