@@ -23,6 +23,7 @@ import os
 import platform
 import random
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -306,6 +307,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name in ("verdicts", "planted", "peers", "peer_trials", "pyperf_trials", "seed")
     }
     results = Results(options.output, shown)
+    signal.signal(
+        signal.SIGTERM, signal.default_int_handler
+    )  # ended as by Ctrl-C: nothing stays behind
     try:
         with tempfile.TemporaryDirectory(prefix="bench-noise-") as scratch:
             measure(options, results, Path(scratch))
