@@ -16,7 +16,7 @@ PYTHONS ?= 3.10 3.11 3.12 3.13
 PIP_FLAGS := --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint docs bench bench-lint bench-keras bench-plugin bench-specimens clean
+.PHONY: help demo test test-all lint docs bench bench-counters bench-keras bench-lint bench-noise bench-plugin bench-specimens clean
 .DELETE_ON_ERROR:
 
 help: ## say what there is to make
@@ -57,7 +57,7 @@ lint: $(VENV)/.dev ## ruff, mypy --strict, and dispatchguard on itself
 docs: $(VENV)/.docs ## build the site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-bench: bench-lint bench-keras bench-plugin bench-specimens ## measure everything that is measured
+bench: bench-lint bench-keras bench-plugin bench-counters bench-specimens bench-noise ## measure everything that is measured
 
 bench-lint: $(VENV)/.dev ## measure the linter against its peers
 	$(BIN)/python bench/bench_lint.py
@@ -68,8 +68,14 @@ bench-keras: $(VENV)/.dev $(VENV)/.torch ## lint and measure an older and a newe
 bench-plugin: $(VENV)/.dev $(VENV)/.torch ## measure what the pytest plugin takes of people's time
 	$(BIN)/python bench/bench_plugin.py
 
+bench-counters: $(VENV)/.dev $(VENV)/.torch ## count the same subjects over and over, under all that might change a count
+	$(BIN)/python bench/bench_counters.py
+
 bench-specimens: $(VENV)/.dev ## run every rule's specimens, bad against good
 	$(BIN)/python bench/bench_specimens.py
+
+bench-noise: $(VENV)/.dev $(VENV)/.torch ## false alarms and found slowdowns, beside other tools (45 minutes)
+	$(BIN)/python bench/bench_noise.py
 
 test-all: $(addprefix test-,$(PYTHONS)) ## run what needs no torch on every Python, from a plain install
 

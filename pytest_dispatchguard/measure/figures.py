@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from pytest_dispatchguard.measure.intervals import between_share, over_processes
+from pytest_dispatchguard.measure.intervals import PROCESSES, between_share, over_processes
 from pytest_dispatchguard.measure.timing import Sample
 from pytest_dispatchguard.model import Interval, Limit, Measurement
 
@@ -102,13 +102,18 @@ def unfit(measured: Measurement) -> str:
 
 
 def telling(
-    sample: Sample, confidence: float, name: str = ""
+    sample: Sample, confidence: float, name: str = "", before: int = 0
 ) -> Literal["more blocks", "more processes"]:
-    """What would make the ratio surer, or the device's time."""
+    """What would make the ratio surer, or the device's time, where so many processes measured before. Another
+    process costs about as much time as it measures at first, so that leaving early tells more a second; but
+    there is a last process, and the later ones measure longer."""
+    if before + 1 >= PROCESSES:
+        return "more blocks"
     on_device = sample.device_us if name == "device_us" else None
     interval = on_device or sample.ratio or sample.subject_us
     share = _ABSOLUTE * interval.value
     if sample.ratio is interval:
         share = spread(interval.value)
     wide = (interval.high - interval.low) / 2
-    return "more blocks" if wide > between_share(share, confidence) / 3 else "more processes"
+    fine_enough = between_share(share, confidence) * (1 if before < PROCESSES / 2 else 1 / 3)
+    return "more blocks" if wide > fine_enough else "more processes"

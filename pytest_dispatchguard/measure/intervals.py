@@ -1,7 +1,8 @@
 """How sure a measured figure is: intervals that stay true however often they are looked at.
 
-An error of the promised rate is spent in equal parts on all looks that can be taken: on each look at the
-blocks of a process, and on each process that is added. So looking again and again costs width, never truth.
+An error of the promised rate is spent in equal parts on all looks that can be taken: LOOKS at the blocks of
+each of PROCESSES processes. So looking again and again costs width, never truth. What blocks leave open and
+what processes leave open are errors that know nothing of each other, so their widths add as squares.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def median_interval(values: Sequence[float], confidence: float) -> Interval | No
     """The median with an interval that holds at every one of LOOKS looks at PROCESSES processes; None for
     too few values. No shape of the noise is assumed: the ends are values of certain ranks."""
     ordered = sorted(values)
-    rank = _rank(len(ordered) // _DEPENDENCE, _each(confidence, LOOKS * PROCESSES))
+    rank = _rank(len(ordered) // _DEPENDENCE, _each(confidence))
     if rank is None:
         return None
     low = int(rank / (len(ordered) // _DEPENDENCE) * len(ordered))
@@ -46,27 +47,30 @@ def median(ordered: Sequence[float]) -> float:
 
 def over_processes(intervals: Sequence[Interval], spread: float, confidence: float) -> Interval:
     """What several processes say together. `spread` is the standard deviation that processes of one program
-    have among each other anyway: one process alone cannot tell it."""
+    have among each other anyway: one process alone cannot tell it. Processes that had time for too few pairs
+    are left out where others had not."""
+    intervals = [i for i in intervals if math.isfinite(i.high - i.low)] or intervals
     count = len(intervals)
     centre = sum(i.value for i in intervals) / count
     seen = sum((i.value - centre) ** 2 for i in intervals)
     freedom = _SPREAD_KNOWN + count - 1
     sd = math.sqrt((_SPREAD_KNOWN * spread**2 + seen) / freedom)
-    between = _t_quantile(1 - _each(confidence, PROCESSES), freedom) * sd / math.sqrt(count)
+    between = _t_quantile(1 - _each(confidence), freedom) * sd / math.sqrt(count)
     below = math.sqrt(sum((i.value - i.low) ** 2 for i in intervals)) / count
     above = math.sqrt(sum((i.high - i.value) ** 2 for i in intervals)) / count
-    return Interval(centre, centre - below - between, centre + above + between)
+    return Interval(
+        centre, centre - math.hypot(below, between), centre + math.hypot(above, between)
+    )
 
 
 def between_share(spread: float, confidence: float) -> float:
     """The half width that one process alone leaves, however long it measures."""
-    return _t_quantile(1 - _each(confidence, PROCESSES), _SPREAD_KNOWN) * spread
+    return _t_quantile(1 - _each(confidence), _SPREAD_KNOWN) * spread
 
 
-def _each(confidence: float, looks: int) -> float:
-    """The chance of error that one look may have on one side: half of it is for what blocks say, half for
-    processes."""
-    return (1 - confidence) / 2 / 2 / looks
+def _each(confidence: float) -> float:
+    """The chance of error that one look may have on one side."""
+    return (1 - confidence) / 2 / (LOOKS * PROCESSES)
 
 
 @lru_cache(maxsize=1024)

@@ -54,6 +54,8 @@ class Found:
     """By the order of subjects in the test."""
     metadata: list[dict[str, Any]] = field(default_factory=list)
     """Of each process."""
+    seconds: float = 0.0
+    """That measuring took."""
     broken: str = ""
     """Why there are no reports; empty where there are."""
 
@@ -77,7 +79,10 @@ class Source:
             if self._broken:
                 raise UserError(self._broken)
             worker = self._worker(number)
+            worker.wait(tick)
+            start = time.monotonic()  # what a worker imports first is not the test's time
             answer = worker.ask(request, tick)
+            found.seconds += time.monotonic() - start
         except UserError as error:
             found.broken = str(error)
             ended, self._workers[number] = self._workers[number], None
@@ -167,37 +172,29 @@ class Measuring:
 
     def reports(self, item: pytest.Item) -> list[pytest.TestReport]:
         """The reports of a test, with its verdicts."""
-        end = time.monotonic() + self.options.seconds
         found = Found()
         while True:
-            self._ask(self.head, found, item, end)
+            self._ask(self.head, found, item, self._left(found))
             if found.broken:
                 return [_failed(item, f"{item.name} could not be measured: {found.broken}")]
-            if len(found.metadata) == 1:
-                # Starting the worker is not measuring.
-                end = max(end, time.monotonic() + self.options.seconds - self._share(end))
-            if not _undecided(found.verdicts) or self._is_over(found, end):
+            if not _undecided(found.verdicts) or self._is_over(found):
                 break
-        self._compare(item, found, end)
+        self._compare(item, found)
         return _amended(found, self.complaint)
 
-    def _share(self, end: float) -> float:
-        """Seconds for one more process."""
-        left = max(end - time.monotonic(), 0.0)
-        return min(left, max(_LEAST_SECONDS, left * 0.4))
+    def _left(self, found: Found) -> float:
+        return self.options.seconds - found.seconds
 
-    def _is_over(self, found: Found, end: float) -> bool:
-        return len(found.metadata) >= PROCESSES or end - time.monotonic() < _LEAST_SECONDS
+    def _is_over(self, found: Found) -> bool:
+        return len(found.metadata) >= PROCESSES or self._left(found) < _LEAST_SECONDS
 
-    def _ask(
-        self, source: Source, found: Found, item: pytest.Item, end: float, *, timed: bool = True
-    ) -> None:
-        share = max(self._share(end), _LEAST_SECONDS) if timed else 0.0
-        timeout = self.options.timeout + share
-        request = Request(item.nodeid, share, self.options.confidence, timeout, found.samples)
+    def _ask(self, source: Source, found: Found, item: pytest.Item, left: float) -> None:
+        seconds = share(left)
+        timeout = self.options.timeout + seconds
+        request = Request(item.nodeid, seconds, self.options.confidence, timeout, found.samples)
         source.ask(found, request, lambda: self.tell(item.name, self.done, self.of))
 
-    def _compare(self, item: pytest.Item, found: Found, end: float) -> None:
+    def _compare(self, item: pytest.Item, found: Found) -> None:
         """Holds verdicts against what they are to be compared with."""
         if self.saved is not None:
             none = Base(self.base_name, {}, note=f"{self.base_name} has no such subject")
@@ -207,23 +204,22 @@ class Measuring:
             ]
         if self.base is None or not found.verdicts:
             return
-        before, alone = Found(), found.verdicts
-        self._ask(self.base, before, item, end, timed=False)
+        alone, before = found.verdicts, Found()
+        self._ask(self.base, before, item, 0.0)  # counters alone
         bases = self._bases(before, alone)
         if any(map(needs_times, alone, bases)):
             before = Found()
-            end = time.monotonic() + self.options.seconds
-            while True:
-                self._ask(self.base, before, item, end)
-                bases = self._bases(before, alone)
-                found.verdicts = list(map(against, alone, bases))
-                if not _undecided(found.verdicts) or self._is_over(before, end):
-                    return
-                self._ask(self.head, found, item, end)
+            self._ask(self.base, before, item, self._left(before))
+            bases = self._bases(before, alone)
+            # As long again as for verdicts of their own, by turns.
+            while _undecided(list(map(against, alone, bases))) and not self._is_over(before):
+                found.seconds = before.seconds
+                self._ask(self.head, found, item, self._left(found))
                 if found.broken:
-                    return
+                    break
                 alone = found.verdicts
-                found.verdicts = list(map(against, alone, bases))
+                self._ask(self.base, before, item, self._left(before))
+                bases = self._bases(before, alone)
         found.verdicts = list(map(against, alone, bases))
 
     def _bases(self, before: Found, verdicts: Sequence[Verdict]) -> list[Base]:
@@ -253,6 +249,12 @@ def _is_measured(item: pytest.Item) -> bool:
         "overhead" in getattr(item, "fixturenames", ())
         or item.get_closest_marker("overhead_budget") is not None
     )
+
+
+def share(left: float) -> float:
+    """How much of the seconds that are left the next process may take at most: much of them, so that a noisy
+    machine is overcome, and never all while there is enough for another process."""
+    return min(left, max(_LEAST_SECONDS, left * 0.4))
 
 
 def _undecided(verdicts: Sequence[Verdict]) -> bool:

@@ -129,7 +129,8 @@ def _taken(subject: Subject, limits: Sequence[Limit], timing: Timing) -> Sample:
         if unfit(so_far):
             return False
         open_ = [limit.name for limit in limits if _decided(limit, so_far) is None]
-        return all(telling(found, timing.confidence, n) == "more processes" for n in open_)
+        before = len(timing.known)
+        return all(telling(found, timing.confidence, n, before) == "more processes" for n in open_)
 
     return sample(
         subject.call,

@@ -69,8 +69,8 @@ class Worker:
         self.forks: bool | None = None
         """Whether it measures each test in a child of its own; None before it has said so."""
 
-    def ask(self, request: Request, tick: Callable[[], None]) -> dict[str, Any]:
-        """What becomes of a request. `tick` is called now and then while it is waited for."""
+    def wait(self, tick: Callable[[], None]) -> None:
+        """Waits until it has imported and collected. `tick` is called now and then."""
         if self.forks is None:
             ready = self._answer(_START_TIMEOUT, tick)
             self.forks = bool(ready["forks"])
@@ -80,6 +80,10 @@ class Worker:
                     f"the base would be measured with {ready['strays'][0]} of the work tree: "
                     "it is imported from there whatever the path says"
                 )
+
+    def ask(self, request: Request, tick: Callable[[], None]) -> dict[str, Any]:
+        """What becomes of a request. `tick` is called now and then while it is waited for."""
+        self.wait(tick)
         data = request.packed().encode() + b"\n"
         try:
             while data:
