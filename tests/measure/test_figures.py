@@ -153,9 +153,9 @@ def test_wide_blocks_want_more_of_them_and_narrow_ones_other_processes() -> None
 
 def test_later_processes_measure_longer_and_the_last_to_the_end() -> None:
     between = taken(wide=0.003)
-    assert telling(between, 0.999, 0) == "more processes"
-    assert telling(between, 0.999, PROCESSES - 2) == "more blocks"
-    assert telling(taken(wide=1e-6), 0.999, PROCESSES - 1) == "more blocks"
+    assert telling(between, 0.999, before=0) == "more processes"
+    assert telling(between, 0.999, before=PROCESSES - 2) == "more blocks"
+    assert telling(taken(wide=1e-6), 0.999, before=PROCESSES - 1) == "more blocks"
 
 
 # -- how often verdicts are wrong ---------------------------------------------------------------------

@@ -191,6 +191,8 @@ def test_a_device_is_waited_for_outside_of_blocks(world: World) -> None:
 
         name = "slow"
         most_calls = 8
+        block_ns = 20_000
+        queue = None
         queued = 0
         longest = 0
 
