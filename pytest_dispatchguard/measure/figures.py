@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal
 
@@ -17,10 +18,15 @@ AGAINST_BASE = "regression"
 _UNFIT = 0.005
 """How far the reference may seem to be from itself."""
 
-# Standard deviations that processes running one program have among each other, seen in 20 and in 80 of them:
-# 0.09% where both sides run the same path, 0.6% to 1% where one is Python and the other C.
-_ALIKE, _UNLIKE = 0.001, 0.008
+# Standard deviations that processes running one program have among each other, as parts of the figure: in
+# 36 to 80 processes each, 0.09% where both sides run the same path, 0.6% where a thin wrapper is held against
+# C (a ratio of 1.1), 1.0% and 1.1% at 1.3 and 1.6.
+_ALIKE, _UNLIKE = 0.001, 0.012
+_HALFWAY = 0.1
+"""The part of the longer call by which both differ where half of that is reached."""
 _ABSOLUTE = 0.03
+_TINY_US = 0.0005
+"""What a loop around a call may take more or less in one process than in another."""
 
 
 def measurement(samples: Sequence[Sample], confidence: float) -> Measurement:
@@ -48,12 +54,14 @@ def measurement(samples: Sequence[Sample], confidence: float) -> Measurement:
     common["note"] = "; ".join(notes)
     if not ratios:
         return Measurement(subject_us, device_us=device_us, **common)  # type: ignore[arg-type]  # as listed
-    ratio = over_processes(ratios, spread(ratios[0].value), confidence)
+    reference_us = _over(references, _ABSOLUTE, confidence)
+    apart = spread(ratios[0].value, reference_us.value)
+    ratio = over_processes(ratios, apart, confidence)
     extra = sum(e.value for e in extras) / len(extras)
-    apart = spread(ratio.value) / ratio.value * subject_us.value + _ABSOLUTE * abs(extra)
+    apart = apart / ratio.value * subject_us.value + _ABSOLUTE * abs(extra)
     return Measurement(
         subject_us,
-        _over(references, _ABSOLUTE, confidence),
+        reference_us,
         ratio,
         over_processes(extras, apart, confidence),
         device_us,
@@ -61,10 +69,13 @@ def measurement(samples: Sequence[Sample], confidence: float) -> Measurement:
     )
 
 
-def spread(ratio: float) -> float:
-    """The standard deviation of a ratio among processes: small where both sides run the same path."""
-    unlike = min(abs(1 - 1 / ratio), 1.0) if ratio > 0 else 1.0
-    return ratio * (_ALIKE + (_UNLIKE - _ALIKE) * unlike)
+def spread(ratio: float, reference_us: float) -> float:
+    """The standard deviation of a ratio among processes: small where both sides run the same path, and
+    neither is over in nanoseconds."""
+    unlike = abs(1 - 1 / ratio) if ratio > 0 else 1.0
+    rise = unlike**2 / (unlike**2 + _HALFWAY**2)
+    tiny = _TINY_US / reference_us if reference_us > 0 else 0.0
+    return ratio * math.hypot(_ALIKE + (_UNLIKE - _ALIKE) * rise, tiny)
 
 
 def _over(intervals: Sequence[Interval], relative: float, confidence: float) -> Interval:
@@ -113,7 +124,7 @@ def telling(
     interval = on_device or sample.ratio or sample.subject_us
     share = _ABSOLUTE * interval.value
     if sample.ratio is interval:
-        share = spread(interval.value)
+        share = spread(interval.value, sample.reference_us.value if sample.reference_us else 0.0)
     wide = (interval.high - interval.low) / 2
     fine_enough = between_share(share, confidence) * (1 if before < PROCESSES / 2 else 1 / 3)
     return "more blocks" if wide > fine_enough else "more processes"

@@ -132,8 +132,9 @@ def test_without_a_reference_there_are_times_alone() -> None:
 @given(RATIO, RATIO)
 def test_spread_grows_with_how_unlike_the_sides_are(a: float, b: float) -> None:
     near, far = sorted((a, b), key=lambda ratio: abs(1 - 1 / ratio))
-    assert spread(near) / near <= spread(far) / far + 1e-12
-    assert 0.001 <= spread(a) / a <= 0.008 + 1e-12
+    assert spread(near, 1.0) / near <= spread(far, 1.0) / far + 1e-12
+    assert 0.001 <= spread(a, 1.0) / a <= 0.0121
+    assert spread(a, 0.02) > spread(a, 1.0)
 
 
 @pytest.mark.parametrize(

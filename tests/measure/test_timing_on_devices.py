@@ -325,8 +325,8 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
         (Limit("host_us", 9), "fail", "host_us: 12.000 µs (*"),
         (Limit("device_us", 7), "pass", ""),
         (Limit("device_us", 4), "fail", "device_us: 6.000 µs (*"),
-        (Limit("extra_us", 2.5), "pass", ""),
-        (Limit("extra_us", 1.5), "fail", "extra_us: 2.000 µs (*"),
+        (Limit("extra_us", 4), "pass", ""),
+        (Limit("extra_us", 0.5), "fail", "extra_us: 2.000 µs (*"),
     ],
 )
 def test_limits_on_an_accelerator_are_decided(
