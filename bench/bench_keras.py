@@ -81,14 +81,17 @@ def measure(options: argparse.Namespace, scratch: Path) -> dict[str, Any]:
         for version in VERSIONS if turn % 2 == 0 else reversed(VERSIONS):
             say(f"the suite on keras {version}, run {turn + 1} of {options.rounds}")
             rounds[version].append(suite_run(version, [found[version], needed], scratch))
+    compared = side_by_side(found, needed, scratch)
     load.append(round(os.getloadavg()[0], 2))
     budgets = {version: asdict(summed(runs)) for version, runs in rounds.items()}
-    print("\n" + "\n".join([*time_table(budgets), "", *counter_table(budgets)]))
+    tables = [*time_table(budgets), "", *counter_table(budgets), "", *compare_table(compared)]
+    print("\n" + "\n".join(tables))
     return {
         "machine": {**machine(), "torch": version_of("torch"), "load_before_and_after": load},
         "rounds": options.rounds,
         "lint": lint,
         "budgets": budgets,
+        "compared": compared,
     }
 
 
@@ -194,6 +197,22 @@ def suite_run(version: str, path: Sequence[Path], scratch: Path, *options: str) 
     return found
 
 
+def side_by_side(found: Mapping[str, Path], needed: Path, scratch: Path) -> dict[str, Any]:
+    """The newer version held against a saved run of the older one, by `--overhead-compare`."""
+    saved = SUITE / ".dispatchguard" / "runs" / f"keras-{OLD}.json"
+    say(f"the suite on keras {OLD}, saved, and on {NEW}, compared with it")
+    suite_run(OLD, [found[OLD], needed], scratch, f"--overhead-save={saved.stem}")
+    runs = suite_run(NEW, [found[NEW], needed], scratch, f"--overhead-compare={saved}")
+    return {name: row["base"]["change"] for name, row in runs.items()}
+
+
+def compare_table(compared: Mapping[str, Mapping[str, float | None]]) -> list[str]:
+    rows = [["operation", f"times {OLD}", "low", "high"]]
+    for name, change in compared.items():
+        rows.append([name, *(two(change[end]) for end in ("value", "low", "high"))])
+    return aligned(rows)
+
+
 def summed(runs: Sequence[Verdicts]) -> Figures:
     """The runs on one version, put together."""
     names = sorted(runs[0], key=lambda name: (name.partition("[")[0], len(name), name))
@@ -276,6 +295,7 @@ def page(results: Mapping[str, Any]) -> str:
     parts = {
         "Time": time_table(results["budgets"]),
         "Counters": counter_table(results["budgets"]),
+        f"Keras {NEW} compared with a saved run of {OLD}": compare_table(results["compared"]),
         "Findings": lint_table(results["lint"]),
     }
     text = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,14 +50,18 @@ class Gatherer:
         """Keeps what the report of a test carries."""
         self.shared |= getattr(report, "overhead_shared", False)
         if not hasattr(report, "overhead"):
+            if report.skipped and "overhead_budget" in report.keywords:
+                self.verdicts.append(_skipped(report))
             return
         from pytest_dispatchguard.measure import measuring
 
         verdicts = measuring.verdicts_of([report])
+        if report.skipped and hasattr(report, "wasxfail"):
+            verdicts = [_expected(verdict, report.wasxfail) for verdict in verdicts]
         self.verdicts += verdicts
-        costly = {place[:2] for v in verdicts if v.verdict == "fail" for place in v.lines}
+        costly = [line for v in verdicts if v.verdict == "fail" for line in v.lines]
         if report.failed and costly:
-            _add_findings(report, costly)
+            _add_findings(report, {(line.path, line.line) for line in costly})
         samples = getattr(report, "overhead_samples", None)
         if self.saving is not None and samples is not None:
             self._save(self.saving, verdicts, samples)
@@ -121,6 +126,22 @@ class Gatherer:
                 write_source(path, text.encode())
         except (UserError, OSError) as error:
             raise pytest.UsageError(str(error)) from None
+
+
+def _skipped(report: pytest.TestReport) -> Verdict:
+    from pytest_dispatchguard.model import Verdict
+
+    why = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
+    name = report.nodeid.rpartition("::")[2]
+    return Verdict(report.nodeid, name, "skipped", {}, reason=why.removeprefix("Skipped: "))
+
+
+def _expected(verdict: Verdict, why: str) -> Verdict:
+    """The verdict of a test that is known to fail."""
+    told = f"expected to fail{why and ': ' + why}; {verdict.reason}"
+    return (
+        verdict if verdict.verdict == "pass" else replace(verdict, verdict="skipped", reason=told)
+    )
 
 
 def _write(path: Path, data: bytes) -> None:

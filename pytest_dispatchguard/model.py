@@ -218,6 +218,18 @@ class Measurement:
 
 
 @dataclass(frozen=True, slots=True)
+class CostlyLine:
+    """A line of source, and how many instructions of one call it answers for."""
+
+    path: str
+    line: int
+    instructions: int
+    text: str = ""
+    extra: int | None = None
+    """How many of them its base does not run; None where there is no base."""
+
+
+@dataclass(frozen=True, slots=True)
 class Base:
     """The same subject in another revision, or in a run of before."""
 
@@ -230,6 +242,7 @@ class Base:
     """How many times dearer the subject is than there, each held against its own reference."""
     note: str = ""
     """Why there is nothing to compare with; empty where there is."""
+    lines: tuple[CostlyLine, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,8 +258,8 @@ class Verdict:
     """Why, in words; empty where there is nothing to say."""
     recorded: Mapping[str, float] | None = None
     """What the budget file has for it; None where it has nothing."""
-    lines: tuple[tuple[str, int, int], ...] = ()
-    """Where a subject that costs too much spends it: file, line, instructions in one call."""
+    lines: tuple[CostlyLine, ...] = ()
+    """Where a subject that costs too much spends it, the dearest first."""
     measured: Measurement | None = None
     """What it takes; None where only counters were asked for."""
     base: Base | None = None

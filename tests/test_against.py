@@ -108,7 +108,8 @@ def test_a_wrapper_closure_fails(repository: Repository, run: Any) -> None:
             "  instructions: *, in HEAD *",
             "  py_calls: 3, in HEAD 2",
             "  regression: * times HEAD (* to *), allowed 1.05",
-            "  most of its instructions run here:",
+            "  of what it runs more, most is here:",
+            "* +*  *library.py:*  *",
         ]
     )
     told = row(repository)

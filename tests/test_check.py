@@ -114,6 +114,7 @@ def test_what_befalls_a_test_stays_with_it(pytester: pytest.Pytester, run: Any) 
             overhead(len, "abc")
 
         @pytest.mark.skip(reason="not now")
+        @pytest.mark.overhead_budget(ratio=1)
         def test_skipped(overhead):
             pass
 
@@ -138,6 +139,12 @@ def test_what_befalls_a_test_stays_with_it(pytester: pytest.Pytester, run: Any) 
     )
     rows = told(pytester)
     assert rows["test_leaves"]["verdict"] == "error" and rows["test_prints"]["verdict"] == "pass"
+    assert (rows["test_skipped"]["verdict"], rows["test_skipped"]["reason"]) == (
+        "skipped",
+        "not now",
+    )
+    assert rows["test_known"]["verdict"] == "skipped"
+    assert rows["test_known"]["reason"].startswith("expected to fail: known; ValueError: ")
 
 
 def test_a_worker_that_cannot_start_is_told_once(suite: pytest.Pytester, run: Any) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import PurePath
 
 from pytest_dispatchguard.measure.figures import AGAINST_BASE, kept
-from pytest_dispatchguard.model import Base, Interval, Limit, Measurement, Verdict
+from pytest_dispatchguard.model import Base, CostlyLine, Interval, Limit, Measurement, Verdict
 
 _REGRESSION = Limit(AGAINST_BASE, 1.05)
 """How many times dearer than its base a subject may be where nobody says."""
@@ -50,7 +53,22 @@ def against(verdict: Verdict, base: Base) -> Verdict:
             )
     told = "; ".join([*([verdict.reason] if verdict.reason else []), *dearer])
     worst = max((verdict.verdict, outcome), key=_ORDER.index)
-    return replace(verdict, verdict=worst, reason=told, base=base)  # type: ignore[arg-type]  # one of them
+    lines = _extra(verdict.lines, base.lines) if base.lines else verdict.lines
+    return replace(verdict, verdict=worst, reason=told, base=base, lines=lines)  # type: ignore[arg-type]  # one of them
+
+
+def _extra(now: Sequence[CostlyLine], before: Sequence[CostlyLine]) -> tuple[CostlyLine, ...]:
+    """Lines with what they do beyond the base, which has moved lines: known by their file's name and text."""
+    left = Counter[tuple[str, str]]()
+    for line in before:
+        left[PurePath(line.path).name, line.text] += line.instructions
+    found = []
+    for line in now:
+        key = (PurePath(line.path).name, line.text)
+        known = min(left[key], line.instructions)
+        left[key] -= known
+        found.append(replace(line, extra=line.instructions - known))
+    return tuple(sorted(found, key=lambda line: -(line.extra or 0)))
 
 
 _ORDER = ("pass", "skipped", "undecided", "fail", "error")

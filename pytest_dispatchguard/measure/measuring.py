@@ -234,7 +234,9 @@ class Measuring:
                 why = note or (verdict.reason if verdict else "it has no such subject")
                 bases.append(Base(self.base_name, {}, note=f"{self.base_name}: {why}"))
             else:
-                bases.append(Base(self.base_name, verdict.counters, verdict.measured))
+                bases.append(
+                    Base(self.base_name, verdict.counters, verdict.measured, lines=verdict.lines)
+                )
         return bases
 
     def pytest_unconfigure(self) -> None:

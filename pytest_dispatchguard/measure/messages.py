@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pytest_dispatchguard.measure.timing import Sample
-from pytest_dispatchguard.model import Base, Interval, Limit, Measurement, Verdict
+from pytest_dispatchguard.model import Base, CostlyLine, Interval, Limit, Measurement, Verdict
 
 Samples = Mapping[int, Sequence[Sample]]
 """What was measured of the subjects of a test, by their order in it."""
@@ -75,16 +75,20 @@ def _verdict(row: Mapping[str, Any]) -> Verdict:
     base = row["base"]
     if base is not None:
         measured, change = _measurement(base["measured"]), _interval(base["change"])
-        base = Base(**{**base, "measured": measured, "change": change})
+        base = Base(**{**base, "measured": measured, "change": change, "lines": _lines(base)})
     return Verdict(
         **{
             **row,
             "limits": tuple(Limit(**limit) for limit in row["limits"]),
-            "lines": tuple((path, line, times) for path, line, times in row["lines"]),
+            "lines": _lines(row),
             "measured": _measurement(row["measured"]),
             "base": base,
         }
     )
+
+
+def _lines(row: Mapping[str, Any]) -> tuple[CostlyLine, ...]:
+    return tuple(CostlyLine(**line) for line in row["lines"])
 
 
 def _measurement(row: Mapping[str, Any] | None) -> Measurement | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 import sys
 import sysconfig
@@ -21,13 +22,20 @@ from pytest_dispatchguard.measure.figures import (
 from pytest_dispatchguard.measure.figures import kept as limit_kept
 from pytest_dispatchguard.measure.subject import Subject
 from pytest_dispatchguard.measure.timing import Sample, sample
-from pytest_dispatchguard.model import Interval, Limit, Measurement, UserError, Verdict
+from pytest_dispatchguard.model import (
+    CostlyLine,
+    Interval,
+    Limit,
+    Measurement,
+    UserError,
+    Verdict,
+)
 from pytest_dispatchguard.runtime import counters
 from pytest_dispatchguard.runtime.instructions import instructions_by_place
 
 _PYTHON_HOME = sysconfig.get_paths()["stdlib"] + os.sep
-_MOST_LINES = 8
-"""Lines of source that a failing budget shows."""
+_MOST_LINES, _WIDEST = 40, 80
+"""Lines of source that are kept for a failing budget, and characters of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,13 +202,16 @@ def _missing(interval: Interval, limit: Limit) -> str:
     )
 
 
-def _costly_lines(subject: Subject) -> tuple[tuple[str, int, int], ...]:
-    """The lines that run most instructions in one call: file, line, instructions. What Python's own modules
-    and torch run counts for the line that called them: nobody would change those."""
+def _costly_lines(subject: Subject) -> tuple[CostlyLine, ...]:
+    """The lines that run most instructions in one call. What Python's own modules and torch run counts for
+    the line that called them: nobody would change those."""
     subject.prepare()
     places = instructions_by_place(subject.call.once(), _is_foreign)
     most = sorted(places.items(), key=lambda item: (-item[1], item[0]))[:_MOST_LINES]
-    return tuple((path, line, times) for (path, line), times in most)
+    return tuple(
+        CostlyLine(path, line, times, linecache.getline(path, line).strip()[:_WIDEST])
+        for (path, line), times in most
+    )
 
 
 def _is_foreign(code: CodeType) -> bool:

@@ -9,10 +9,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_dispatchguard.model import Base, Finding, Interval, Measurement, Verdict
+from pytest_dispatchguard.model import Base, CostlyLine, Finding, Interval, Measurement, Verdict
 
 SCHEMA = 1
 """The number of the JSON layout. Fields are added, never renamed."""
+
+
+_MOST_LINES = 8
+"""Lines of source that a failure shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +139,13 @@ def _dearest(verdict: Verdict) -> tuple[bool, float, int, str, str]:
     cost = verdict.counters.get("instructions", 0)
     ratio = verdict.measured.ratio if verdict.measured else None
     slowness = ratio.value if ratio else 0.0
-    return verdict.verdict == "pass", -slowness, -cost, verdict.node_id, verdict.subject
+    return (
+        verdict.verdict in ("pass", "skipped"),
+        -slowness,
+        -cost,
+        verdict.node_id,
+        verdict.subject,
+    )
 
 
 def _name(verdict: Verdict, verdicts: Sequence[Verdict]) -> str:
@@ -166,14 +176,25 @@ def explained(verdict: Verdict) -> str:
     lines += [f"  {part}" for part in verdict.reason.split("; ")]
     if verdict.measured is not None:
         lines.append(f"  {_measured(verdict.measured)}")
-    if verdict.lines:
-        lines.append("  most of its instructions run here:")
-        width = max(len(_place(path, line)) for path, line, _ in verdict.lines)
-        for path, line, times in verdict.lines:
-            lines.append(
-                f"  {times:>7}  {_place(path, line):<{width}}  {_source(path, line)}".rstrip()
-            )
-    return "\n".join(lines)
+    return "\n".join([*lines, *_lines(verdict.lines)])
+
+
+def _lines(lines: Sequence[CostlyLine]) -> list[str]:
+    """Where instructions are run: those that the base does not run, where there is one and any are."""
+    dearer = [line for line in lines if line.extra]
+    shown = (dearer or lines)[:_MOST_LINES]
+    if not shown:
+        return []
+    width = max(len(_place(line.path, line.line)) for line in shown)
+    more = "of what it runs more, most is here" if dearer else "most of its instructions run here"
+    return [
+        f"  {more}:",
+        *(
+            f"  {f'+{line.extra}' if dearer else line.instructions:>7}  "
+            f"{_place(line.path, line.line):<{width}}  {line.text}".rstrip()
+            for line in shown
+        ),
+    ]
 
 
 def advice(findings: Sequence[Finding]) -> str:
@@ -202,12 +223,6 @@ def _place(path: str, line: int) -> str:
         return f"{Path(path).relative_to(Path.cwd())}:{line}"
     except ValueError:
         return f"{Path(*Path(path).parts[-3:])}:{line}"
-
-
-def _source(path: str, line: int) -> str:
-    import linecache
-
-    return linecache.getline(path, line).strip()[:80]
 
 
 def as_json(verdicts: Sequence[Verdict], machine: Mapping[str, str]) -> str:
