@@ -30,6 +30,8 @@ class Gatherer:
         self.collected: set[str] = set()
         self.shared = False
         """Whether tests were measured in one process."""
+        self.trouble = ""
+        """Why a file could not be written; empty where all were."""
         self.whole = not any("::" in str(word) for word in config.args)
         """Whether every test of the files that were collected is run."""
 
@@ -79,6 +81,8 @@ class Gatherer:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """The table."""
+        if self.trouble:
+            terminalreporter.line(f"ERROR: {self.trouble}", red=True)
         if not self.verdicts:
             return
         from pytest_dispatchguard.measure import budget_file, session
@@ -105,13 +109,14 @@ class Gatherer:
             for line in session.compared(self.verdicts, path, self._all_tests()):
                 terminalreporter.line(line)
 
-    def pytest_sessionfinish(self) -> None:
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """The files."""
         updating = self.options.mode == "update" and bool(self.verdicts)
         if self.options.json is None and self.options.report is None and not updating:
             return
         from pytest_dispatchguard.lint.files import write_source
-        from pytest_dispatchguard.measure import budget_file, session
+        from pytest_dispatchguard.measure import budget_file
+        from pytest_dispatchguard.measure.session import machine, rewritten
         from pytest_dispatchguard.model import UserError
         from pytest_dispatchguard.report.verdicts import as_json
         from pytest_dispatchguard.report.verdicts_markdown import as_markdown
@@ -119,13 +124,14 @@ class Gatherer:
         try:
             for file, render in ((self.options.json, as_json), (self.options.report, as_markdown)):
                 if file is not None:
-                    _write(file, render(self.verdicts, session.machine()).encode())
+                    _write(file, render(self.verdicts, machine()).encode())
             if updating:
                 path = self.config.rootpath / budget_file.NAME
-                text = session.rewritten(path, self.verdicts, self._all_tests())
+                text = rewritten(path, self.verdicts, self._all_tests())
                 write_source(path, text.encode())
         except (UserError, OSError) as error:
-            raise pytest.UsageError(str(error)) from None
+            self.trouble = str(error)
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
 
 def _skipped(report: pytest.TestReport) -> Verdict:

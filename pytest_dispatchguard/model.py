@@ -264,3 +264,7 @@ class Verdict:
     """What it takes; None where only counters were asked for."""
     base: Base | None = None
     """What it is compared with; None where that was not asked for."""
+    varying: tuple[str, ...] = ()
+    """Counters that differ from call to call."""
+    form: str = ""
+    """How the call is made: ``f(a0, axis=k0)``."""

@@ -47,7 +47,8 @@ class Options:
         """How tests are measured."""
         from pytest_dispatchguard.measure.measuring import Options as HowToMeasure
 
-        return HowToMeasure(self.confidence, self.max_time, self.workers, self.timeout)
+        kept = self.mode == "update" or self.save is not None
+        return HowToMeasure(self.confidence, self.max_time, self.workers, self.timeout, kept)
 
 
 class _Option(NamedTuple):
@@ -188,8 +189,9 @@ def read(config: pytest.Config) -> Options:
     worker = config.getoption("--overhead-worker")
     options = Options(mode=found.pop("budget"), worker=worker, **found)
     for file in (options.json, options.report):
-        if file is not None and not file.parent.is_dir():
-            raise pytest.UsageError(f"{file}: there is no such folder")
+        # A worker writes none, and may run in another tree.
+        if options.mode and not worker and file is not None and not file.parent.is_dir():
+            raise pytest.UsageError(f"{file}: there is no such folder; make it first")
     _refuse(config, options)
     return options
 
@@ -224,5 +226,5 @@ def _refuse(config: pytest.Config, options: Options) -> None:
         raise pytest.UsageError(
             f"{timed[0]} needs --overhead-budget=check: count measures no times"
         )
-    if options.timed and options.against is not None and options.compare is not None:
+    if "--overhead-against" in given and "--overhead-compare" in given:
         raise pytest.UsageError("--overhead-against and --overhead-compare: name one base, not two")

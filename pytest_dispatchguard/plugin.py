@@ -93,6 +93,7 @@ def _measure(config: pytest.Config, asked: options.Options) -> None:
     base = saved = None
     try:
         if asked.against is not None:
+            _end_by_exception()
             revision = revisions.Revision(revisions.top_of(config.rootpath), asked.against)
             config.add_cleanup(revision.remove)
             base = measuring.Source(partial(revision.launch, launch), asked.workers)
@@ -114,6 +115,15 @@ def _measure(config: pytest.Config, asked: options.Options) -> None:
         ),
         "dispatchguard-measuring",
     )
+
+
+def _end_by_exception() -> None:
+    """Lets a polite request to end (`timeout`, a cancelled CI job) run what cleans up, as Ctrl-C does."""
+    import signal
+    import threading
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def _progress(config: pytest.Config) -> Callable[[str, int, int], None]:
@@ -201,7 +211,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
         return
     from dataclasses import replace
 
-    from pytest_dispatchguard.measure import session
+    from pytest_dispatchguard.measure import measuring, session
 
     asked = item.config.stash.get(_ASKED, None)
     if item.config.stash[_OPTIONS].worker is not None:
@@ -210,7 +220,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
         asked = replace(asked or session.Asked(), request=item.config.stash[REQUEST])
     try:
         settled = session.settle(
-            item.nodeid,
+            measuring.node_id_of(item),
             named,
             [(m.args, m.kwargs) for m in reversed(list(item.iter_markers("overhead_budget")))],
             item.config.stash.get(_SETTINGS, ()),

@@ -8,7 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
+
+SCHEMA = json.loads((Path(__file__).parent / "schemas" / "dispatchguard-verdicts.json").read_text())
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="times are not measured on Windows")
 
@@ -90,7 +93,9 @@ def run(pytester: pytest.Pytester, plugin_flags: tuple[str, ...]) -> Any:
 
 
 def row(repository: Repository) -> dict[str, Any]:
-    found = json.loads((repository.path / "out.json").read_text())["tests"]
+    whole = json.loads((repository.path / "out.json").read_text())
+    jsonschema.validate(whole, SCHEMA)
+    found = whole["tests"]
     assert len(found) == 1
     only: dict[str, Any] = found[0]
     return only
@@ -198,3 +203,64 @@ def test_code_of_the_work_tree_is_never_taken_for_the_base(
     repository.git("commit", "--quiet", "-m", "helper")
     run().assert_outcomes(passed=1)
     assert "with helper of the work tree" in row(repository)["base"]["reason"]
+
+
+@pytest.mark.parametrize("repository", [""], indirect=True)
+def test_outcomes_other_than_passed_are_left_alone(repository: Repository, run: Any) -> None:
+    (repository.path / "tests" / "test_library.py").write_text(
+        """
+import pytest
+from library import entry
+
+@pytest.mark.xfail(strict=True, reason="known")
+def test_passes_against_all_hope(overhead):
+    overhead(entry, 1)
+
+@pytest.mark.xfail(reason="known")
+def test_known(overhead):
+    overhead(int, "x")
+
+def test_skips(overhead):
+    overhead(pytest.skip, "not here")
+"""
+    )
+    repository.git("commit", "--quiet", "-am", "tests")
+    result = run()
+    result.assert_outcomes(failed=1, xfailed=1, skipped=1)
+    result.stdout.fnmatch_lines(["*XPASS(strict)*known*"])
+
+
+@pytest.mark.parametrize("repository", [""], indirect=True)
+def test_files_that_are_new_do_not_cost_the_others_their_base(
+    repository: Repository, run: Any
+) -> None:
+    (repository.path / "tests" / "test_new.py").write_text(TESTS.replace("test_entry", "test_new"))
+    repository.source.write_text(WRAPPED)
+    result = run("tests/test_library.py::test_entry", "tests/test_new.py")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*HEAD: there is no such test*"])
+    result = run("tests/test_new.py")
+    result.assert_outcomes(passed=1)
+    assert "it has none of the files that are tested" in row(repository)["base"]["reason"]
+
+
+@pytest.mark.parametrize("repository", [""], indirect=True)
+def test_a_regression_without_a_base_is_told(
+    repository: Repository, pytester: pytest.Pytester, plugin_flags: tuple[str, ...]
+) -> None:
+    test = repository.path / "tests" / "test_library.py"
+    marked = TESTS.replace("def test", "@pytest.mark.overhead_budget(regression=2)\ndef test")
+    test.write_text(f"import pytest\n{marked}")
+    result = pytester.runpytest_subprocess(*plugin_flags, "--overhead-budget")
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["*regression needs a base: --overhead-against or*"])
+
+
+@pytest.mark.parametrize("repository", [""], indirect=True)
+def test_other_worktrees_are_left_alone(repository: Repository, run: Any) -> None:
+    other = repository.path.parent / f"{repository.path.name}-other"
+    repository.git("worktree", "add", "--quiet", str(other))
+    other.rename(f"{other}-away")  # as on a disk that is not there
+    before = repository.git("worktree", "list")
+    run().assert_outcomes(passed=1)
+    assert repository.git("worktree", "list") == before

@@ -211,7 +211,7 @@ def test_json_and_junit(suite: pytest.Pytester, run: Any) -> None:
     [
         (
             ("--overhead-budget=count", "--overhead-json=no/such/out.json"),
-            "*there is no such folder",
+            "*there is no such folder; make it first",
         ),
         (("--overhead-json=out.json",), "*--overhead-json needs --overhead-budget*"),
         (

@@ -11,7 +11,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
+
+SCHEMA = json.loads((Path(__file__).parent / "schemas" / "dispatchguard-verdicts.json").read_text())
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="times are not measured on Windows")
 
@@ -55,7 +58,9 @@ def suite(pytester: pytest.Pytester) -> pytest.Pytester:
 
 
 def told(pytester: pytest.Pytester, name: str = "out.json") -> dict[str, Any]:
-    rows = json.loads((pytester.path / name).read_text())["tests"]
+    whole = json.loads((pytester.path / name).read_text())
+    jsonschema.validate(whole, SCHEMA)
+    rows = whole["tests"]
     return {row["nodeid"].rpartition("::")[2]: row for row in rows}
 
 
@@ -133,7 +138,7 @@ def test_what_befalls_a_test_stays_with_it(pytester: pytest.Pytester, run: Any) 
             "test_leaves could not be measured: *ended by itself with status 3",
             "test_is_killed could not be measured: *was killed by SIGSEGV",
             "*ValueError: invalid literal*",
-            "test_hangs could not be measured: *was given up after * s without an answer",
+            "test_hangs could not be measured: *was given up after * s without an answer*",
         ],
         consecutive=False,
     )
@@ -462,3 +467,137 @@ def test_a_report_in_markdown_and_settings_in_place_of_options(
     result = run()
     assert result.ret == 4
     result.stderr.fnmatch_lines(["*overhead_workers: 'many' is not a whole number from 1 to 64*"])
+
+
+def test_a_run_is_saved_whatever_becomes_of_its_tests(pytester: pytest.Pytester, run: Any) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        def test_fine(overhead):
+            overhead(len, "ab").against(len, "ab")
+
+        def test_disagrees(overhead):
+            overhead(abs, -3).against(len, "ab")
+
+        def test_raises(overhead):
+            overhead(int, "x")
+
+        def test_skips(overhead):
+            overhead(pytest.skip, "not here")
+
+        def test_one_of_two(overhead):
+            overhead(abs, -3).against(len, "ab")
+            overhead(len, "ab").against(len, "ab")
+        """
+    )
+    result = run("--overhead-budget", "--overhead-save=all", "--overhead-json=out.json")
+    result.assert_outcomes(passed=1, failed=3, skipped=1)
+    text = (pytester.path / ".dispatchguard" / "runs" / "all.json").read_text()
+    assert len(json.loads(text)["benchmarks"]) == 4
+    assert told(pytester)["test_skips"]["verdict"] == "skipped"
+
+
+def test_subjects_of_one_name_are_told_apart(pytester: pytest.Pytester, run: Any) -> None:
+    pytester.makepyfile(
+        """
+        def test_two(overhead):
+            overhead(sum, [1])
+            overhead(sum, [1, 2])
+        """
+    )
+    run("--overhead-budget=update").assert_outcomes(passed=1)
+    text = (pytester.path / "overhead-budgets.toml").read_text()
+    assert '["test_subjects_of_one_name_are_told_apart.py::test_two (sum #2)"]' in text
+    run("--overhead-budget=count").assert_outcomes(passed=1)
+
+
+def test_what_a_subject_leaves_running_is_ended(pytester: pytest.Pytester, run: Any) -> None:
+    pytester.makepyfile(
+        """
+        import pathlib, subprocess
+
+        def test_leaves_a_process(overhead):
+            child = subprocess.Popen(["sleep", "600"], close_fds=False)
+            pathlib.Path("child").write_text(str(child.pid))
+            overhead(len, "ab")
+        """
+    )
+    start = time.monotonic()
+    run("--overhead-budget", "--overhead-timeout=30").assert_outcomes(passed=1)
+    assert time.monotonic() - start < 25
+    assert gone(int((pytester.path / "child").read_text()))
+
+
+def test_a_fixture_that_cannot_be_torn_down_is_an_error(
+    pytester: pytest.Pytester, run: Any
+) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.fixture(scope="module")
+        def thing():
+            yield 1
+            raise RuntimeError("cannot let go")
+
+        def test_first(thing):
+            pass
+
+        def test_measured(overhead):
+            overhead(len, "ab")
+        """
+    )
+    result = run("--overhead-budget")
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines(["*RuntimeError: cannot let go*"])
+
+
+def test_a_slow_subject_is_undecided_and_recorded_without_a_ratio(
+    pytester: pytest.Pytester, run: Any
+) -> None:
+    pytester.makepyfile(
+        """
+        import time
+        import pytest
+
+        @pytest.mark.overhead_budget(ratio=1.5)
+        def test_slow(overhead):
+            overhead(time.sleep, 0.05).against(time.sleep, 0.05)
+        """
+    )
+    run("--overhead-budget=update").assert_outcomes(passed=1)
+    text = (pytester.path / "overhead-budgets.toml").read_text()
+    assert "instructions = " in text and "ratio = " not in text
+    result = run("--overhead-budget", "--overhead-json=out.json")
+    assert "raise --overhead-max-time" in told(pytester)["test_slow"]["reason"]
+    result.assert_outcomes(passed=1)
+
+
+def test_groups_of_xdist_do_not_hide_tests(pytester: pytest.Pytester, run: Any) -> None:
+    pytest.importorskip("xdist", reason="runs tests in several processes")
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.xdist_group("one")
+        def test_grouped(overhead):
+            overhead(len, "ab")
+        """
+    )
+    words = ("-n", "2", "--dist", "loadgroup", "--overhead-json=out.json")
+    run("--overhead-budget", *words).assert_outcomes(passed=1)
+    assert list(told(pytester)) == ["test_grouped"]
+
+
+def test_a_file_that_cannot_be_written_does_not_hide_the_table(
+    suite: pytest.Pytester, run: Any
+) -> None:
+    if os.geteuid() == 0:
+        (suite.path / "out.json").mkdir()
+    else:
+        (suite.path / "out.json").write_text("")
+        (suite.path / "out.json").chmod(0o444)
+    result = run("--overhead-budget=count", "--overhead-json=out.json")
+    assert result.ret == 4
+    result.stdout.fnmatch_lines(["ERROR: *out.json*", "* overhead budgets *"])

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import PurePath
 
-from pytest_dispatchguard.measure.figures import AGAINST_BASE, kept
+from pytest_dispatchguard.measure.figures import AGAINST_BASE, kept, unfit
 from pytest_dispatchguard.model import Base, CostlyLine, Interval, Limit, Measurement, Verdict
 
 _REGRESSION = Limit(AGAINST_BASE, 1.05)
@@ -39,14 +39,20 @@ def against(verdict: Verdict, base: Base) -> Verdict:
     dearer = [
         f"{name}: {number}, in {base.name} {base.counters[name]}"
         for name, number in verdict.counters.items()
-        if name not in limited and number > base.counters.get(name, number)
+        if name not in limited
+        and name not in verdict.varying
+        and number > base.counters.get(name, number)
     ]
     outcome = "fail" if dearer else "pass"
     limit = _limit(verdict, base)
     if change is not None and limit is not None:
         fine = kept(limit, change)
+        bad = [unfit(m) for m in (verdict.measured, base.measured) if m is not None and unfit(m)]
+        if fine is False and bad:
+            fine = None
+            dearer.append(bad[0])
         if fine is not True:
-            outcome = "fail" if fine is False or dearer else "undecided"
+            outcome = "fail" if fine is False or outcome == "fail" else "undecided"
             dearer.append(
                 f"{AGAINST_BASE}: {change.value:.3f} times {base.name} "
                 f"({change.low:.3f} to {change.high:.3f}), allowed {limit.shown}"
@@ -75,16 +81,19 @@ _ORDER = ("pass", "skipped", "undecided", "fail", "error")
 
 
 def _change(now: Measurement | None, before: Measurement | None) -> Interval | None:
-    """The ratio of ratios. Both intervals hold as surely as was asked, and so does what they make together:
-    errors of independent figures add up as squares."""
-    one, other = (_figure(measured) for measured in (now, before))
-    if one is None or other is None:
+    """The ratio of ratios, or of times where one side has no reference. Both intervals hold as surely as was
+    asked, and so does what they make together: errors of independent figures add up as squares."""
+    if now is None or before is None:
         return None
+    one, other = now.ratio, before.ratio
+    if one is None or other is None:
+        one, other = now.subject_us, before.subject_us
     value = one.value / other.value
-    below = math.hypot((one.value - one.low) / one.value, (other.high - other.value) / other.value)
-    above = math.hypot((one.high - one.value) / one.value, (other.value - other.low) / other.value)
-    return Interval(value, value * (1 - below), value * (1 + above))
+    below = math.hypot(_apart(one.low, one.value), _apart(other.value, other.high))
+    above = math.hypot(_apart(one.value, one.high), _apart(other.low, other.value))
+    return Interval(value, value * math.exp(-below), value * math.exp(above))
 
 
-def _figure(measured: Measurement | None) -> Interval | None:
-    return None if measured is None else measured.ratio or measured.subject_us
+def _apart(low: float, high: float) -> float:
+    """How far two figures are apart, as the logarithm of their ratio."""
+    return math.log(high / low) if low > 0 and math.isfinite(high) else math.inf

@@ -59,8 +59,11 @@ def load(path: Path) -> Recorded:
 
 def _are_figures(value: object) -> bool:
     return isinstance(value, dict) and all(
-        (isinstance(number, int) and name in counters.NAMES and not isinstance(number, bool))
-        or (name == "ratio" and isinstance(number, float))
+        not isinstance(number, bool)
+        and (
+            (isinstance(number, int) and name in counters.NAMES)
+            or (isinstance(number, int | float) and name == "ratio" and math.isfinite(number))
+        )
         for name, number in value.items()
     )
 
@@ -87,9 +90,10 @@ def updated(
     for key, verdict in verdicts:
         figures: dict[str, float] = dict(verdict.counters)
         before = found.get(key, {}).get(version, {}).get("ratio")
-        if verdict.measured is not None and verdict.measured.ratio is not None:
-            figures["ratio"] = _ratio(verdict.measured.ratio, before)
-        elif before is not None:
+        ratio = verdict.measured.ratio if verdict.measured is not None else None
+        if ratio is not None and math.isfinite(ratio.high):
+            figures["ratio"] = _ratio(ratio, before)
+        elif verdict.measured is None and before is not None:
             figures["ratio"] = before
         found.setdefault(key, {})[version] = figures
     return found

@@ -8,13 +8,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_dispatchguard.measure.bases import against, needs_times
+from pytest_dispatchguard.measure.figures import AGAINST_BASE
 from pytest_dispatchguard.measure.intervals import PROCESSES
 from pytest_dispatchguard.measure.messages import (
     Request,
@@ -41,6 +42,8 @@ class Options:
     """For each test."""
     workers: int = 2
     timeout: float = 60.0
+    fully: bool = False
+    """Whether ratios are kept, and so are to be as sure as one process can make them."""
 
 
 @dataclass(slots=True)
@@ -70,7 +73,10 @@ class Source:
 
     def start(self) -> None:
         """Starts the first worker, so that it imports while others do."""
-        self._worker(0)
+        try:
+            self._worker(0)
+        except UserError as error:
+            self._broken = str(error)
 
     def ask(self, found: Found, request: Request, tick: Callable[[], None]) -> None:
         """Has a test measured by one more process, and adds what it says."""
@@ -167,20 +173,24 @@ class Measuring:
         for report in reports:
             item.ihook.pytest_runtest_logreport(report=report)
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-        # Fixtures of wider scope, set up here for the tests before: the next one may not want them.
-        item.session._setupstate.teardown_exact(nextitem)
+        _tear_down(item, nextitem)
         return True
 
     def reports(self, item: pytest.Item) -> list[pytest.TestReport]:
         """The reports of a test, with its verdicts."""
         found = Found()
-        while True:
-            self._ask(self.head, found, item, self._left(found))
-            if found.broken:
-                return [_failed(item, f"{item.name} could not be measured: {found.broken}")]
-            if not _undecided(found.verdicts) or self._is_over(found):
-                break
-        self._compare(item, found)
+        try:
+            while self._more(self.head, found, item) and _undecided(found.verdicts):
+                if self._is_over(found):
+                    break
+            if found.reports:
+                self._compare(item, found)
+        except pytest.fail.Exception as error:  # a plugin's time limit, while we wait
+            found = Found(broken=str(error))
+        if not found.reports:
+            return [_failed(item, f"{item.name} could not be measured: {found.broken}")]
+        for report in found.reports:
+            report.nodeid = item.nodeid  # with what pytest-xdist adds to it
         return _amended(found, self.complaint)
 
     def _left(self, found: Found) -> float:
@@ -189,38 +199,64 @@ class Measuring:
     def _is_over(self, found: Found) -> bool:
         return len(found.metadata) >= PROCESSES or self._left(found) < _LEAST_SECONDS
 
-    def _ask(self, source: Source, found: Found, item: pytest.Item, left: float) -> None:
-        seconds = share(left)
-        timeout = self.options.timeout + seconds
-        request = Request(item.nodeid, seconds, self.options.confidence, timeout, found.samples)
+    def _more(
+        self, source: Source, found: Found, item: pytest.Item, *, fully: bool = False
+    ) -> bool:
+        """Has a test measured by one more process; whether it was."""
+        self._ask(source, found, item, share(self._left(found)), fully)
+        return not found.broken
+
+    def _ask(
+        self, source: Source, found: Found, item: pytest.Item, seconds: float, fully: bool
+    ) -> None:
+        request = Request(
+            node_id_of(item),
+            seconds,
+            self.options.confidence,
+            self.options.timeout + seconds,
+            found.samples,
+            fully or self.options.fully or self.saved is not None,
+        )
         source.ask(found, request, lambda: self.tell(item.name, self.done, self.of))
 
     def _compare(self, item: pytest.Item, found: Found) -> None:
         """Holds verdicts against what they are to be compared with."""
-        if self.saved is not None:
-            none = Base(self.base_name, {}, note=f"{self.base_name} has no such subject")
-            found.verdicts = [
-                against(verdict, self.saved.get(key, none))
-                for key, verdict in keyed(found.verdicts)
-            ]
-        if self.base is None or not found.verdicts:
+        if not found.verdicts:
             return
+        if self.saved is not None:
+            compared = self._against_saved(found.verdicts, self.saved)
+            while _undecided(compared) and not self._is_over(found):
+                if not self._more(self.head, found, item):
+                    break
+                compared = self._against_saved(found.verdicts, self.saved)
+            found.verdicts = compared
+        elif self.base is not None:
+            self._compare_with_base(item, found, self.base)
+        else:
+            found.verdicts = [_without_base(verdict) for verdict in found.verdicts]
+
+    def _against_saved(
+        self, verdicts: Sequence[Verdict], saved: Mapping[str, Base]
+    ) -> list[Verdict]:
+        none = Base(self.base_name, {}, note=f"{self.base_name} has no such subject")
+        return [against(verdict, saved.get(key, none)) for key, verdict in keyed(verdicts)]
+
+    def _compare_with_base(self, item: pytest.Item, found: Found, source: Source) -> None:
         alone, before = found.verdicts, Found()
-        self._ask(self.base, before, item, 0.0)  # counters alone
+        self._ask(source, before, item, 0.0, False)  # counters alone
         bases = self._bases(before, alone)
         if any(map(needs_times, alone, bases)):
-            before = Found()
-            self._ask(self.base, before, item, self._left(before))
-            bases = self._bases(before, alone)
-            # As long again as for verdicts of their own, by turns.
-            while _undecided(list(map(against, alone, bases))) and not self._is_over(before):
-                found.seconds = before.seconds
-                self._ask(self.head, found, item, self._left(found))
-                if found.broken:
+            # As long again as for verdicts of their own, by turns, and both as sure as can be.
+            before, found.seconds = Found(), 0.0
+            while self._more(source, before, item, fully=True):
+                bases = self._bases(before, alone)
+                over = self._is_over(before) or self._is_over(found)
+                if over or not _undecided(list(map(against, alone, bases))):
+                    break
+                if not self._more(self.head, found, item, fully=True):
                     break
                 alone = found.verdicts
-                self._ask(self.base, before, item, self._left(before))
-                bases = self._bases(before, alone)
+            bases = self._bases(before, alone)
         found.verdicts = list(map(against, alone, bases))
 
     def _bases(self, before: Found, verdicts: Sequence[Verdict]) -> list[Base]:
@@ -244,6 +280,40 @@ class Measuring:
         self.head.end()
         if self.base is not None:
             self.base.end()
+
+
+def _tear_down(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Ends fixtures of wider scope that tests before have set up in this process, and that the next test does
+    not want."""
+    call = pytest.CallInfo.from_call(
+        lambda: item.session._setupstate.teardown_exact(nextitem),
+        "teardown",
+        reraise=(pytest.exit.Exception, KeyboardInterrupt),
+    )
+    if call.excinfo is not None:
+        report = item.ihook.pytest_runtest_makereport(item=item, call=call)
+        item.ihook.pytest_runtest_logreport(report=report)
+
+
+def node_id_of(item: pytest.Item) -> str:
+    """The name of a test, without the group that pytest-xdist adds to it."""
+    if not item.config.getoption("loadgroup", False):
+        return item.nodeid
+    node_id, at, group = item.nodeid.rpartition("@")
+    mark = item.get_closest_marker("xdist_group")
+    return node_id if at and mark is not None and group in map(str, _words(mark)) else item.nodeid
+
+
+def _words(mark: pytest.Mark) -> tuple[object, ...]:
+    return (*mark.args, *mark.kwargs.values())
+
+
+def _without_base(verdict: Verdict) -> Verdict:
+    """Says of a limit to regressions that nothing was there to hold it against."""
+    if not any(limit.name == AGAINST_BASE for limit in verdict.limits):
+        return verdict
+    note = f"{AGAINST_BASE} needs a base: --overhead-against or --overhead-compare"
+    return replace(verdict, reason="; ".join(filter(None, (verdict.reason, note))))
 
 
 def _is_measured(item: pytest.Item) -> bool:
@@ -306,10 +376,13 @@ def _amended(
     """The reports of a test with the verdicts it has in the end."""
     for report in found.reports:
         if report.when == "call" and found.verdicts:
-            if any(verdict.base for verdict in found.verdicts) and not hasattr(report, "wasxfail"):
-                wrong = complaint(found.verdicts)
-                report.outcome = "failed" if wrong else "passed"
-                report.longrepr = wrong or None
+            wrong = complaint(found.verdicts)
+            if wrong and report.passed and not hasattr(report, "wasxfail"):
+                report.outcome, report.longrepr = "failed", wrong
+            elif wrong and report.failed and any(verdict.base for verdict in found.verdicts):
+                by_itself = any(verdict.verdict == "error" for verdict in found.verdicts)
+                if not by_itself and "[XPASS" not in report.longreprtext:
+                    report.longrepr = wrong  # with what its base says; a traceback is left as it is
             carry(report, found.verdicts)
             vars(report)["overhead_samples"] = json.dumps(
                 {"samples": pack_samples(found.samples), "metadata": found.metadata}
@@ -332,8 +405,7 @@ def _alone(lock: Path | None) -> Iterator[None]:
 
 def launch_of(config: pytest.Config) -> Launch:
     """How workers of this run are started."""
-    inner = getattr(config, "workerinput", None)
-    arguments = list(config.invocation_params.args) if inner is None else inner["mainargv"][1:]
+    arguments = list(config.invocation_params.args)
     if config.pluginmanager.hasplugin("_cov"):
         arguments = [*arguments, "--no-cov"]
     return Launch([str(a) for a in arguments], config.invocation_params.dir, list(sys.path))

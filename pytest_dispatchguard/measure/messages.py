@@ -26,6 +26,8 @@ class Request:
     """Seconds without a word after which the test is given up."""
     known: Samples = field(default_factory=dict)
     """What other processes measured already."""
+    fully: bool = False
+    """Whether ratios are to be as sure as one process can make them."""
 
     def packed(self) -> str:
         """One line."""
@@ -81,6 +83,7 @@ def _verdict(row: Mapping[str, Any]) -> Verdict:
             **row,
             "limits": tuple(Limit(**limit) for limit in row["limits"]),
             "lines": _lines(row),
+            "varying": tuple(row["varying"]),
             "measured": _measurement(row["measured"]),
             "base": base,
         }

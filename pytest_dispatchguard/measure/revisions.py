@@ -27,6 +27,8 @@ class Revision:
         self._folder = Path(tempfile.mkdtemp(prefix="dispatchguard-base-")).resolve()
         self.tree = self._folder / "tree"
         self._built = self._folder / "built"
+        self._path: list[str] | None = None
+        """The folder with what must be built, once that is known."""
         try:
             answer = run_git(
                 top,
@@ -39,8 +41,9 @@ class Revision:
                 commit_of(top, name),
             )
             if answer is None or answer.returncode:
-                said = b"" if answer is None else answer.stderr.strip().splitlines()[-1:][0]
-                raise UserError(f"{_OPTION}: {name} cannot be checked out: {os.fsdecode(said)}")
+                lines = [] if answer is None else answer.stderr.strip().splitlines()
+                said = os.fsdecode(b"".join(lines[-1:])) or "git failed"
+                raise UserError(f"{_OPTION}: {name} cannot be checked out: {said}")
         except BaseException:
             self.remove()
             raise
@@ -51,11 +54,15 @@ class Revision:
             return
         run_git(self.top, "worktree", "remove", "--force", str(self.tree))
         shutil.rmtree(self._folder, ignore_errors=True)
-        run_git(self.top, "worktree", "prune")
+        # Where it was not whole, its folder's being gone lets git forget it: ours alone, no other worktree.
+        run_git(self.top, "worktree", "remove", "--force", str(self.tree))
 
     def launch(self, launch: Launch) -> Launch:
         """How workers of this revision are started, given how those of the work tree are."""
         moved = self._moved
+        folder = Path(moved(str(launch.folder)))
+        if not folder.is_dir():
+            raise UserError(f"it has no folder {launch.folder.name}/")
         environment = dict(launch.environment)
         if environment.get("PYTHONPATH"):
             parts = environment["PYTHONPATH"].split(os.pathsep)
@@ -63,16 +70,35 @@ class Revision:
         # What must not be imported: the work tree's own modules, in place of the revision's.
         environment["DISPATCHGUARD_NOT_FROM"] = str(self.top)
         roots = [self.tree, self.tree / "src"]
+        if self._path is None:
+            self._path = self._extensions()
         path = _unique(
-            [*self._extensions(), *map(str, filter(Path.is_dir, roots)), *map(moved, launch.path)]
+            [*self._path, *map(str, filter(Path.is_dir, roots)), *map(moved, launch.path)]
         )
         return replace(
             launch,
-            arguments=[_moved_argument(word, moved) for word in launch.arguments],
-            folder=Path(moved(str(launch.folder))),
+            arguments=self._arguments(launch),
+            folder=folder,
             path=path,
             environment=environment,
         )
+
+    def _arguments(self, launch: Launch) -> list[str]:
+        """The words of the command line for this revision: paths moved, those that it lacks left out. Single
+        tests are found by their names later, so their file is given whole."""
+        words, given, found = [], 0, 0
+        for word in launch.arguments:
+            file = word.partition("::")[0]
+            if word.startswith("-") or not (launch.folder / file).exists():
+                words.append(_moved_argument(word, self._moved))
+                continue
+            there = Path(self._moved(str(launch.folder / file)))
+            given, found = given + 1, found + there.exists()
+            if there.exists():
+                words.append(str(there) if Path(file).is_absolute() else file)
+        if given and not found:
+            raise UserError("it has none of the files that are tested")
+        return words
 
     def _moved(self, path: str) -> str:
         """The same place in this revision; what lies outside of the project, or in an environment inside

@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pytest_dispatchguard.measure import session
+from pytest_dispatchguard.measure.budget_file import version_of
 from pytest_dispatchguard.measure.messages import (
     pack_verdicts,
     unpack_samples,
     unpack_verdicts,
 )
-from pytest_dispatchguard.measure.session import keyed
 from pytest_dispatchguard.measure.timing import Sample
 from pytest_dispatchguard.model import Base, UserError, Verdict
 
@@ -65,7 +66,7 @@ def taken(verdicts: Sequence[Verdict], told: str) -> list[Taken]:
     samples = unpack_samples(data["samples"])
     return [
         Taken(key, verdict, samples.get(i, ()), data["metadata"])
-        for i, (key, verdict) in enumerate(keyed(verdicts))
+        for i, (key, verdict) in enumerate(session.keyed(verdicts))
     ]
 
 
@@ -76,7 +77,7 @@ def as_text(run: Sequence[Taken]) -> str:
     benchmarks = []
     for one in run:
         plain = replace(one.verdict, lines=(), base=None)
-        row = json.dumps(json.loads(pack_verdicts([plain]))[0])
+        row = json.dumps({**json.loads(pack_verdicts([plain]))[0], "versions": _versions()})
         for side, suffix in ((0, ""), (1, " (reference)")):
             runs = [
                 _run(
@@ -86,7 +87,8 @@ def as_text(run: Sequence[Taken]) -> str:
                     side,
                     {**about, **({} if side else {_OURS: row})},
                 )
-                for sample, about in zip(one.samples, one.metadata, strict=True)
+                # A process in which this subject failed has no sample of it.
+                for sample, about in zip(one.samples, one.metadata, strict=False)
                 if sample.values[side]
             ]
             if runs:
@@ -116,9 +118,14 @@ def load(path: Path, name: str) -> dict[str, Base]:
     bases = {}
     for benchmark in suite:
         row = benchmark.get_metadata().get(_OURS)
-        verdicts = unpack_verdicts(f"[{row}]") if row is not None else []
-        for verdict in verdicts:
-            bases[benchmark.get_name()] = Base(name, verdict.counters, verdict.measured)
+        found = json.loads(row) if row is not None else {}
+        versions = found.pop("versions", "")
+        for verdict in unpack_verdicts(json.dumps([found])):
+            # Counters hold for one Python and one torch.
+            alike = versions == _versions()
+            counters = verdict.counters if alike else {}
+            shown = name if alike else f"{name} ({versions})"
+            bases[benchmark.get_name()] = Base(shown, counters, verdict.measured)
     if not bases:
         raise UserError(
             f"--overhead-compare: {path.name} holds no run that --overhead-save has written"
@@ -126,7 +133,11 @@ def load(path: Path, name: str) -> dict[str, Base]:
     return bases
 
 
-def machine() -> dict[str, Any]:
+def _versions() -> str:
+    return version_of(session.machine())
+
+
+def about_machine() -> dict[str, Any]:
     """What pyperf knows of this machine and process."""
     import pyperf
 

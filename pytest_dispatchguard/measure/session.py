@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pytest_dispatchguard.measure.budget_file import (
     Recorded,
@@ -19,11 +20,11 @@ from pytest_dispatchguard.measure.budget_file import (
     updated,
     version_of,
 )
-from pytest_dispatchguard.measure.devices import here
+from pytest_dispatchguard.measure.devices import KINDS, here
 from pytest_dispatchguard.measure.first_run import first_run
 from pytest_dispatchguard.measure.limits import Marker, limits_for
 from pytest_dispatchguard.measure.messages import Request, Samples
-from pytest_dispatchguard.measure.subject import Overhead
+from pytest_dispatchguard.measure.subject import Overhead, Subject
 from pytest_dispatchguard.measure.timing import Sample
 from pytest_dispatchguard.measure.verdicts import Timing, judged
 from pytest_dispatchguard.model import Limit, UserError, Verdict
@@ -66,10 +67,13 @@ def settle(
     several, version_here = len(subjects) > 1, version_of(machine())
     try:
         limits = limits_for(node_id, markers, settings, "overhead_budget")
+        wrong = "" if subjects else _nothing_named(limits)
     except UserError as error:
-        return Settled(str(error))
-    if not subjects:
-        return Settled(_nothing_named(limits))
+        wrong = str(error)
+    if wrong:
+        name = node_id.rpartition("::")[2]
+        return Settled(wrong, [Verdict(node_id, name, "error", {}, reason=wrong)])
+    _tell_apart(subjects)
     for number, subject in enumerate(subjects):
         try:
             differ, note = first_run(subject)
@@ -91,6 +95,15 @@ def settle(
     return Settled("", verdicts, samples)
 
 
+def _tell_apart(subjects: Sequence[Subject]) -> None:
+    """Gives subjects that are called the same a number: the second f is `f #2`."""
+    seen: Counter[str] = Counter()
+    for subject in subjects:
+        seen[subject.name] += 1
+        if seen[subject.name] > 1:
+            subject.name = f"{subject.name} #{seen[subject.name]}"
+
+
 def _timing(request: Request | None, number: int, of: int, device: str | None) -> Timing | None:
     if request is None or not request.seconds:
         return None
@@ -99,14 +112,18 @@ def _timing(request: Request | None, number: int, of: int, device: str | None) -
         request.confidence,
         request.known.get(number, ()),
         here(device),
+        request.fully,
     )
 
 
 def broken(node_id: str, overhead: Overhead, error: BaseException) -> list[Verdict]:
     """The verdicts of a test of which a subject failed by itself."""
     said = f"{type(error).__name__}: {error}"
+    outcome: Literal["skipped", "error"] = "error"
+    if type(error).__name__ == "Skipped":
+        outcome, said = "skipped", str(error)
     return [
-        Verdict(node_id, subject.name, "error", {}, reason=said) for subject in overhead.subjects
+        Verdict(node_id, subject.name, outcome, {}, reason=said) for subject in overhead.subjects
     ]
 
 
@@ -149,15 +166,25 @@ def rewritten(path: Path, verdicts: Sequence[Verdict], collected: Collection[str
     """The budget file's new text. Of the files that were collected whole, tests that are not there any more
     are taken out."""
     counted_now = [(key, verdict) for key, verdict in keyed(verdicts) if verdict.counters]
-    gone = partial(_is_gone, collected)
+    gone = partial(_is_gone, collected, verdicts)
     return as_text(updated(load(path), counted_now, version_of(machine()), gone))
 
 
-def _is_gone(collected: Collection[str], key: str) -> bool:
-    """Whether an entry is of a test file that was collected, and of no test in it."""
+def _is_gone(collected: Collection[str], verdicts: Sequence[Verdict], key: str) -> bool:
+    """Whether an entry is of a test that was measured and has no such subject, or of a test file that was
+    collected and of no test in it. A test on a device that is not here may well be there."""
+    tests = {v.node_id for v in verdicts if v.counters}
+    if any(_is_of(key, node_id) for node_id in tests):
+        return key not in {known for known, _ in keyed(verdicts)}
     files = {node_id.partition("::")[0] for node_id in collected}
-    node_id = key.rpartition(" (")[0] if key.endswith(")") and key not in collected else key
-    return key.partition("::")[0] in files and not {key, node_id} & set(collected)
+    if key.partition("::")[0] not in files or any(_is_of(key, test) for test in collected):
+        return False
+    words = re.split(r"[-\[\]]", key.rpartition("::")[2])
+    return not any(word in KINDS and word != "cpu" for word in words)
+
+
+def _is_of(key: str, node_id: str) -> bool:
+    return key == node_id or key.startswith(f"{node_id} (")
 
 
 def compared(verdicts: Sequence[Verdict], path: Path, collected: Collection[str]) -> list[str]:
@@ -165,7 +192,7 @@ def compared(verdicts: Sequence[Verdict], path: Path, collected: Collection[str]
     if not path.exists():
         return []
     missing = [key for key, v in keyed(verdicts) if v.recorded is None and v.counters]
-    stale = [key for key in load(path) if _is_gone(collected, key)]
+    stale = [key for key in load(path) if _is_gone(collected, verdicts, key)]
     cheaper = [
         key
         for key, verdict in keyed(verdicts)

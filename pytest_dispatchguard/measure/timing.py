@@ -30,6 +30,8 @@ _ALIKE = 10
 """Where one call takes at most so many times what the other does, blocks of both have the same number of
 calls: the first call of a block is dearer than the next, by some 15% of a call, so that blocks of 7 and of 6
 calls would read 0.4% apart."""
+_CHANCE = random.Random()
+"""One's own: a subject may well seed that of Python."""
 _SLOW_NS = 10_000_000
 """A call that takes so long need not be called often to know that one is a block."""
 _FIRST_LOOK = 25
@@ -97,10 +99,8 @@ def sample(
     prepare: Callable[[], object] | None = None,
     device: Device = HOST,
     clock: Clock = time.perf_counter_ns,
-    alive: Callable[[], None] = lambda: None,
 ) -> Sample:
-    """Measures until `enough` is true of what is known, looked at now and then, or the time is up.
-    `alive` is called between batches of blocks."""
+    """Measures until `enough` is true of what is known, looked at now and then, or the time is up."""
     arms = Arms(subject, reference, clock)
     with _undisturbed():
         _calibrate(arms, prepare, device)
@@ -112,7 +112,6 @@ def sample(
             _batch(arms, prepare, device, until=until, clock=clock)
             if arms.device is not None:
                 _device_batch(arms.device, until=until, clock=clock)
-            alive()
             spent = (clock() - start) / 1e9
             pairs = len(arms.times[0])
             due = pairs >= look and spent >= _LEAST_SECONDS
@@ -136,10 +135,10 @@ def _batch(
 ) -> None:
     wait = device.wait
     for turn in range(_BATCH):
-        order = [0, 1] if random.random() < 0.5 else [1, 0]
+        order = [0, 1] if _CHANCE.random() < 0.5 else [1, 0]
         control = turn % _CONTROL_EVERY == 0
         if control:
-            order.insert(random.randrange(3), 2)
+            order.insert(_CHANCE.randrange(3), 2)
         took = [0.0, 0.0, 0.0]
         for arm in order:
             if prepare is not None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import linecache
+import math
 import os
 import sys
 import sysconfig
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Literal
@@ -34,7 +35,7 @@ from pytest_dispatchguard.runtime import counters
 from pytest_dispatchguard.runtime.instructions import instructions_by_place
 
 _PYTHON_HOME = sysconfig.get_paths()["stdlib"] + os.sep
-_MOST_LINES, _WIDEST = 40, 80
+_MOST_LINES, _WIDEST = 200, 80
 """Lines of source that are kept for a failing budget, and characters of each."""
 
 
@@ -47,7 +48,8 @@ class Timing:
     known: Sequence[Sample] = ()
     """What other processes measured of it."""
     device: Device = field(default=HOST)
-    alive: Callable[[], None] = lambda: None
+    fully: bool = False
+    """Whether the ratio is to be as sure as one process can make it, whatever the limits."""
 
 
 def judged(
@@ -66,11 +68,13 @@ def judged(
         for name, limit in limits.items()
         if name in counters.NAMES or (timing and name in OF_TIME)
     }
-    for name, number in (recorded or {}).items():
-        if name not in allowed and (timing or name not in OF_TIME):
-            allowed[name] = Limit(name, number, recorded=True)
     with subject.in_mode():
         counts = counters.count(run, prepare=subject.prepare)
+        for name, number in (recorded or {}).items():
+            if name in allowed or name in counts.varying:
+                continue  # what is told by hand wins; what varies is told as such
+            if name not in OF_TIME or (timing and subject.reference is not None):
+                allowed[name] = Limit(name, number, recorded=True)
         over = [
             limit
             for name, limit in allowed.items()
@@ -106,6 +110,8 @@ def judged(
         recorded,
         lines,
         measured,
+        varying=counts.varying,
+        form=subject.call.form,
     )
     return verdict, taken
 
@@ -137,6 +143,7 @@ def _taken(subject: Subject, limits: Sequence[Limit], timing: Timing) -> Sample:
         if unfit(so_far):
             return False
         open_ = [limit.name for limit in limits if _decided(limit, so_far) is None]
+        open_ = open_ or (["ratio"] if timing.fully else [])
         before = len(timing.known)
         return all(telling(found, timing.confidence, n, before) == "more processes" for n in open_)
 
@@ -148,7 +155,6 @@ def _taken(subject: Subject, limits: Sequence[Limit], timing: Timing) -> Sample:
         confidence=timing.confidence,
         prepare=subject.fresh,
         device=timing.device,
-        alive=timing.alive,
     )
 
 
@@ -187,6 +193,8 @@ def _by_time(
 
 def _shown(interval: Interval, limit: Limit) -> str:
     unit = " µs" if limit.name.endswith("_us") else ""
+    if not math.isfinite(interval.high - interval.low):
+        return f"{interval.value:.3f}{unit}, and anything around it"
     return f"{interval.value:.3f}{unit} ({interval.low:.3f} to {interval.high:.3f})"
 
 
@@ -194,6 +202,8 @@ def _missing(interval: Interval, limit: Limit) -> str:
     """What would decide it."""
     wide = (interval.high - interval.low) / 2
     needed = abs(interval.value - limit.most)
+    if not math.isfinite(wide):
+        return "too few calls in the time there is: raise --overhead-max-time"
     times = (wide / needed) ** 2 if needed else float("inf")
     if times > 100:
         return "too close to the limit to be told apart from it"

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -40,8 +40,11 @@ def made_quiet(config: pytest.Config) -> None:
         "failedfirst": False,
         "newfirst": False,
         "stepwise": False,
+        "stepwise_skip": False,
         "xmlpath": None,
         "usepdb": False,
+        "trace": False,
+        "log_file": None,
         "collectonly": False,
         "benchmark_disable": True,
     }
@@ -50,8 +53,6 @@ def made_quiet(config: pytest.Config) -> None:
             setattr(option, name, value)
     if getattr(option, "basetemp", None):
         option.basetemp = f"{option.basetemp}-overhead-{os.getpid()}"
-    # Plugins that write files write none in processes that a run starts; this is how they know one.
-    config.workerinput = {"workerid": f"overhead{os.getpid()}", "workercount": 1}  # type: ignore[attr-defined]
 
 
 class Worker:
@@ -69,8 +70,8 @@ class Worker:
             os.set_inheritable(end, False)
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Answers requests until nobody asks any more."""
+    def pytest_runtestloop(self, session: pytest.Session) -> NoReturn:
+        """Answers requests until nobody asks any more, and ends the process."""
         items = {item.nodeid: item for item in session.items}
         self.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # children share it
         _warm_up()
@@ -79,7 +80,9 @@ class Worker:
         while True:
             read = os.read(self.requests, 1 << 16)
             if not read:
-                return True
+                # Not by the usual way: what plugins write at the end of a run is the asking run's to write.
+                self.config._ensure_unconfigure()
+                os._exit(0)
             waiting += read
             while b"\n" in waiting:
                 line, _, waiting = waiting.partition(b"\n")
@@ -110,41 +113,64 @@ class Worker:
 
     def _measured(self, item: pytest.Item, request: Request) -> dict[str, Any]:
         if not _may_fork():
-            return _run(item, request, self.saving)
+            return {**_run(item, request, self.saving), "strays": _strays()}
         ours, theirs = os.pipe()
         child = os.fork()
         if child == 0:
+            for end in (ours, self.requests, self.replies):
+                os.close(end)
             _child(item, request, theirs, self.saving)
         os.close(theirs)
-        return self._heard(child, ours, request.timeout)
+        try:
+            return self._heard(child, ours, request.timeout)
+        finally:
+            os.close(ours)
 
     def _heard(self, child: int, end: int, timeout: float) -> dict[str, Any]:
-        """What a child has to say, or what became of it."""
+        """What a child has to say, or what became of it. Its line is its last word: what it has started may
+        hold the pipe open for longer."""
         heard = b""
         give_up = time.monotonic() + timeout
-        while True:
-            ready, _, _ = select.select(
-                [end, self.requests], [], [], max(0.0, give_up - time.monotonic())
-            )
-            if self.requests in ready or not ready:
+        while not heard.endswith(b"\n"):
+            left = max(0.0, give_up - time.monotonic())
+            ready, _, _ = select.select([end, self.requests], [], [], left)
+            if self.requests in ready:
                 # Nobody asks while an answer is awaited: who asked is gone.
-                os.kill(child, signal.SIGKILL)
-                os.waitpid(child, 0)
-                os.close(end)
-                if ready:
-                    os._exit(1)
-                return {"died": f"was given up after {timeout:g} s without an answer"}
+                _end_group(child)
+                os._exit(1)
+            if not ready:
+                _end_group(child)
+                return {
+                    "died": f"was given up after {timeout:g} s without an answer "
+                    "(--overhead-timeout allows longer)"
+                }
             read = os.read(end, 1 << 16)
-            heard += read
             if not read:
                 break
-        os.close(end)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            heard += read
+        status = _end_group(child) if heard.endswith(b"\n") else _waited(child)
         try:
             answer: dict[str, Any] = json.loads(heard)
         except ValueError:
             return {"died": _fate(status)}
         return answer
+
+
+def _end_group(child: int) -> int:
+    """Ends a child and what it has started, which would disturb the tests that follow."""
+    try:
+        os.killpg(child, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass  # it has not come as far as to have a group, or is gone
+    try:
+        os.kill(child, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    return _waited(child)
+
+
+def _waited(child: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def _strays() -> list[str]:
@@ -167,16 +193,19 @@ def _warm_up() -> None:
     gc.freeze()
 
 
-def _child(item: pytest.Item, request: Request, end: int, saving: bool) -> None:
+def _child(item: pytest.Item, request: Request, end: int, saving: bool) -> NoReturn:
     """The life of a forked child."""
-    status = 1
     try:
-        data = json.dumps(_run(item, request, saving), default=str).encode()
+        os.setpgid(0, 0)
+        try:
+            answer = {**_run(item, request, saving), "strays": _strays()}
+        except BaseException as error:  # noqa: BLE001 - whatever ends the test is told
+            answer = {"died": f"ended by {type(error).__name__}: {error}"}
+        data = json.dumps(answer, default=str).encode() + b"\n"
         while data:
             data = data[os.write(end, data) :]
-        status = 0
     finally:
-        os._exit(status)
+        os._exit(1)
 
 
 def _run(item: pytest.Item, request: Request, saving: bool) -> dict[str, Any]:
@@ -194,7 +223,7 @@ def _run(item: pytest.Item, request: Request, saving: bool) -> dict[str, Any]:
     return {
         "reports": [to_serializable(config=item.config, report=report) for report in reports],
         "samples": pack_samples(item.stash.get(SAMPLES, {})),
-        "metadata": runs.machine() if saving else {},
+        "metadata": runs.about_machine() if saving else {},
     }
 
 

@@ -21,6 +21,8 @@ from pytest_dispatchguard.model import UserError
 _START_TIMEOUT = 600.0
 _GRACE = 30.0
 """Seconds a worker may take to say that a test is given up."""
+_PATIENCE = 2.0
+"""Seconds a worker has to end by itself."""
 _TICK = 0.2
 _MOST_SAID = 12
 """Lines of a broken worker's output that are shown."""
@@ -48,38 +50,40 @@ class Worker:
     """One running worker."""
 
     def __init__(self, launch: Launch, number: int) -> None:
+        command = [sys.executable, *subprocess._args_from_interpreter_flags(), "-c", _START]  # type: ignore[attr-defined]  # multiprocessing's own way
+        environment = _environment(launch, number)
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
         requests, self._requests = os.pipe()
         self._replies, replies = os.pipe()
-        command = [sys.executable, *subprocess._args_from_interpreter_flags(), "-c", _START]  # type: ignore[attr-defined]  # multiprocessing's own way
         command += [*launch.arguments, f"--overhead-worker={requests},{replies}"]
-        self._process = subprocess.Popen(
-            command,
-            cwd=launch.folder,
-            env=_environment(launch, number),
-            pass_fds=(requests, replies),
-            stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=self._log,
-            start_new_session=True,  # ended as one group, and not by the terminal's Ctrl-C
-        )
-        os.close(requests)
-        os.close(replies)
+        try:
+            self._process = subprocess.Popen(
+                command,
+                cwd=launch.folder,
+                env=environment,
+                pass_fds=(requests, replies),
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                start_new_session=True,  # ended as one group, and not by the terminal's Ctrl-C
+            )
+        except OSError as error:
+            self._close()
+            raise UserError(f"a worker cannot be started in {launch.folder}: {error}") from None
+        finally:
+            os.close(requests)
+            os.close(replies)
         self._heard = b""
         self.forks: bool | None = None
-        """Whether it measures each test in a child of its own; None before it has said so."""
+        """Whether it measures each test in a child of its own; None before it has said so, and where it
+        cannot measure at all."""
 
     def wait(self, tick: Callable[[], None]) -> None:
         """Waits until it has imported and collected. `tick` is called now and then."""
         if self.forks is None:
             ready = self._answer(_START_TIMEOUT, tick)
+            self._refuse_strays(ready)
             self.forks = bool(ready["forks"])
-            if ready["strays"]:
-                self.end()
-                raise UserError(
-                    f"the base would be measured with {ready['strays'][0]} of the work tree: "
-                    "it is imported from there whatever the path says"
-                )
 
     def ask(self, request: Request, tick: Callable[[], None]) -> dict[str, Any]:
         """What becomes of a request. `tick` is called now and then while it is waited for."""
@@ -90,7 +94,18 @@ class Worker:
                 data = data[os.write(self._requests, data) :]
         except BrokenPipeError:
             self._gone()
-        return self._answer(request.timeout + _GRACE, tick)
+        answer = self._answer(request.timeout + _GRACE, tick)
+        self._refuse_strays(answer)
+        return answer
+
+    def _refuse_strays(self, answer: Mapping[str, Any]) -> None:
+        if answer.get("strays"):
+            self.forks = None
+            self.end()
+            raise UserError(
+                f"the base would be measured with {answer['strays'][0]} of the work tree: "
+                "it is imported from there whatever the path says"
+            )
 
     def _answer(self, timeout: float, tick: Callable[[], None]) -> dict[str, Any]:
         give_up = time.monotonic() + timeout
@@ -118,16 +133,26 @@ class Worker:
         raise UserError(f"the worker ended with status {status}{said and '; it said:'}{said}")
 
     def end(self) -> None:
-        """Ends the worker and all that it started."""
+        """Ends the worker and all that it started: it is told to, and where it does not listen, made to."""
         if self._log.closed:
             return
         os.close(self._requests)
-        os.close(self._replies)
+        self._requests = -1
+        try:
+            self._process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            pass
         try:
             os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+        except (ProcessLookupError, PermissionError):
+            pass  # nothing is left of it
         self._process.wait()
+        self._close()
+
+    def _close(self) -> None:
+        for end in (self._requests, self._replies):
+            if end >= 0:
+                os.close(end)
         self._log.close()
 
 
@@ -146,5 +171,5 @@ def _environment(launch: Launch, number: int) -> dict[str, str]:
     if number or "PYTHONHASHSEED" not in found:
         found["PYTHONHASHSEED"] = str(1 + number)
     found["DISPATCHGUARD_PAD"] = "." * (97 * number)
-    found["DISPATCHGUARD_PATH"] = json.dumps(list(launch.path))
+    found["DISPATCHGUARD_PATH"] = json.dumps([os.fspath(path) for path in launch.path])
     return found

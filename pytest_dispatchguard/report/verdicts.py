@@ -110,7 +110,9 @@ def _ratio(interval: Interval | None) -> str:
     if interval is None:
         return ""
     wide = max(interval.high - interval.value, interval.value - interval.low)
-    return f"{interval.value:.3f} ±{wide:.3f}"
+    return (
+        f"{interval.value:.3f} ±{wide:.3f}" if math.isfinite(wide) else f"{interval.value:.3f} ±?"
+    )
 
 
 def _counter_columns(verdicts: Sequence[Verdict]) -> list[Column]:
@@ -129,7 +131,7 @@ def _moved(verdict: Verdict) -> str:
     """Counters that are not what they were in the base, or in the record."""
     before = verdict.base.counters if verdict.base else verdict.recorded or {}
     return ", ".join(
-        f"{name} {before[name]} > {number}"
+        f"{name} {before[name]} → {number}"
         for name, number in verdict.counters.items()
         if before.get(name, number) != number
     )
@@ -251,6 +253,8 @@ def _row(verdict: Verdict) -> dict[str, Any]:
             limit.name: [limit.value, limit.tolerance] if limit.tolerance else limit.value
             for limit in verdict.limits
         },
+        "recorded": None if verdict.recorded is None else dict(verdict.recorded),
+        "form": verdict.form,
         "base": _base(verdict.base),
         "reason": verdict.reason,
     }
@@ -267,6 +271,10 @@ def _base(base: Base | None) -> dict[str, Any] | None:
         "counters": dict(base.counters),
         "change": _figure(base.change),
         "reason": base.note,
+        "reference_us": measured.reference_us.value if measured and measured.reference_us else None,
+        "extra_us": _figure(measured.extra_us if measured else None),
+        "host_us": _figure(measured.subject_us if measured else None),
+        "device_us": _figure(measured.device_us if measured else None),
     }
 
 

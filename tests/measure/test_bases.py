@@ -1,4 +1,4 @@
-"""A subject against its base: counters exactly, times with intervals, and never a failure for getting faster."""
+"""A subject against its base: counters exactly, times by intervals, and no failure for getting faster."""
 
 from __future__ import annotations
 

@@ -53,4 +53,4 @@ def test_progress_is_cut_to_the_room_there_is_and_taken_back() -> None:
     line.tell("", 1, 7)
     assert re.sub(r"\x1b[78]|\x1b\[K", "", file.getvalue()) == ""
     line.tell("t", 3, 7)
-    assert "s left" in file.getvalue()
+    assert "measuring 4 of 7, about" in file.getvalue()
