@@ -17,6 +17,8 @@ AGAINST_BASE = "regression"
 
 _UNFIT = 0.005
 """How far the reference may seem to be from itself."""
+_FEW_PAIRS = 200
+"""Fewer say too little of that; intervals are wide then anyway."""
 
 # Standard deviations that processes running one program have among each other, as parts of the figure: in
 # 36 to 80 processes each, 0.09% where both sides run the same path, 0.6% where a thin wrapper is held against
@@ -55,7 +57,7 @@ def measurement(samples: Sequence[Sample], confidence: float) -> Measurement:
     if not ratios:
         return Measurement(subject_us, device_us=device_us, **common)  # type: ignore[arg-type]  # as listed
     reference_us = _over(references, _ABSOLUTE, confidence)
-    apart = spread(ratios[0].value, reference_us.value)
+    apart = spread(_mean(ratios), reference_us.value)
     ratio = over_processes(ratios, apart, confidence)
     extra = sum(e.value for e in extras) / len(extras)
     apart = apart / ratio.value * subject_us.value + _ABSOLUTE * abs(extra)
@@ -79,8 +81,11 @@ def spread(ratio: float, reference_us: float) -> float:
 
 
 def _over(intervals: Sequence[Interval], relative: float, confidence: float) -> Interval:
-    middle = intervals[0].value
-    return over_processes(intervals, relative * middle, confidence)
+    return over_processes(intervals, relative * _mean(intervals), confidence)
+
+
+def _mean(intervals: Sequence[Interval]) -> float:
+    return math.fsum(interval.value for interval in intervals) / len(intervals)
 
 
 def figure(measured: Measurement, name: str) -> Interval | None:
@@ -104,7 +109,7 @@ def kept(limit: Limit, interval: Interval) -> bool | None:
 def unfit(measured: Measurement) -> str:
     """Why times that were measured here say nothing; empty where they do."""
     off = measured.control - 1
-    if abs(off) <= _UNFIT:
+    if abs(off) <= _UNFIT or measured.pairs < _FEW_PAIRS:
         return ""
     return (
         f"the machine is unfit: the reference against itself reads {measured.control:.4f}, "
