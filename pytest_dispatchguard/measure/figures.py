@@ -77,10 +77,14 @@ def spread(ratio: float, reference_us: float) -> float:
     neither is over in nanoseconds."""
     unlike = abs(1 - 1 / ratio) if ratio > 0 else 1.0
     rise = unlike**2 / (unlike**2 + _HALFWAY**2)
-    tiny = 0.0
-    if reference_us > 0:
-        tiny = _TINY_US / reference_us / (1 + reference_us / _SHORT_US)
-    return ratio * math.hypot(_ALIKE + (_UNLIKE - _ALIKE) * rise, tiny)
+    return ratio * math.hypot(_ALIKE + (_UNLIKE - _ALIKE) * rise, _tiny(reference_us))
+
+
+def _tiny(reference_us: float) -> float:
+    """By what part a call of nanoseconds is unlike itself."""
+    if reference_us <= 0:
+        return 0.0
+    return _TINY_US / reference_us / (1 + reference_us / _SHORT_US)
 
 
 def _over(intervals: Sequence[Interval], relative: float, confidence: float) -> Interval:
@@ -112,7 +116,8 @@ def kept(limit: Limit, interval: Interval) -> bool | None:
 def unfit(measured: Measurement) -> str:
     """Why times that were measured here say nothing; empty where they do."""
     off = measured.control - 1
-    if abs(off) <= _UNFIT or measured.pairs < _FEW_PAIRS:
+    against = measured.reference_us or measured.subject_us
+    if abs(off) <= _UNFIT + _tiny(against.value) or measured.pairs < _FEW_PAIRS:
         return ""
     return (
         f"the machine is unfit: the reference against itself reads {measured.control:.4f}, "
