@@ -20,7 +20,6 @@ import argparse
 import json
 import math
 import os
-import platform
 import random
 import re
 import signal
@@ -34,9 +33,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from importlib.metadata import PackageNotFoundError, entry_points, version
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
+
+from bench_lint import BenchError, machine, version_of
 
 RESULTS = Path(__file__).resolve().parent / "results" / "noise.json"
 HOME = Path(__file__).resolve().parent.parent
@@ -44,7 +45,8 @@ CONDITIONS = ("quiet", "busy")
 SAME = "A/A"
 SAME_LIMIT = 1.005
 TARGETS = (0.01, 0.02, 0.05, 0.10)
-GOALS = {"false alarms in 1000": 1, "found of 100": (99, 100, 100, 100), "seconds": 5.0}
+FALSE_ALARMS, FOUND, SECONDS_EACH = 1, (99, 100, 100, 100), 5.0
+"""The goals: in 1,000 verdicts at most, of 100 planted at least, and for each verdict at most."""
 PEERS = ("pytest-benchmark", "pytest-codspeed", "pyperf")
 
 PLAIN = "def {name}(x, y):\n    return add(x, y)\n"
@@ -146,10 +148,6 @@ def pytest_runtest_logfinish(nodeid, location):
 STARTER = ("same", 1.002)
 
 
-class BenchError(Exception):
-    """Something is missing that the measurement needs; the message says what."""
-
-
 @dataclass(frozen=True, slots=True)
 class Case:
     """One kind of comparison: nothing changed, or a slowdown planted."""
@@ -230,7 +228,11 @@ class Results:
                 {**asdict(t), "count": t.count, **spread(t)} for t in self.tallies.values()
             ],
             "alone": self.whole,
-            "goals": GOALS,
+            "goals": {
+                "false alarms in 1000": FALSE_ALARMS,
+                "found of 100": FOUND,
+                "seconds": SECONDS_EACH,
+            },
             "met": self.met(),
         }
 
@@ -242,13 +244,13 @@ class Results:
                 continue
             name = f"{tally.case}, {tally.condition}"
             if tally.case == SAME:
-                allowed = GOALS["false alarms in 1000"] * max(1, tally.count / 1000)  # type: ignore[operator]
+                allowed = FALSE_ALARMS * max(1, tally.count / 1000)
                 out[f"false alarms: {name}"] = tally.failed <= allowed
             else:
                 number = [case.name for case in self.cases if case.name != SAME].index(tally.case)
-                share = GOALS["found of 100"][number] / 100  # type: ignore[index]
+                share = FOUND[number] / 100
                 out[f"found: {name}"] = tally.failed >= share * tally.count
-            out[f"seconds: {name}"] = max(tally.seconds) <= GOALS["seconds"]  # type: ignore[operator]
+            out[f"seconds: {name}"] = max(tally.seconds) <= SECONDS_EACH
         return out
 
     def as_markdown(self) -> str:
@@ -760,31 +762,6 @@ def cell(tally: Tally | None) -> str:
         + (f" ({unsure} u)" if unsure else "")
         + (f" ({broken} errors)" if broken else "")
     )
-
-
-def machine() -> dict[str, object]:
-    """Where the numbers are from."""
-    model = platform.processor()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                model = line.partition(":")[2].strip()
-                break
-    return {
-        "cpu": model,
-        "cores": os.cpu_count(),
-        "system": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(),
-    }
-
-
-def version_of(package: str) -> str:
-    """An installed version; empty for what runs from its checkout."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return ""
 
 
 def whole(path: Path, text: str) -> None:

@@ -8,6 +8,7 @@ from typing import Literal
 
 Certainty = Literal["sure", "maybe"]
 Safety = Literal["safe", "unsafe"]
+Outcome = Literal["pass", "fail", "undecided", "skipped", "error"]
 
 SCHEMA = 1
 """The number of the JSON layout that findings are written in. Fields are added, never renamed."""
@@ -251,7 +252,7 @@ class Verdict:
 
     node_id: str
     subject: str
-    verdict: Literal["pass", "fail", "undecided", "skipped", "error"]
+    verdict: Outcome
     counters: Mapping[str, int]
     limits: tuple[Limit, ...] = ()
     reason: str = ""

@@ -4,7 +4,7 @@ imports nothing of ours before it must."""
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -57,7 +57,7 @@ class _Option(NamedTuple):
     help: str
     read: Callable[[str], Any] = str
     otherwise: Any = None
-    more: dict[str, Any] = {}  # noqa: RUF012 - a default that nobody changes
+    more: Mapping[str, Any] | None = None
 
 
 def _mode(word: str) -> str:
@@ -177,7 +177,7 @@ def add(parser: pytest.Parser) -> None:
             type=option.read,
             metavar=option.metavar,
             help=option.help.replace("%", "%%"),
-            **option.more,
+            **(option.more or {}),
         )
         parser.addini(_key(option), option.help)
     group.addoption("--overhead-worker", help=argparse.SUPPRESS)

@@ -9,7 +9,15 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from pytest_dispatchguard.measure.figures import AGAINST_BASE, kept, unfit
-from pytest_dispatchguard.model import Base, CostlyLine, Interval, Limit, Measurement, Verdict
+from pytest_dispatchguard.model import (
+    Base,
+    CostlyLine,
+    Interval,
+    Limit,
+    Measurement,
+    Outcome,
+    Verdict,
+)
 
 _REGRESSION = Limit(AGAINST_BASE, 1.05)
 """How many times dearer than its base a subject may be where nobody says."""
@@ -43,7 +51,7 @@ def against(verdict: Verdict, base: Base) -> Verdict:
         and name not in verdict.varying
         and number > base.counters.get(name, number)
     ]
-    outcome = "fail" if dearer else "pass"
+    outcome: Outcome = "fail" if dearer else "pass"
     limit = _limit(verdict, base)
     if change is not None and limit is not None:
         fine = kept(limit, change)
@@ -60,7 +68,7 @@ def against(verdict: Verdict, base: Base) -> Verdict:
     told = "; ".join([*([verdict.reason] if verdict.reason else []), *dearer])
     worst = max((verdict.verdict, outcome), key=_ORDER.index)
     lines = _extra(verdict.lines, base.lines) if base.lines else verdict.lines
-    return replace(verdict, verdict=worst, reason=told, base=base, lines=lines)  # type: ignore[arg-type]  # one of them
+    return replace(verdict, verdict=worst, reason=told, base=base, lines=lines)
 
 
 def _extra(now: Sequence[CostlyLine], before: Sequence[CostlyLine]) -> tuple[CostlyLine, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 from pytest_dispatchguard.measure.intervals import PROCESSES, between_share, over_processes
@@ -35,41 +36,44 @@ that hardly notices: seen, 31 and 37 times a reference of 0.02 µs by the same s
 def measurement(samples: Sequence[Sample], confidence: float) -> Measurement:
     """What all processes say together."""
     subject_us = _over([s.subject_us for s in samples], _ABSOLUTE, confidence)
-    pairs = sum(s.pairs for s in samples)
-    common: dict[str, float | str] = {
-        "control": sum(s.control * s.pairs for s in samples) / pairs,
-        "pairs": pairs,
-        "processes": len(samples),
-        "grows": max(s.grows for s in samples),
-    }
-    # Each once: processes of one program say the same.
-    notes = dict.fromkeys(part for s in samples for part in s.note.split("; ") if part)
-    ratios = [s.ratio for s in samples if s.ratio is not None]
-    extras = [s.extra_us for s in samples if s.extra_us is not None]
-    references = [s.reference_us for s in samples if s.reference_us is not None]
     devices = [s.device_us for s in samples if s.device_us is not None]
     device_us = _over(devices, _ABSOLUTE, confidence) if devices else None
-    if device_us is not None and not notes and device_us.low > subject_us.high:
-        notes[
-            f"the device works {device_us.value:.1f} µs on a call that returns after "
-            f"{subject_us.value:.1f} µs: host time hides behind it where calls follow one another"
-        ] = None
-    common["note"] = "; ".join(notes)
+    pairs = sum(s.pairs for s in samples)
+    alone = Measurement(
+        subject_us,
+        device_us=device_us,
+        control=sum(s.control * s.pairs for s in samples) / pairs,
+        pairs=pairs,
+        processes=len(samples),
+        grows=max(s.grows for s in samples),
+        note=_note(samples, subject_us, device_us),
+    )
+    ratios = [s.ratio for s in samples if s.ratio is not None]
     if not ratios:
-        return Measurement(subject_us, device_us=device_us, **common)  # type: ignore[arg-type]  # as listed
+        return alone
+    extras = [s.extra_us for s in samples if s.extra_us is not None]
+    references = [s.reference_us for s in samples if s.reference_us is not None]
     reference_us = _over(references, _ABSOLUTE, confidence)
     apart = spread(_mean(ratios), reference_us.value)
     ratio = over_processes(ratios, apart, confidence)
-    extra = sum(e.value for e in extras) / len(extras)
-    apart = apart / ratio.value * subject_us.value + _ABSOLUTE * abs(extra)
-    return Measurement(
-        subject_us,
-        reference_us,
-        ratio,
-        over_processes(extras, apart, confidence),
-        device_us,
-        **common,  # type: ignore[arg-type]  # as listed above
+    extra_apart = apart / ratio.value * subject_us.value + _ABSOLUTE * abs(_mean(extras))
+    return replace(
+        alone,
+        reference_us=reference_us,
+        ratio=ratio,
+        extra_us=over_processes(extras, extra_apart, confidence),
     )
+
+
+def _note(samples: Sequence[Sample], subject_us: Interval, device_us: Interval | None) -> str:
+    """What devices make of the times, each thing once: processes of one program say the same."""
+    notes = list(dict.fromkeys(part for s in samples for part in s.note.split("; ") if part))
+    if device_us is not None and not notes and device_us.low > subject_us.high:
+        notes.append(
+            f"the device works {device_us.value:.1f} µs on a call that returns after "
+            f"{subject_us.value:.1f} µs: host time hides behind it where calls follow one another"
+        )
+    return "; ".join(notes)
 
 
 def spread(ratio: float, reference_us: float) -> float:

@@ -51,9 +51,15 @@ def unpack_samples(data: Mapping[str, Any]) -> dict[int, list[Sample]]:
 
 
 def _sample(row: Mapping[str, Any]) -> Sample:
-    intervals = ("subject_us", "reference_us", "ratio", "extra_us", "device_us")
-    found = {**row, **{name: _interval(row[name]) for name in intervals}}
-    return Sample(**{**found, "loops": tuple(row["loops"]), "values": tuple(row["values"])})
+    return Sample(
+        **{**row, **_intervals(row), "loops": tuple(row["loops"]), "values": tuple(row["values"])}
+    )
+
+
+def _intervals(row: Mapping[str, Any]) -> dict[str, Interval | None]:
+    """What samples and measurements have in common."""
+    names = ("subject_us", "reference_us", "ratio", "extra_us", "device_us")
+    return {name: _interval(row[name]) for name in names}
 
 
 def _interval(row: Mapping[str, float] | None) -> Interval | None:
@@ -97,5 +103,4 @@ def _lines(row: Mapping[str, Any]) -> tuple[CostlyLine, ...]:
 def _measurement(row: Mapping[str, Any] | None) -> Measurement | None:
     if row is None:
         return None
-    intervals = ("subject_us", "reference_us", "ratio", "extra_us", "device_us")
-    return Measurement(**{**row, **{name: _interval(row[name]) for name in intervals}})
+    return Measurement(**{**row, **_intervals(row)})

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pytest_dispatchguard.measure.budget_file import (
     Recorded,
@@ -27,7 +27,7 @@ from pytest_dispatchguard.measure.messages import Request, Samples
 from pytest_dispatchguard.measure.subject import Overhead, Subject
 from pytest_dispatchguard.measure.timing import Sample
 from pytest_dispatchguard.measure.verdicts import Timing, judged
-from pytest_dispatchguard.model import Limit, UserError, Verdict
+from pytest_dispatchguard.model import Limit, Outcome, UserError, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def _timing(request: Request | None, number: int, of: int, device: str | None) -
 def broken(node_id: str, overhead: Overhead, error: BaseException) -> list[Verdict]:
     """The verdicts of a test of which a subject failed by itself."""
     said = f"{type(error).__name__}: {error}"
-    outcome: Literal["skipped", "error"] = "error"
+    outcome: Outcome = "error"
     if type(error).__name__ == "Skipped":
         outcome, said = "skipped", str(error)
     return [

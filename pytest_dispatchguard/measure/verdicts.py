@@ -10,7 +10,6 @@ import sysconfig
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
-from typing import Literal
 
 from pytest_dispatchguard.measure.devices import HOST, Device
 from pytest_dispatchguard.measure.figures import (
@@ -28,6 +27,7 @@ from pytest_dispatchguard.model import (
     Interval,
     Limit,
     Measurement,
+    Outcome,
     UserError,
     Verdict,
 )
@@ -87,7 +87,7 @@ def judged(
             "does the subject keep something?"
             for name in counts.varying
         ]
-        outcome: Literal["pass", "fail", "undecided"] = "fail" if over else "pass"
+        outcome: Outcome = "fail" if over else "pass"
         taken = measured = None
         if timing is not None:
             timed = [limit for name, limit in allowed.items() if name in OF_TIME]
@@ -163,9 +163,7 @@ def _decided(limit: Limit, measured: Measurement) -> bool | None:
     return True if interval is None else limit_kept(limit, interval)
 
 
-def _by_time(
-    limits: Sequence[Limit], measured: Measurement
-) -> tuple[Literal["pass", "fail", "undecided"], list[str]]:
+def _by_time(limits: Sequence[Limit], measured: Measurement) -> tuple[Outcome, list[str]]:
     """The verdict that times give, and what to say of it."""
     kept_or_not = {limit: _decided(limit, measured) for limit in limits}
     told = [f"gets slower call by call: {measured.grows:.0%} while it was measured"]

@@ -17,9 +17,10 @@ from typing import Any, NoReturn
 import pytest
 from _pytest.runner import runtestprotocol
 
-from pytest_dispatchguard.measure import devices
+from pytest_dispatchguard.measure import devices, runs
 from pytest_dispatchguard.measure.calling import Call
-from pytest_dispatchguard.measure.messages import Request, unpack_request
+from pytest_dispatchguard.measure.messages import Request, pack_samples, unpack_request
+from pytest_dispatchguard.measure.revisions import strays
 from pytest_dispatchguard.runtime import counters
 
 REQUEST: pytest.StashKey[Request] = pytest.StashKey()
@@ -178,8 +179,6 @@ def _strays() -> list[str]:
     top = os.environ.get("DISPATCHGUARD_NOT_FROM")
     if top is None:
         return []
-    from pytest_dispatchguard.measure.revisions import strays
-
     files = ((name, getattr(module, "__file__", None)) for name, module in sys.modules.items())
     return strays(Path(top), [(name, file) for name, file in files if file])
 
@@ -209,9 +208,6 @@ def _child(item: pytest.Item, request: Request, end: int, saving: bool) -> NoRet
 
 
 def _run(item: pytest.Item, request: Request, saving: bool) -> dict[str, Any]:
-    from pytest_dispatchguard.measure import runs
-    from pytest_dispatchguard.measure.messages import pack_samples
-
     item.config.stash[REQUEST] = request
     item.stash[SAMPLES] = {}
     # Where no child runs the test, the next request must not find what this run leaves.

@@ -21,7 +21,7 @@ import pytest
 
 @pytest.mark.overhead_budget(ratio=3.0)
 def test_add(overhead, overhead_device):
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="runs torch code")
     x = torch.ones(4, device=overhead_device)
     overhead(torch.add, x, x).against(torch.add, x, x)
 """
@@ -340,7 +340,7 @@ def test_where_no_child_is_forked_it_is_told_once(
     pytester: pytest.Pytester, run: Any, words: tuple[str, ...]
 ) -> None:
     if words:
-        pytest.importorskip("xdist")
+        pytest.importorskip("xdist", reason="runs tests in several processes")
     pytester.makepyfile(SUITE)
     pytester.makeconftest(
         """

@@ -271,7 +271,7 @@ def test_a_device_is_not_held_for_seconds(host_ns: int, note: bool) -> None:
     device = Fake()
     held: list[float] = []
     hold = device.hold
-    device.hold = lambda ns: (held.append(ns), hold(ns))[1]  # type: ignore[method-assign]
+    device.hold = lambda ns: (held.append(ns), hold(ns))[1]  # type: ignore[method-assign]  # watched
     found = measured(device, device.call(host_ns=host_ns, device_ns=100_000, kernels=10), pairs=2)
     assert max(held) <= 1e9
     assert found.subject_us.value == pytest.approx(host_ns / 1000)
@@ -362,7 +362,7 @@ def test_device_time_is_refused_where_there_is_none(fake: Fake) -> None:
 
 @pytest.fixture
 def cuda() -> ModuleType:
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="runs torch code")
     if not torch.cuda.is_available():
         pytest.skip("no cuda device here")
     torch.ones(1, device="cuda")
