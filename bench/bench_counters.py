@@ -12,7 +12,6 @@ import argparse
 import importlib.util
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,8 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from bench_lint import machine, version_of
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "bench" / "results"
@@ -150,11 +151,9 @@ def main() -> None:
     for row in rows:
         print(f"{row['subject']:<18}{row['counts']:>8}{row['equal']:>8}  {row['counters']}")
     result = {
-        "machine": {
-            "python": platform.python_version(),
-            "cpus": os.cpu_count(),
-            "platform": platform.platform(),
-        },
+        "machine": machine(),
+        "versions": {name: version_of(name) for name in ("pytest", "torch", "coverage")},
+        "processes": arguments.processes,
         "counts_by_condition": dict(by_condition),
         "seconds": round(time.monotonic() - start, 1),
         "subjects": rows,
