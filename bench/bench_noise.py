@@ -48,6 +48,9 @@ TARGETS = (0.01, 0.02, 0.05, 0.10)
 FALSE_ALARMS, FOUND, SECONDS_EACH = 1, (99, 100, 100, 100), 5.0
 """The goals: in 1,000 verdicts at most, of 100 planted at least, and for each verdict at most."""
 PEERS = ("pytest-benchmark", "pytest-codspeed", "pyperf")
+LONGER = ("--benchmark-max-time=20",)
+"""pytest-benchmark plans its rounds from one call, the first and slowest, and so ends long before its time
+is up; with this it takes about what a verdict takes here."""
 
 PLAIN = "def {name}(x, y):\n    return add(x, y)\n"
 # What creeps into wrappers, by what it is called: one of these is taken for every size that is asked for.
@@ -297,7 +300,8 @@ NOTES = (
     "processes, which is part of its time. One verdict alone is A/A with all starts and imports. A peer's "
     "runs of the old code and of the new one are each compared with each, so its verdicts are not "
     "independent of each other. pytest-benchmark: *fail* where the mean grew by more than s/2, as "
-    "`--benchmark-compare-fail=mean:` has it. pytest-codspeed: walltime mode, *fail* where the median grew "
+    "`--benchmark-compare-fail=mean:` has it; once at its defaults, by which it ends after some 40 calls, and "
+    "once with `--benchmark-max-time=20`, by which it takes about as long as this project. pytest-codspeed: walltime mode, *fail* where the median grew "
     "by more than s/2. pyperf: *fail* where `compare_to` says significant and slower."
 )
 
@@ -605,6 +609,11 @@ def peer_verdicts(
     folder = scratch / "peers"
     peers: dict[str, tuple[int, Callable[[list[str]], dict[str, Any]], Callable[..., Any]]] = {
         "pytest-benchmark": (options.peer_trials, partial(benchmark_run, python, folder), grown),
+        "pytest-benchmark, given as long": (
+            options.peer_trials,
+            partial(benchmark_run, python, folder, flags=LONGER),
+            grown,
+        ),
         "pytest-codspeed": (options.peer_trials, partial(codspeed_run, python, folder), grown),
         "pyperf": (
             options.pyperf_trials,
@@ -662,9 +671,12 @@ def peer_pytest(python: Path, folder: Path, names: list[str], *flags: str) -> di
     return read_seconds(folder / "seconds")
 
 
-def benchmark_run(python: Path, folder: Path, names: list[str]) -> dict[str, Any]:
+def benchmark_run(
+    python: Path, folder: Path, names: list[str], flags: Sequence[str] = ()
+) -> dict[str, Any]:
     """By name, the mean that pytest-benchmark saves."""
-    seconds = peer_pytest(python, folder, names, "-p", "no:codspeed", "--benchmark-json=saved.json")
+    common = ("-p", "no:codspeed", "--benchmark-json=saved.json")
+    seconds = peer_pytest(python, folder, names, *common, *flags)
     rows = json.loads((folder / "saved.json").read_text(encoding="utf-8"))["benchmarks"]
     return {
         row["params"]["name"]: {
