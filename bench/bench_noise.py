@@ -300,9 +300,10 @@ NOTES = (
     "processes, which is part of its time. One verdict alone is A/A with all starts and imports. A peer's "
     "runs of the old code and of the new one are each compared with each, so its verdicts are not "
     "independent of each other. pytest-benchmark: *fail* where the mean grew by more than s/2, as "
-    "`--benchmark-compare-fail=mean:` has it; once at its defaults, by which it ends after some 40 calls, and "
-    "once with `--benchmark-max-time=20`, by which it takes about as long as this project. pytest-codspeed: walltime mode, *fail* where the median grew "
-    "by more than s/2. pyperf: *fail* where `compare_to` says significant and slower."
+    "`--benchmark-compare-fail=mean:` has it; at its defaults it ends after some 40 calls here, with "
+    "`--benchmark-max-time=20` it takes about as long as this project. pytest-codspeed: walltime mode, "
+    "*fail* where the median grew by more than s/2. pyperf: *fail* where `compare_to` says significant "
+    "and slower."
 )
 
 
