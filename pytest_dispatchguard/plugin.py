@@ -24,7 +24,7 @@ _VERDICTS: pytest.StashKey[Any] = pytest.StashKey()
 _MARKER = (
     "overhead_budget(**limits): what a call may cost on the host: against eager torch (ratio, extra_us), "
     "by itself (host_us, device_us), against a base (regression), and in exact counters (instructions, "
-    "py_calls, c_calls, dispatches, functions, tensor_allocations)."
+    "py_calls, c_calls, py_allocations, dispatches, functions, tensor_allocations)."
 )
 
 

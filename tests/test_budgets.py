@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
 from importlib.util import find_spec
 from typing import Any
@@ -247,6 +248,53 @@ def test_counts_are_the_same_under_xdist(suite: pytest.Pytester, run: Any) -> No
     result.stdout.fnmatch_lines(["* overhead budgets *", "test_suite.py::test_wrapped *fail"])
     alone, many = (json.loads((suite.path / f"{n}.json").read_text()) for n in ("alone", "many"))
     assert alone == many
+
+
+@pytest.mark.parametrize("mode", ["count", "check"])
+def test_counts_are_the_same_under_coverage(suite: pytest.Pytester, run: Any, mode: str) -> None:
+    pytest.importorskip("pytest_cov", reason="measures the coverage of tests")
+    found = []
+    for words in ((), ("--cov=.", "--cov-branch", "--cov-report=json")):
+        flags = (f"--overhead-budget={mode}", "--overhead-max-time=1", "--overhead-json=out.json")
+        run(*flags, *words).assert_outcomes(passed=1, failed=1)
+        rows = json.loads((suite.path / "out.json").read_text())["tests"]
+        found.append([(row["verdict"], row["counters"]) for row in rows])
+    assert found[0] == found[1]
+    covered = json.loads((suite.path / "coverage.json").read_text())["totals"]
+    # Tests that are timed run in workers, where nothing watches.
+    assert covered["percent_covered"] > (50 if mode == "count" else 20)
+
+
+def test_blocks_are_counted_where_a_limit_asks(pytester: pytest.Pytester, run: Any) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        def pair(a, b):
+            return [a, b]
+
+        @pytest.mark.overhead_budget(py_allocations=2)
+        def test_kept(overhead):
+            overhead(pair, 1, 2)
+
+        @pytest.mark.overhead_budget(py_allocations=1)
+        def test_exceeded(overhead):
+            overhead(pair, 1, 2)
+
+        def test_not_asked(overhead):
+            overhead(pair, 1, 2)
+        """
+    )
+    result = run("--overhead-budget=count", "--overhead-json=out.json")
+    rows = json.loads((pytester.path / "out.json").read_text())["tests"]
+    assert "py_allocations" not in rows[2]["counters"]
+    if sys.version_info < (3, 11):
+        result.assert_outcomes(passed=3)
+        assert rows[1]["reason"] == "py_allocations is not counted before Python 3.11"
+        return
+    result.assert_outcomes(passed=2, failed=1)
+    assert [row["counters"]["py_allocations"] for row in rows[:2]] == [2, 2]
+    result.stdout.fnmatch_lines(["  py_allocations: 2, allowed 1"])
 
 
 def test_an_own_fixture_of_that_name_is_left_alone(pytester: pytest.Pytester, run: Any) -> None:

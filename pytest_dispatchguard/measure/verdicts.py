@@ -69,7 +69,8 @@ def judged(
         if name in counters.NAMES or (timing and name in OF_TIME)
     }
     with subject.in_mode():
-        counts = counters.count(run, prepare=subject.prepare)
+        asked = {*counters.ALWAYS, *allowed, *(recorded or {})}
+        counts = counters.count(run, asked, subject.prepare)
         for name, number in (recorded or {}).items():
             if name in allowed or name in counts.varying:
                 continue  # what is told by hand wins; what varies is told as such
@@ -78,9 +79,14 @@ def judged(
         over = [
             limit
             for name, limit in allowed.items()
-            if name not in OF_TIME and counts.values[name] > limit.most
+            if name not in OF_TIME and counts.values.get(name, 0) > limit.most
         ]
         told = [note] if note else []
+        told += [
+            f"{name} is not counted before Python 3.11"
+            for name in allowed
+            if name in counters.NAMES and name not in counts.values
+        ]
         told += [_too_many(limit, counts.values[limit.name]) for limit in over]
         told += [
             f"{name} differ from call to call, at most {counts.values[name]}: "

@@ -16,6 +16,8 @@ SCHEMA = 1
 
 
 _MOST_LINES = 8
+_SHORT = {"py_allocations": "blocks", "tensor_allocations": "tensors"}
+"""Counters whose names are wide, as a column is headed."""
 """Lines of source that a failure shows."""
 
 
@@ -123,7 +125,7 @@ def _counter_columns(verdicts: Sequence[Verdict]) -> list[Column]:
         for verdict in verdicts:
             most = {limit.name: f" / {limit.shown}" for limit in verdict.limits}
             cells.append(str(verdict.counters.get(name, "")) + most.get(name, ""))
-        columns.append((name.replace("tensor_allocations", "tensors"), cells))
+        columns.append((_SHORT.get(name, name), cells))
     return columns
 
 

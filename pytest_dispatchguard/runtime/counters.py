@@ -7,14 +7,19 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import FunctionType
 
+from pytest_dispatchguard.runtime import blocks
 from pytest_dispatchguard.runtime.calls import calls
 from pytest_dispatchguard.runtime.collector import collector_off
 from pytest_dispatchguard.runtime.instructions import instructions_by_place
 
-OF_PYTHON = ("instructions", "py_calls", "c_calls")
+OF_PYTHON = ("instructions", "py_calls", "c_calls", "py_allocations")
 OF_TORCH = ("dispatches", "functions", "tensor_allocations")
 NAMES = OF_PYTHON + OF_TORCH
 """All counters, in the order in which they are told."""
+ALWAYS = tuple(name for name in NAMES if name != "py_allocations")
+"""Those that are counted unless others are asked for; the rest takes a hundred times as long."""
+COUNTABLE = NAMES if blocks.COUNTABLE else ALWAYS
+"""Those that this Python allows."""
 
 _WARM_UPS = 2
 """Calls before any is counted: what is set up once is none of a call's cost."""
@@ -31,7 +36,7 @@ class Counts:
 
 def count(
     run: FunctionType,
-    names: Collection[str] = NAMES,
+    names: Collection[str] = ALWAYS,
     prepare: Callable[[], object] = lambda: None,
 ) -> Counts:
     """Counts, each group in a call of its own, and twice, so that a call that does more each time shows.
@@ -58,6 +63,9 @@ def _once(
     if "py_calls" in names or "c_calls" in names:
         prepare()
         found["py_calls"], found["c_calls"] = calls(run)
+    if "py_allocations" in names and "py_allocations" in COUNTABLE:
+        prepare()
+        found["py_allocations"] = blocks.blocks(run)
     if any(name in names for name in OF_TORCH):
         found |= dict.fromkeys(OF_TORCH, 0)
     if any(name in names for name in OF_TORCH) and "torch" in sys.modules:
@@ -69,4 +77,4 @@ def _once(
         found["dispatches"], found["tensor_allocations"] = torch_modes.dispatched(run)
         prepare()
         found["functions"] = torch_modes.functions(run)
-    return {name: found[name] for name in NAMES if name in names}
+    return {name: found[name] for name in NAMES if name in names and name in found}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytest_dispatchguard.runtime.counters import NAMES, OF_PYTHON, count
+from pytest_dispatchguard.runtime.counters import COUNTABLE, OF_PYTHON, count
 
 torch = pytest.importorskip("torch", reason="counts what torch does")
 
@@ -98,11 +98,11 @@ def test_lazy_set_up_is_none_of_a_call() -> None:
 
 PROGRAM = """
 import json, torch
-from pytest_dispatchguard.runtime.counters import count
+from pytest_dispatchguard.runtime.counters import COUNTABLE, count
 layer, x = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()), torch.ones(2, 4)
 def run():
     return layer(x)
-print(json.dumps([count(run).values for _ in range(20)]))
+print(json.dumps([count(run, COUNTABLE).values for _ in range(20)]))
 """
 
 
@@ -125,4 +125,4 @@ def test_counts_are_the_same_in_every_process(root: Path) -> None:
         found += json.loads(done.stdout)
     assert len(found) == 60
     assert all(one == found[0] for one in found)
-    assert tuple(found[0]) == NAMES
+    assert tuple(found[0]) == COUNTABLE
