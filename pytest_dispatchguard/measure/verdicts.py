@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import linecache
 import math
-import os
-import sys
-import sysconfig
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import CodeType
 
 from pytest_dispatchguard.measure.devices import HOST, Device
 from pytest_dispatchguard.measure.figures import (
@@ -32,9 +28,9 @@ from pytest_dispatchguard.model import (
     Verdict,
 )
 from pytest_dispatchguard.runtime import counters
+from pytest_dispatchguard.runtime.foreign import is_foreign
 from pytest_dispatchguard.runtime.instructions import instructions_by_place
 
-_PYTHON_HOME = sysconfig.get_paths()["stdlib"] + os.sep
 _MOST_LINES, _WIDEST = 200, 80
 """Lines of source that are kept for a failing budget, and characters of each."""
 
@@ -220,20 +216,9 @@ def _costly_lines(subject: Subject) -> tuple[CostlyLine, ...]:
     """The lines that run most instructions in one call. What Python's own modules and torch run counts for
     the line that called them: nobody would change those."""
     subject.prepare()
-    places = instructions_by_place(subject.call.once(), _is_foreign)
+    places = instructions_by_place(subject.call.once(), is_foreign)
     most = sorted(places.items(), key=lambda item: (-item[1], item[0]))[:_MOST_LINES]
     return tuple(
         CostlyLine(path, line, times, linecache.getline(path, line).strip()[:_WIDEST])
         for (path, line), times in most
-    )
-
-
-def _is_foreign(code: CodeType) -> bool:
-    """Whether code is Python's own, or torch's, or of no file."""
-    path = code.co_filename
-    torch_homes = getattr(sys.modules.get("torch"), "__path__", ())
-    return (
-        path.startswith("<")
-        or (path.startswith(_PYTHON_HOME) and "site-packages" not in path)
-        or any(path.startswith(home + os.sep) for home in torch_homes)
     )

@@ -1,0 +1,37 @@
+"""Which code is Python's own, or torch's: nobody who reads a report would change it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from types import CodeType, FrameType
+
+_PYTHON_HOME = sysconfig.get_paths()["stdlib"] + os.sep
+_OUR_HOME = str(Path(__file__).resolve().parents[1]) + os.sep
+
+
+def is_foreign(code: CodeType) -> bool:
+    """Whether code is Python's own, or torch's, or of no file."""
+    homes = getattr(sys.modules.get("torch"), "__path__", ())
+    return _of_others(code.co_filename, tuple(homes))
+
+
+def own_frames(frame: FrameType | None) -> Iterator[FrameType]:
+    """The frame and those that called it, innermost first, but for foreign code and for this package's."""
+    while frame is not None:
+        if not frame.f_code.co_filename.startswith(_OUR_HOME) and not is_foreign(frame.f_code):
+            yield frame
+        frame = frame.f_back
+
+
+@cache
+def _of_others(path: str, torch_homes: tuple[str, ...]) -> bool:
+    return (
+        path.startswith("<")
+        or (path.startswith(_PYTHON_HOME) and "site-packages" not in path)
+        or any(path.startswith(home + os.sep) for home in torch_homes)
+    )

@@ -1,0 +1,85 @@
+"""A GPU that is not there: code written for `cuda` runs on the CPU, and where a real GPU would make the host
+wait is recorded."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any
+
+import torch
+
+from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.runtime.ghost_modes import Calls, Operations
+from pytest_dispatchguard.runtime.ghost_names import default_device, names
+from pytest_dispatchguard.runtime.syncs import Notes, Recorder
+
+_MISSING = object()
+_notes = Notes()
+
+
+@contextmanager
+def ghost(device: str = "cuda") -> Iterator[Recorder]:
+    """Has `device` there for what runs inside, and yields what records the waits. Inside of another ghost it
+    is that one which goes on, with one more record."""
+    if device not in ("cuda", "cuda:0"):
+        raise UserError(f'there is a ghost of "cuda" alone, not of "{device}"')
+    first = not _notes.recorders
+    if first and torch.cuda.is_available():
+        raise UserError("there is a real GPU here: run on it, the ghost is for machines without")
+    recorder = Recorder()
+    _notes.recorders.append(recorder)
+    try:
+        with _there() if first else nullcontext():
+            yield recorder
+    finally:
+        _notes.recorders.remove(recorder)
+
+
+@contextmanager
+def _there() -> Iterator[None]:
+    with ExitStack() as stack:
+        for owner, name, value in names(_notes):
+            stack.enter_context(_replaced(owner, name, value))
+        stack.enter_context(_threads_too())
+        stack.enter_context(_default_device_kept())
+        stack.enter_context(Calls())
+        stack.enter_context(Operations(_notes))
+        yield
+
+
+@contextmanager
+def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    before = vars(owner).get(name, _MISSING)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        if before is _MISSING:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, before)
+
+
+@contextmanager
+def _default_device_kept() -> Iterator[None]:
+    before = default_device()
+    try:
+        yield
+    finally:
+        if default_device() != before:
+            torch.set_default_device(before)
+
+
+@contextmanager
+def _threads_too() -> Iterator[None]:
+    """Threads that are started inside see the ghost as well."""
+    real = threading.Thread.run
+
+    def run(self: threading.Thread) -> None:
+        with Calls(), Operations(_notes):
+            real(self)
+
+    with _replaced(threading.Thread, "run", run):
+        yield

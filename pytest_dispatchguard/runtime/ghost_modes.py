@@ -1,0 +1,143 @@
+"""What the ghost does to operations: those meant for it run on the CPU, their results are on it, those that
+mix it with the host fail as they would on a GPU, and those that make the host wait are recorded."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from pytest_dispatchguard.runtime.ghost_marks import is_ghost, mark, tensors
+from pytest_dispatchguard.runtime.sync_ops import SYNCS
+from pytest_dispatchguard.runtime.syncs import Notes, quiet
+
+HOST = torch.device("cpu")
+_TWO_DEVICES = (
+    "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
+)
+_MAY_MIX = frozenset(
+    {
+        "aten::copy_",
+        "aten::_to_copy",
+        "aten::set_",
+        "aten::set_data",
+        "aten::_foreach_copy_",
+        "aten::index",
+        "aten::index_put",
+        "aten::index_put_",
+        "aten::_index_put_impl_",
+        # Lengths and batch sizes of sequences are wanted on the host.
+        "aten::_pack_padded_sequence",
+        "aten::_pad_packed_sequence",
+        "aten::_pack_padded_sequence_backward",
+        "aten::lstm",
+        "aten::gru",
+        "aten::rnn_tanh",
+        "aten::rnn_relu",
+        "aten::_ctc_loss",
+        "aten::_ctc_loss_backward",
+        "aten::tensor_split",
+    }
+)
+_INDEXED = {"aten::index": False, "aten::index_put": True, "aten::index_put_": True}
+_local = threading.local()
+
+
+def _made_on_ghost() -> bool | None:
+    """Where what is made now is to be: on the ghost, as the function that runs was given ghosts; on the host,
+    as it was asked for that; None where neither is so."""
+    answer: bool | None = getattr(_local, "made_on_ghost", None)
+    return answer
+
+
+class Calls(TorchFunctionMode):  # type: ignore[misc]  # torch is not read when types are checked
+    """Notes whether what runs was given ghosts: what it makes on the way is then on the ghost too."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        before = _made_on_ghost()
+        device = kwargs.get("device")
+        if device is not None and torch.device(device).type == "cpu":
+            _local.made_on_ghost = False
+        else:
+            _local.made_on_ghost = any(map(is_ghost, tensors((args, kwargs)))) or None
+        try:
+            if _local.made_on_ghost and func is torch.nn.functional.one_hot:
+                return self._one_hot(func, args, kwargs)
+            return func(*args, **kwargs)
+        finally:
+            _local.made_on_ghost = before
+
+    def _one_hot(
+        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """The CPU checks the values where a GPU does not; without a number of classes both look for it."""
+        classes = args[1] if len(args) > 1 else kwargs.get("num_classes", -1)
+        if classes < 0:
+            classes = int(args[0].max()) + 1
+        with quiet():
+            return func(args[0], classes)
+
+
+class Operations(TorchDispatchMode):  # type: ignore[misc]  # as above
+    """Runs every ATen operation."""
+
+    def __init__(self, notes: Notes) -> None:
+        super().__init__()
+        self.notes = notes
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        device = kwargs.get("device")
+        asked = device is not None and device.type == "cuda"
+        if asked:
+            kwargs = {**kwargs, "device": HOST}
+        given = list(tensors((args, kwargs)))
+        ghosts = [is_ghost(tensor) for tensor in given]
+        name = func._schema.name
+        some = any(ghosts)
+        if some and not all(ghosts):
+            self._check(name, args, given, ghosts)
+        if some and name in SYNCS and SYNCS[name].when(args, kwargs):
+            known = SYNCS[name]
+            self.notes.note(known.name, known.why, known.code)
+        made = func(*args, **kwargs)
+        where = _made_on_ghost()
+        without = not given and device == HOST
+        if asked or (where is not False and some) or (where and without):
+            for tensor in tensors(made):
+                if not any(tensor is other for other in given):
+                    mark(tensor)
+        return made
+
+    def _check(self, name: str, args: Any, given: Any, ghosts: Any) -> None:
+        """Whether ghosts and tensors of the host may meet here."""
+        if name in _INDEXED:
+            if not is_ghost(args[0]):
+                raise RuntimeError(
+                    "indices should be either on cpu or on the same device as the indexed tensor (cpu)"
+                )
+            if any(index is not None and not is_ghost(index) for index in args[1]):
+                self.notes.note("index", "the indices are copied to the device", "DG510")
+            if _INDEXED[name] and not is_ghost(args[2]) and args[2].dim():
+                raise RuntimeError(_TWO_DEVICES)
+        elif name not in _MAY_MIX and any(
+            tensor.dim() and not ghost for tensor, ghost in zip(given, ghosts, strict=True)
+        ):
+            raise RuntimeError(_TWO_DEVICES)

@@ -1,0 +1,97 @@
+"""Where the host waited for the device: what is recorded of it, and who may wait."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from pytest_dispatchguard.runtime.foreign import own_frames
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A line of somebody's code that was on its way."""
+
+    path: str
+    line: int
+    function: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """One kind of wait at one place."""
+
+    operation: str
+    """What was called, as its user knows it: `item`, `nonzero`."""
+    why: str
+    """What the host waited for."""
+    code: str
+    """Of the linter's rule for the same thing."""
+    frames: tuple[Frame, ...]
+    """From the place outwards; empty where no code but torch's was on the stack."""
+
+    @property
+    def place(self) -> Frame | None:
+        """The innermost line that its user can change."""
+        return self.frames[0] if self.frames else None
+
+
+_ALLOWED = threading.local()
+
+
+@contextmanager
+def allow_sync(reason: str) -> Iterator[None]:
+    """Waits in here are meant: they are not recorded. The reason is for who reads the code."""
+    if not isinstance(reason, str) or not reason.strip():
+        raise ValueError("allow_sync needs a reason: say why the host may wait here")
+    with quiet():
+        yield
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Nothing is recorded in here, in this thread."""
+    before = getattr(_ALLOWED, "depth", 0)
+    _ALLOWED.depth = before + 1
+    try:
+        yield
+    finally:
+        _ALLOWED.depth = before
+
+
+@dataclass(eq=False)
+class Recorder:
+    """The waits seen so far, and how often each."""
+
+    times: Counter[Sync] = field(default_factory=Counter)
+
+    @property
+    def total(self) -> int:
+        """All waits."""
+        return self.times.total()
+
+
+@dataclass(frozen=True)
+class Notes:
+    """Tells all who record."""
+
+    recorders: list[Recorder] = field(default_factory=list)
+
+    def note(self, operation: str, why: str, code: str) -> None:
+        """One more wait, by what is running now."""
+        if getattr(_ALLOWED, "depth", 0):
+            return
+        frames = tuple(
+            Frame(frame.f_code.co_filename, frame.f_lineno, _qualified(frame.f_code))
+            for frame in own_frames(sys._getframe(1))
+        )
+        for recorder in self.recorders:
+            recorder.times[Sync(operation, why, code, frames)] += 1
+
+
+def _qualified(code: object) -> str:
+    return str(getattr(code, "co_qualname", None) or getattr(code, "co_name", ""))
