@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import torch
@@ -51,6 +52,14 @@ def _made_on_ghost() -> bool | None:
     """Where what is made now is to be: on the ghost, as the function that runs was given ghosts; on the host,
     as it was asked for that; None where neither is so."""
     answer: bool | None = getattr(_local, "made_on_ghost", None)
+    return answer
+
+
+@cache
+def _is_composite(func: Any) -> bool:
+    answer: bool = torch._C._dispatch_has_kernel_for_dispatch_key(
+        func.name(), "CompositeImplicitAutograd"
+    )
     return answer
 
 
@@ -104,6 +113,10 @@ class Operations(TorchDispatchMode):  # type: ignore[misc]  # as above
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
+        if _is_composite(func):
+            # In inference mode they come whole; elsewhere torch takes them apart before.
+            with self:
+                return func.decompose(*args, **kwargs)
         device = kwargs.get("device")
         asked = device is not None and device.type == "cuda"
         if asked:

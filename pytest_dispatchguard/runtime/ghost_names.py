@@ -169,6 +169,16 @@ def _of_tensors(notes: Notes) -> Iterator[Name]:
         with quiet():
             return str(_real_repr(self, **kwargs))
 
+    real_grouped = torch._C._group_tensors_by_device_and_dtype
+
+    def grouped(lists: Any, *args: Any, **kwargs: Any) -> Any:
+        """Optimizers ask on which device groups of tensors are; it looks past what they say."""
+        return {
+            (DEVICE if is_ghost(group[0][0][0]) else device, dtype): group
+            for (device, dtype), group in real_grouped(lists, *args, **kwargs).items()
+        }
+
+    yield torch._C, "_group_tensors_by_device_and_dtype", grouped
     _real_array, _real_repr = tensor.__array__, tensor.__repr__
     yield tensor, "device", property(device)
     yield tensor, "is_cuda", property(is_cuda)

@@ -287,3 +287,20 @@ def test_the_line_is_told(seen: Recorder) -> None:
 def test_other_devices_have_no_ghost() -> None:
     with pytest.raises(UserError, match='ghost of "cuda" alone'), ghost("xpu"):
         pass
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_without_gradients(seen: Recorder, mode: Any) -> None:
+    """In inference mode operations come whole, not in their parts."""
+    with mode():
+        x = F.linear(torch.ones(2, 3, device="cuda"), torch.ones(4, 3, device="cuda"))
+        assert F.scaled_dot_product_attention(x, x, x).is_cuda
+        assert seen.total == 0
+        assert x.max().item() == 3 and seen.total == 1
+
+
+def test_clipping_waits_for_nothing(seen: Recorder) -> None:
+    layer = torch.nn.Linear(3, 2, device="cuda")
+    layer(torch.ones(1, 3, device="cuda")).sum().backward()
+    torch.nn.utils.clip_grad_norm_(layer.parameters(), 1.0)
+    assert seen.total == 0
