@@ -13,6 +13,8 @@ __version__ = "0.1.0"
 _HOMES = {
     **dict.fromkeys(("Edit", "Finding", "Fix", "Hot", "Price", "Span", "UserError"), "model"),
     **dict.fromkeys(("hookimpl", "hookspec"), "hookspecs"),
+    **dict.fromkeys(("Recorder", "Sync", "allow_sync"), "runtime.syncs"),
+    **dict.fromkeys(("ghost",), "runtime.ghost"),
     **dict.fromkeys(("Kind",), "lint.kinds"),
     **dict.fromkeys(("Place",), "lint.place"),
     **dict.fromkeys(("Scene",), "lint.reading"),
@@ -50,6 +52,7 @@ __all__ = [  # noqa: RUF022 - by theme
     "__version__",
     "Edit", "Finding", "Fix", "Hot", "Price", "Span", "UserError",
     "hookimpl", "hookspec",
+    "Recorder", "Sync", "allow_sync", "ghost",
     "Kind", "Place", "Scene",
     "Assignment", "Attribute", "Call", "Class", "Comparison", "Decorated", "Def", "FString", "Function",
     "Getitem", "Import", "Iterated", "Lambda", "Look", "Loop", "MadeCall", "Rule", "SelfWrite", "Setitem",
@@ -88,6 +91,8 @@ if TYPE_CHECKING:
         With,
     )
     from pytest_dispatchguard.model import Edit, Finding, Fix, Hot, Price, Span, UserError
+    from pytest_dispatchguard.runtime.ghost import ghost
+    from pytest_dispatchguard.runtime.syncs import Recorder, Sync, allow_sync
 
 
 def __getattr__(name: str) -> Any:

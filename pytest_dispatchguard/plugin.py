@@ -24,7 +24,7 @@ _VERDICTS: pytest.StashKey[Any] = pytest.StashKey()
 _MARKER = (
     "overhead_budget(**limits): what a call may cost on the host: against eager torch (ratio, extra_us), "
     "by itself (host_us, device_us), against a base (regression), and in exact counters (instructions, "
-    "py_calls, c_calls, py_allocations, dispatches, functions, tensor_allocations)."
+    "py_calls, c_calls, py_allocations, dispatches, functions, tensor_allocations, syncs)."
 )
 
 
@@ -160,6 +160,20 @@ def overhead(request: pytest.FixtureRequest) -> Overhead:
     named = Overhead()
     request.node.stash[_NAMED] = named
     return named
+
+
+@pytest.fixture
+def ghost_cuda() -> Generator[Any, None, None]:
+    """The device `cuda`: a real one where there is one, else a ghost of it that tells where it is waited
+    for."""
+    torch = pytest.importorskip("torch", reason="the ghost stands in for torch's device")
+    if torch.cuda.is_available():
+        yield torch.device("cuda")
+        return
+    from pytest_dispatchguard.runtime.ghost import ghost
+
+    with ghost("cuda"):
+        yield torch.device("cuda")
 
 
 @pytest.fixture(scope="session")

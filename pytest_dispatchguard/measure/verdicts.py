@@ -18,6 +18,7 @@ from pytest_dispatchguard.measure.figures import (
 from pytest_dispatchguard.measure.figures import kept as limit_kept
 from pytest_dispatchguard.measure.subject import Subject
 from pytest_dispatchguard.measure.timing import Sample, sample
+from pytest_dispatchguard.measure.waits import judged_on_ghost
 from pytest_dispatchguard.model import (
     CostlyLine,
     Interval,
@@ -27,7 +28,7 @@ from pytest_dispatchguard.model import (
     UserError,
     Verdict,
 )
-from pytest_dispatchguard.runtime import counters
+from pytest_dispatchguard.runtime import counters, syncs
 from pytest_dispatchguard.runtime.foreign import is_foreign
 from pytest_dispatchguard.runtime.instructions import instructions_by_place
 
@@ -58,6 +59,10 @@ def judged(
 ) -> tuple[Verdict, Sample | None]:
     """Counts what one call of the subject does, times it where that is asked for, and holds both against
     the limits; figures that these leave open, against what is recorded. `note` is what else to say of it."""
+    if syncs.is_there():
+        return judged_on_ghost(node_id, subject, limits, recorded, note), None
+    if any(name in limits for name in counters.OF_GHOST):
+        raise UserError("syncs are counted where there is a ghost: let the test ask for ghost_cuda")
     run = subject.call.once()
     allowed = {
         name: limit
@@ -68,7 +73,7 @@ def judged(
         asked = {*counters.ALWAYS, *allowed, *(recorded or {})}
         counts = counters.count(run, asked, subject.prepare)
         for name, number in (recorded or {}).items():
-            if name in allowed or name in counts.varying:
+            if name in allowed or name in (*counts.varying, *counters.OF_GHOST):
                 continue  # what is told by hand wins; what varies is told as such
             if name not in OF_TIME or (timing and subject.reference is not None):
                 allowed[name] = Limit(name, number, recorded=True)
@@ -81,7 +86,7 @@ def judged(
         told += [
             f"{name} is not counted before Python 3.11"
             for name in allowed
-            if name in counters.NAMES and name not in counts.values
+            if name == "py_allocations" and name not in counts.values
         ]
         told += [_too_many(limit, counts.values[limit.name]) for limit in over]
         told += [

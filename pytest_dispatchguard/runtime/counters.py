@@ -14,11 +14,12 @@ from pytest_dispatchguard.runtime.instructions import instructions_by_place
 
 OF_PYTHON = ("instructions", "py_calls", "c_calls", "py_allocations")
 OF_TORCH = ("dispatches", "functions", "tensor_allocations")
-NAMES = OF_PYTHON + OF_TORCH
-"""All counters, in the order in which they are told."""
-ALWAYS = tuple(name for name in NAMES if name != "py_allocations")
+OF_GHOST = ("syncs",)
+NAMES = OF_PYTHON + OF_TORCH + OF_GHOST
+"""All counters, in the order in which they are told; the last are counted where there is a ghost."""
+ALWAYS = tuple(name for name in OF_PYTHON + OF_TORCH if name != "py_allocations")
 """Those that are counted unless others are asked for; the rest takes a hundred times as long."""
-COUNTABLE = NAMES if blocks.COUNTABLE else ALWAYS
+COUNTABLE = OF_PYTHON + OF_TORCH if blocks.COUNTABLE else ALWAYS
 """Those that this Python allows."""
 
 _WARM_UPS = 2

@@ -11,7 +11,8 @@ from pathlib import Path
 from types import CodeType, FrameType
 
 _PYTHON_HOME = sysconfig.get_paths()["stdlib"] + os.sep
-_OUR_HOME = str(Path(__file__).resolve().parents[1]) + os.sep
+_OUR_HOME = str(Path(__file__).parents[1]) + os.sep
+_WATCHING = str(Path(__file__).parent) + os.sep
 
 
 def is_foreign(code: CodeType) -> bool:
@@ -21,9 +22,14 @@ def is_foreign(code: CodeType) -> bool:
 
 
 def own_frames(frame: FrameType | None) -> Iterator[FrameType]:
-    """The frame and those that called it, innermost first, but for foreign code and for this package's."""
+    """The frame and those that called it, innermost first, but for foreign code; up to where this package
+    called what is watched."""
     while frame is not None:
-        if not frame.f_code.co_filename.startswith(_OUR_HOME) and not is_foreign(frame.f_code):
+        path = frame.f_code.co_filename
+        if path.startswith(_OUR_HOME):
+            if not path.startswith(_WATCHING):
+                return
+        elif not is_foreign(frame.f_code):
             yield frame
         frame = frame.f_back
 

@@ -13,10 +13,9 @@ import torch
 from pytest_dispatchguard.model import UserError
 from pytest_dispatchguard.runtime.ghost_modes import Calls, Operations
 from pytest_dispatchguard.runtime.ghost_names import default_device, names
-from pytest_dispatchguard.runtime.syncs import Notes, Recorder
+from pytest_dispatchguard.runtime.syncs import NOTES, Recorder, is_there, recording
 
 _MISSING = object()
-_notes = Notes()
 
 
 @contextmanager
@@ -25,27 +24,22 @@ def ghost(device: str = "cuda") -> Iterator[Recorder]:
     is that one which goes on, with one more record."""
     if device not in ("cuda", "cuda:0"):
         raise UserError(f'there is a ghost of "cuda" alone, not of "{device}"')
-    first = not _notes.recorders
+    first = not is_there()
     if first and torch.cuda.is_available():
         raise UserError("there is a real GPU here: run on it, the ghost is for machines without")
-    recorder = Recorder()
-    _notes.recorders.append(recorder)
-    try:
-        with _there() if first else nullcontext():
-            yield recorder
-    finally:
-        _notes.recorders.remove(recorder)
+    with recording() as recorder, _there() if first else nullcontext():
+        yield recorder
 
 
 @contextmanager
 def _there() -> Iterator[None]:
     with ExitStack() as stack:
-        for owner, name, value in names(_notes):
+        for owner, name, value in names(NOTES):
             stack.enter_context(_replaced(owner, name, value))
         stack.enter_context(_threads_too())
         stack.enter_context(_default_device_kept())
         stack.enter_context(Calls())
-        stack.enter_context(Operations(_notes))
+        stack.enter_context(Operations(NOTES))
         yield
 
 
@@ -78,7 +72,7 @@ def _threads_too() -> Iterator[None]:
     real = threading.Thread.run
 
     def run(self: threading.Thread) -> None:
-        with Calls(), Operations(_notes):
+        with Calls(), Operations(NOTES):
             real(self)
 
     with _replaced(threading.Thread, "run", run):

@@ -93,5 +93,25 @@ class Notes:
             recorder.times[Sync(operation, why, code, frames)] += 1
 
 
+NOTES = Notes()
+"""What the ghost tells, if there is one: there is never more than one, for all threads."""
+
+
+def is_there() -> bool:
+    """Whether there is a ghost."""
+    return bool(NOTES.recorders)
+
+
+@contextmanager
+def recording() -> Iterator[Recorder]:
+    """Records the waits of what runs inside."""
+    recorder = Recorder()
+    NOTES.recorders.append(recorder)
+    try:
+        yield recorder
+    finally:
+        NOTES.recorders.remove(recorder)
+
+
 def _qualified(code: object) -> str:
     return str(getattr(code, "co_qualname", None) or getattr(code, "co_name", ""))
