@@ -77,6 +77,13 @@ def _give_up_output() -> None:
 
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = _parser()
+    program = None
+    if argv[:1] == ["run"]:
+        from pytest_dispatchguard.runtime.program import words
+
+        # What follows the program's name is for the program.
+        before, program = words(argv[1:], _VALUED)
+        argv = ["run", *before]
     arguments, unknown = parser.parse_known_args(argv)
     if unknown:
         from pytest_dispatchguard.config import did_you_mean
@@ -86,6 +93,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
         if word.startswith("-"):
             arguments.parser.error(f"unknown option {word}; {did_you_mean(word, options)}")
         arguments.parser.error(f"unexpected argument {word!r}")
+    arguments.program = program
     return arguments
 
 
@@ -118,6 +126,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"dispatchguard {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _check_parser(commands)
+    _run_parser(commands)
     rule = commands.add_parser("rule", help="explain one rule, or list those of a prefix (DG4)")
     rule.add_argument("code", metavar="CODE")
     rule.set_defaults(run=_rule)
@@ -162,12 +171,7 @@ def _check_parser(commands: Any) -> None:
         metavar="PATH",
         help="files and folders (default: .), - for standard input",
     )
-    which = check.add_argument_group("which rules")
-    which.add_argument(
-        "--select", type=_codes, metavar="CODES", help="only these codes or prefixes: DG1,DG401"
-    )
-    which.add_argument("--extend-select", type=_codes, metavar="CODES", help="these as well")
-    which.add_argument("--ignore", type=_codes, metavar="CODES", help="not these")
+    which = _which(check)
     which.add_argument(
         "--pedantic", action="store_true", default=None, help="show what is only maybe so, too"
     )
@@ -179,20 +183,9 @@ def _check_parser(commands: Any) -> None:
     fixes.add_argument(
         "--diff", action="store_true", help="show what fixes would change, and change nothing"
     )
-    output = check.add_argument_group("output")
-    output.add_argument("--format", choices=_formats(), help="default: text")
-    output.add_argument(
-        "--output",
-        type=_path,
-        metavar="FILE",
-        help="write the report to a file, whole or not at all",
-    )
+    output = _output(check)
     output.add_argument(
         "--statistics", action="store_true", help="count findings by rule instead of listing them"
-    )
-    output.add_argument("--exit-zero", action="store_true", help="exit with 0 whatever is found")
-    output.add_argument(
-        "--color", choices=("auto", "always", "never"), default="auto", help="default: auto"
     )
     old = check.add_argument_group("old code")
     old.add_argument(
@@ -224,6 +217,58 @@ def _check_parser(commands: Any) -> None:
     )
     how.add_argument("--no-cache", action="store_true", help="neither read nor write the cache")
     check.set_defaults(run=_check)
+
+
+def _run_parser(commands: Any) -> None:
+    run = commands.add_parser(
+        "run",
+        help="run a program and tell where it waits for the device",
+        usage="dispatchguard run --ghost [OPTIONS] (SCRIPT | -m MODULE | -- COMMAND) [ARGUMENTS]",
+        description="Runs a program and tells where its host waits for the device. What follows the program "
+        "is for the program.",
+        epilog="Exit status: that of the program where it is not 0; else 1 where waits were found, "
+        "0 where none were, 2 for usage and configuration errors.",
+    )
+    run.add_argument(
+        "--ghost",
+        action="store_true",
+        help="let code for cuda run here, on a machine without a GPU: it computes on the CPU",
+    )
+    _which(run)
+    _output(run)
+    run.add_argument(
+        "--baseline", type=_path, metavar="FILE", help="accept the findings listed in FILE"
+    )
+    run.add_argument(
+        "--config", type=_path, metavar="FILE", help="configuration file in place of pyproject.toml"
+    )
+    run.set_defaults(run=_run)
+
+
+def _which(command: argparse.ArgumentParser) -> Any:
+    which = command.add_argument_group("which rules")
+    which.add_argument(
+        "--select", type=_codes, metavar="CODES", help="only these codes or prefixes: DG1,DG401"
+    )
+    which.add_argument("--extend-select", type=_codes, metavar="CODES", help="these as well")
+    which.add_argument("--ignore", type=_codes, metavar="CODES", help="not these")
+    return which
+
+
+def _output(command: argparse.ArgumentParser) -> Any:
+    output = command.add_argument_group("output")
+    output.add_argument("--format", choices=_formats(), help="default: text")
+    output.add_argument(
+        "--output",
+        type=_path,
+        metavar="FILE",
+        help="write the report to a file, whole or not at all",
+    )
+    output.add_argument("--exit-zero", action="store_true", help="exit with 0 whatever is found")
+    output.add_argument(
+        "--color", choices=("auto", "always", "never"), default="auto", help="default: auto"
+    )
+    return output
 
 
 def _path(text: str) -> Path:
@@ -364,18 +409,20 @@ def _tell(arguments: argparse.Namespace, checked: Checked) -> bool:
 
         text = statistics(checked.report, arguments.format or "text")
     else:
-        from pytest_dispatchguard.report import render
-
-        color = arguments.output is None and _color(arguments.color)
-        text = render(
-            checked.report,
-            arguments.format or "text",
-            color=color,
-            width=_width(),
-            sources=checked.reader,
-        )
+        _render(arguments, checked.report, checked.reader, stream)
+        return bool(checked.report.findings)
     _put(arguments, text, stream)
     return bool(checked.report.findings)
+
+
+def _render(
+    arguments: argparse.Namespace, report: Any, sources: Any, stream: TextIO | None
+) -> None:
+    from pytest_dispatchguard.report import render
+
+    color = arguments.output is None and _color(arguments.color)
+    text = render(report, arguments.format or "text", color=color, width=_width(), sources=sources)
+    _put(arguments, text, stream)
 
 
 def _put(arguments: argparse.Namespace, text: str, stream: TextIO | None) -> None:
@@ -466,6 +513,52 @@ def _width() -> int:
     import shutil
 
     return shutil.get_terminal_size((100, 24)).columns
+
+
+# -- run -------------------------------------------------------------------------------------------
+
+_VALUED = tuple(
+    f"--{name}"
+    for name in (
+        *("select", "extend-select", "ignore"),
+        *("format", "output", "color", "baseline", "config"),
+    )
+)
+"""Options of `run` that take the next word."""
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from pytest_dispatchguard.lint.observed import Sieve
+    from pytest_dispatchguard.runtime import findings, program
+
+    if arguments.program is None:
+        arguments.parser.error("run what? name a script, -m MODULE, or -- COMMAND")
+    if not arguments.ghost:
+        raise UserError("what is to be watched? --ghost tells where a GPU would be waited for")
+    cwd = _cwd()
+    program.check(arguments.program)
+    given = {"select": arguments.select, "extend_select": arguments.extend_select}
+    given |= {"ignore": arguments.ignore, "baseline": arguments.baseline}
+    script = arguments.program.form == "script"
+    sieve = Sieve(Path(arguments.program.name if script else "."), cwd, arguments.config, given)
+    try:
+        from pytest_dispatchguard.runtime.ghost import ghost
+    except ImportError:
+        raise UserError("torch is not installed here: the ghost stands in for its GPU") from None
+    found: list[bool] = []
+
+    def tell() -> None:
+        seen, elsewhere = findings.waits(recorder.times, sieve.rel, sieve.rules)
+        notes = [f"{elsewhere} more waits in no code of this project"] if elsewhere else []
+        report = sieve.report(seen, notes)
+        _render(arguments, report, sieve.source(), sys.stdout)
+        found.append(bool(report.findings))
+
+    gc.enable()  # as the program expects it
+    with ghost() as recorder:
+        status = program.run(arguments.program, before_exit=tell)
+    tell()
+    return status or (FOUND if found[-1] and not arguments.exit_zero else CLEAN)
 
 
 # -- the other commands ----------------------------------------------------------------------------

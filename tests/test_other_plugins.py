@@ -66,6 +66,8 @@ def run(
 ) -> Any:
     paths = [str(site), *filter(None, [os.environ.get("PYTHONPATH")])]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    # Where these tests run under xdist, pytest-benchmark would take theirs for a part of it.
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
     pytester.makepyfile(test_suite=SUITE)
 
     def started(*words: str) -> pytest.RunResult:

@@ -20,7 +20,7 @@ from pytest_dispatchguard.runtime.ghost_marks import (
     pin,
     unmark,
 )
-from pytest_dispatchguard.runtime.syncs import Notes, quiet
+from pytest_dispatchguard.runtime.syncs import Notes, as_one, quiet
 
 DEVICE = torch.device("cuda", 0)
 _COPY_BACK = ("copy to the host", "the host waits until it has the copy", "DG414")
@@ -65,6 +65,7 @@ def moved(tensor: Any, to_ghost: bool) -> Any:
 def names(notes: Notes) -> Iterator[Name]:
     """All that is replaced."""
     yield from _of_tensors(notes)
+    yield from _of_modules()
     yield from _factories(notes)
     yield from _of_cuda(notes)
     yield from _of_amp()
@@ -196,6 +197,17 @@ def _of_tensors(notes: Notes) -> Iterator[Name]:
     yield tensor, "type", kind
     yield tensor, "__repr__", text
     yield tensor, "record_stream", lambda self, stream: None
+
+
+def _of_modules() -> Iterator[Name]:
+    """A module that moves is one wait to who moves it, not one for each of its parameters."""
+    real = torch.nn.Module._apply
+
+    def apply(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with as_one():
+            return real(self, *args, **kwargs)
+
+    yield torch.nn.Module, "_apply", apply
 
 
 def _asked(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, dict[str, Any]]:

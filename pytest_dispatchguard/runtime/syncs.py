@@ -40,7 +40,7 @@ class Sync:
         return self.frames[0] if self.frames else None
 
 
-_ALLOWED = threading.local()
+_here = threading.local()
 
 
 @contextmanager
@@ -55,12 +55,25 @@ def allow_sync(reason: str) -> Iterator[None]:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Nothing is recorded in here, in this thread."""
-    before = getattr(_ALLOWED, "depth", 0)
-    _ALLOWED.depth = before + 1
+    before = getattr(_here, "depth", 0)
+    _here.depth = before + 1
     try:
         yield
     finally:
-        _ALLOWED.depth = before
+        _here.depth = before
+
+
+@contextmanager
+def as_one() -> Iterator[None]:
+    """Of all waits in here, in this thread, the first alone is recorded: to their user they are one."""
+    if getattr(_here, "first", None) is not None:
+        yield
+        return
+    _here.first = []
+    try:
+        yield
+    finally:
+        _here.first = None
 
 
 @dataclass(eq=False)
@@ -83,8 +96,13 @@ class Notes:
 
     def note(self, operation: str, why: str, code: str) -> None:
         """One more wait, by what is running now."""
-        if getattr(_ALLOWED, "depth", 0):
+        if getattr(_here, "depth", 0):
             return
+        first = getattr(_here, "first", None)
+        if first:
+            return
+        if first is not None:
+            first.append(operation)
         frames = tuple(
             Frame(frame.f_code.co_filename, frame.f_lineno, _qualified(frame.f_code))
             for frame in own_frames(sys._getframe(1))

@@ -304,3 +304,13 @@ def test_clipping_waits_for_nothing(seen: Recorder) -> None:
     layer(torch.ones(1, 3, device="cuda")).sum().backward()
     torch.nn.utils.clip_grad_norm_(layer.parameters(), 1.0)
     assert seen.total == 0
+
+
+def test_a_module_that_moves_is_one_wait(seen: Recorder) -> None:
+    layers = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
+    layers.to("cuda")
+    assert seen.total == 1
+    layers.to("cuda")
+    assert seen.total == 1
+    layers.cpu()
+    assert seen.total == 2

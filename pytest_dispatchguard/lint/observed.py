@@ -1,0 +1,83 @@
+"""Findings of code that ran, held against what the linter holds its own against: selection, suppressions,
+baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pytest_dispatchguard import __version__
+from pytest_dispatchguard.config import Config, ignored_in_file, selected
+from pytest_dispatchguard.lint import baseline as baselines
+from pytest_dispatchguard.lint import suppress
+from pytest_dispatchguard.lint.catalog import Catalog
+from pytest_dispatchguard.lint.check import settings
+from pytest_dispatchguard.lint.files import Source, is_excluded, read_source
+from pytest_dispatchguard.model import Finding, Report, Summary
+
+
+class Sieve:
+    """The settings of one run, read before anything runs: what is wrong with them is told at once."""
+
+    def __init__(
+        self, place: Path, cwd: Path, config_file: Path | None, given: Mapping[str, Any]
+    ) -> None:
+        self.config: Config
+        self.catalog: Catalog
+        self.config, self.catalog, cache = settings((place,), cwd, config_file, given, cached=True)
+        if cache is not None:
+            cache.close()
+        self.accepted = (
+            None if self.config.baseline is None else baselines.load(self.config.baseline)
+        )
+        self.rules = {info.code: info.name for info in self.catalog.infos}
+        self._known: dict[str, str | None] = {}
+
+    def rel(self, path: str) -> str | None:
+        """A file's path relative to the project root; None for files that are not the project's own."""
+        if path not in self._known:
+            root = self.config.root.resolve()
+            whole = Path(path).resolve() if path and not path.startswith("<") else None
+            inside = whole is not None and whole.is_relative_to(root)
+            rel = whole.relative_to(root).as_posix() if whole is not None and inside else None
+            self._known[path] = None if rel is None or is_excluded(rel, self.config) else rel
+        return self._known[path]
+
+    def report(self, findings: Sequence[Finding], notes: Sequence[str]) -> Report:
+        """What is left of findings, with the numbers."""
+        config, infos = self.config, self.catalog.infos
+        ran = {info.code for info in infos if selected(config, info.code, default=True)}
+        kept: list[Finding] = []
+        suppressed = 0
+        files = sorted({finding.path for finding in findings})
+        for rel in files:
+            here = {code for code in ran if not ignored_in_file(config, rel, code)}
+            mine = [f for f in findings if f.path == rel and f.code in here]
+            source = read_source(config.root / rel, rel)
+            if isinstance(source, Source):
+                # Which suppressions are unused cannot be told from one run.
+                applied = suppress.read(source.text).apply(mine, path=rel, ran=(), known={})
+                mine = list(applied.kept)
+                suppressed += len(applied.suppressed)
+            kept += mine
+        matched = 0
+        if self.accepted is not None:
+            match = baselines.match(kept, self.accepted, checked=files, ran=ran, root=config.root)
+            kept, matched = list(match.new), len(match.matched)
+        return Report(
+            tuple(sorted(kept, key=lambda finding: finding.sort_key)),
+            Summary(files=len(files), suppressed=suppressed, baselined=matched),
+            tuple(info for info in infos if info.code in ran),
+            __version__,
+            tuple(notes),
+        )
+
+    def source(self) -> Callable[[str], str | None]:
+        """Texts of the project's files."""
+
+        def text(rel: str) -> str | None:
+            found = read_source(self.config.root / rel, rel)
+            return found.text if isinstance(found, Source) else None
+
+        return text

@@ -1,0 +1,70 @@
+"""What was seen running, as findings: each at the nearest line that its reader can change."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from pytest_dispatchguard.model import Finding, Hot, Span
+from pytest_dispatchguard.runtime.syncs import Frame, Sync
+
+Rel = Callable[[str], str | None]
+"""A file's path relative to the project root; None for files that are not the project's own."""
+
+
+def waits(
+    times: Mapping[Sync, int], rel: Rel, rules: Mapping[str, str]
+) -> tuple[list[Finding], int]:
+    """Findings of the waits that were seen, one for each operation and line, and how many waits no line of
+    the project is on the way of. `rules` has the rules' names by code."""
+    found: defaultdict[tuple[str, int, str], Counter[Sync]] = defaultdict(Counter)
+    elsewhere = 0
+    for sync, number in times.items():
+        place = next((frame for frame in sync.frames if rel(frame.path) is not None), None)
+        if place is None:
+            elsewhere += number
+        else:
+            found[place.path, place.line, sync.code][sync] += number
+    return [
+        _finding(path, line, seen, rel, rules.get(code, code))
+        for (path, line, code), seen in found.items()
+    ], elsewhere
+
+
+def _finding(path: str, line: int, seen: Counter[Sync], rel: Rel, rule: str) -> Finding:
+    (sync, _), *_ = seen.most_common(1)
+    own = [frame for frame in sync.frames if rel(frame.path) is not None]
+    way = tuple(dict.fromkeys(frame.function for frame in reversed(own)))
+    source = _line(path, line)
+    start = len(source) - len(source.lstrip()) + 1
+    end = max(len(source.rstrip()) + 1, start)
+    return Finding(
+        sync.code,
+        rule,
+        rel(path) or path,
+        Span(line, start, line, end),
+        "" if own[0].function == "<module>" else own[0].function,
+        _message(sync, seen.total(), own[0]),
+        hot=Hot(way[0], way, "seen running"),
+        source=source.strip(),
+    )
+
+
+def _message(sync: Sync, times: int, place: Frame) -> str:
+    often = "once" if times == 1 else f"{times} times"
+    inner = sync.frames[0]
+    where = "" if inner == place else f", in {_tail(inner.path)}:{inner.line}"
+    return f"`{sync.operation}` made the host wait {often}{where}: {sync.why}"
+
+
+def _tail(path: str) -> str:
+    """The end of a path of somebody else's package."""
+    head, found, tail = path.rpartition("site-packages/")
+    return tail if found else Path(head + tail).name
+
+
+def _line(path: str, line: int) -> str:
+    import linecache
+
+    return linecache.getline(path, line).rstrip("\n")

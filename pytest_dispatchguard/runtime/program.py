@@ -1,0 +1,143 @@
+"""Runs somebody's program in this process, as Python itself would have run it."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import TracebackType
+from typing import Literal
+
+from pytest_dispatchguard.model import UserError
+
+Form = Literal["script", "module", "command"]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What to run."""
+
+    form: Form
+    name: str
+    """A file, a module, or a command that a package installed."""
+    arguments: tuple[str, ...] = ()
+
+
+def check(program: Program) -> None:
+    """Says what is wrong with a program before anything is run."""
+    if program.form == "script" and not Path(program.name).is_file():
+        raise UserError(f"{program.name}: no such file; for a module say -m {program.name}")
+    if program.form == "command" and _command(program.name) is None:
+        raise UserError(f"{program.name}: no package here installs a command of that name")
+
+
+def run(program: Program, before_exit: Callable[[], None]) -> int:
+    """Runs it and gives its exit status. `before_exit` is called where it ends this process at once."""
+    with _as_main(program), _told_of_exit(before_exit):
+        try:
+            _start(program)
+        except SystemExit as ended:
+            return _status(ended.code)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever it dies of is its own
+            _show(error)
+            return 1
+    return 0
+
+
+def _start(program: Program) -> None:
+    if program.form == "script":
+        runpy.run_path(program.name, run_name="__main__")
+    elif program.form == "module":
+        runpy.run_module(program.name, run_name="__main__", alter_sys=True)
+    else:
+        command = _command(program.name)
+        assert command is not None
+        sys.exit(command())
+
+
+def _command(name: str) -> Callable[[], int | str | None] | None:
+    for point in entry_points(group="console_scripts", name=name):
+        loaded: Callable[[], int | str | None] = point.load()
+        return loaded
+    return None
+
+
+@contextmanager
+def _as_main(program: Program) -> Iterator[None]:
+    """What a program finds in `sys`."""
+    arguments, path, main = sys.argv, sys.path[:], sys.modules.get("__main__")
+    sys.argv = [program.name, *program.arguments]
+    if program.form == "script":
+        sys.path.insert(0, str(Path(program.name).resolve().parent))
+    elif program.form == "module":
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        yield
+    finally:
+        sys.argv, sys.path[:] = arguments, path
+        if main is not None:
+            sys.modules["__main__"] = main
+
+
+@contextmanager
+def _told_of_exit(before_exit: Callable[[], None]) -> Iterator[None]:
+    """Has `os._exit`, which runs nothing on its way out, tell first."""
+    real, process = os._exit, os.getpid()
+
+    def leave(status: int) -> None:
+        if os.getpid() == process:
+            before_exit()
+            sys.stdout.flush()
+        real(status)
+
+    os._exit = leave  # type: ignore[assignment]  # which never comes back either
+    try:
+        yield
+    finally:
+        os._exit = real
+
+
+def _status(code: object) -> int:
+    if code is None or isinstance(code, int):
+        return code or 0
+    print(code, file=sys.stderr)
+    return 1
+
+
+def _show(error: BaseException) -> None:
+    """The program's traceback, without the frames that started it."""
+    trace: TracebackType | None = error.__traceback__
+    own = (__file__, runpy.__file__)
+    while trace is not None and (
+        trace.tb_frame.f_code.co_filename in own
+        or trace.tb_frame.f_code.co_filename.startswith("<frozen runpy")
+    ):
+        trace = trace.tb_next
+    traceback.print_exception(type(error), error, trace)
+
+
+def words(given: Sequence[str], valued: Sequence[str]) -> tuple[list[str], Program | None]:
+    """Splits the words of a command line into options, of which `valued` take the next word, and the
+    program they are followed by."""
+    options: list[str] = []
+    rest = list(given)
+    while rest:
+        word = rest.pop(0)
+        if word == "-m":
+            return options, Program("module", rest[0], tuple(rest[1:])) if rest else None
+        if word == "--":
+            return options, Program("command", rest[0], tuple(rest[1:])) if rest else None
+        if not word.startswith("-"):
+            return options, Program("script", word, tuple(rest))
+        options.append(word)
+        if word in valued and rest:
+            options.append(rest.pop(0))
+    return options, None
