@@ -52,15 +52,14 @@ def allow_sync(reason: str) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def quiet() -> Iterator[None]:
+class quiet:  # noqa: N801 - used as the functions beside it are
     """Nothing is recorded in here, in this thread."""
-    before = getattr(_here, "depth", 0)
-    _here.depth = before + 1
-    try:
-        yield
-    finally:
-        _here.depth = before
+
+    def __enter__(self) -> None:
+        _here.depth = getattr(_here, "depth", 0) + 1
+
+    def __exit__(self, *raised: object) -> None:
+        _here.depth -= 1
 
 
 @contextmanager
