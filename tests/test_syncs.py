@@ -74,7 +74,7 @@ def test_a_wait_fails_its_budget(suite: pytest.Pytester, run: Any, mode: str) ->
     result.stdout.fnmatch_lines(
         [
             "  syncs: 2, allowed 0",
-            "  item (DG411) at library.py:9 in *forward: a value is read back to the host",
+            "  truth (DG401) at library.py:9 in *forward: a value is read back to the host",
             "  mask read (DG422) at library.py:14 in *forward → *kept: the host waits to learn *",
         ],
     )

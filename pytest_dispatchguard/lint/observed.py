@@ -61,13 +61,20 @@ class Sieve:
                 mine = list(applied.kept)
                 suppressed += len(applied.suppressed)
             kept += mine
+        functions = len({(finding.path, finding.function) for finding in findings})
         matched = 0
         if self.accepted is not None:
             match = baselines.match(kept, self.accepted, checked=files, ran=ran, root=config.root)
             kept, matched = list(match.new), len(match.matched)
         return Report(
             tuple(sorted(kept, key=lambda finding: finding.sort_key)),
-            Summary(files=len(files), suppressed=suppressed, baselined=matched),
+            Summary(
+                files=len(files),
+                functions=functions,
+                hot_functions=functions,
+                suppressed=suppressed,
+                baselined=matched,
+            ),
             tuple(info for info in infos if info.code in ran),
             __version__,
             tuple(notes),

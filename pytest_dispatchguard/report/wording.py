@@ -101,15 +101,13 @@ def fixable(findings: Sequence[Finding]) -> tuple[int, int]:
 def headline(report: Report) -> str:
     """How much was found, and in how much: the first line of a summary."""
     summary = report.summary
-    # Of code that ran nobody counted its functions.
-    hot = f" ({count(summary.hot_functions, 'hot function')} of {summary.functions})"
-    hot = hot if summary.functions or not summary.files else ""
+    hot = f"{count(summary.hot_functions, 'hot function')} of {summary.functions}"
     if not report.findings:
-        return f"All clear: {count(summary.files, 'file')}{hot}."
+        return f"All clear: {count(summary.files, 'file')} ({hot})."
     touched = len({finding.path for finding in report.findings})
     files = f"{touched} of {summary.files}" if summary.files > touched else str(touched)
     noun = "file" if max(touched, summary.files) == 1 else "files"
-    return f"{count(len(report.findings), 'finding')} in {files} {noun}{hot}."
+    return f"{count(len(report.findings), 'finding')} in {files} {noun} ({hot})."
 
 
 def footing(report: Report) -> str:

@@ -25,14 +25,22 @@ def waits(
         if place is None:
             elsewhere += number
         else:
-            found[place.path, place.line, sync.code][sync] += number
+            found[place.path, place.line, _code(sync, place)][sync] += number
     return [
-        _finding(path, line, seen, rel, rules.get(code, code))
+        _finding(path, line, code, seen, rel, rules.get(code, code))
         for (path, line, code), seen in found.items()
     ], elsewhere
 
 
-def _finding(path: str, line: int, seen: Counter[Sync], rel: Rel, rule: str) -> Finding:
+def _code(sync: Sync, place: Frame) -> str:
+    """The code of the rule that tells of such a line when it reads it: there is one for each kind of test."""
+    words = _line(place.path, place.line).split(None, 1)
+    if sync.code != "DG401" or not words:
+        return sync.code
+    return {"assert": "DG402", "while": "DG403"}.get(words[0], sync.code)
+
+
+def _finding(path: str, line: int, code: str, seen: Counter[Sync], rel: Rel, rule: str) -> Finding:
     (sync, _), *_ = seen.most_common(1)
     own = [frame for frame in sync.frames if rel(frame.path) is not None]
     way = tuple(dict.fromkeys(frame.function for frame in reversed(own)))
@@ -40,7 +48,7 @@ def _finding(path: str, line: int, seen: Counter[Sync], rel: Rel, rule: str) -> 
     start = len(source) - len(source.lstrip()) + 1
     end = max(len(source.rstrip()) + 1, start)
     return Finding(
-        sync.code,
+        code,
         rule,
         rel(path) or path,
         Span(line, start, line, end),

@@ -45,6 +45,20 @@ _MAY_MIX = frozenset(
     }
 )
 _INDEXED = {"aten::index": False, "aten::index_put": True, "aten::index_put_": True}
+_READS = {
+    "__bool__": ("truth", "DG401"),
+    "__nonzero__": ("truth", "DG401"),
+    "__contains__": ("in", "DG401"),
+    "is_nonzero": ("truth", "DG401"),
+    "__float__": ("float", "DG412"),
+    "__int__": ("int", "DG412"),
+    "__long__": ("int", "DG412"),
+    "__complex__": ("complex", "DG412"),
+    "__index__": ("index", "DG427"),
+    "__format__": ("format", "DG415"),
+}
+"""What a value is read back for, by the function that does: other functions than these read items."""
+_READ = "aten::_local_scalar_dense"
 _local = threading.local()
 
 
@@ -75,6 +89,9 @@ class Calls(TorchFunctionMode):  # type: ignore[misc]  # torch is not read when 
     ) -> Any:
         kwargs = kwargs or {}
         before = _made_on_ghost()
+        outermost = getattr(_local, "function", None) is None
+        if outermost:
+            _local.function = getattr(func, "__name__", "")
         device = kwargs.get("device")
         if device is not None and torch.device(device).type == "cpu":
             _local.made_on_ghost = False
@@ -86,6 +103,8 @@ class Calls(TorchFunctionMode):  # type: ignore[misc]  # torch is not read when 
             return func(*args, **kwargs)
         finally:
             _local.made_on_ghost = before
+            if outermost:
+                _local.function = None
 
     def _one_hot(
         self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -129,7 +148,10 @@ class Operations(TorchDispatchMode):  # type: ignore[misc]  # as above
             self._check(name, args, given, ghosts)
         if some and name in SYNCS and SYNCS[name].when(args, kwargs):
             known = SYNCS[name]
-            self.notes.note(known.name, known.why, known.code)
+            said = (known.name, known.code)
+            if name == _READ:
+                said = _READS.get(getattr(_local, "function", None) or "", said)
+            self.notes.note(said[0], known.why, said[1])
         made = func(*args, **kwargs)
         where = _made_on_ghost()
         without = not given and device == HOST

@@ -70,6 +70,7 @@ def names(notes: Notes) -> Iterator[Name]:
     yield from _of_cuda(notes)
     yield from _of_amp()
     yield from _of_storages()
+    yield from _unsupported()
 
 
 # -- tensors -----------------------------------------------------------------------------------------
@@ -455,6 +456,15 @@ def _of_amp() -> Iterator[Name]:
         "is_autocast_enabled",
         lambda kind="cuda": real_enabled("cpu" if kind == "cuda" else kind),
     )
+
+
+def _unsupported() -> Iterator[Name]:
+    """What would end the process, as it looks below what stands in here."""
+
+    def export(*args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("torch.export does not work under the ghost: export outside of it")
+
+    yield torch.export, "export", export
 
 
 # -- memory and files --------------------------------------------------------------------------------

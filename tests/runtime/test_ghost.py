@@ -277,7 +277,7 @@ def test_the_line_is_told(seen: Recorder) -> None:
 
     helper(torch.ones(2, device="cuda"))
     ((sync, times),) = seen.times.items()
-    assert times == 1 and sync.operation == "item" and sync.place is not None
+    assert times == 1 and sync.operation == "truth" and sync.place is not None
     assert sync.place.path == __file__
     assert sync.place.line == helper.__code__.co_firstlineno + 1
     assert sync.place.function.endswith("helper")
@@ -314,3 +314,49 @@ def test_a_module_that_moves_is_one_wait(seen: Recorder) -> None:
     assert seen.total == 1
     layers.cpu()
     assert seen.total == 2
+
+
+def test_compiled_functions_run_as_they_are_written(seen: Recorder) -> None:
+    x = torch.ones(3, device="cuda")
+    y = torch.compile(lambda x: torch.sin(x) + torch.zeros(3, device=x.device))(x)
+    assert y.device == GHOST and seen.total == 0
+
+
+def test_what_is_not_supported_is_told(seen: Recorder) -> None:
+    with pytest.raises(RuntimeError, match=r"torch\.export does not work under the ghost"):
+        torch.export.export(torch.nn.Linear(2, 2), (torch.ones(1, 2),))
+
+
+class Dispatching(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+class Calling(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+def by_hand() -> None:
+    x = torch.ones(3, device="cuda") + torch.tensor([1.0, 2.0, 3.0], device="cuda")
+    assert x.device == GHOST and x.sum().item() == 9
+
+
+def test_other_modes_outside() -> None:
+    with Dispatching(), Calling(), ghost() as seen:
+        by_hand()
+    assert seen.total == 2
+
+
+def test_other_modes_inside() -> None:
+    with ghost() as seen, Dispatching(), Calling():
+        by_hand()
+    assert seen.total == 2
+
+
+def test_a_method_that_others_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = torch.Tensor.item
+    monkeypatch.setattr(torch.Tensor, "item", lambda self: real(self))
+    with ghost() as seen:
+        assert torch.ones((), device="cuda").item() == 1
+    assert seen.total == 1 and torch.Tensor.item is not real

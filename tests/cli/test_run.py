@@ -1,0 +1,213 @@
+"""`dispatchguard run --ghost`: programs that know nothing of it, and what can befall them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+
+LIBRARY = """\
+import torch
+
+
+class Gate(torch.nn.Module):
+    def forward(self, x: torch.Tensor):
+        scale = x.max().item()
+        return x * (scale + scale)
+"""
+TRAIN = """\
+import sys
+
+import torch
+
+from library import Gate
+
+
+def main(steps):
+    x = torch.ones(3, device="cuda")
+    for _ in range(steps):
+        x = Gate()(x)
+    return x
+
+
+print("result", main(int(sys.argv[1])).tolist())  # dispatchguard: ignore[DG413] -- printed once
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "pyproject.toml").write_text("[tool.dispatchguard]\n")
+    (tmp_path / "library.py").write_text(LIBRARY)
+    (tmp_path / "train.py").write_text(TRAIN)
+    return tmp_path
+
+
+def run(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "pytest_dispatchguard.cli", "run", *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), **environment},
+        capture_output=True,
+        text=True,
+        errors="surrogateescape",
+        check=False,
+    )
+
+
+@needs_torch
+def test_a_script_and_its_waits(project: Path) -> None:
+    done = run(project, "--ghost", "train.py", "4")
+    assert done.returncode == 1, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "result [32768.0, 32768.0, 32768.0]"
+    said = (
+        "library.py:6:9 DG411 `item` made the host wait 4 times: a value is read back to the host"
+    )
+    assert lines[1] == said
+    assert lines[2].startswith("  hot: seen running: <module> -> main -> ")
+    assert "1 finding in 1 of 2 files (2 hot functions of 2)." in lines and "1 suppressed." in lines
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (("--exit-zero",), 0),
+        (("--ignore", "DG4"), 0),
+        (("--select=DG5",), 0),
+        (("--select", "DG411"), 1),
+        (("--extend-select", "DG431"), 1),
+    ],
+)
+def test_which_findings_count(project: Path, words: tuple[str, ...], status: int) -> None:
+    assert run(project, "--ghost", *words, "train.py", "1").returncode == status
+
+
+@needs_torch
+def test_a_baseline_and_a_machine_format(project: Path) -> None:
+    done = run(project, "--ghost", "--format=json", "--output", "out.json", "train.py", "2")
+    assert done.returncode == 1 and done.stdout == "result [8.0, 8.0, 8.0]\n"
+    (found,) = json.loads((project / "out.json").read_text())["findings"]
+    assert (found["code"], found["rule"], found["path"], found["line"]) == (
+        "DG411",
+        "item-read",
+        "library.py",
+        6,
+    )
+    assert found["hot"]["path"][0] == "<module>" and found["function"].endswith("forward")
+    # What the linter accepted when it read the code is accepted when it runs.
+    check = [sys.executable, "-m", "pytest_dispatchguard.cli", "check"]
+    given = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+    }
+    subprocess.run(
+        [*check, "--baseline=accepted.json", "--write-baseline"], cwd=project, env=given, check=True
+    )
+    done = run(project, "--ghost", "--baseline=accepted.json", "train.py", "2")
+    assert done.returncode == 0, done.stdout
+    assert "1 in the baseline" in done.stdout
+
+
+@needs_torch
+def test_a_module_and_a_command(project: Path) -> None:
+    (project / "pkg").mkdir()
+    (project / "pkg" / "__main__.py").write_text(
+        "import sys, torch\nprint(sys.argv[1:], __name__)\ntorch.ones(1, device='cuda').item()\n"
+    )
+    done = run(project, "--ghost", "-m", "pkg", "--deep", "x")
+    assert done.returncode == 1 and done.stdout.startswith("['--deep', 'x'] __main__\n")
+    assert "pkg/__main__.py:3:1 DG411" in done.stdout
+    (project / "test_it.py").write_text(
+        "import torch\nfrom library import Gate\n\n"
+        "def test_gate():\n    assert Gate()(torch.ones(1).cuda()).is_cuda\n"
+    )
+    done = run(project, "--ghost", "--", "pytest", "-q", "-p", "no:cacheprovider")
+    assert "1 passed" in done.stdout and "library.py:6:9 DG411" in done.stdout
+    assert done.returncode == 1
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    ("program", "status", "out", "error"),
+    [
+        ("raise SystemExit(3)", 3, "DG411", ""),
+        ("raise SystemExit('no luck')", 1, "DG411", "no luck\n"),
+        ("raise SystemExit", 1, "DG411", ""),
+        ("def f():\n    return 1 / 0\nf()", 1, "DG411", "ZeroDivisionError: division by zero\n"),
+        ("import os; os._exit(7)", 7, "DG411", ""),
+        ("import os\nif not os.fork(): os._exit(0)\nos.wait()", 1, "DG411", ""),
+        ("import sys; sys.stdout.buffer.write(bytes(range(256)))", 1, "DG411", ""),
+        ("import sys; sys.exit(0)", 1, "DG411", ""),
+    ],
+)
+def test_how_programs_end(project: Path, program: str, status: int, out: str, error: str) -> None:
+    script = project / "script.py"
+    script.write_text(f"import torch\ntorch.ones(1, device='cuda').item()\n{program}\n")
+    done = run(project, "--ghost", "script.py")
+    assert done.returncode == status, done.stderr
+    assert done.stdout.count(f"script.py:2:1 {out}") == 1
+    assert done.stderr.endswith(error) and (error or not done.stderr)
+    assert "pytest_dispatchguard" not in done.stderr and "runpy" not in done.stderr
+
+
+@needs_torch
+def test_a_script_that_does_not_parse(project: Path) -> None:
+    (project / "broken.py").write_text("def f(:\n")
+    done = run(project, "--ghost", "broken.py")
+    assert done.returncode == 1 and "SyntaxError" in done.stderr and "broken.py" in done.stderr
+    assert "pytest_dispatchguard" not in done.stderr
+
+
+@needs_torch
+def test_waits_without_a_line_of_the_project(project: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / ".venv" / "other.py"
+    elsewhere.parent.mkdir()
+    elsewhere.write_text("import torch\n\ndef wait():\n    torch.ones(1, device='cuda').item()\n")
+    (project / "script.py").write_text(
+        "import sys, threading\nsys.path.insert(0, '.venv')\nimport other\n"
+        "thread = threading.Thread(target=other.wait)\nthread.start()\nthread.join()\nother.wait()\n"
+    )
+    done = run(project, "--ghost", "script.py")
+    assert "script.py:7:1 DG411 `item` made the host wait once, in other.py:4:" in done.stdout
+    assert "note: 1 more waits in no code of this project" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "run what? name a script, -m MODULE, or -- COMMAND"),
+        (("--ghost",), "run what? name a script"),
+        (("--ghost", "-m"), "run what?"),
+        (("train.py",), "what is to be watched? --ghost tells"),
+        (("--ghost", "none.py"), "none.py: no such file; for a module say -m none.py"),
+        (("--ghost", "--", "no-such-command"), "no-such-command: no package here installs"),
+        (("--ghots", "train.py"), 'unknown option --ghots; did you mean "--ghost"'),
+        (("--ghost", "--select", "DG9", "train.py"), "DG9"),
+        (("--ghost", "--format", "pdf", "train.py"), "'pdf' is not there to choose"),
+        (("--ghost", "--baseline", "none.json", "train.py"), "none.json"),
+    ],
+)
+def test_wrong_words_are_one_line(project: Path, words: tuple[str, ...], said: str) -> None:
+    done = run(project, *words)
+    assert done.returncode == 2 and not done.stdout
+    assert said in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.skipif(find_spec("torch") is not None, reason="torch is installed")
+def test_without_torch(project: Path) -> None:
+    done = run(project, "--ghost", "train.py", "1")
+    assert done.returncode == 2
+    assert (
+        done.stderr
+        == "dispatchguard: torch is not installed here: the ghost stands in for its GPU\n"
+    )
