@@ -39,16 +39,17 @@ class Options:
     """The ends of pipes, in a worker of another run."""
 
     @property
-    def timed(self) -> bool:
-        """Whether times are asked for."""
-        return self.mode in ("check", "update")
+    def by_workers(self) -> bool:
+        """Whether workers measure: where times are asked for, or a base, whose code is not this process's."""
+        return self.mode in ("check", "update") or (self.mode == "count" and bool(self.against))
 
     def measuring(self) -> HowToMeasure:
         """How tests are measured."""
         from pytest_dispatchguard.measure.measuring import Options as HowToMeasure
 
         kept = self.mode == "update" or self.save is not None
-        return HowToMeasure(self.confidence, self.max_time, self.workers, self.timeout, kept)
+        seconds = 0.0 if self.mode == "count" else self.max_time  # none: counters alone
+        return HowToMeasure(self.confidence, seconds, self.workers, self.timeout, kept)
 
 
 class _Option(NamedTuple):
@@ -221,7 +222,7 @@ def _refuse(config: pytest.Config, options: Options) -> None:
     ]
     if given and options.mode is None:
         raise pytest.UsageError(f"{given[0]} needs --overhead-budget: else nothing is measured")
-    timed = [name for name in given if name not in ("--overhead-json", "--overhead-report")]
+    timed = [name for name in given if name in ("--overhead-save", "--overhead-compare")]
     if timed and options.mode == "count":
         raise pytest.UsageError(
             f"{timed[0]} needs --overhead-budget=check: count measures no times"

@@ -54,7 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
         worker = Worker(config, requests, replies, saving=asked.save is not None)
         config.pluginmanager.register(worker, "dispatchguard-worker")
         return
-    if asked.timed:
+    if asked.by_workers:
         _measure(config, asked)
     # The processes of pytest-xdist send their reports on.
     if asked.mode is not None and not hasattr(config, "workerinput"):
@@ -67,11 +67,13 @@ def _read_budgets(config: pytest.Config, asked: options.Options) -> Path | None:
     """Reads what tests are held against; the file that the run is to be kept in."""
     from pytest_dispatchguard.config import budgets_of
     from pytest_dispatchguard.measure import budget_file, runs
+    from pytest_dispatchguard.measure.limits import check_settings
     from pytest_dispatchguard.measure.session import Asked
     from pytest_dispatchguard.model import UserError
 
     try:
         config.stash[_SETTINGS] = budgets_of(config.rootpath / "pyproject.toml")
+        check_settings(config.stash[_SETTINGS])
         recorded = budget_file.load(config.rootpath / budget_file.NAME)
         config.stash[_ASKED] = Asked({} if asked.mode == "update" else recorded)
         return None if asked.save is None else runs.path_of(config.rootpath, asked.save)

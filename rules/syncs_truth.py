@@ -105,8 +105,9 @@ class TruthInBranch(Rule):
 
     Finds tensors in the conditions of `if`, `elif` and ternaries, as operands of `and`, `or` and `not`, and
     in `bool(...)`, in hot code. Branches that do more than give tensors new values (return, call, loop) are a
-    maybe, shown with `--pedantic`. Host values (`.shape`, `len()`, `is None`, flags) and tensors that were
-    built on the CPU are no tensors in this sense.
+    maybe, shown with `--pedantic`, and so is what is only perhaps a tensor: a parameter without annotation
+    that nothing in the function proves to be one. Host values (`.shape`, `len()`, `is None`, flags) and
+    tensors that were built on the CPU are no tensors in this sense.
 
     ## Why it costs
 
@@ -116,7 +117,7 @@ class TruthInBranch(Rule):
     ## Example
 
     ```python
-    def forward(self, x, mask):
+    def forward(self, x: Tensor, mask: Tensor):
         if mask.any():
             x = x.masked_fill(mask, 0.0)
         return x
@@ -125,7 +126,7 @@ class TruthInBranch(Rule):
     ## Instead
 
     ```python
-    def forward(self, x, mask):
+    def forward(self, x: Tensor, mask: Tensor):
         return x.masked_fill(mask, 0.0)
     ```
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -264,3 +265,31 @@ def test_other_worktrees_are_left_alone(repository: Repository, run: Any) -> Non
     before = repository.git("worktree", "list")
     run().assert_outcomes(passed=1)
     assert repository.git("worktree", "list") == before
+
+
+def test_worktrees_of_runs_that_were_killed_are_taken_away(
+    repository: Repository, run: Any, tmp_path: Path
+) -> None:
+    gone = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True
+    )
+    left = tmp_path / f"dispatchguard-base-{int(gone.stdout)}-abc" / "tree"
+    kept = tmp_path / f"dispatchguard-base-{os.getpid()}-abc" / "tree"
+    for tree in (left, kept):
+        repository.git("worktree", "add", "--quiet", "--detach", str(tree))
+    run("--overhead-against=HEAD").assert_outcomes(passed=1)
+    assert not left.parent.exists() and kept.exists()
+    assert str(left) not in repository.git("worktree", "list")
+
+
+def test_counters_alone_against_a_base(repository: Repository, run: Any) -> None:
+    flags = ("--overhead-budget=count", "--overhead-against=HEAD", "--overhead-json=out.json")
+    run(*flags).assert_outcomes(passed=1)
+    assert row(repository)["verdict"] == "pass" and row(repository)["ratio"] is None
+    repository.source.write_text(WRAPPED)
+    result = run(*flags)
+    result.assert_outcomes(failed=1)
+    found = row(repository)
+    assert found["subject_us"] is None and found["base"]["counters"] != found["counters"]
+    assert "py_calls: 3, in HEAD 2" in found["reason"] or "py_calls: " in found["reason"]
+    result.stdout.fnmatch_lines(["*library.py:*called(x)*"])

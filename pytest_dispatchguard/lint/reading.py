@@ -228,20 +228,23 @@ class Reader:
                     # A table also holds settings and counts that nobody moves to a device.
                     kind = replace(kind, element=kind.element.maybe())
             default = p.default
+            guessed = (
+                p.annotation is None
+                and is_module
+                and function == "forward"
+                and name not in self._known
+            )
             if default is not None:
                 given = self.ev(default)
                 if given.what == "none":
+                    if guessed and not _NO_TENSOR_NAME.search(name):
+                        kind = TENSOR.maybe()
                     kind = replace(kind, optional=True)
                 elif kind.what == "unknown" and not kind.cls and given.what in ("scalar", "text"):
                     kind = given
                 elif kind.what == "tensor" and given.what in ("scalar", "text"):
                     kind = kind.maybe()
-            elif (
-                p.annotation is None
-                and is_module
-                and function == "forward"
-                and name not in self._known
-            ):
+            elif guessed:
                 kind = TENSOR.maybe()
             self._bind_name(name, kind)
         if isinstance(params.star_arg, cst.Param):

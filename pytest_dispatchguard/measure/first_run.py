@@ -24,6 +24,7 @@ class FirstRun(NamedTuple):
 
 def first_run(subject: Subject) -> FirstRun:
     """Runs subject and reference once each."""
+    __tracebackhide__ = True
     with subject.in_mode():
         subject.prepare()
         before = {} if subject.fresh else kept(_inputs(subject))

@@ -52,8 +52,18 @@ def limits_for(
         found |= limits_of(given, where)
     for glob, table in settings:
         if _node_glob(glob).fullmatch(node_id):
-            found |= limits_of(table, f'[tool.dispatchguard.budgets] "{glob}"')
+            found |= limits_of(table, _where(glob))
     return found
+
+
+def check_settings(settings: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+    """Says what is wrong with limits of the settings, also with those that no test will meet."""
+    for glob, table in settings:
+        limits_of(table, _where(glob))
+
+
+def _where(glob: str) -> str:
+    return f'[tool.dispatchguard.budgets] "{glob}"'
 
 
 def _node_glob(glob: str) -> re.Pattern[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from pytest_dispatchguard.measure.workers import Launch
 from pytest_dispatchguard.model import UserError
 
 _OPTION = "--overhead-against"
+_PREFIX = "dispatchguard-base-"
 
 
 class Revision:
@@ -24,7 +26,8 @@ class Revision:
     def __init__(self, top: Path, name: str) -> None:
         self.top = top
         self.name = name
-        self._folder = Path(tempfile.mkdtemp(prefix="dispatchguard-base-")).resolve()
+        _sweep(top)
+        self._folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")).resolve()
         self.tree = self._folder / "tree"
         self._built = self._folder / "built"
         self._path: list[str] | None = None
@@ -140,6 +143,28 @@ class Revision:
                 f"{said[-1].strip() if said else done.returncode}"
             )
         return [str(self._built)]
+
+
+def _sweep(top: Path) -> None:
+    """Takes away what runs left that were killed before they could."""
+    answer = run_git(top, "worktree", "list", "--porcelain")
+    for line in [] if answer is None else os.fsdecode(answer.stdout).splitlines():
+        tree = Path(line.removeprefix("worktree "))
+        found = re.match(rf"{_PREFIX}(\d+)-", tree.parent.name)
+        if found is None or not tree.parent.is_dir() or _runs(int(found[1])):
+            continue
+        run_git(top, "worktree", "remove", "--force", str(tree))
+        shutil.rmtree(tree.parent, ignore_errors=True)
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass  # somebody else's, and so not ours to end
+    return True
 
 
 def top_of(folder: Path) -> Path:

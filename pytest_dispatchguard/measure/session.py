@@ -26,8 +26,11 @@ from pytest_dispatchguard.measure.limits import Marker, limits_for
 from pytest_dispatchguard.measure.messages import Request, Samples
 from pytest_dispatchguard.measure.subject import Overhead, Subject
 from pytest_dispatchguard.measure.timing import Sample
-from pytest_dispatchguard.measure.verdicts import Timing, judged
+from pytest_dispatchguard.measure.verdicts import Timing, judged, refuse_unheld
 from pytest_dispatchguard.model import Limit, Outcome, UserError, Verdict
+
+_MOST_OF_A_KIND = 5
+"""Lines about the budget file of one kind, before the rest is only counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,7 @@ def settle(
     _tell_apart(subjects)
     for number, subject in enumerate(subjects):
         try:
+            refuse_unheld(subject, limits)
             differ, note = first_run(subject)
             if differ:
                 said = f"{subject.name} and its reference disagree: {differ}\n{note}".rstrip()
@@ -85,7 +89,10 @@ def settle(
                     version_here
                 )
                 timing = _timing(asked.request, number, len(subjects), device)
-                verdict, sample = judged(node_id, subject, limits, recorded, timing, note)
+                verdict, sample = judged(
+                    *(node_id, subject, limits, recorded, timing, note),
+                    compared=asked.request is not None,
+                )
                 verdicts.append(verdict)
                 if sample is not None:
                     samples[number] = [sample]
@@ -198,10 +205,19 @@ def compared(verdicts: Sequence[Verdict], path: Path, collected: Collection[str]
         for key, verdict in keyed(verdicts)
         if any(verdict.counters.get(n, number) < number for n, number in _recorded(verdict))
     ]
-    lines = [f"{path.name} has no entry of this Python and torch for {key}" for key in missing]
-    lines += [f"{path.name} has an entry for {key}, which is not there any more" for key in stale]
-    lines += [f"{key} does less than {path.name} records" for key in cheaper]
+    lines = [
+        *_few(f"{path.name} has no entry of this Python and torch for {key}" for key in missing),
+        *_few(f"{path.name} has an entry for {key}, which is not there any more" for key in stale),
+        *_few(f"{key} does less than {path.name} records" for key in cheaper),
+    ]
     return [*lines, "`pytest --overhead-budget=update` records what is found"] if lines else []
+
+
+def _few(lines: Iterable[str]) -> list[str]:
+    """The first lines, and how many more there are."""
+    every = list(lines)
+    left = len(every) - _MOST_OF_A_KIND
+    return every if left <= 1 else [*every[:_MOST_OF_A_KIND], f"… and {left} more like this"]
 
 
 def _recorded(verdict: Verdict) -> Iterable[tuple[str, float]]:

@@ -45,6 +45,8 @@ _GROWTH = 0.05
 """A subject that gets slower by less is not said to."""
 _SURE_TREND = 4.5
 """Standard deviations: chance gives so much once in 300,000 times."""
+_SURE_OF_HALF = 3.0
+"""The same of either half."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,19 +268,26 @@ def _summary(arms: Arms, confidence: float, *, last: bool) -> Sample | None:
 
 
 def _growth(ratios: Sequence[float]) -> float:
-    """By what part the last quarter of pairs is slower than the first, where that counts and is a trend
-    that no chance gives (Spearman's rank correlation with time)."""
-    count = len(ratios)
-    quarter = count // 4
+    """By what part the last quarter of pairs is slower than the first, where that counts and goes on from
+    beginning to end: a machine whose load changes on the way makes a step, not a trend in both halves."""
+    quarter, half = len(ratios) // 4, len(ratios) // 2
     if not quarter:
         return 0.0
     first, last = (median(sorted(part)) for part in (ratios[:quarter], ratios[-quarter:]))
     if last / first - 1 < _GROWTH:
         return 0.0
+    halves = (ratios[:half], ratios[half:])
+    sure = _trend(ratios) > _SURE_TREND and all(_trend(part) > _SURE_OF_HALF for part in halves)
+    return last / first - 1 if sure else 0.0
+
+
+def _trend(ratios: Sequence[float]) -> float:
+    """How many times as strong a trend is as chance gives as a rule (Spearman's rank correlation with
+    time)."""
+    count = len(ratios)
     order = sorted(range(count), key=ratios.__getitem__)
     apart = sum((rank - i) ** 2 for rank, i in enumerate(order))
-    correlation = 1 - 6 * apart / (count * (count**2 - 1))
-    return last / first - 1 if correlation * math.sqrt(count - 1) > _SURE_TREND else 0.0
+    return (1 - 6 * apart / (count * (count**2 - 1))) * math.sqrt(count - 1)
 
 
 def _thinned(values: Sequence[float]) -> Sequence[float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pytest_dispatchguard.measure.devices import HOST, Device
@@ -56,9 +56,12 @@ def judged(
     recorded: Mapping[str, float] | None = None,
     timing: Timing | None = None,
     note: str = "",
+    *,
+    compared: bool = False,
 ) -> tuple[Verdict, Sample | None]:
     """Counts what one call of the subject does, times it where that is asked for, and holds both against
-    the limits; figures that these leave open, against what is recorded. `note` is what else to say of it."""
+    the limits; figures that these leave open, against what is recorded. `note` is what else to say of it;
+    `compared` has it tell costly lines also where the limits are kept: against a base it may fail yet."""
     if syncs.is_there():
         return judged_on_ghost(node_id, subject, limits, recorded, note), None
     if any(name in limits for name in counters.OF_GHOST):
@@ -98,15 +101,14 @@ def judged(
         taken = measured = None
         if timing is not None:
             timed = [limit for name, limit in allowed.items() if name in OF_TIME]
-            _refuse_unmeasurable(subject, timed, timing.device)
+            _refuse_unmeasurable(timed, timing.device)
             taken = _taken(subject, timed, timing)
             measured = measurement([*timing.known, taken], timing.confidence)
             by_time, words = _by_time(timed, measured)
             told += words
             if outcome == "pass" or by_time == "fail":
                 outcome = by_time
-        # Against a base it may fail yet.
-        lines = _costly_lines(subject) if outcome == "fail" or timing else ()
+        lines = _costly_lines(subject) if outcome == "fail" or compared else ()
     verdict = Verdict(
         node_id,
         subject.name,
@@ -127,12 +129,15 @@ def _too_many(limit: Limit, number: int) -> str:
     return f"{limit.name}: {number}, {limit.said}"
 
 
-def _refuse_unmeasurable(subject: Subject, limits: Sequence[Limit], device: Device) -> None:
+def refuse_unheld(subject: Subject, limits: Iterable[str]) -> None:
+    """Says which limit has nothing to be held against."""
+    for name in limits:
+        if name in ("ratio", "extra_us") and subject.reference is None:
+            raise UserError(f"{name} needs a reference: say .against(...) what it is held against")
+
+
+def _refuse_unmeasurable(limits: Sequence[Limit], device: Device) -> None:
     for limit in limits:
-        if limit.name in ("ratio", "extra_us") and subject.reference is None:
-            raise UserError(
-                f"{limit.name} needs a reference: say .against(...) what it is held against"
-            )
         if limit.name == "device_us" and device.queue is None:
             raise UserError(
                 "device_us needs an accelerator: on the CPU there is host_us"

@@ -471,11 +471,11 @@ def test_the_use_of_a_parameter_tells() -> None:
 def test_forward_of_a_module_is_given_tensors_perhaps() -> None:
     source = """
     class Layer(nn.Module):
-        def forward(self, x, y, scale=1.0, mask=None):
-            show(x, y, scale, mask)
+        def forward(self, x, y, scale=1.0, mask=None, size=None):
+            show(x, y, scale, mask, size)
             return x.unsqueeze(0)
     """
-    assert words(source) == ["tensor", "tensor?", "scalar", "unknown|none"]
+    assert words(source) == ["tensor", "tensor?", "scalar", "tensor?|none", "unknown|none"]
 
 
 # -- self ------------------------------------------------------------------------------------------

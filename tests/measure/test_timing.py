@@ -160,6 +160,17 @@ def test_a_machine_that_gets_slower_is_no_growth(world: World) -> None:
     assert measured(world, world.call(slower), world.call(slower), 0.5).grows == 0
 
 
+def test_a_step_on_the_way_is_no_growth(world: World) -> None:
+    """The load of the machine changed, and the subject feels it more than its reference."""
+    start = world.now
+
+    def felt() -> float:
+        dearer = 1.12 if world.now - start > 150_000_000 else 1.0
+        return 20_000 * dearer * world.rng.uniform(0.99, 1.01)
+
+    assert measured(world, world.call(felt), noisy(world, 20_000), 0.5).grows == 0
+
+
 def test_without_a_reference_there_is_no_ratio(world: World) -> None:
     found = measured(world, noisy(world, 1500), None, 0.2)
     assert found.ratio is found.extra_us is found.reference_us is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -190,3 +191,12 @@ def test_every_entry_of_the_table_has_a_case() -> None:
 def test_entries_name_operations_of_torch() -> None:
     for name in SYNCS:
         assert torch._C._jit_get_schemas_for_operator(name), f"torch has no {name}"
+
+
+def test_every_wait_is_in_the_docs(root: Path) -> None:
+    page = (root / "docs" / "syncs.md").read_text(encoding="utf-8")
+    table = page[page.index("## What makes the host wait") : page.index("No wait:")]
+    for entry in SYNCS.values():
+        words = {"mask read": "x[mask]", "mask write": "x[mask] = tensor", "linalg": "torch.linalg"}
+        assert words.get(entry.name, entry.name) in table or entry.name == "bool", entry.name
+        assert entry.code in table
