@@ -60,6 +60,7 @@ import torch
 from subjects import Wrapped, closure, structures, words
 
 REPEATS = range({repeats})
+pytestmark = pytest.mark.overhead_budget(py_allocations=10**6)  # counted where a limit asks for it
 
 @pytest.mark.parametrize("i", REPEATS)
 def test_module(overhead, i):

@@ -4,8 +4,10 @@ wait is recorded."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
+from functools import wraps
+from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -34,11 +36,14 @@ def ghost(device: str = "cuda") -> Iterator[Recorder]:
 @contextmanager
 def _there() -> Iterator[None]:
     with ExitStack() as stack:
+        taken: dict[Any, Callable[..., Any]] = {}
         for owner, name, value in names(NOTES):
-            stack.enter_context(_replaced(owner, name, value))
-        stack.enter_context(_threads_too())
+            if owner is torch and isinstance(value, FunctionType):
+                taken[getattr(owner, name)] = value
+            stack.enter_context(_replaced(owner, name, _for_now(owner, name, value)))
+        stack.enter_context(_threads_too(taken))
         stack.enter_context(_default_device_kept())
-        stack.enter_context(Calls())
+        stack.enter_context(Calls(taken))
         stack.enter_context(Operations(NOTES))
         yield
 
@@ -66,13 +71,26 @@ def _default_device_kept() -> Iterator[None]:
             torch.set_default_device(before)
 
 
+def _for_now(owner: Any, name: str, value: Any) -> Any:
+    """What stands for a function of a module: who takes it now and keeps it has the real one afterwards."""
+    if not isinstance(owner, ModuleType) or not isinstance(value, FunctionType):
+        return value
+    real = getattr(owner, name)
+
+    @wraps(real)
+    def stands_in(*args: Any, **kwargs: Any) -> Any:
+        return (value if is_there() else real)(*args, **kwargs)
+
+    return stands_in
+
+
 @contextmanager
-def _threads_too() -> Iterator[None]:
+def _threads_too(taken: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
     """Threads that are started inside see the ghost as well."""
     real = threading.Thread.run
 
     def run(self: threading.Thread) -> None:
-        with Calls(), Operations(NOTES):
+        with Calls(taken), Operations(NOTES):
             real(self)
 
     with _replaced(threading.Thread, "run", run):

@@ -78,7 +78,13 @@ def _is_composite(func: Any) -> bool:
 
 
 class Calls(TorchFunctionMode):  # type: ignore[misc]  # torch is not read when types are checked
-    """Notes whether what runs was given ghosts: what it makes on the way is then on the ghost too."""
+    """Notes whether what runs was given ghosts: what it makes on the way is then on the ghost too. Leads
+    those who took a function from torch before it was replaced (`from torch import tensor`) to what stands in
+    its place."""
+
+    def __init__(self, replaced: Mapping[Any, Callable[..., Any]]) -> None:
+        super().__init__()
+        self.replaced = replaced
 
     def __torch_function__(
         self,
@@ -88,6 +94,7 @@ class Calls(TorchFunctionMode):  # type: ignore[misc]  # torch is not read when 
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
+        func = self.replaced.get(func, func)
         before = _made_on_ghost()
         outermost = getattr(_local, "function", None) is None
         if outermost:

@@ -141,6 +141,18 @@ def _of_tensors(notes: Notes) -> Iterator[Name]:
         with torch._C.DisableTorchFunction():  # it would call what stands here once more
             return _base.tolist(self)
 
+    def new_tensor(self: Any, data: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
+        to_ghost = is_ghost(self) if device is None else _device(device).type == "cuda"
+        if not to_ghost:
+            return _base.new_tensor(self, data, *args, device=device, **kwargs)
+        kwargs.setdefault("dtype", self.dtype)
+        return torch.tensor(data, *args, device=DEVICE, **kwargs)
+
+    def cuda_array_interface(self: Any) -> Any:
+        if is_ghost(self):
+            raise AttributeError("a ghost has no memory of a GPU")
+        return _real_interface.__get__(self)
+
     def pin_memory(self: Any, device: Any = None) -> Any:
         if is_ghost(self):
             raise RuntimeError(
@@ -182,6 +194,7 @@ def _of_tensors(notes: Notes) -> Iterator[Name]:
 
     yield torch._C, "_group_tensors_by_device_and_dtype", grouped
     _real_array, _real_repr = tensor.__array__, tensor.__repr__
+    _real_interface = vars(tensor)["__cuda_array_interface__"]
     yield tensor, "device", property(device)
     yield tensor, "is_cuda", property(is_cuda)
     yield tensor, "is_cpu", property(is_cpu)
@@ -193,6 +206,8 @@ def _of_tensors(notes: Notes) -> Iterator[Name]:
     yield tensor, "numpy", numpy
     yield tensor, "__array__", array
     yield tensor, "tolist", tolist
+    yield tensor, "new_tensor", new_tensor
+    yield tensor, "__cuda_array_interface__", property(cuda_array_interface)
     yield tensor, "pin_memory", pin_memory
     yield tensor, "is_pinned", pinned
     yield tensor, "type", kind

@@ -45,6 +45,8 @@ def ways() -> dict[str, Callable[[], Any]]:
         "tensor": lambda: torch.tensor([1, 2], device="cuda"),
         "as_tensor": lambda: torch.as_tensor(host, device="cuda"),
         "new": lambda: x.new_zeros(3),
+        "new of data": lambda: x.new_tensor([1, 2]),
+        "legacy new": lambda: x.new(3),
         "like": lambda: torch.rand_like(host, device="cuda"),
         "view": lambda: x.t()[1:].flatten(),
         "arithmetic": lambda: x * 2 + torch.tensor(1.0),
@@ -360,3 +362,19 @@ def test_a_method_that_others_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     with ghost() as seen:
         assert torch.ones((), device="cuda").item() == 1
     assert seen.total == 1 and torch.Tensor.item is not real
+
+
+TENSOR = torch.tensor
+
+
+def test_functions_that_were_taken_before(seen: Recorder) -> None:
+    """As by `from torch import tensor`."""
+    assert TENSOR([1, 2], device="cuda").device == GHOST and seen.total == 1
+    assert TENSOR([1, 2]).device == HOST
+
+
+def test_functions_that_are_kept_are_the_real_ones_afterwards() -> None:
+    with ghost():
+        available, tensor = torch.cuda.is_available, torch.tensor
+        assert available()
+    assert not available() and tensor([1]).device == HOST
