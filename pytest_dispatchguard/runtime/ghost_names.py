@@ -98,7 +98,7 @@ def _of_tensors(notes: Notes) -> Iterator[Name]:
         to_ghost = target.type == "cuda"
         other = self
         if is_ghost(self) != to_ghost:
-            if not non_blocking or (to_ghost and not is_pinned(self)):
+            if self.numel() and (not non_blocking or (to_ghost and not is_pinned(self))):
                 notes.note(*(_COPY_OUT if to_ghost else _COPY_BACK))
             other = moved(self, to_ghost)
             rest.pop("copy", None)
@@ -115,7 +115,7 @@ def _of_tensors(notes: Notes) -> Iterator[Name]:
     def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
         to_ghost = is_ghost(self)
         if isinstance(src, torch.Tensor) and is_ghost(src) != to_ghost:
-            if not non_blocking or not is_pinned(src if to_ghost else self):
+            if src.numel() and not (non_blocking and is_pinned(src if to_ghost else self)):
                 notes.note(*(_COPY_OUT if to_ghost else _COPY_BACK))
             src = moved(src, to_ghost)
         return _base.copy_(self, src, non_blocking)
@@ -278,8 +278,9 @@ def _factories(notes: Notes) -> Iterator[Name]:
                     else real(*args, device=device, **kwargs)
                 )
             grad = kwargs.pop("requires_grad", False)
-            notes.note(*_COPY_OUT)
             on_host = real(*args, device="cpu", **kwargs)
+            if on_host.numel():
+                notes.note(*_COPY_OUT)
             with torch.no_grad():
                 return moved(on_host, True).requires_grad_(grad)
 

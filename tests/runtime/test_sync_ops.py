@@ -107,6 +107,7 @@ GOES_ON: dict[str, Callable[[Given], Any]] = {
     "one_hot with a size": lambda g: F.one_hot(g.i, 5),
     "pinned, not blocking": lambda g: g.pinned.to("cuda", non_blocking=True),
     "from the device into pinned, not blocking": lambda g: g.pinned.copy_(g.x, non_blocking=True),
+    "nothing to copy": lambda g: (torch.tensor([], device="cuda"), torch.empty(0).to("cuda")),
     "zeros": lambda g: torch.zeros(3, device="cuda"),
     "full": lambda g: torch.full((2,), 1.0, device="cuda"),
     "arange by a number": lambda g: torch.arange(3, device="cuda"),
