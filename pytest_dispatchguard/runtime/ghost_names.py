@@ -251,7 +251,8 @@ def _asked(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, dict[str, Any]]:
 def _device(named: Any) -> Any:
     device = torch.device("cuda", named) if isinstance(named, int) else torch.device(named)
     if device.type == "cuda" and (device.index or 0) > 0:
-        raise torch.AcceleratorError("CUDA error: invalid device ordinal")
+        error = getattr(torch, "AcceleratorError", RuntimeError)  # since 2.8
+        raise error("CUDA error: invalid device ordinal")
     return device
 
 
@@ -378,7 +379,7 @@ class _Event:
 
 
 def _of_cuda(notes: Notes) -> Iterator[Name]:
-    cuda, accelerator = torch.cuda, torch.accelerator
+    cuda, accelerator = torch.cuda, getattr(torch, "accelerator", None)  # since 2.6
     stream_type = type("Stream", (_Stream,), {"notes": notes})
     event_type = type("Event", (_Event,), {"notes": notes})
     stream = stream_type()
@@ -396,7 +397,7 @@ def _of_cuda(notes: Notes) -> Iterator[Name]:
     yield cuda, "_lazy_init", always(None)
     yield cuda, "init", always(None)
     yield cuda, "is_initialized", always(True)
-    for owner in (cuda, accelerator):
+    for owner in filter(None, (cuda, accelerator)):
         yield owner, "is_available", always(True)
         yield owner, "device_count", always(1)
         yield owner, "synchronize", synchronize
@@ -411,9 +412,10 @@ def _of_cuda(notes: Notes) -> Iterator[Name]:
         ):
             yield owner, name, always(0)
         yield owner, "reset_peak_memory_stats", always(None)
-    yield accelerator, "current_accelerator", always(torch.device("cuda"))
-    yield accelerator, "current_device_index", always(0)
-    yield accelerator, "set_device_index", always(None)
+    if accelerator is not None:
+        yield accelerator, "current_accelerator", always(torch.device("cuda"))
+        yield accelerator, "current_device_index", always(0)
+        yield accelerator, "set_device_index", always(None)
     yield cuda, "current_device", always(0)
     yield cuda, "set_device", always(None)
     yield cuda, "device", on
