@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch.storage import _StorageBase
+from torch.utils._device import DeviceContext
 
 from pytest_dispatchguard.runtime.ghost_marks import (
     is_ghost,
@@ -297,7 +298,7 @@ def _factories(notes: Notes) -> Iterator[Name]:
 def default_device() -> Any:
     """The device of what is made without naming one; torch's own answer makes a tensor to find out."""
     for mode in torch.overrides._get_current_function_mode_stack():
-        if isinstance(mode, torch.utils._device.DeviceContext):
+        if isinstance(mode, DeviceContext):
             return mode.device
     return torch.device("cpu")
 
