@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
-from types import TracebackType
 from typing import Literal
 
 from pytest_dispatchguard.model import UserError
 
+_OUR_HOME = str(Path(__file__).parents[1]) + os.sep
 Form = Literal["script", "module", "command"]
 
 
@@ -113,15 +113,23 @@ def _status(code: object) -> int:
 
 
 def _show(error: BaseException) -> None:
-    """The program's traceback, without the frames that started it."""
-    trace: TracebackType | None = error.__traceback__
-    own = (__file__, runpy.__file__)
-    while trace is not None and (
-        trace.tb_frame.f_code.co_filename in own
-        or trace.tb_frame.f_code.co_filename.startswith("<frozen runpy")
-    ):
-        trace = trace.tb_next
-    traceback.print_exception(type(error), error, trace)
+    """The program's traceback, without the frames that started it and those that stand in for torch's."""
+    told = traceback.TracebackException.from_exception(error)
+    _take_ours_out(told)
+    print("".join(told.format()), end="", file=sys.stderr)
+
+
+def _take_ours_out(told: traceback.TracebackException) -> None:
+    told.stack = traceback.StackSummary.from_list(
+        [frame for frame in told.stack if not _is_ours(frame.filename)]
+    )
+    for before in (told.__cause__, told.__context__):
+        if before is not None:
+            _take_ours_out(before)
+
+
+def _is_ours(path: str) -> bool:
+    return path.startswith((_OUR_HOME, "<frozen runpy")) or path == runpy.__file__
 
 
 def words(given: Sequence[str], valued: Sequence[str]) -> tuple[list[str], Program | None]:

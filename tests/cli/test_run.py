@@ -144,6 +144,7 @@ def test_a_module_and_a_command(project: Path) -> None:
         ("raise SystemExit('no luck')", 1, "DG411", "no luck\n"),
         ("raise SystemExit", 1, "DG411", ""),
         ("def f():\n    return 1 / 0\nf()", 1, "DG411", "ZeroDivisionError: division by zero\n"),
+        ("torch.tensor([1], device='cuda') + torch.ones(2)", 1, "DG411", "cuda:0 and cpu!\n"),
         ("import os; os._exit(7)", 7, "DG411", ""),
         ("import os\nif not os.fork(): os._exit(0)\nos.wait()", 1, "DG411", ""),
         ("import sys; sys.stdout.buffer.write(bytes(range(256)))", 1, "DG411", ""),
