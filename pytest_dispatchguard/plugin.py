@@ -27,6 +27,11 @@ _MARKER = (
     "py_calls, c_calls, py_allocations, dispatches, functions, tensor_allocations, syncs)."
 )
 
+_NO_SYNC = (
+    "no_sync: the test fails where its host waits for the device, a real one or the ghost of one that it is "
+    "given (see the fixture ghost_cuda)."
+)
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The options of budgets, and the settings of the same names."""
@@ -45,6 +50,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Make the marker known, so that ``--strict-markers`` accepts it."""
     config.addinivalue_line("markers", _MARKER)
+    config.addinivalue_line("markers", _NO_SYNC)
     asked = config.stash[_OPTIONS] = options.read(config)
     saving = None if asked.mode is None else _read_budgets(config, asked)
     if asked.worker is not None:
@@ -178,6 +184,13 @@ def ghost_cuda() -> Generator[Any, None, None]:
         yield torch.device("cuda")
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """A test that must not wait is given what it must not wait for."""
+    names = getattr(item, "fixturenames", None)
+    if names is not None and item.get_closest_marker("no_sync") and "ghost_cuda" not in names:
+        names.insert(0, "ghost_cuda")
+
+
 @pytest.fixture(scope="session")
 def overhead_device(request: pytest.FixtureRequest) -> str:
     """The device a test runs on, usable as ``device=``: the test runs on the CPU and on the accelerator
@@ -220,7 +233,15 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
     """After a test that named subjects: run them, compare, count."""
     __tracebackhide__ = True
     item.stash[_VERDICTS] = ()
-    outcome = yield
+    if item.get_closest_marker("no_sync"):
+        from pytest_dispatchguard.measure.waits import refused
+
+        with refused() as waited:
+            outcome = yield
+        if outcome.excinfo is None and waited():
+            outcome.force_exception(pytest.fail.Exception(waited(), pytrace=False))
+    else:
+        outcome = yield
     named = item.stash.get(_NAMED, None)
     marked = any(mark.name == "overhead_budget" for mark in item.own_markers)
     if outcome.excinfo is not None or (named is None and not marked):

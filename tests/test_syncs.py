@@ -162,3 +162,33 @@ def test_waits_that_are_meant(pytester: pytest.Pytester, run: Any) -> None:
         """
     )
     run("--overhead-budget=count").assert_outcomes(passed=1)
+
+
+def test_tests_that_must_not_wait(suite: pytest.Pytester, run: Any) -> None:
+    (suite.path / "test_suite.py").write_text(
+        "import pytest, torch\n"
+        "from library import Gate, free\n\n"
+        "@pytest.fixture\n"
+        "def x():\n"
+        "    return torch.ones(3, device='cuda')\n\n"
+        "@pytest.mark.no_sync\n"
+        "def test_free(x):\n"
+        "    assert free(x).is_cuda\n\n"
+        "@pytest.mark.no_sync\n"
+        "def test_gate(x):\n"
+        "    Gate().to('cuda')(x)\n\n"
+        "@pytest.mark.no_sync\n"
+        "def test_fails(x):\n"
+        "    assert free(x) is None\n\n"
+        "def test_waits_as_it_likes():\n"
+        "    assert not torch.cuda.is_available()\n"
+    )
+    for flags in ((), ("--overhead-budget=count",), ("--strict-markers",)):
+        result = run(*flags)
+        result.assert_outcomes(passed=2, failed=2)
+        result.stdout.fnmatch_lines(
+            [
+                "the test waits for the device, and is marked no_sync",
+                "  truth (DG401) at library.py:9 in *",
+            ]
+        )

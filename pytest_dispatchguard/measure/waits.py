@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from pytest_dispatchguard.measure.subject import Subject
 from pytest_dispatchguard.model import Limit, UserError, Verdict
-from pytest_dispatchguard.runtime.syncs import Sync, recording
+from pytest_dispatchguard.runtime.syncs import Sync, is_there, recording
 
 NAME = "syncs"
 _WARM_UPS = 2
@@ -56,6 +57,31 @@ def judged_on_ghost(
         recorded,
         varying=(NAME,) if varying else (),
         form=subject.call.form,
+    )
+
+
+@contextmanager
+def refused() -> Iterator[Callable[[], str]]:
+    """Watches for waits, and yields what tells of those that were seen: nothing where there were none. On a
+    real device the first one raises, where it is."""
+    import torch
+
+    if not is_there():
+        before = torch.cuda.get_sync_debug_mode()
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            yield lambda: ""
+        finally:
+            torch.cuda.set_sync_debug_mode(before)
+        return
+    with recording() as seen:
+        yield lambda: _complaint(seen.times)
+
+
+def _complaint(times: Counter[Sync]) -> str:
+    lines = [f"  {_told(sync, number)}" for sync, number in times.most_common()]
+    return "\n".join(
+        ["the test waits for the device, and is marked no_sync", *lines] if lines else []
     )
 
 
