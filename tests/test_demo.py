@@ -86,3 +86,12 @@ def test_the_script_goes_on_without_torch(root: Path, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1].startswith("torch is not installed")
+
+
+def test_demo_waits_where_reading_it_only_says_perhaps(root: Path) -> None:
+    demo = root / "fixtures" / "demo"
+    command = ("-W", "ignore", "-m", "pytest_dispatchguard.cli")
+    read = run(demo, *command, "check", "--pedantic", "--no-cache", ".", status=1)
+    assert "minilayers/layers.py:35:40 DG411 (maybe)" in read
+    ran = run(demo, *command, "run", "--ghost", "-m", "minilayers", "cuda", status=1)
+    assert "minilayers/layers.py:35:9 DG411 `item` made the host wait 240 times" in ran
