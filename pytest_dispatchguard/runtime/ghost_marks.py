@@ -3,7 +3,6 @@ on it too, and it ends with the memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -48,18 +47,6 @@ def is_ghost_storage(storage: Any) -> bool:
 def mark_storage(storage: Any) -> None:
     """The same of memory."""
     setattr(storage, _GHOST, True)
-
-
-def tensors(value: Any) -> Iterator[torch.Tensor]:
-    """Those in arguments or results, in order."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for part in value:
-            yield from tensors(part)
-    elif isinstance(value, Mapping):
-        for part in value.values():
-            yield from tensors(part)
 
 
 def _holder(tensor: torch.Tensor) -> Any:

@@ -12,9 +12,10 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pytest_dispatchguard.runtime.ghost_marks import is_ghost, mark, tensors
+from pytest_dispatchguard.runtime.ghost_marks import is_ghost, mark
 from pytest_dispatchguard.runtime.sync_ops import SYNCS
 from pytest_dispatchguard.runtime.syncs import Notes, quiet
+from pytest_dispatchguard.runtime.tensors import tensors
 
 HOST = torch.device("cpu")
 _TWO_DEVICES = (

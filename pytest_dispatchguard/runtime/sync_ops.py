@@ -12,8 +12,6 @@ from typing import Any
 
 import torch
 
-Arguments = tuple[Sequence[Any], Mapping[str, Any]]
-
 
 @dataclass(frozen=True, slots=True)
 class SyncOp:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any, NamedTuple
 
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from pytest_dispatchguard.runtime.tensors import tensors
 
 
 class Dispatched(NamedTuple):
@@ -36,10 +38,10 @@ class _Dispatches(TorchDispatchMode):  # type: ignore[misc]  # torch is not read
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         self.operations += 1
-        for given in _tensors((args, kwargs)):
+        for given in tensors((args, kwargs)):
             self._is_new(given)
         made = func(*args, **(kwargs or {}))
-        self.allocations += sum(self._is_new(tensor) for tensor in _tensors(made))
+        self.allocations += sum(self._is_new(tensor) for tensor in tensors(made))
         return made
 
     def _is_new(self, tensor: torch.Tensor) -> bool:
@@ -82,15 +84,3 @@ def functions(run: FunctionType) -> int:
         run()
     calls: int = mode.calls
     return calls
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    stack = [value]
-    while stack:
-        part = stack.pop()
-        if isinstance(part, torch.Tensor):
-            yield part
-        elif isinstance(part, list | tuple):
-            stack.extend(reversed(part))
-        elif isinstance(part, Mapping):
-            stack.extend(part.values())

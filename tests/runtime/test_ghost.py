@@ -13,10 +13,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the ghost stands in for torch's device")
 
-from pytest_dispatchguard.model import UserError  # noqa: E402
-from pytest_dispatchguard.runtime.ghost import ghost  # noqa: E402
-from pytest_dispatchguard.runtime.ghost_names import names  # noqa: E402
-from pytest_dispatchguard.runtime.syncs import Notes, Recorder, allow_sync  # noqa: E402
+from pytest_dispatchguard.model import UserError  # noqa: E402 - needs torch, which may be missing
+from pytest_dispatchguard.runtime.ghost import ghost  # noqa: E402 - needs torch, which may be missing
+from pytest_dispatchguard.runtime.ghost_names import names  # noqa: E402 - needs torch, which may be missing
+from pytest_dispatchguard.runtime.syncs import Notes, Recorder, allow_sync  # noqa: E402 - needs torch, which may be missing
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a real GPU here")
 F = torch.nn.functional
@@ -329,12 +329,12 @@ def test_what_is_not_supported_is_told(seen: Recorder) -> None:
         torch.export.export(torch.nn.Linear(2, 2), (torch.ones(1, 2),))
 
 
-class Dispatching(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]
+class Dispatching(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]  # torch is not read when types are checked
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return func(*args, **(kwargs or {}))
 
 
-class Calling(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
+class Calling(torch.overrides.TorchFunctionMode):  # type: ignore[misc]  # torch is not read when types are checked
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return func(*args, **(kwargs or {}))
 
