@@ -226,7 +226,9 @@ def check(text: str, rules: Catalog, **settings: object) -> engine.Outcome:
     file = File(ROOT / rel, rel, 0, 0, 0, 0)
     config = Config(root=ROOT, pedantic=True, **settings)  # type: ignore[arg-type]  # by name
     with Pool(1) as pool:
-        return engine.run(config, Discovery((file,), (file,)), rules, None, pool, texts={rel: text})
+        return engine.run(
+            config, Discovery((file,), (file,)), lambda: rules, None, pool, texts={rel: text}
+        )
 
 
 def found(text: str, rules: Catalog) -> list[Finding]:

@@ -153,6 +153,8 @@ class Arguments:
         found: list[str] = []
         for fact in self._project.functions[source]:
             for call in fact.calls:
+                if not call.name.endswith(last):
+                    continue
                 owner, _, called = call.name.rpartition(".")
                 if called != last:
                     continue

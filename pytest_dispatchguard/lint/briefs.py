@@ -4,7 +4,6 @@ functions."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pytest_dispatchguard.lint.calls import is_property, scope_of, things_called
@@ -34,34 +33,41 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 
 
-class _Memo:
-    """What several briefs of one run share."""
+class Briefer:
+    """Makes the briefs of a solved project, one file at a time."""
 
-    __slots__ = ("classes", "modules", "own_attrs", "own_methods", "values")
+    __slots__ = (
+        "classes",
+        "heat",
+        "hot",
+        "modules",
+        "own_attrs",
+        "own_methods",
+        "project",
+        "values",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, project: Project, heat: Heat) -> None:
+        self.project = project
+        self.heat = heat
+        self.hot: dict[str, list[str]] = {}
+        """The hot functions of each file that has some, in order."""
+        for function_id in heat.hot:
+            path = project.modules[function_id.partition(":")[0]]
+            self.hot.setdefault(path, []).append(function_id)
+        # What several briefs share:
         self.values: dict[tuple[str, str], Value] = {}
         self.own_methods: dict[str, tuple[dict[str, str], frozenset[str]]] = {}
         self.own_attrs: dict[str, dict[str, list[Value]]] = {}
         self.classes: dict[str, ClassBrief] = {}
         self.modules: dict[str, bool] = {}
 
-
-def briefs(project: Project, heat: Heat, paths: Iterable[str] | None = None) -> dict[str, Brief]:
-    """The briefs of those of the `paths` (all, where None) that have hot functions."""
-    wanted = None if paths is None else set(paths)
-    hot_of: dict[str, list[str]] = {}
-    for function_id in heat.hot:
-        path = project.modules[function_id.partition(":")[0]]
-        if wanted is None or path in wanted:
-            hot_of.setdefault(path, []).append(function_id)
-    memo = _Memo()
-    return {
-        path: _brief(project, heat, path, sorted(hot_of[path]), memo) for path in sorted(hot_of)
-    }
+    def brief(self, path: str) -> Brief:
+        """The brief of a file that has hot functions."""
+        return _brief(self.project, self.heat, path, sorted(self.hot[path]), self)
 
 
-def _brief(project: Project, heat: Heat, path: str, hot: list[str], memo: _Memo) -> Brief:
+def _brief(project: Project, heat: Heat, path: str, hot: list[str], memo: Briefer) -> Brief:
     facts = project.files[path]
     module = project.module_of[path]
     brief = Brief(path, module)
@@ -101,7 +107,7 @@ def _brief(project: Project, heat: Heat, path: str, hot: list[str], memo: _Memo)
     return brief
 
 
-def _is_module_name(project: Project, name: str, memo: _Memo) -> bool:
+def _is_module_name(project: Project, name: str, memo: Briefer) -> bool:
     known = memo.modules.get(name)
     if known is None:
         known = False
@@ -114,7 +120,7 @@ def _is_module_name(project: Project, name: str, memo: _Memo) -> bool:
     return known
 
 
-def _names(project: Project, module: str, memo: _Memo) -> dict[str, list[str]]:
+def _names(project: Project, module: str, memo: Briefer) -> dict[str, list[str]]:
     """Every name of the module's namespace to what it may stand for, the nearest name first."""
     names: dict[str, list[str]] = {}
     for name, entries in project.bound[module].items():
@@ -146,7 +152,7 @@ def _resolved(project: Project, module: str, name: str) -> str:
     return canonical(name)
 
 
-def _value(project: Project, module: str, value: Value, memo: _Memo) -> Value:
+def _value(project: Project, module: str, value: Value, memo: Briefer) -> Value:
     word, colon, rest = value.partition(":")
     if not colon:
         return value
@@ -165,7 +171,7 @@ def _value(project: Project, module: str, value: Value, memo: _Memo) -> Value:
     return known
 
 
-def _own_attrs(project: Project, class_id: str, memo: _Memo) -> dict[str, list[Value]]:
+def _own_attrs(project: Project, class_id: str, memo: Briefer) -> dict[str, list[Value]]:
     known = memo.own_attrs.get(class_id)
     if known is None:
         module = class_id.partition(":")[0]
@@ -178,7 +184,7 @@ def _own_attrs(project: Project, class_id: str, memo: _Memo) -> dict[str, list[V
 
 
 def _own_methods(
-    project: Project, class_id: str, memo: _Memo
+    project: Project, class_id: str, memo: Briefer
 ) -> tuple[dict[str, str], frozenset[str]]:
     """The methods that a class defines, by name, and those of them that are properties."""
     known = memo.own_methods.get(class_id)
@@ -193,7 +199,7 @@ def _own_methods(
     return known
 
 
-def _class_brief(project: Project, class_id: str, memo: _Memo) -> ClassBrief:
+def _class_brief(project: Project, class_id: str, memo: Briefer) -> ClassBrief:
     known = memo.classes.get(class_id)
     if known is not None:
         return known
@@ -220,7 +226,7 @@ def _class_brief(project: Project, class_id: str, memo: _Memo) -> ClassBrief:
     return brief
 
 
-def _callees(project: Project, function_id: str, brief: Brief, memo: _Memo) -> None:
+def _callees(project: Project, function_id: str, brief: Brief, memo: Briefer) -> None:
     scope = scope_of(project, function_id)
     class_name = scope.class_id.partition(":")[2]
     for fact in project.functions[function_id]:
@@ -240,7 +246,7 @@ def _callees(project: Project, function_id: str, brief: Brief, memo: _Memo) -> N
                 brief.callees[key] = callee
 
 
-def _callee(project: Project, things: tuple[Thing, ...], memo: _Memo) -> CalleeBrief | None:
+def _callee(project: Project, things: tuple[Thing, ...], memo: Briefer) -> CalleeBrief | None:
     """What is sure of a call that may run any of these functions."""
     targets = [
         thing.id for thing in things if thing.kind == "function" and thing.id in project.functions

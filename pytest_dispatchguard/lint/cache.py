@@ -19,6 +19,8 @@ NAME = "cache.sqlite"
 
 _APPLICATION = 0x44475552
 _SCHEMA = "1"
+KEPT_LEAST = 1000
+"""Values of a kind that are kept however small the project is."""
 _HEADER = b"SQLite format 3\0"
 _BUSY_SECONDS = 2.0
 _BATCH = 500
@@ -107,8 +109,10 @@ class Cache:
         if rows:
             self._transact("IMMEDIATE", lambda connection: connection.executemany(insert, rows))
 
-    def trim(self, namespace: str, most: int) -> None:
-        """Forget the values kept longest ago, so that no more than so many remain."""
+    def trim(self, namespace: str, files: int, each: int = 4) -> None:
+        """Forget the values kept longest ago, so that no more remain than so many for each file of the
+        project, and a few more."""
+        most = each * files + KEPT_LEAST
         query = (
             "DELETE FROM rows WHERE namespace = ? AND rowid <= (SELECT rowid FROM rows"
             " WHERE namespace = ? ORDER BY rowid DESC LIMIT 1 OFFSET ?)"

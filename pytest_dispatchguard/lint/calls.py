@@ -15,6 +15,7 @@ from pytest_dispatchguard.lint.project import (
     lookup,
     many_overrides,
     member,
+    members,
     method_owner,
     method_owners,
     mro,
@@ -130,9 +131,7 @@ def _things_called(
         things = _named(project, scope, root)
     own = root == scope.self_name
     for part in parts:
-        things = tuple(
-            dict.fromkeys(t for thing in things for t in member(project, thing, part, own=own))
-        )
+        things = members(project, things, part, own=own)
         own = False
     return things
 
@@ -220,7 +219,7 @@ def _named_dotted(project: Project, scope: Scope, name: str) -> tuple[Thing, ...
     root, _, rest = name.partition(".")
     things = _named(project, scope, root)
     for part in rest.split(".") if rest else ():
-        things = tuple(dict.fromkeys(t for thing in things for t in member(project, thing, part)))
+        things = members(project, things, part)
     return things
 
 

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,25 @@ class Catalog:
     """The source files of all packs."""
     stamp: str
     """Changes when one of them does: findings are kept under it."""
+
+
+class Codes(Mapping[str, str]):
+    """The names of rules by code. The catalog is made when the first question is asked."""
+
+    def __init__(self, rules: Callable[[], Catalog]) -> None:
+        self._rules = rules
+
+    def _names(self) -> dict[str, str]:
+        return {info.code: info.name for info in self._rules().infos}
+
+    def __getitem__(self, code: str) -> str:
+        return self._names()[code]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names())
+
+    def __len__(self) -> int:
+        return len(self._names())
 
 
 def stamp(files: Iterable[str]) -> str:

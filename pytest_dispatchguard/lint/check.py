@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import functools
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +25,7 @@ from pytest_dispatchguard.config import (
 from pytest_dispatchguard.lint import baseline as baselines
 from pytest_dispatchguard.lint import engine, gitdiff
 from pytest_dispatchguard.lint.cache import Cache, cache_path, clean
-from pytest_dispatchguard.lint.catalog import Catalog, fingerprint
+from pytest_dispatchguard.lint.catalog import Catalog, Codes, fingerprint
 from pytest_dispatchguard.lint.catalog import catalog as catalog_of
 from pytest_dispatchguard.lint.files import (
     Discovery,
@@ -40,6 +41,7 @@ from pytest_dispatchguard.lint.files import (
     write_source,
 )
 from pytest_dispatchguard.lint.pool import Pool
+from pytest_dispatchguard.lint.survey import Progress, Texts
 from pytest_dispatchguard.model import Finding, Report, Safety, Summary, UserError
 
 FixMode = Literal["no", "safe", "unsafe"]
@@ -65,7 +67,7 @@ class Request:
     cache: bool = True
     stdin: bytes | None = None
     """Text in place of the one file named in `paths`."""
-    progress: engine.Progress | None = None
+    progress: Progress | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ class Checked:
     before: Mapping[str, str]
     """Texts of files that fixes change, before and after, by path."""
     after: Mapping[str, str]
-    reader: engine.Texts
+    reader: Texts
     """Texts of files as they were judged."""
     stdin_after: bytes | None = None
     """Standard input after its fixes, in its own encoding."""
@@ -91,25 +93,21 @@ def settings(
     config_file: Path | None,
     given: Mapping[str, Any],
     cached: bool,
-) -> tuple[Config, Catalog, Cache | None]:
-    """The configuration, the rules there are, and the open cache."""
+) -> tuple[Config, Callable[[], Catalog], Cache | None]:
+    """The configuration, what gives the rules there are (slowly, the first time), and the open cache."""
     asked = [absolute(cwd / p) for p in paths] or [cwd]
     root = find_root(asked, None if config_file is None else absolute(cwd / config_file))
     cache = Cache.open(cache_path(root), fingerprint()) if cached and is_folder(root) else None
+    rules = functools.cache(functools.partial(catalog_of, cache))
     try:
-        catalog = catalog_of(cache)
         config = load_config(
-            paths,
-            cwd=cwd,
-            config_file=config_file,
-            known_codes={i.code: i.name for i in catalog.infos},
-            **given,
+            paths, cwd=cwd, config_file=config_file, known_codes=Codes(rules), **given
         )
     except BaseException:
         if cache is not None:
             cache.close()
         raise
-    return config, catalog, cache
+    return config, rules, cache
 
 
 def check(request: Request) -> Checked:
@@ -133,19 +131,23 @@ def check(request: Request) -> Checked:
 
 
 def _open_and_check(request: Request) -> Checked:
-    config, catalog, cache = settings(
+    config, rules, cache = settings(
         request.paths, request.cwd, request.config_file, request.settings, request.cache
     )
     try:
         with Pool(request.jobs) as pool:
-            return _check(request, config, catalog, cache, pool)
+            return _check(request, config, rules, cache, pool)
     finally:
         if cache is not None:
             cache.close()
 
 
 def _check(
-    request: Request, config: Config, catalog: Catalog, cache: Cache | None, pool: Pool
+    request: Request,
+    config: Config,
+    rules: Callable[[], Catalog],
+    cache: Cache | None,
+    pool: Pool,
 ) -> Checked:
     discovery, given = _inputs(request, config)
     texts = {given.rel: given.text} if isinstance(given, Source) else {}
@@ -154,7 +156,6 @@ def _check(
         None if request.diff_base is None else gitdiff.changed_lines(config.root, request.diff_base)
     )
     accepted = _baseline(request, config)
-    ran = {i.code for i in catalog.infos if selected(config, i.code, i.default)}
 
     unheard: list[Finding] = []  # in the last of the passes
 
@@ -162,10 +163,10 @@ def _check(
         texts: Mapping[str, str],
     ) -> tuple[engine.Outcome, list[Finding], baselines.Match | None]:
         outcome = (
-            engine.refused(config, catalog.infos, given)
+            engine.refused(config, rules().infos, given)
             if isinstance(given, Unreadable)
             else engine.run(
-                config, discovery, catalog, cache, pool, texts=texts, progress=request.progress
+                config, discovery, rules, cache, pool, texts=texts, progress=request.progress
             )
         )
         findings = list(outcome.findings)
@@ -177,7 +178,7 @@ def _check(
                 findings,
                 accepted,
                 checked={f.rel for f in discovery.targets} - outcome.unread,
-                ran=ran,
+                ran=_speaking(config, rules()),
                 root=config.root,
             )
             findings = list(match.new)
@@ -190,6 +191,7 @@ def _check(
         return outcome, [f for f in findings if _heard(config, f)], match
 
     outcome, findings, match = once(texts)
+    ran = _speaking(config, rules())
     before: dict[str, str] = {}
     after: dict[str, str] = {}
     fixed: dict[str, int] = {}
@@ -217,7 +219,7 @@ def _check(
         findings = [f for f in findings if f.code == UNPARSABLE]
     elif match is not None and match.stale:
         notes.extend(_stale(request, config, accepted, match))
-    kept = [i for i in catalog.infos if i.code in ran]
+    kept = [i for i in rules().infos if i.code in ran]
     report = Report(
         findings=tuple(sorted(findings, key=lambda f: f.sort_key)),
         summary=Summary(
@@ -237,9 +239,14 @@ def _check(
     final = request.stdin
     if isinstance(given, Source):
         final = given.encode(after.get(given.rel, given.text))
-    reader = engine.Texts(discovery, shown)
+    reader = Texts(discovery, shown)
     problems = (*outcome.problems, *unwritten)
     return Checked(config, report, problems, before, after, reader, final)
+
+
+def _speaking(config: Config, catalog: Catalog) -> set[str]:
+    """The codes that may be found in a run."""
+    return {i.code for i in catalog.infos if selected(config, i.code, i.default)}
 
 
 def _idle(request: Request, config: Config, outcome: engine.Outcome) -> tuple[str, ...]:

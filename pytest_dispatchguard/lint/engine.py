@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import astuple, dataclass, field, replace
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_dispatchguard.config import UNPARSABLE, Config, ignored_in_file, is_project, selected
+from pytest_dispatchguard.config import UNPARSABLE, Config, ignored_in_file, selected
 from pytest_dispatchguard.lint.cache import Cache
 from pytest_dispatchguard.lint.catalog import Catalog
 from pytest_dispatchguard.lint.chunks import (
@@ -21,25 +18,24 @@ from pytest_dispatchguard.lint.chunks import (
     module_imports,
     worth_judging,
 )
-from pytest_dispatchguard.lint.facts import FileFacts
-from pytest_dispatchguard.lint.files import (
-    Discovery,
-    File,
-    Source,
-    Unreadable,
-    decode_source,
-    read_source,
-)
+from pytest_dispatchguard.lint.files import Discovery, Unreadable
 from pytest_dispatchguard.lint.packing import (
     pack_brief,
-    pack_facts,
     pack_findings,
-    shape,
     unpack_brief,
-    unpack_facts,
     unpack_findings,
 )
 from pytest_dispatchguard.lint.pool import Pool
+from pytest_dispatchguard.lint.survey import (
+    Progress,
+    Survey,
+    Texts,
+    facts_of,
+    scout_files,
+    sha,
+    text_at,
+    text_of,
+)
 from pytest_dispatchguard.lint.target import Target
 from pytest_dispatchguard.model import Edit, Finding, RuleInfo, Span
 
@@ -50,45 +46,7 @@ if TYPE_CHECKING:
 # Scout, heat and judge are imported where they run: a run over a project that has not changed needs none
 # of them, and would spend most of its time importing them.
 
-Progress = Callable[[str, int, int], None]
-"""Told what is being done, how many are done, of how many."""
-
-# Comments that may be meant for us; most `noqa` name codes of other tools, with one letter or four digits.
-_DIRECTIVE = re.compile(r"dispatchguard:|noqa[^\n]*\b[A-Za-z]{2,}\d{3}\b", re.IGNORECASE)
-_MISSPELT = re.compile(r"#[ \t]*[dD][a-zA-Z_-]{10,14}[ \t]*:")
-_SCAN_WORTH, _JUDGE_WORTH = 24, 12
-
-_KEPT, _KEPT_LEAST = 4, 1000
-"""Rows that the cache keeps for each file of the project, and those it keeps at least."""
-_KEPT_CHUNKS = 40
-
-
-@dataclass(frozen=True, slots=True)
-class Scouted:
-    """One file after scouting."""
-
-    rel: str
-    digest: str
-    """Of its bytes."""
-    shape: str
-    """Of its facts, positions left out: what hotness depends on."""
-    directives: bool
-    """Whether its text may hold comments meant for us."""
-    error: tuple[int, int, str] | None
-    functions: int
-
-
-@dataclass(slots=True)
-class Survey:
-    """Files of a run and what the scout knows of them."""
-
-    files: dict[str, File]
-    scouted: dict[str, Scouted]
-    texts: dict[str, str]
-    """Texts in place of those on disk: what fixes made of them, or standard input."""
-    packed: dict[str, str] = field(default_factory=dict)
-    """Facts as text, of files scanned or loaded in this run."""
-    notes: list[str] = field(default_factory=list)
+_JUDGE_WORTH = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,16 +80,19 @@ def target_of(config: Config) -> Target:
 def run(
     config: Config,
     discovery: Discovery,
-    catalog: Catalog,
+    rules: Callable[[], Catalog],
     cache: Cache | None,
     pool: Pool,
     *,
     texts: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Outcome:
-    """Checks the targets of a discovery, with hotness from its whole project."""
+    """Checks the targets of a discovery, with hotness from its whole project. The `rules` may take long to
+    give their catalog: they are asked while files are read."""
     tell = progress or (lambda what, done, total: None)
-    survey = scout_files(config, discovery, cache, pool, texts or {}, tell)
+    prepare = partial(_prepare, rules, pool)
+    survey = scout_files(config, discovery, cache, pool, texts or {}, tell, meanwhile=prepare)
+    catalog = rules()
     targets = [f.rel for f in discovery.targets if f.rel in survey.scouted]
     briefs = _briefs(config, survey, catalog, cache, tell)
     judged, problems = _judge(config, survey, targets, briefs, catalog, cache, pool, tell)
@@ -139,146 +100,37 @@ def run(
     return _settle(config, survey, targets, judged, problems, catalog.infos, briefs, read)
 
 
-# -- scout -----------------------------------------------------------------------------------------
-
-
-def scout_files(
-    config: Config,
-    discovery: Discovery,
-    cache: Cache | None,
-    pool: Pool,
-    texts: Mapping[str, str],
-    tell: Progress,
-) -> Survey:
-    """Facts of every file of the project: from the cache where its content is known."""
-    files = {f.rel: f for f in discovery.project}
-    survey = Survey(files, {}, dict(texts), notes=list(discovery.notes))
-    fresh: dict[str, str] = {}
-    if cache is not None:
-        digests = cache.hashes(f for f in files.values() if f.rel not in texts)
-        for rel, file in files.items():
-            if rel in texts:
-                digests[rel] = _sha(texts[rel].encode("utf-8", "surrogatepass"))
-            elif rel not in digests:
-                with suppress(OSError):  # scanning will tell why
-                    fresh[rel] = digests[rel] = _sha(file.path.read_bytes())
-        known = cache.get_many("scouted", (_scout_key(config, r, d) for r, d in digests.items()))
-        for rel, digest in digests.items():
-            row = known.get(_scout_key(config, rel, digest))
-            if row is not None:
-                survey.scouted[rel] = _scouted(rel, digest, row)
-    missing = [rel for rel in files if rel not in survey.scouted]
-    missing.sort(key=lambda rel: -files[rel].size)
-    jobs = [_job(config, survey, rel) for rel in missing]
-    rows: dict[str, str] = {}
-    packed: dict[str, str] = {}
-    for done, (rel, digest, row, facts) in enumerate(pool.map(_scan, jobs, worth=_SCAN_WORTH), 1):
-        tell("reading", done, len(jobs))
-        survey.scouted[rel] = _scouted(rel, digest, row)
-        survey.packed[rel] = facts
-        if digest:
-            key = _scout_key(config, rel, digest)
-            rows[key], packed[key] = row, facts
-    if cache is not None and jobs:
-        cache.put_hashes((files[r] for r in fresh), fresh)
-        if is_project(config) and not texts:  # else the files of this run are not all there are
-            cache.prune_hashes(files)
-        cache.put_many("facts", packed)
-        cache.put_many("scouted", rows)
-        for namespace in ("scouted", "facts"):
-            cache.trim(namespace, _KEPT * len(files) + _KEPT_LEAST)
-    return survey
-
-
-_File = tuple[str, str, tuple[str, ...], bool, str | None]
-"""A file to scan: its name, path, the source roots, whether no function is spared, its text if given."""
-
-
-def _scan(job: _File) -> tuple[str, str, str, str]:
-    from pytest_dispatchguard.lint import scout
-    from pytest_dispatchguard.lint.libraries import cold_by_name
-    from pytest_dispatchguard.lint.module_names import module_name
-
-    rel, path, roots, thorough, given = job
-    digest, read = _read(path, rel, given)
-    if isinstance(read, Unreadable):
-        text, facts = "", FileFacts(error=(read.line, read.column, read.message))
-    else:
-        text = read
-        cold = None if thorough else cold_by_name(rel, text)
-        facts = scout.scan(text, module_name(rel, roots), rel.endswith("__init__.py"), cold)
-    spoken_to = "dispatchguard:" in text or "noqa" in text or "NOQA" in text  # quick, and mostly no
-    directives = spoken_to and _DIRECTIVE.search(text) is not None
-    directives = directives or _MISSPELT.search(text) is not None
-    row = json.dumps([shape(facts), directives, facts.error, len(facts.functions)])
-    return rel, digest, row, pack_facts(facts)
-
-
-def _read(path: str, rel: str, given: str | None) -> tuple[str, str | Unreadable]:
-    """The digest of a file's bytes, empty where there are none to be had, and its text."""
-    if given is not None:
-        return _sha(given.encode("utf-8", "surrogatepass")), given
-    try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        return "", Unreadable(rel, 1, 1, f"cannot be read: {error.strerror or error}")
-    source = decode_source(data, rel)
-    return _sha(data), source if isinstance(source, Unreadable) else source.text
-
-
-def _scout_key(config: Config, rel: str, digest: str) -> str:
-    """What facts depend on: the source roots are in the names that relative imports resolve to."""
-    return f"{digest}:{','.join(config.src)}:{_thorough(config):d}:{rel}"
-
-
-def _thorough(config: Config) -> bool:
-    """Whether functions that are cold by their names are read like all others: the user's word can make them
-    hot."""
-    return bool(config.hot_roots)
-
-
-def _scouted(rel: str, digest: str, row: str) -> Scouted:
-    shaped, directives, error, functions = json.loads(row)
-    return Scouted(rel, digest, shaped, directives, tuple(error) if error else None, functions)
-
-
-def _sha(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:32]
-
-
-def _facts(
-    config: Config, survey: Survey, rels: Iterable[str], cache: Cache | None
-) -> dict[str, FileFacts]:
-    """Facts of files: those of this run, the rest from the cache (or scanned again where it lost them)."""
-    wanted = list(rels)
-    absent = [r for r in wanted if r not in survey.packed]
-    if absent:
-        keys = {_scout_key(config, r, survey.scouted[r].digest): r for r in absent}
-        rows = {} if cache is None else cache.get_many("facts", keys)
-        for key, rel in keys.items():
-            row = rows.get(key)
-            survey.packed[rel] = row if row is not None else _scan(_job(config, survey, rel))[3]
-    return {r: unpack_facts(survey.packed[r]) for r in wanted}
-
-
-def _job(config: Config, survey: Survey, rel: str) -> _File:
-    path = str(survey.files[rel].path)
-    return rel, path, config.src, _thorough(config), survey.texts.get(rel)
+def _prepare(rules: Callable[[], Catalog], pool: Pool) -> None:
+    """Makes ready what follows reading; where there is much to read, all of it will follow."""
+    rules()
+    if pool.works:
+        from pytest_dispatchguard.lint import briefs, heat, judge  # noqa: F401
 
 
 # -- heat ------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
 class Briefs:
     """The briefs of all files that have hot functions, as text, and how many functions are hot."""
 
-    texts: Callable[[Iterable[str]], dict[str, str]]
-    keys: dict[str, str]
-    """By file: a hash of its brief; files without hot functions are not there."""
-    hot: dict[str, int]
-    idle: list[str]
-    """Settings that match nothing, a line each."""
+    def __init__(
+        self,
+        hot: dict[str, int],
+        idle: list[str],
+        keys: dict[str, str],
+        make: Callable[[str], str],
+    ) -> None:
+        self.hot = hot
+        """The number of hot functions by file; files without are not there."""
+        self.idle = idle
+        """Settings that match nothing, a line each."""
+        self.keys = keys
+        """By file: a hash of its brief, where a cache asks for it."""
+        self._make = make
+
+    def text(self, rel: str) -> str:
+        """The brief of one file."""
+        return self._make(rel)
 
 
 def solve(
@@ -288,7 +140,7 @@ def solve(
     from pytest_dispatchguard.lint import heat
     from pytest_dispatchguard.lint.project import build
 
-    facts = _facts(config, survey, sorted(survey.scouted), cache)
+    facts = facts_of(config, survey, sorted(survey.scouted), cache)
     project = build(facts, config.src)
     solved = heat.solve(
         project,
@@ -302,46 +154,44 @@ def solve(
 def _briefs(
     config: Config, survey: Survey, catalog: Catalog, cache: Cache | None, tell: Progress
 ) -> Briefs:
-    project_key = _project_key(config, survey, catalog)
-    stored: dict[str, str] = {}
-
-    def from_cache(rels: Iterable[str]) -> dict[str, str]:
-        wanted = list(rels)
-        out = {r: stored[r] for r in wanted if r in stored}
-        rest = [r for r in wanted if r not in out]
-        if rest and cache is not None:
-            rows = cache.get_many("brief", [f"{project_key}:{r}" for r in rest])
-            out.update({k.partition(":")[2]: v for k, v in rows.items()})
-        return out
-
-    index = {} if cache is None else cache.get_many("heat", [project_key])
-    if project_key in index:
-        keys, hot, idle = json.loads(index[project_key])
-        return Briefs(from_cache, keys, hot, idle)
+    """Briefs that the cache knows, else from what is hot; without a cache each is made when it is asked for,
+    while others are judged."""
+    if cache is not None:
+        key = _project_key(config, survey, catalog)
+        index = cache.get_many("heat", [key])
+        if key in index:
+            keys, hot, idle = json.loads(index[key])
+            return Briefs(hot, idle, keys, partial(_brief_kept, cache, key))
     tell("finding what is hot", 0, 1)
-    from pytest_dispatchguard.lint import briefs as briefing
+    from pytest_dispatchguard.lint.briefs import Briefer
     from pytest_dispatchguard.lint.idle import idle_names
 
     project, solved = solve(config, survey, catalog, cache)
-    made = briefing.briefs(project, solved, sorted(survey.scouted))
-    stored = {rel: pack_brief(b) for rel, b in made.items()}
-    keys = {rel: _sha(text.encode()) for rel, text in stored.items()}
-    hot = {rel: len(b.hot) for rel, b in made.items()}
+    briefer = Briefer(project, solved)
+    hot = {rel: len(functions) for rel, functions in briefer.hot.items()}
     idle = list(idle_names(config, project))
-    if cache is not None:
-        cache.prune("heat", ())
-        cache.prune("brief", ())
-        cache.put_many("brief", {f"{project_key}:{r}": t for r, t in stored.items()})
-        cache.put_many("heat", {project_key: json.dumps([keys, hot, idle])})
     tell("finding what is hot", 1, 1)
-    return Briefs(from_cache, keys, hot, idle)
+    if cache is None:
+        return Briefs(hot, idle, {}, lambda rel: pack_brief(briefer.brief(rel)))
+    texts = {rel: pack_brief(briefer.brief(rel)) for rel in hot}
+    keys = {rel: sha(text.encode()) for rel, text in texts.items()}
+    cache.prune("heat", ())
+    cache.prune("brief", ())
+    cache.put_many("brief", {f"{key}:{r}": t for r, t in texts.items()})
+    cache.put_many("heat", {key: json.dumps([keys, hot, idle])})
+    return Briefs(hot, idle, keys, texts.__getitem__)
+
+
+def _brief_kept(cache: Cache, project_key: str, rel: str) -> str:
+    ((_, text),) = cache.get_many("brief", [f"{project_key}:{rel}"]).items()
+    return text
 
 
 def _project_key(config: Config, survey: Survey, catalog: Catalog) -> str:
     words = [json.dumps([config.hot_roots, config.cold, config.src, config.tensor_types])]
     words.append(json.dumps(sorted(catalog.hot_roots.items())))
     words.extend(f"{rel}={survey.scouted[rel].shape}" for rel in sorted(survey.scouted))
-    return _sha("\n".join(words).encode("utf-8", "surrogatepass"))
+    return sha("\n".join(words).encode("utf-8", "surrogatepass"))
 
 
 # -- judge -----------------------------------------------------------------------------------------
@@ -361,40 +211,42 @@ def _judge(
     only the rest is judged."""
     target = target_of(config)
     words = json.dumps([catalog.stamp, *astuple(target)])
-    keys = {
-        rel: _sha(f"{survey.scouted[rel].digest}:{briefs.keys[rel]}:{words}".encode())
-        for rel in targets
-        if rel in briefs.keys and survey.scouted[rel].error is None
-    }
-    rows = {} if cache is None else cache.get_many("judged", keys.values())
-    out = {rel: unpack_findings(rows[key], rel) for rel, key in keys.items() if key in rows}
-    missing = [rel for rel in keys if rel not in out]
+    out: dict[str, list[Finding]] = {}
+    keys: dict[str, str] = {}
+    missing = [r for r in targets if r in briefs.hot and survey.scouted[r].error is None]
+    if cache is not None:
+        keys = {
+            rel: sha(f"{survey.scouted[rel].digest}:{briefs.keys[rel]}:{words}".encode())
+            for rel in missing
+        }
+        rows = cache.get_many("judged", keys.values())
+        out = {rel: unpack_findings(rows[key], rel) for rel, key in keys.items() if key in rows}
+        missing = [rel for rel in missing if rel not in out]
     if not missing:
         return out, []
-    facts = _facts(config, survey, missing, cache)
-    texts = briefs.texts(missing)
+    facts = facts_of(config, survey, missing, cache)
+    missing.sort(key=lambda rel: -survey.files[rel].size)
     pieces: dict[str, list[Piece]] = {}
-    for rel in missing:
-        hot = json.loads(texts[rel])[1]
-        outlines = worth_judging(facts[rel], hot, catalog.tokens)
-        salt = f"{briefs.keys[rel]}:{words}"
-        pieces[rel] = _pieces(survey, rel, outlines, salt if cache is not None else "")
     known: dict[str, str] = {}
-    if cache is not None:
-        known = cache.get_many("chunks", (p.key for ps in pieces.values() for p in ps))
-    jobs = []
-    for rel, ps in pieces.items():
-        unknown = [p.outline for p in ps if p.key not in known or not p.key]
-        if unknown:
-            path = str(survey.files[rel].path)
-            digest = survey.scouted[rel].digest
-            jobs.append((rel, path, digest, survey.texts.get(rel), texts[rel], unknown, target))
-    jobs.sort(key=lambda job: -sum(o.end_byte - o.start_byte for o in job[5]))
+
+    def jobs() -> Iterator[_Job]:
+        for rel in missing:
+            brief = briefs.text(rel)
+            outlines = worth_judging(facts[rel], json.loads(brief)[1], catalog.tokens)
+            salt = "" if cache is None else f"{briefs.keys[rel]}:{words}"
+            pieces[rel] = _pieces(survey, rel, outlines, salt)
+            if cache is not None:
+                known.update(cache.get_many("chunks", (p.key for p in pieces[rel])))
+            unknown = [p.outline for p in pieces[rel] if p.key not in known or not p.key]
+            if unknown:
+                path, digest = str(survey.files[rel].path), survey.scouted[rel].digest
+                yield rel, path, digest, survey.texts.get(rel), brief, unknown, target
+
     judged: dict[tuple[str, Outline], tuple[int, str]] = {}
     problems: list[str] = []
-    results = pool.map(_judge_one, jobs, worth=_JUDGE_WORTH)
+    results = pool.map(_judge_one, jobs(), worth=_JUDGE_WORTH, most=len(missing))
     for done, (rel, found, trouble) in enumerate(results, 1):
-        tell("judging", done, len(jobs))
+        tell("judging", done, len(missing))
         judged.update(((rel, outline), (line, row)) for outline, line, row in found)
         problems.extend(trouble)
     problems.sort()
@@ -410,8 +262,8 @@ def _judge(
     if cache is not None and not problems:
         cache.put_many("chunks", fresh)
         cache.put_many("judged", {keys[rel]: pack_findings(out[rel]) for rel in missing})
-        cache.trim("judged", _KEPT * len(survey.files) + _KEPT_LEAST)
-        cache.trim("chunks", _KEPT_CHUNKS * len(survey.files) + _KEPT_LEAST)
+        cache.trim("judged", len(survey.files))
+        cache.trim("chunks", len(survey.files), each=40)
     return out, problems
 
 
@@ -428,7 +280,7 @@ def _pieces(survey: Survey, rel: str, outlines: Sequence[Outline], salt: str) ->
         return []
     if not salt:
         return [Piece(o, 1, "") for o in outlines]
-    digest, text = _read(str(survey.files[rel].path), rel, survey.texts.get(rel))
+    digest, text = text_at(str(survey.files[rel].path), rel, survey.texts.get(rel))
     if isinstance(text, Unreadable) or digest != survey.scouted[rel].digest:
         # Nothing is known of such pieces: judging them tells that the file has changed.
         return [Piece(o, 1, "") for o in outlines]
@@ -436,7 +288,7 @@ def _pieces(survey: Survey, rel: str, outlines: Sequence[Outline], salt: str) ->
     out = []
     for outline in outlines:
         source, first, _ = lines.chunk(outline)
-        key = _sha(f"{salt}:{outline.name}:{source}".encode("utf-8", "surrogatepass"))
+        key = sha(f"{salt}:{outline.name}:{source}".encode("utf-8", "surrogatepass"))
         out.append(Piece(outline, first, key))
     return out
 
@@ -448,7 +300,7 @@ def _judge_one(job: _Job) -> tuple[str, list[tuple[Outline, int, str]], list[str
     from pytest_dispatchguard.lint import judge  # brings libcst: paid for only when needed
 
     rel, path, digest, given, brief_text, outlines, target = job
-    found_digest, text = _read(path, rel, given)
+    found_digest, text = text_at(path, rel, given)
     if isinstance(text, Unreadable) or found_digest != digest:
         return rel, [], [_changed(rel)]
     brief = unpack_brief(brief_text)
@@ -586,28 +438,3 @@ def _unparsable(rel: str, error: tuple[int, int, str]) -> Finding:
     return Finding(
         UNPARSABLE, "unparsable-file", rel, Span(line, column, line, column), "", message
     )
-
-
-def text_of(survey: Survey, rel: str) -> str | None:
-    """The text of a file as this run sees it; None when it cannot be read."""
-    if rel in survey.texts:
-        return survey.texts[rel]
-    source = read_source(survey.files[rel].path, rel)
-    return source.text if isinstance(source, Source) else None
-
-
-class Texts:
-    """Reads the files of a run as the run sees them: texts given in place of what is on disk first."""
-
-    def __init__(self, discovery: Discovery, texts: Mapping[str, str]) -> None:
-        self._paths = {f.rel: f.path for f in discovery.project}
-        self._texts = dict(texts)
-
-    def __call__(self, rel: str) -> str | None:
-        """The text of a file, None when it cannot be read."""
-        if rel not in self._texts:
-            source = read_source(self._paths[rel], rel) if rel in self._paths else None
-            if not isinstance(source, Source):
-                return None
-            self._texts[rel] = source.text
-        return self._texts[rel]

@@ -9,7 +9,6 @@ from functools import partial
 from typing import NamedTuple
 
 from pytest_dispatchguard.lint.arguments import Arguments, Given, ruled_out
-from pytest_dispatchguard.lint.briefs import briefs as briefs
 from pytest_dispatchguard.lint.calls import Edge, edges, writes
 from pytest_dispatchguard.lint.cold import Coldness, cold_unless_root, is_cold, named_cold
 from pytest_dispatchguard.lint.facts import HotFact
@@ -157,9 +156,11 @@ def _spread(
         following: list[_Arrival] = []
         for arrival in sorted(frontier, key=lambda a: (a.target, a.fact.path)):
             source, origin, direct, family = arrival
+            before = seen.get(source)
+            if before == (True, True):
+                continue
             owner = class_of(project, source)
             at_home = bool(owner and family) and akin(project, owner, family)
-            before = seen.get(source)
             if before is not None and before[0] >= at_home and before[1] >= direct:
                 continue
             seen[source] = (
@@ -183,6 +184,8 @@ def _spread(
                     continue  # a root has led on by itself
                 if known is None and (is_cold(coldness, target) or cold_unless_root(target)):
                     continue
+                if known is not None and seen.get(target) == (True, True):
+                    continue  # another way leads on to nothing new
                 fact = HotFact(
                     origin.root,
                     [*origin.path, dotted_id(target)],

@@ -11,6 +11,7 @@ from pytest_dispatchguard.lint.check import settings
 from pytest_dispatchguard.lint.files import discover, require
 from pytest_dispatchguard.lint.idle import idle_names
 from pytest_dispatchguard.lint.pool import Pool
+from pytest_dispatchguard.lint.survey import Progress, scout_files
 from pytest_dispatchguard.model import Hot, HotPlace
 
 
@@ -21,19 +22,19 @@ def hot_functions(
     config_file: Path | None,
     jobs: int,
     cached: bool,
-    progress: engine.Progress | None,
+    progress: Progress | None,
     note: Callable[[str], None],
 ) -> list[HotPlace]:
     """The hot functions in the paths, by path and line, each with why it is hot. `note` is told of files
     that cannot be read and of settings that match nothing."""
     require(paths, cwd)
-    config, catalog, cache = settings(paths, cwd, config_file, {}, cached)
+    config, rules, cache = settings(paths, cwd, config_file, {}, cached)
     tell = progress or (lambda what, done, total: None)
     try:
         discovery = discover(paths, config, cwd=cwd)
         with Pool(jobs) as pool:
-            survey = engine.scout_files(config, discovery, cache, pool, {}, tell)
-        project, solved = engine.solve(config, survey, catalog, cache)
+            survey = scout_files(config, discovery, cache, pool, {}, tell, meanwhile=rules)
+        project, solved = engine.solve(config, survey, rules(), cache)
     finally:
         if cache is not None:
             cache.close()

@@ -25,7 +25,8 @@ class Sieve:
     ) -> None:
         self.config: Config
         self.catalog: Catalog
-        self.config, self.catalog, cache = settings((place,), cwd, config_file, given, cached=True)
+        self.config, rules, cache = settings((place,), cwd, config_file, given, cached=True)
+        self.catalog = rules()
         if cache is not None:
             cache.close()
         self.accepted = (

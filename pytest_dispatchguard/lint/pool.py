@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
@@ -60,6 +61,19 @@ def _no_interrupt() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+@contextmanager
+def _deaths_told() -> Iterator[None]:
+    """The death of a worker ends in one line."""
+    from concurrent.futures.process import BrokenProcessPool
+
+    try:
+        yield
+    except BrokenProcessPool:
+        raise UserError(
+            "a worker process died (out of memory, or killed from outside); try again with --jobs 1"
+        ) from None
+
+
 class Pool:
     """Maps functions over many items, in this process or in several; results come in order."""
 
@@ -78,18 +92,26 @@ class Pool:
     ) -> None:
         self.close(kill=kind is not None)
 
+    @property
+    def works(self) -> bool:
+        """Whether other processes are at work."""
+        return self._executor is not None
+
     def map(
-        self, function: Callable[[_In], _Out], items: Sequence[_In], *, worth: int
+        self, function: Callable[[_In], _Out], items: Iterable[_In], *, worth: int, most: int
     ) -> Iterator[_Out]:
-        """The results in order. Few items (fewer than `worth`) are not worth a process. Where the largest
+        """The results in order. Few items (fewer than `worth`) are not worth a process; else work begins at
+        once, and goes on while the items, `most` of them or fewer, are still being made. Where the largest
         come first, no process is left alone with one in the end."""
-        if self.jobs <= 1 or len(items) < worth:
-            yield from map(function, items)
-            return
+        rest = iter(items)
+        if self.jobs <= 1 or most < worth:
+            return map(function, rest)
+        first = list(islice(rest, worth))
+        if len(first) < worth:
+            return map(function, first)
         # Costly to import, and most runs over a known project need no worker.
         import multiprocessing
         from concurrent.futures import ProcessPoolExecutor
-        from concurrent.futures.process import BrokenProcessPool
 
         if self._executor is None:
             methods = multiprocessing.get_all_start_methods()
@@ -97,15 +119,16 @@ class Pool:
                 "fork" if "fork" in methods and os.name == "posix" else None
             )
             self._executor = ProcessPoolExecutor(self.jobs, mp_context=context, initializer=_begin)
-        chunk = max(1, min(8, len(items) // (self.jobs * 32)))
-        try:
-            with _no_interrupt():
-                results = self._executor.map(function, items, chunksize=chunk)
-            yield from results
-        except BrokenProcessPool:
-            raise UserError(
-                "a worker process died (out of memory, or killed from outside); try again with --jobs 1"
-            ) from None
+        chunk = max(1, min(8, most // (self.jobs * 32)))
+        with _no_interrupt(), _deaths_told():
+            parts = [self._executor.map(function, part, chunksize=chunk) for part in (first, rest)]
+        return self._results(parts)
+
+    @staticmethod
+    def _results(parts: Iterable[Iterable[_Out]]) -> Iterator[_Out]:
+        with _deaths_told():
+            for part in parts:
+                yield from part
 
     def close(self, *, kill: bool = False) -> None:
         """Ends the workers, at once when the run failed or was interrupted."""

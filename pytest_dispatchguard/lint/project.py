@@ -73,6 +73,7 @@ class Project:
     memo_absolute: dict[tuple[str, str], tuple[Thing, ...]] = field(default_factory=dict)
     memo_calls: dict[tuple[str, int, str], tuple[Thing, ...]] = field(default_factory=dict)
     """What the names written in a function stand for: by its id, its line, and the name."""
+    memo_classes: dict[str, str] = field(default_factory=dict)
     subclasses: dict[str, list[str]] = field(default_factory=dict)
     alternatives: dict[str, set[str]] = field(default_factory=dict)
     """Class to those that may stand in its place as a base: one name imported from here or from there."""
@@ -199,9 +200,7 @@ def _absolute(project: Project, dotted: str, inside: str) -> tuple[Thing, ...]:
         known += 1
     things: tuple[Thing, ...] = (Thing("module", ".".join(parts[:known])),)
     for part in parts[known:]:
-        things = tuple(
-            dict.fromkeys(t for thing in things for t in member(project, thing, part, inside))
-        )
+        things = members(project, things, part, inside)
         if not things:
             return ()
     return things[:_MOST_TARGETS]
@@ -216,8 +215,18 @@ def resolve(project: Project, module: str, dotted: str) -> tuple[Thing, ...]:
             return absolute(project, dotted)
         return ()
     for part in rest.split(".") if rest else ():
-        things = tuple(dict.fromkeys(t for thing in things for t in member(project, thing, part)))
+        things = members(project, things, part)
     return things[:_MOST_TARGETS]
+
+
+def members(
+    project: Project, things: tuple[Thing, ...], name: str, inside: str = "", *, own: bool = False
+) -> tuple[Thing, ...]:
+    """What an attribute of one of the things stands for."""
+    if len(things) == 1:
+        return member(project, things[0], name, inside, own=own)
+    found = [t for thing in things for t in member(project, thing, name, inside, own=own)]
+    return tuple(dict.fromkeys(found)) if found else ()
 
 
 def member(
@@ -493,6 +502,13 @@ def akin(project: Project, one: str, other: str) -> bool:
 
 def class_of(project: Project, function_id: str) -> str:
     """The id of the class whose method a function is, or is nested in; else empty."""
+    known = project.memo_classes.get(function_id)
+    if known is None:
+        known = project.memo_classes[function_id] = _class_of(project, function_id)
+    return known
+
+
+def _class_of(project: Project, function_id: str) -> str:
     module, _, name = function_id.partition(":")
     while name:
         name = name.rpartition(".")[0]

@@ -202,11 +202,11 @@ def test_a_warm_run_says_what_a_run_without_cache_says(write: Write, run: Run, s
 def test_the_cache_does_not_grow_without_end(write: Write, run: Run) -> None:
     import sqlite3
 
-    from pytest_dispatchguard.lint import engine
+    from pytest_dispatchguard.lint import cache
 
     root = write({"a.py": A})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "_KEPT_LEAST", 3)
+        patch.setattr(cache, "KEPT_LEAST", 3)
         for i in range(20):
             (root / "a.py").write_text(A.replace("Gate", f"Gate{i}"))
             run("check")

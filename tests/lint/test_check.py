@@ -47,14 +47,14 @@ def test_the_report_names_the_rules_that_ran(request_: Request) -> None:
 def test_an_error_that_is_not_the_cache_s_is_raised(
     request_: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pytest_dispatchguard.lint import engine
+    from pytest_dispatchguard.lint import survey
 
     good = check(request_)
 
     def broken(*_: object) -> object:
         raise IndexError("no such row")
 
-    monkeypatch.setattr(engine, "_scouted", broken)
+    monkeypatch.setattr(survey, "_scouted", broken)
     with pytest.raises(IndexError):
         check(replace(request_, cache=False))
     with pytest.raises(IndexError):

@@ -34,7 +34,7 @@ def run(
     asked = tuple(f for f in files if targets is None or f.rel in targets)
     config = Config(root=ROOT, **settings)  # type: ignore[arg-type]  # by name
     with Pool(1) as pool:
-        return engine.run(config, Discovery(asked, files), rules, cache, pool, texts=texts)
+        return engine.run(config, Discovery(asked, files), lambda: rules, cache, pool, texts=texts)
 
 
 def test_only_targets_speak_and_all_give_hotness(rules: Catalog) -> None:

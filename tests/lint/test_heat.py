@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from pytest_dispatchguard.lint.briefs import briefs
+from pytest_dispatchguard.lint.briefs import Briefer
 from pytest_dispatchguard.lint.facts import Brief, HotFact
 from pytest_dispatchguard.lint.heat import solve
 from pytest_dispatchguard.lint.libraries import cold_by_name
@@ -38,7 +38,7 @@ def heat_of(
 
 def brief_of(files: Mapping[str, str], path: str) -> Brief:
     project = project_of(files)
-    return briefs(project, solve(project), [path])[path]
+    return Briefer(project, solve(project)).brief(path)
 
 
 MODULE = "import torch\nfrom torch import nn\n"
@@ -639,9 +639,9 @@ def test_a_brief_tells_what_judging_one_file_needs() -> None:
 
 def test_only_files_with_hot_functions_have_briefs() -> None:
     project = project_of(FILES)
-    made = briefs(project, solve(project))
-    assert set(made) == {"pkg/base.py", "pkg/model.py", "pkg/tree/api.py"}
-    assert briefs(project, solve(project), ["pkg/idle.py"]) == {}
+    briefer = Briefer(project, solve(project))
+    assert set(briefer.hot) == {"pkg/base.py", "pkg/model.py", "pkg/tree/api.py"}
+    assert briefer.brief("pkg/base.py").hot
 
 
 def test_a_brief_survives_json() -> None:

@@ -60,7 +60,7 @@ def judged(source: str) -> judge.Judged:
     text = textwrap.dedent(source)
     facts = scout.scan(text, "mod", False)
     built = project.build({"mod.py": facts})
-    brief = briefs.briefs(built, heat.solve(built))["mod.py"]
+    brief = briefs.Briefer(built, heat.solve(built)).brief("mod.py")
     tokens = {t for rule in packs.load().rules for look in rule.looks() for t in look.tokens}
     outlines = chunks.worth_judging(facts, brief.hot, tokens)
     out = judge.Judged()
@@ -260,7 +260,7 @@ def test_a_finding_on_a_compound_statement_points_at_its_header() -> None:
     text = "# dispatchguard: hot\ndef f(x):\n    return x\n"
     facts = scout.scan(text, "mod", False)
     built = project.build({"mod.py": facts})
-    brief = briefs.briefs(built, heat.solve(built))["mod.py"]
+    brief = briefs.Briefer(built, heat.solve(built)).brief("mod.py")
     rule = Head()
     benched = judge.Bench({("function", "f"): (rule,)}, {})
     outlines = chunks.worth_judging(facts, brief.hot, {"name:f"})

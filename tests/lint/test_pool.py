@@ -36,23 +36,25 @@ def die(number: int) -> int:
 def test_results_come_in_order(jobs: int) -> None:
     with Pool(jobs) as pool:
         for _ in range(2):
-            assert list(pool.map(twice, list(range(50)), worth=2)) == list(range(0, 100, 2))
+            assert list(pool.map(twice, iter(range(50)), worth=2, most=50)) == list(
+                range(0, 100, 2)
+            )
 
 
 def test_few_items_are_not_worth_a_process() -> None:
     with Pool(2) as pool:
-        assert set(pool.map(where, [1, 2], worth=3)) == {os.getpid()}
-        assert os.getpid() not in set(pool.map(where, list(range(40)), worth=3))
+        assert set(pool.map(where, [1, 2], worth=3, most=5)) == {os.getpid()}
+        assert os.getpid() not in set(pool.map(where, list(range(40)), worth=3, most=40))
 
 
 def test_an_error_in_a_worker_is_raised_here() -> None:
     with Pool(2) as pool, pytest.raises(ValueError, match="thirty"):
-        list(pool.map(fail, list(range(50)), worth=2))
+        list(pool.map(fail, iter(range(50)), worth=2, most=50))
 
 
 def test_a_worker_that_dies_is_told() -> None:
     with Pool(2) as pool, pytest.raises(UserError, match="worker process died"):
-        list(pool.map(die, list(range(50)), worth=2))
+        list(pool.map(die, iter(range(50)), worth=2, most=50))
 
 
 def test_there_is_a_processor() -> None:

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 def project_brief(source: str) -> tuple[str, Brief]:
     whole = HEAD + textwrap.dedent(source)
     made = project.build({"mod.py": scout.scan(whole, "mod", False)})
-    return whole, briefs.briefs(made, heat.solve(made))["mod.py"]
+    return whole, briefs.Briefer(made, heat.solve(made)).brief("mod.py")
 
 
 def read(source: str) -> Reader:
