@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_dispatchguard import __version__
 from pytest_dispatchguard.config import (
@@ -22,8 +22,7 @@ from pytest_dispatchguard.config import (
     selected,
     unread_python,
 )
-from pytest_dispatchguard.lint import baseline as baselines
-from pytest_dispatchguard.lint import engine, gitdiff
+from pytest_dispatchguard.lint import engine
 from pytest_dispatchguard.lint.cache import Cache, cache_path, clean
 from pytest_dispatchguard.lint.catalog import Catalog, Codes, fingerprint
 from pytest_dispatchguard.lint.catalog import catalog as catalog_of
@@ -43,6 +42,12 @@ from pytest_dispatchguard.lint.files import (
 from pytest_dispatchguard.lint.pool import Pool
 from pytest_dispatchguard.lint.survey import Progress, Texts
 from pytest_dispatchguard.model import Finding, Report, Safety, Summary, UserError
+
+if TYPE_CHECKING:
+    from pytest_dispatchguard.lint import baseline as baselines
+    from pytest_dispatchguard.lint import gitdiff
+
+# Baselines and git are imported where they are asked for: most runs need neither.
 
 FixMode = Literal["no", "safe", "unsafe"]
 _PASSES = 20
@@ -152,9 +157,11 @@ def _check(
     discovery, given = _inputs(request, config)
     texts = {given.rel: given.text} if isinstance(given, Source) else {}
     notes = [*(cache.notes if cache else ())]
-    changed = (
-        None if request.diff_base is None else gitdiff.changed_lines(config.root, request.diff_base)
-    )
+    changed = None
+    if request.diff_base is not None:
+        from pytest_dispatchguard.lint import gitdiff
+
+        changed = gitdiff.changed_lines(config.root, request.diff_base)
     accepted = _baseline(request, config)
 
     unheard: list[Finding] = []  # in the last of the passes
@@ -174,6 +181,8 @@ def _check(
         anew = request.write_baseline and not outcome.problems
         if accepted is not None and not anew:
             # Held against all there is: what is not shown this time keeps its entry.
+            from pytest_dispatchguard.lint import baseline as baselines
+
             match = baselines.match(
                 findings,
                 accepted,
@@ -266,6 +275,8 @@ def _carried(
     discovery: Discovery, changed: Mapping[str, gitdiff.Ranges], texts: Mapping[str, str]
 ) -> dict[str, gitdiff.Ranges]:
     """Changed lines of texts that stand in place of what git sees on disk."""
+    from pytest_dispatchguard.lint import gitdiff
+
     files = {f.rel: f for f in discovery.targets}
     out = {}
     for rel, text in texts.items():
@@ -306,6 +317,8 @@ def _baseline(request: Request, config: Config) -> baselines.Baseline | None:
                 "which baseline? name it with --baseline FILE, or `baseline` in the configuration"
             )
         return None
+    from pytest_dispatchguard.lint import baseline as baselines
+
     return (baselines.standing if request.write_baseline else baselines.load)(config.baseline)
 
 
@@ -319,6 +332,8 @@ def _renew(
     ran: Collection[str],
 ) -> str:
     """Writes the baseline anew, and says so."""
+    from pytest_dispatchguard.lint import baseline as baselines
+
     assert config.baseline is not None
     made = baselines.renewed(standing, told, untold, checked=checked, ran=ran, root=config.root)
     baselines.write(config.baseline, made)
@@ -330,6 +345,8 @@ def _renew(
 def _stale(
     request: Request, config: Config, accepted: baselines.Baseline | None, match: baselines.Match
 ) -> list[str]:
+    from pytest_dispatchguard.lint import baseline as baselines
+
     assert config.baseline is not None and accepted is not None
     name = _shown(config.baseline, config.root)
     count = sum(e.count for e in match.stale)
@@ -349,7 +366,7 @@ def _shown(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
 
 
-_Pass = tuple[engine.Outcome, list[Finding], baselines.Match | None]
+_Pass = tuple[engine.Outcome, list[Finding], "baselines.Match | None"]
 
 
 def _fix(
