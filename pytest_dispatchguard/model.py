@@ -216,6 +216,9 @@ class Measurement:
     """By what part a call got slower while it was measured, the reference's pace taken off."""
     note: str = ""
     """What the device makes of the times, in words."""
+    apart: float = 0.0
+    """By how much the ratio (the time, where there is no reference) may be another in a run at another time,
+    as a logarithm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +247,9 @@ class Base:
     note: str = ""
     """Why there is nothing to compare with; empty where there is."""
     lines: tuple[CostlyLine, ...] = ()
+    earlier: bool = False
+    """Whether it was measured at another time, in another run, and not by turns with what is held against
+    it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -338,6 +338,56 @@ def test_saved_runs_are_pyperf_files_and_compare(suite: pytest.Pytester, run: An
     result.stderr.fnmatch_lines(["*before.json is no file of pyperf*"])
 
 
+TWO_SPEEDS = """
+    import pathlib
+
+    turns = pathlib.Path(__file__).with_name("turns")
+
+    def work(n):
+        total = 0
+        for i in range(n):
+            total += i
+        return total
+
+    def reference(n):
+        return work(n * pace())
+
+    def subject(n):
+        work(n)
+        return reference(n)
+
+    def pace(known=[]):
+        if not known:
+            with turns.open("a") as file:
+                file.write("x")
+            known.append(1 if turns.stat().st_size % 2 else 4)
+        return known[0]
+    """
+
+
+def test_saved_runs_are_held_against_each_other_by_several_processes(
+    pytester: pytest.Pytester, run: Any
+) -> None:
+    """A reference that is four times as slow in every other process says little about two runs."""
+    pytester.makepyfile(subjects=TWO_SPEEDS)
+    pytester.makepyfile(
+        """
+        import subjects
+
+        def test_two_speeds(overhead):
+            overhead(subjects.subject, 40).against(subjects.reference, 40)
+        """
+    )
+    run("--overhead-budget", "--overhead-save=before").assert_outcomes(passed=1)
+    module = pytester.path / "subjects.py"
+    module.write_text(module.read_text().replace("        work(n)\n", "        work(n + 1 - 2)\n"))
+    result = run("--overhead-budget", "--overhead-compare=before", "--overhead-json=out.json")
+    base = told(pytester)["test_two_speeds"]["base"]
+    assert base["counters"]["instructions"] > 100
+    assert base["change"]["high"] / base["change"]["low"] > 2
+    assert "regression" not in result.stdout.str() or "too unsure" in result.stdout.str()
+
+
 @pytest.mark.slow
 def test_ctrl_c_leaves_no_process_and_keeps_what_is_done(
     pytester: pytest.Pytester, plugin_flags: tuple[str, ...]

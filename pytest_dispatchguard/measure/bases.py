@@ -41,7 +41,7 @@ def against(verdict: Verdict, base: Base) -> Verdict:
     """The verdict with what its base says: dearer in a counter that no limit allows, or by time."""
     if base.note or verdict.verdict == "error" or not verdict.counters:
         return replace(verdict, base=base)
-    change = _change(verdict.measured, base.measured)
+    change = _change(verdict.measured, base.measured, base.earlier)
     base = replace(base, change=change)
     limited = {limit.name for limit in verdict.limits}
     dearer = [
@@ -89,17 +89,19 @@ def _extra(now: Sequence[CostlyLine], before: Sequence[CostlyLine]) -> tuple[Cos
 _ORDER = ("pass", "skipped", "undecided", "fail", "error")
 
 
-def _change(now: Measurement | None, before: Measurement | None) -> Interval | None:
+def _change(now: Measurement | None, before: Measurement | None, earlier: bool) -> Interval | None:
     """The ratio of ratios, or of times where one side has no reference. Both intervals hold as surely as was
-    asked, and so does what they make together: errors of independent figures add up as squares."""
+    asked, and so does what they make together: errors of independent figures add up as squares. Where the
+    base was measured `earlier`, each side may have met a machine that was not itself."""
     if now is None or before is None:
         return None
     one, other = now.ratio, before.ratio
     if one is None or other is None:
         one, other = now.subject_us, before.subject_us
     value = one.value / other.value
-    below = math.hypot(_apart(one.low, one.value), _apart(other.value, other.high))
-    above = math.hypot(_apart(one.value, one.high), _apart(other.low, other.value))
+    runs = (now.apart, before.apart) if earlier else ()
+    below = math.hypot(_apart(one.low, one.value), _apart(other.value, other.high), *runs)
+    above = math.hypot(_apart(one.value, one.high), _apart(other.low, other.value), *runs)
     return Interval(value, value * math.exp(-below), value * math.exp(above))
 
 

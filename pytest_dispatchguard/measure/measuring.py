@@ -31,6 +31,8 @@ from pytest_dispatchguard.model import Base, UserError, Verdict
 
 _LEAST_SECONDS = 0.3
 """A process with less time than that can tell nothing."""
+_BETWEEN_RUNS = 3
+"""Processes at least that measure what is held against another run: one may be stuck in a slow state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +182,10 @@ class Measuring:
         """The reports of a test, with its verdicts."""
         found = Found()
         try:
-            while self._more(self.head, found, item) and _undecided(found.verdicts):
-                if self._is_over(found):
+            while self._more(self.head, found, item):
+                kept = self.options.fully and found.samples
+                enough = not kept or len(found.metadata) >= _BETWEEN_RUNS
+                if (enough and not _undecided(found.verdicts)) or self._is_over(found):
                     break
             if found.reports:
                 self._compare(item, found)
@@ -225,7 +229,11 @@ class Measuring:
             return
         if self.saved is not None:
             compared = self._against_saved(found.verdicts, self.saved)
-            while _undecided(compared) and not self._is_over(found):
+            timed = [v.base is not None and needs_times(v, v.base) for v in compared]
+            while not self._is_over(found):
+                enough = not any(timed) or len(found.metadata) >= _BETWEEN_RUNS
+                if enough and not _undecided(compared):
+                    break
                 if not self._more(self.head, found, item):
                     break
                 compared = self._against_saved(found.verdicts, self.saved)

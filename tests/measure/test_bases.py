@@ -67,6 +67,17 @@ def test_fewer_instructions_may_still_take_longer(
     assert bool(told.reason) == (outcome != "pass")
 
 
+def test_a_base_of_another_time_leaves_more_open() -> None:
+    one = replace(verdict(2.6, instructions=9), measured=replace(measured(2.6), apart=0.2))
+    before = replace(base(2.0), measured=replace(measured(2.0), apart=0.2))
+    by_turns, earlier = against(one, before), against(one, replace(before, earlier=True))
+    assert (by_turns.verdict, earlier.verdict) == ("fail", "undecided")
+    assert earlier.base is not None and earlier.base.change is not None
+    assert earlier.base.change.low < 1.05 < earlier.base.change.value == pytest.approx(1.3)
+    twice = replace(one, measured=replace(measured(4.0), apart=0.2))
+    assert against(twice, replace(before, earlier=True)).verdict == "fail"
+
+
 def test_what_failed_by_itself_stays_failed() -> None:
     failed = replace(verdict(), verdict="fail", reason="ratio: 2, allowed 1")
     told = against(failed, base())

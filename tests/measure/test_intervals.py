@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_dispatchguard.measure import intervals
 from pytest_dispatchguard.measure.intervals import (
+    between_runs,
     between_share,
     median,
     median_interval,
@@ -137,6 +138,35 @@ def test_processes_that_differ_more_than_assumed_widen() -> None:
     apart = [Interval(v, v - 0.001, v + 0.001) for v in (0.97, 1.03, 0.97, 1.03)]
     one, other = (over_processes(found, 0.001, 0.999) for found in (alike, apart))
     assert other.high - other.low > 2 * (one.high - one.low)
+
+
+@given(st.lists(st.floats(0.1, 100), min_size=1, max_size=8), st.floats(0.0, 0.1), CONFIDENCE)
+def test_between_runs_more_is_open_than_between_processes(
+    values: list[float], spread: float, confidence: float
+) -> None:
+    alone = between_runs(values, spread, 0.0, confidence)
+    assert between_runs(values, spread, 0.05, confidence) > alone >= 0
+    assert alone == pytest.approx(between_runs([v * 7 for v in values], spread, 0.0, confidence))
+    assert between_runs([1.0] * 3, spread, 0.0, confidence) <= between_runs(
+        [1.0, 1.0, 1.2], spread, 0.0, confidence
+    )
+
+
+def test_runs_with_two_speeds_are_seldom_told_apart() -> None:
+    """Each process by chance at one of two speeds, a factor of three apart: one run is held for slower only
+    where by chance all its processes are slow and all others fast, once in 64."""
+    rng = random.Random(3)
+    wrong = 0
+    for _ in range(2000):
+        one, other = ([rng.choice((1.0, 3.0)) for _ in range(3)] for _ in range(2))
+        open_ = [between_runs(run, 0.012, 0.05, 0.999) for run in (one, other)]
+        apart = statistics.fmean(map(math.log, one)) - statistics.fmean(map(math.log, other))
+        wrong += apart - math.hypot(*open_) > math.log(1.05)
+    assert wrong < 2000 / 64 * 1.5
+
+
+def test_a_run_that_no_process_could_time_leaves_all_open() -> None:
+    assert between_runs([0.0], 0.01, 0.05, 0.999) == math.inf
 
 
 def test_processes_that_had_no_time_are_left_out() -> None:
