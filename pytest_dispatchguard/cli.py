@@ -7,7 +7,7 @@ import gc
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
@@ -16,6 +16,8 @@ from pytest_dispatchguard import __version__
 from pytest_dispatchguard.model import UserError
 
 if TYPE_CHECKING:
+    from contextlib import ExitStack
+
     from pytest_dispatchguard.lint.check import Checked, Request
 
 CLEAN, FOUND, FAILED = 0, 1, 2
@@ -236,8 +238,8 @@ def _check_parser(commands: Any) -> None:
 def _run_parser(commands: Any) -> None:
     run = commands.add_parser(
         "run",
-        help="run a program and tell where it waits for the device",
-        usage="dispatchguard run --ghost [OPTIONS] (SCRIPT | -m MODULE | -- COMMAND) [ARGUMENTS]",
+        help="run a program and tell where it waits for the device, or record what it calls",
+        usage="dispatchguard run --ghost|--record [OPTIONS] SCRIPT|-m MODULE|-- COMMAND [ARGUMENTS]",
         description="Runs a program and tells where its host waits for the device. What follows the program "
         "is for the program.",
         epilog="Exit status: that of the program where it is not 0; else 1 where waits were found, "
@@ -247,6 +249,11 @@ def _run_parser(commands: Any) -> None:
         "--ghost",
         action="store_true",
         help="let code for cuda run here, on a machine without a GPU: it computes on the CPU",
+    )
+    run.add_argument(
+        "--record",
+        action="store_true",
+        help="record which functions run, what they call and what they are given, for `check` to read",
     )
     _which(run)
     _output(run)
@@ -542,37 +549,81 @@ _VALUED = tuple(
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from pytest_dispatchguard.lint.observed import Sieve
-    from pytest_dispatchguard.runtime import findings, program
+    from contextlib import ExitStack
+
+    from pytest_dispatchguard.runtime import program
 
     if arguments.program is None:
         arguments.parser.error("run what? name a script, -m MODULE, or -- COMMAND")
-    if not arguments.ghost:
-        raise UserError("what is to be watched? --ghost tells where a GPU would be waited for")
-    cwd = _cwd()
+    if not arguments.ghost and not arguments.record:
+        raise UserError(
+            "what is to be watched? --ghost tells where a GPU would be waited for, --record what runs"
+        )
     program.check(arguments.program)
+    ends: list[Callable[[], bool]] = []
+    """What is done when the program has ended; each says whether it found anything."""
+    found: list[bool] = []
+
+    def tell() -> None:
+        found.extend([end() for end in ends])
+
+    with ExitStack() as watching:
+        if arguments.ghost:
+            ends.append(_watch_waits(arguments, watching))
+        if arguments.record:
+            ends.append(_watch_calls(arguments, watching))
+        gc.enable()  # as the program expects it
+        status = program.run(arguments.program, before_exit=tell)
+    tell()
+    return status or (FOUND if any(found) and not arguments.exit_zero else CLEAN)
+
+
+def _place(arguments: argparse.Namespace) -> Path:
+    """Where the project of a program is looked for."""
+    script = arguments.program.form == "script"
+    return Path(arguments.program.name if script else ".")
+
+
+def _watch_waits(arguments: argparse.Namespace, watching: ExitStack) -> Callable[[], bool]:
+    """Has a ghost stand in for the GPU. Gives what tells of the waits that were seen."""
+    from pytest_dispatchguard.lint.observed import Sieve
+    from pytest_dispatchguard.runtime import findings
+
     given = {"select": arguments.select, "extend_select": arguments.extend_select}
     given |= {"ignore": arguments.ignore, "baseline": arguments.baseline}
-    script = arguments.program.form == "script"
-    sieve = Sieve(Path(arguments.program.name if script else "."), cwd, arguments.config, given)
+    sieve = Sieve(_place(arguments), _cwd(), arguments.config, given)
     try:
         from pytest_dispatchguard.runtime.ghost import ghost
     except ImportError:
         raise UserError("torch is not installed here: the ghost stands in for its GPU") from None
-    found: list[bool] = []
+    recorder = watching.enter_context(ghost())
 
-    def tell() -> None:
+    def tell() -> bool:
         seen, elsewhere = findings.waits(recorder.times, sieve.rel, sieve.rules)
         notes = [f"{elsewhere} more waits in no code of this project"] if elsewhere else []
         report = sieve.report(seen, notes)
         _render(arguments, report, sieve.source(), sys.stdout)
-        found.append(bool(report.findings))
+        return bool(report.findings)
 
-    gc.enable()  # as the program expects it
-    with ghost() as recorder:
-        status = program.run(arguments.program, before_exit=tell)
-    tell()
-    return status or (FOUND if found[-1] and not arguments.exit_zero else CLEAN)
+    return tell
+
+
+def _watch_calls(arguments: argparse.Namespace, watching: ExitStack) -> Callable[[], bool]:
+    """Records what runs. Gives what keeps it."""
+    from pytest_dispatchguard import recording
+    from pytest_dispatchguard.lint.observed import own_files, read_config
+    from pytest_dispatchguard.runtime.recorder import Recorder
+
+    config = read_config(_place(arguments), _cwd(), arguments.config)
+    recorder = Recorder(own_files(config))
+    watching.enter_context(recorder.recording())
+
+    def tell() -> bool:
+        recording.keep(config.root, recorder.profile)
+        print(f"dispatchguard: {recording.said(config.root)}", file=sys.stderr)
+        return False
+
+    return tell
 
 
 # -- the other commands ----------------------------------------------------------------------------

@@ -24,6 +24,8 @@ else:
 MARKERS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
 """What makes a folder the root of a project."""
 
+PROFILE = Path(".dispatchguard", "profile.json")
+"""Where what was recorded of a project lies in it."""
 LIBRARY_FOLDERS = ("site-packages", "dist-packages")
 """Folders of installed packages: a project around them does not own what is inside."""
 

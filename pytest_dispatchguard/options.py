@@ -35,6 +35,8 @@ class Options:
     workers: int
     undecided: str
     device: tuple[str, ...] | None
+    record: bool
+    """Whether what runs is to be recorded."""
     worker: str | None
     """The ends of pipes, in a worker of another run."""
 
@@ -181,6 +183,12 @@ def add(parser: pytest.Parser) -> None:
             **(option.more or {}),
         )
         parser.addini(_key(option), option.help)
+    recorded = (
+        "record which functions of the project run, what they call and what they are given, in "
+        ".dispatchguard/profile.json, for `dispatchguard check` to read"
+    )
+    group.addoption("--overhead-record", action="store_true", default=None, help=recorded)
+    parser.addini("overhead_record", recorded, type="bool", default=False)
     group.addoption("--overhead-worker", help=argparse.SUPPRESS)
 
 
@@ -188,7 +196,10 @@ def read(config: pytest.Config) -> Options:
     """What the command line says, else pytest's settings, else what is usual."""
     found = {option.name.replace("-", "_"): _value(config, option) for option in _ALL}
     worker = config.getoption("--overhead-worker")
-    options = Options(mode=found.pop("budget"), worker=worker, **found)
+    record = bool(config.getoption("--overhead-record") or config.getini("overhead_record"))
+    options = Options(
+        mode=found.pop("budget"), worker=worker, record=record and worker is None, **found
+    )
     for file in (options.json, options.report):
         # A worker writes none, and may run in another tree.
         if options.mode and not worker and file is not None and not file.parent.is_dir():

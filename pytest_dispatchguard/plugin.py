@@ -62,11 +62,23 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     if asked.by_workers:
         _measure(config, asked)
+    if asked.record:
+        _record(config)
     # The processes of pytest-xdist send their reports on.
     if asked.mode is not None and not hasattr(config, "workerinput"):
         from pytest_dispatchguard.gathering import Gatherer
 
         config.pluginmanager.register(Gatherer(config, asked, saving), "dispatchguard-verdicts")
+
+
+def _record(config: pytest.Config) -> None:
+    from pytest_dispatchguard.model import UserError
+    from pytest_dispatchguard.recording import Recording
+
+    try:
+        config.pluginmanager.register(Recording(config.rootpath), "dispatchguard-recording")
+    except UserError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 def _read_budgets(config: pytest.Config, asked: options.Options) -> Path | None:

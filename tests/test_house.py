@@ -13,7 +13,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "pytest_dispatchguard"
 
 # `edits` is text and places in it, on the level of the model: the linter writes with it, reports show.
-BASE = frozenset({"config", "edits", "git", "model"})
+# `profile` is what running code leaves for reading it.
+BASE = frozenset({"config", "edits", "git", "model", "profile"})
 PARTS = frozenset({"lint", "measure", "report", "runtime"})
 
 # What each part may import of ours, beside itself. A part that is not named may import BASE.
@@ -21,7 +22,7 @@ ARROWS = {
     "__init__": BASE | PARTS | {"hookspecs"},
     "__main__": frozenset({"cli"}),
     # `progress` is the command line's own: what it shows while it works.
-    "cli": BASE | PARTS | {"", "hookspecs", "progress"},
+    "cli": BASE | PARTS | {"", "hookspecs", "progress", "recording"},
     "config": frozenset({"model"}),
     "edits": frozenset({"model"}),
     "git": frozenset(),
@@ -32,7 +33,9 @@ ARROWS = {
     # Two parts of the plugin: what may be asked of it, and what it tells.
     "options": frozenset({"measure"}),
     "gathering": BASE | PARTS | {"options"},
-    "plugin": BASE | PARTS | {"", "gathering", "hookspecs", "options"},
+    "profile": frozenset({"config", "model"}),
+    "recording": BASE | PARTS,
+    "plugin": BASE | PARTS | {"", "gathering", "hookspecs", "options", "recording"},
     "progress": frozenset(),
     "report": frozenset({"edits", "model"}),
     "runtime": BASE | {"", "hookspecs"},

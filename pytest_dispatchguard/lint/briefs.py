@@ -16,6 +16,7 @@ from pytest_dispatchguard.lint.facts import (
 )
 from pytest_dispatchguard.lint.families import is_module
 from pytest_dispatchguard.lint.libraries import canonical
+from pytest_dispatchguard.lint.profiled import kinds_of
 from pytest_dispatchguard.lint.project import (
     Project,
     Thing,
@@ -89,6 +90,10 @@ def _brief(project: Project, heat: Heat, path: str, hot: list[str], memo: Briefe
         given = heat.given.get(function_id)
         if given:
             brief.given[name] = given
+        if heat.observed.runs(function_id):
+            kinds = kinds_of(heat.observed.seen[function_id])
+            if kinds:
+                brief.seen[name] = kinds
         on_cpu = heat.on_cpu.get(function_id)
         if on_cpu:
             brief.on_cpu[name] = on_cpu

@@ -66,7 +66,7 @@ class Cache:
             if kind == "broken":
                 _remove(path)
                 notes = (f"{path}: the cache was broken and has been started anew",)
-            _make_folder(path.parent)
+            make_folder(path.parent)
             try:
                 return cls(_connect(path, version), path, version, notes)
             except sqlite3.DatabaseError as error:
@@ -267,7 +267,8 @@ def _rollback(connection: sqlite3.Connection) -> None:
         pass
 
 
-def _make_folder(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
+    """Makes the folder of what is kept of a project, which git is to leave alone."""
     folder.mkdir(parents=True, exist_ok=True)
     ignore = folder / ".gitignore"
     if not ignore.exists():

@@ -46,6 +46,8 @@ class Edge(NamedTuple):
     spread: bool = False
     """One of many overriding definitions of what is called on self: which of them runs, only the class
     of the instance tells."""
+    often: bool = False
+    """Whether a recorded run took it as a matter of course: then nothing has to be guessed of it."""
 
 
 class Scope(NamedTuple):

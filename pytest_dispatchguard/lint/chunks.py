@@ -6,7 +6,7 @@ from __future__ import annotations
 import bisect
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -25,14 +25,18 @@ class Outline(NamedTuple):
 
 
 def worth_judging(
-    facts: FileFacts, hot: Collection[str] | Mapping[str, object], tokens: Collection[str]
+    facts: FileFacts, hot: Collection[str], seen: Collection[str], tokens: Collection[str]
 ) -> list[Outline]:
-    """Outermost functions that are hot, or hold hot ones, with something that a rule looks for."""
+    """Outermost functions that are hot, or hold hot ones, with something that a rule looks for; and those
+    that were `seen` with tensors, of which their text may say nothing."""
     wanted = frozenset(tokens)
     return [
         Outline(outer.name, outer.line, outer.start_byte, outer.end_byte)
         for outer, inner in outermost(facts)
-        if any(f.name in hot and not wanted.isdisjoint(f.looks) for f in (outer, *inner))
+        if any(
+            f.name in seen or (f.name in hot and not wanted.isdisjoint(f.looks))
+            for f in (outer, *inner)
+        )
         and not any(d.endswith((".setter", ".deleter")) for d in outer.decorators)
     ]
 

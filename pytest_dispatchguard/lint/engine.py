@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_dispatchguard.config import UNPARSABLE, Config, ignored_in_file, selected
+from pytest_dispatchguard.config import PROFILE, UNPARSABLE, Config, ignored_in_file, selected
 from pytest_dispatchguard.lint.cache import Cache
 from pytest_dispatchguard.lint.catalog import Catalog
 from pytest_dispatchguard.lint.chunks import (
@@ -20,6 +21,7 @@ from pytest_dispatchguard.lint.chunks import (
 )
 from pytest_dispatchguard.lint.files import Discovery, Unreadable
 from pytest_dispatchguard.lint.packing import (
+    hot_in_brief,
     pack_brief,
     pack_findings,
     unpack_brief,
@@ -62,7 +64,8 @@ class Outcome:
     hot_functions: int
     notes: tuple[str, ...] = ()
     idle: tuple[str, ...] = ()
-    """Settings that match nothing, a line each: true where the whole project was read."""
+    """Settings that match nothing, and functions that are not as they were recorded, a line each: true where
+    the whole project was read."""
     unread: frozenset[str] = frozenset()
     """Files that could not be read, or in which a function could not."""
 
@@ -123,7 +126,7 @@ class Briefs:
         self.hot = hot
         """The number of hot functions by file; files without are not there."""
         self.idle = idle
-        """Settings that match nothing, a line each."""
+        """Settings that match nothing, and what of the profile does not, a line each."""
         self.keys = keys
         """By file: a hash of its brief, where a cache asks for it."""
         self._make = make
@@ -142,11 +145,20 @@ def solve(
 
     facts = facts_of(config, survey, sorted(survey.scouted), cache)
     project = build(facts, config.src)
+    known = None
+    if (config.root / PROFILE).exists():
+        from pytest_dispatchguard.lint.profiled import observed
+        from pytest_dispatchguard.profile import load
+
+        recorded = load(config.root / PROFILE)
+        if recorded is not None:
+            known = observed(recorded, facts, project.module_of, partial(text_of, survey))
     solved = heat.solve(
         project,
         hot_roots=config.hot_roots,
         cold=config.cold,
         library_roots=catalog.hot_roots,
+        observed=known,
     )
     return project, solved
 
@@ -169,7 +181,7 @@ def _briefs(
     project, solved = solve(config, survey, catalog, cache)
     briefer = Briefer(project, solved)
     hot = {rel: len(functions) for rel, functions in briefer.hot.items()}
-    idle = list(idle_names(config, project))
+    idle = [*idle_names(config, project), *filter(None, [solved.observed.note])]
     tell("finding what is hot", 1, 1)
     if cache is None:
         return Briefs(hot, idle, {}, lambda rel: pack_brief(briefer.brief(rel)))
@@ -191,6 +203,10 @@ def _project_key(config: Config, survey: Survey, catalog: Catalog) -> str:
     words = [json.dumps([config.hot_roots, config.cold, config.src, config.tensor_types])]
     words.append(json.dumps(sorted(catalog.hot_roots.items())))
     words.extend(f"{rel}={survey.scouted[rel].shape}" for rel in sorted(survey.scouted))
+    with suppress(OSError):
+        # A profile knows functions by their text, so with one every change counts.
+        words.append(sha((config.root / PROFILE).read_bytes()))
+        words.extend(survey.scouted[rel].digest for rel in sorted(survey.scouted))
     return sha("\n".join(words).encode("utf-8", "surrogatepass"))
 
 
@@ -232,7 +248,7 @@ def _judge(
     def jobs() -> Iterator[_Job]:
         for rel in missing:
             brief = briefs.text(rel)
-            outlines = worth_judging(facts[rel], json.loads(brief)[1], catalog.tokens)
+            outlines = worth_judging(facts[rel], *hot_in_brief(brief), catalog.tokens)
             salt = "" if cache is None else f"{briefs.keys[rel]}:{words}"
             pieces[rel] = _pieces(survey, rel, outlines, salt)
             if cache is not None:

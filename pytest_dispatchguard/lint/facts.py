@@ -130,6 +130,8 @@ class HotFact:
     only_loops: bool = False
     """Only the loops inside it are hot (training loops, a pipeline's `__call__`), not the
     function."""
+    seen: float | None = None
+    """Calls per call of the root, where a profile was recorded."""
 
 
 @dataclass(slots=True)
@@ -188,6 +190,8 @@ class Brief:
     """Function to those of its parameters that hot code gives, or leaves, few literals, and to these."""
     on_cpu: dict[str, list[str]] = field(default_factory=dict)
     """Function to those of its parameters that hot code only gives tensors on the CPU."""
+    seen: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    """Function to parameters, and the kinds of values that these were seen with when they were recorded."""
     modules: list[str] = field(default_factory=list)
     """Dotted names of project classes that are modules, of those that this brief names."""
     imports: list[str] = field(default_factory=list)

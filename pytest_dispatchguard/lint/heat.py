@@ -3,17 +3,18 @@ with the shortest path from a root that reaches it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from pytest_dispatchguard.lint.arguments import Arguments, Given, ruled_out
 from pytest_dispatchguard.lint.calls import Edge, edges, writes
 from pytest_dispatchguard.lint.cold import Coldness, cold_unless_root, is_cold, named_cold
-from pytest_dispatchguard.lint.facts import HotFact
+from pytest_dispatchguard.lint.facts import CallFact, HotFact
 from pytest_dispatchguard.lint.libraries import Known
 from pytest_dispatchguard.lint.patterns import patterns
+from pytest_dispatchguard.lint.profiled import Observed, with_seen
 from pytest_dispatchguard.lint.project import Project, akin, class_of, dotted_id
 from pytest_dispatchguard.lint.roots import Root, find_roots, named_roots
 
@@ -45,6 +46,18 @@ class Heat:
     """Of hot functions, the parameters that hot code gives few literals, and these."""
     on_cpu: Mapping[str, list[str]]
     """Of hot functions, the parameters that hot code only gives tensors on the CPU."""
+    observed: Observed = field(default_factory=Observed)
+    """What was recorded of the project."""
+
+
+RuledOut = Callable[[CallFact], bool]
+
+
+class Lead(Protocol):
+    """Says what a function may run."""
+
+    def __call__(self, function_id: str, ruled_out: RuledOut | None = None) -> tuple[Edge, ...]:
+        """Calls that are `ruled_out` lead nowhere."""
 
 
 class _Arrival(NamedTuple):
@@ -63,21 +76,29 @@ def solve(
     hot_roots: Sequence[str] = (),
     cold: Sequence[str] = (),
     library_roots: Mapping[str, Iterable[str]] | None = None,
+    observed: Observed | None = None,
 ) -> Heat:
     """Which functions are hot, and why. `hot_roots` and `cold` are patterns of the configuration:
     dotted names of functions or classes, globs, ``@decorator``; `library_roots` adds library
-    classes and their hot methods."""
+    classes and their hot methods; `observed` is what was recorded of the project."""
+    recorded = observed or Observed()
     extra = {base: Known(frozenset(methods)) for base, methods in (library_roots or {}).items()}
     named = named_roots(project, patterns(hot_roots))
     surely = frozenset(target for target, root in named.items() if root.surely)
     coldness = Coldness(project, patterns(cold), surely)
     roots = find_roots(project, named, extra, coldness)
     ways: dict[str, tuple[Edge, ...]] = {}
-    hot = _heated(project, coldness, roots, ways)
+
+    def lead(function_id: str, ruled_out: RuledOut | None = None) -> tuple[Edge, ...]:
+        return with_seen(edges(project, function_id, ruled_out), function_id, recorded)
+
+    hot = _heated(project, coldness, roots, ways, lead)
     arguments = Arguments(project, hot, ways)
     given = {function_id: arguments.of(function_id) for function_id in ways}
-    if _rule_out(project, ways, given):
-        hot = _heated(project, coldness, roots, ways)
+    if _rule_out(project, ways, given, lead):
+        hot = _heated(project, coldness, roots, ways, lead)
+    if recorded.seen:
+        _count(hot, recorded)
     functions = [
         HotFunction(project.modules[module], name, definition.line, fact)
         for function_id, fact in hot.items()
@@ -88,11 +109,20 @@ def solve(
     functions.sort(key=lambda f: (f.path, f.line, f.function))
     given = {function_id: given[function_id] for function_id in hot if given.get(function_id)}
     on_cpu = Arguments(project, hot, ways).on_cpu()
-    return Heat(hot, tuple(functions), ways, given, on_cpu)
+    return Heat(hot, tuple(functions), ways, given, on_cpu, recorded)
+
+
+def _count(hot: Mapping[str, HotFact], observed: Observed) -> None:
+    """Says of hot functions how often they were seen to run."""
+    by_name = {dotted_id(function_id): function_id for function_id in hot}
+    for function_id, fact in hot.items():
+        root = by_name.get(fact.root)
+        if root is not None:
+            fact.seen = observed.per_call(root, function_id)
 
 
 def _rule_out(
-    project: Project, ways: dict[str, tuple[Edge, ...]], given: Mapping[str, Given]
+    project: Project, ways: dict[str, tuple[Edge, ...]], given: Mapping[str, Given], lead: Lead
 ) -> bool:
     """Takes out of the ways what stands under conditions that the given arguments rule out; whether there is
     any."""
@@ -103,9 +133,7 @@ def _rule_out(
             for fact in project.functions[function_id]
             for call in fact.calls
         ):
-            ways[function_id] = tuple(
-                edges(project, function_id, partial(ruled_out, given=literals))
-            )
+            ways[function_id] = lead(function_id, partial(ruled_out, given=literals))
             found = True
     return found
 
@@ -115,6 +143,7 @@ def _heated(
     coldness: Coldness,
     roots: Sequence[Root],
     ways: dict[str, tuple[Edge, ...]],
+    lead: Lead,
 ) -> dict[str, HotFact]:
     """The functions that the roots reach; `ways` holds what each may run, and is added to."""
     loops = frozenset(root.target for root in roots if root.only_loops)
@@ -135,8 +164,16 @@ def _heated(
             frontier.append(
                 _Arrival(root.target, hot[root.target], True, class_of(project, root.target))
             )
-        _spread(project, coldness, frontier, loops, hot, ways, seen)
+        _spread(project, coldness, frontier, loops, hot, ways, seen, lead)
     return hot
+
+
+def _stays_cold(coldness: Coldness, edge: Edge) -> bool:
+    """Whether a function is cold though hot code may run it: by the user's word, or by its name, unless it
+    was seen to run as a matter of course."""
+    if edge.often:
+        return named_cold(coldness, edge.target)
+    return is_cold(coldness, edge.target) or cold_unless_root(edge.target)
 
 
 def _spread(
@@ -147,6 +184,7 @@ def _spread(
     hot: dict[str, HotFact],
     ways: dict[str, tuple[Edge, ...]],
     seen: dict[str, tuple[bool, bool]],
+    lead: Lead,
 ) -> None:
     """Breadth first, each level in the order of names, so that every function gets its shortest path.
 
@@ -168,7 +206,7 @@ def _spread(
                 direct or bool(before and before[1]),
             )
             if source not in ways:
-                ways[source] = tuple(edges(project, source))
+                ways[source] = lead(source)
             for edge in ways[source]:
                 target = edge.target
                 # A whole training or sampling run is one however it is started.
@@ -182,7 +220,7 @@ def _spread(
                 known = hot.get(target)
                 if known is not None and len(known.path) == 1:
                     continue  # a root has led on by itself
-                if known is None and (is_cold(coldness, target) or cold_unless_root(target)):
+                if known is None and _stays_cold(coldness, edge):
                     continue
                 if known is not None and seen.get(target) == (True, True):
                     continue  # another way leads on to nothing new

@@ -35,6 +35,8 @@ def hot_functions(
         with Pool(jobs) as pool:
             survey = scout_files(config, discovery, cache, pool, {}, tell, meanwhile=rules)
         project, solved = engine.solve(config, survey, rules(), cache)
+        if solved.observed.note:
+            note(solved.observed.note)
     finally:
         if cache is not None:
             cache.close()
@@ -60,6 +62,7 @@ def hot_functions(
                 reason=place.hot.reason,
                 loop=place.hot.loop,
                 per="step" if place.hot.per == "step" else "call",
+                seen=place.hot.seen,
             ),
             only_loops=place.hot.only_loops,
         )

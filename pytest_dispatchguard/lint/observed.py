@@ -17,6 +17,30 @@ from pytest_dispatchguard.lint.files import Source, is_excluded, read_source
 from pytest_dispatchguard.model import Finding, Report, Summary
 
 
+def read_config(place: Path, cwd: Path, config_file: Path | None = None) -> Config:
+    """The settings of a run that only asks which files are the project's own."""
+    config, _, cache = settings((place,), cwd, config_file, {}, cached=False)
+    assert cache is None
+    return config
+
+
+def own_files(config: Config) -> Callable[[str], str | None]:
+    """What gives a file's path relative to the project root; None for files that are not the project's."""
+    known: dict[str, str | None] = {}
+    root = config.root.resolve()
+
+    def rel(path: str) -> str | None:
+        if path not in known:
+            known[path] = None
+            whole = Path(path).resolve() if path and not path.startswith("<") else None
+            if whole is not None and whole.is_relative_to(root):
+                inside = whole.relative_to(root).as_posix()
+                known[path] = None if is_excluded(inside, config) else inside
+        return known[path]
+
+    return rel
+
+
 class Sieve:
     """The settings of one run, read before anything runs: what is wrong with them is told at once."""
 
@@ -33,17 +57,7 @@ class Sieve:
             None if self.config.baseline is None else baselines.load(self.config.baseline)
         )
         self.rules = {info.code: info.name for info in self.catalog.infos}
-        self._known: dict[str, str | None] = {}
-
-    def rel(self, path: str) -> str | None:
-        """A file's path relative to the project root; None for files that are not the project's own."""
-        if path not in self._known:
-            root = self.config.root.resolve()
-            whole = Path(path).resolve() if path and not path.startswith("<") else None
-            inside = whole is not None and whole.is_relative_to(root)
-            rel = whole.relative_to(root).as_posix() if whole is not None and inside else None
-            self._known[path] = None if rel is None or is_excluded(rel, self.config) else rel
-        return self._known[path]
+        self.rel = own_files(self.config)
 
     def report(self, findings: Sequence[Finding], notes: Sequence[str]) -> Report:
         """What is left of findings, with the numbers."""

@@ -106,6 +106,14 @@ def unpack_brief(text: str) -> Brief:
     )
 
 
+def hot_in_brief(text: str) -> tuple[list[str], set[str]]:
+    """Of a brief as JSON: the hot functions, and those of them that were seen with tensors."""
+    plain, hot, _, _ = json.loads(text)
+    seen = plain[_BRIEF_NAMES.index("seen")]
+    given = {name for name, kinds in seen.items() if any("tensor" in k for k in kinds.values())}
+    return list(hot), given.intersection(hot)
+
+
 def pack_findings(findings: Iterable[Finding], line: int = 1) -> str:
     """Findings of one function or file as JSON, with lines counted from `line`; prices are not kept,
     they are looked up anew."""

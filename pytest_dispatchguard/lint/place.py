@@ -311,6 +311,7 @@ class Place:
             reason=fact.reason,
             loop=fact.loop or bool(self.loops),
             per="step" if fact.per == "step" else "call",
+            seen=fact.seen,
         )
         return Finding(
             code=code,

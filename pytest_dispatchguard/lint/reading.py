@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import builtins
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,6 +28,7 @@ from pytest_dispatchguard.lint.kinds import (
     Kind,
     join,
 )
+from pytest_dispatchguard.lint.profiled import settled
 from pytest_dispatchguard.lint.rule import Event
 
 _EMPTY = cst.Module([])
@@ -184,6 +185,7 @@ class Reader:
         self._emit("function", function, function.name.value)
         self._given = dict(outer_given)
         self._parameters(function.params, function.name.value)
+        self._settle(self.brief.seen.get(qualname, {}))
         self._given.update(self.brief.given.get(qualname, {}))
         for name in self.brief.on_cpu.get(qualname, ()):
             kind = self.names.kinds.get(name, UNKNOWN)
@@ -255,6 +257,17 @@ class Reader:
             self._bind_name(
                 params.star_kwarg.name.value, Kind("nested", element=UNKNOWN, cls="dict")
             )
+
+    def _settle(self, seen: Mapping[str, Sequence[str]]) -> None:
+        """What parameters were seen with when code was recorded settles what reading leaves open."""
+        for name, words in seen.items():
+            kind = self.names.kinds.get(name)
+            if kind is None or name == self.self_name:
+                continue
+            now = settled(kind, words)
+            self.names.kinds[name] = now
+            if name in self._known and not now.maybe_tensor:
+                self._known -= {name}
 
     def annotation(self, node: cst.BaseExpression) -> Kind:
         """The kind that an annotation promises."""

@@ -51,9 +51,11 @@ def heat_notes(hot: Hot) -> str:
         notes.append("in a loop")
     if hot.per == "step":
         notes.append("once per step")
-    if hot.seen is not None:
+    if hot.seen == 0:
+        notes.append("not seen to run")
+    elif hot.seen is not None and len(hot.path) > 1:
         unit = "call" if hot.seen == 1 else "calls"
-        notes.append(f"{hot.seen:g} {unit} per call of the root")
+        notes.append(f"seen: {hot.seen:g} {unit} per {hot.root.rpartition('.')[2]}")
     return f"({', '.join(notes)})" if notes else ""
 
 

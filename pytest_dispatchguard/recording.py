@@ -1,0 +1,112 @@
+"""The part of a run that records which functions ran, and keeps it for the linter to read."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_dispatchguard.config import PROFILE
+from pytest_dispatchguard.lint.cache import make_folder
+from pytest_dispatchguard.lint.files import write_source
+from pytest_dispatchguard.lint.observed import own_files, read_config
+from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.profile import Profile, load, packed
+from pytest_dispatchguard.runtime.recorder import Recorder
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+
+class Recording:
+    """Records the calls of all tests, their fixtures left out: those set up, and setting up is not hot."""
+
+    def __init__(self, root: Path) -> None:
+        config = read_config(root, root)
+        self.root = config.root
+        load(self.root / PROFILE)  # what cannot be added to is told before anything runs
+        self.recorder = Recorder(own_files(config))
+        self.trouble = ""
+        """Why nothing was kept; empty where it was."""
+        self.kept = 0
+
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, None]:
+        """Records one test."""
+        watching: AbstractContextManager[None] = self.recorder.recording()
+        try:
+            watching.__enter__()
+        except UserError as error:
+            self.trouble = str(error)
+            yield
+            return
+        try:
+            yield
+        finally:
+            watching.__exit__(None, None, None)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Keeps what was seen. Every process of pytest-xdist keeps its own part."""
+        try:
+            self.kept = keep(self.root, self.recorder.profile)
+        except UserError as error:
+            self.trouble = str(error)
+        if self.trouble and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Says where it lies."""
+        if self.trouble:
+            terminalreporter.line(f"ERROR: {self.trouble}", red=True)
+        else:
+            terminalreporter.line(said(self.root))
+
+
+def said(root: Path) -> str:
+    """What there is now, in a line."""
+    profile = load(root / PROFILE)
+    number = 0 if profile is None else len(profile.functions)
+    if not number:
+        return "recorded nothing: no function of this project ran"
+    functions = "function" if number == 1 else "functions"
+    return f"{PROFILE.as_posix()} knows {number} {functions} now; `dispatchguard check` reads it"
+
+
+def keep(root: Path, seen: Callable[[], Profile]) -> int:
+    """Adds what was seen to what is known of a project, and says how many functions that are."""
+    newer = seen()
+    if not newer.functions:
+        return 0
+    path = root / PROFILE
+    try:
+        make_folder(path.parent)
+        with _alone(path.parent):
+            profile = load(path) or Profile()
+            profile.merge(newer)
+            for name in [name for name in profile.functions if not (root / name[0]).is_file()]:
+                del profile.functions[name]
+            write_source(path, packed(profile).encode())
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror or error}") from None
+    return len(newer.functions)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Waits until no other process is at it."""
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl
+    import os
+
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
