@@ -117,7 +117,7 @@ def both(python: Path, program: str, scratch: Path) -> Outcome:
     expected, cpu_s = run([str(python), *on_cpu], scratch)
     found, ghost_s = run([str(python), *ghost, "--output", str(report), *on_ghost], scratch)
     told = json.loads(report.read_text(encoding="utf-8"))
-    notes = [int(note.split()[0]) for note in told["summary"]["notes"] if "more waits" in note]
+    notes = [int(note.split()[0]) for note in told["summary"]["notes"] if "more wait" in note]
     rows = sorted(told["findings"], key=lambda row: -times(row["message"]))
     return Outcome(
         program,

@@ -7,6 +7,7 @@ import gc
 import os
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
 
     from pytest_dispatchguard.lint.check import Checked, Request
+    from pytest_dispatchguard.runtime.syncs import Sync
 
 CLEAN, FOUND, FAILED = 0, 1, 2
 """Exit statuses: nothing found; findings, or a diff that is not empty; usage, configuration or
@@ -238,12 +240,13 @@ def _check_parser(commands: Any) -> None:
 def _run_parser(commands: Any) -> None:
     run = commands.add_parser(
         "run",
-        help="run a program and tell where it waits for the device, or record what it calls",
-        usage="dispatchguard run --ghost|--record [OPTIONS] SCRIPT|-m MODULE|-- COMMAND [ARGUMENTS]",
-        description="Runs a program and tells where its host waits for the device. What follows the program "
-        "is for the program.",
-        epilog="Exit status: that of the program where it is not 0; else 1 where waits were found, "
-        "0 where none were, 2 for usage and configuration errors.",
+        help="run a program and tell what it does at every call though once would do, where it waits for the "
+        "device, or record what it calls",
+        usage="dispatchguard run [OPTIONS] (SCRIPT | -m MODULE | -- COMMAND) [ARGUMENTS]",
+        description="Runs a program and tells what its hot code does at every call though once would do, and "
+        "with --ghost where its host waits for the device. What follows the program is for the program.",
+        epilog="Exit status: that of the program where it is not 0; else 1 where anything was found, "
+        "0 where nothing was, 2 for usage and configuration errors.",
     )
     run.add_argument(
         "--ghost",
@@ -555,10 +558,6 @@ def _run(arguments: argparse.Namespace) -> int:
 
     if arguments.program is None:
         arguments.parser.error("run what? name a script, -m MODULE, or -- COMMAND")
-    if not arguments.ghost and not arguments.record:
-        raise UserError(
-            "what is to be watched? --ghost tells where a GPU would be waited for, --record what runs"
-        )
     program.check(arguments.program)
     ends: list[Callable[[], bool]] = []
     """What is done when the program has ended; each says whether it found anything."""
@@ -568,8 +567,8 @@ def _run(arguments: argparse.Namespace) -> int:
         found.extend([end() for end in ends])
 
     with ExitStack() as watching:
-        if arguments.ghost:
-            ends.append(_watch_waits(arguments, watching))
+        if arguments.ghost or not arguments.record:
+            ends.append(_watch_costs(arguments, watching))
         if arguments.record:
             ends.append(_watch_calls(arguments, watching))
         gc.enable()  # as the program expects it
@@ -584,24 +583,33 @@ def _place(arguments: argparse.Namespace) -> Path:
     return Path(arguments.program.name if script else ".")
 
 
-def _watch_waits(arguments: argparse.Namespace, watching: ExitStack) -> Callable[[], bool]:
-    """Has a ghost stand in for the GPU. Gives what tells of the waits that were seen."""
+def _watch_costs(arguments: argparse.Namespace, watching: ExitStack) -> Callable[[], bool]:
+    """Watches for costly calls, and with a ghost for waits. Gives what tells of them."""
+    from pytest_dispatchguard.lint.hot import hot_lines
     from pytest_dispatchguard.lint.observed import Sieve
-    from pytest_dispatchguard.runtime import findings
+    from pytest_dispatchguard.runtime import findings, waste
 
     given = {"select": arguments.select, "extend_select": arguments.extend_select}
     given |= {"ignore": arguments.ignore, "baseline": arguments.baseline}
     sieve = Sieve(_place(arguments), _cwd(), arguments.config, given)
-    try:
-        from pytest_dispatchguard.runtime.ghost import ghost
-    except ImportError:
-        raise UserError("torch is not installed here: the ghost stands in for its GPU") from None
-    recorder = watching.enter_context(ghost())
+    hot = hot_lines(_place(arguments), _cwd(), arguments.config)
+    waits: Counter[Sync] = Counter()
+    if arguments.ghost:
+        try:
+            from pytest_dispatchguard.runtime.ghost import ghost
+        except ImportError:
+            raise UserError(
+                "torch is not installed here: the ghost stands in for its GPU"
+            ) from None
+        waits = watching.enter_context(ghost()).times
+    wasted: Counter[Sync] = Counter()
+    watching.enter_context(waste.watching(wasted))
 
     def tell() -> bool:
-        seen, elsewhere = findings.waits(recorder.times, sieve.rel, sieve.rules)
-        notes = [f"{elsewhere} more waits in no code of this project"] if elsewhere else []
-        report = sieve.report(seen, notes)
+        waited, elsewhere = findings.observed(waits, sieve.rel, sieve.rules)
+        costly, _ = hot.only(findings.observed(wasted, sieve.rel, sieve.rules)[0])
+        notes = [f"{findings.more(elsewhere)} in no code of this project"] if elsewhere else []
+        report = sieve.report([*waited, *costly], notes)
         _render(arguments, report, sieve.source(), sys.stdout)
         return bool(report.findings)
 

@@ -35,8 +35,13 @@ class Options:
     workers: int
     undecided: str
     device: tuple[str, ...] | None
+    lint: str | None
+    """The format to tell in what was seen running; None where nobody watches."""
+    lint_output: Path | None
     record: bool
     """Whether what runs is to be recorded."""
+    ghost: bool
+    """Whether a ghost is to stand in for a GPU."""
     worker: str | None
     """The ends of pipes, in a worker of another run."""
 
@@ -97,6 +102,16 @@ def _number(word: str, fits: Callable[[float], bool], wanted: str) -> float:
     if not fits(number):
         raise argparse.ArgumentTypeError(f"{word!r} is not {wanted}")
     return number
+
+
+def _format(word: str) -> str:
+    from pytest_dispatchguard.report import FORMATS
+
+    if word not in FORMATS:
+        raise argparse.ArgumentTypeError(
+            f"{word!r} is none of {', '.join(FORMATS)}; before paths write --overhead-lint=text"
+        )
+    return word
 
 
 def _devices(words: str) -> tuple[str, ...]:
@@ -168,6 +183,15 @@ _ALL = (
         "devices that tests with `overhead_device` run on, such as cpu,cuda: all that are here unless said",
         _devices,
     ),
+    _Option(
+        "lint",
+        "FORMAT",
+        "watch tests run and tell what hot code does at every call though once would do, and with "
+        "--overhead-ghost where it waits for the device; as text unless another format is said",
+        _format,
+        more={"nargs": "?", "const": "text"},
+    ),
+    _Option("lint-output", "FILE", "write what --overhead-lint tells to FILE"),
 )
 
 
@@ -183,6 +207,9 @@ def add(parser: pytest.Parser) -> None:
             **(option.more or {}),
         )
         parser.addini(_key(option), option.help)
+    there = "let tests for cuda run here, on a machine without a GPU: they compute on the CPU"
+    group.addoption("--overhead-ghost", action="store_true", default=None, help=there)
+    parser.addini("overhead_ghost", there, type="bool", default=False)
     recorded = (
         "record which functions of the project run, what they call and what they are given, in "
         ".dispatchguard/profile.json, for `dispatchguard check` to read"
@@ -196,13 +223,17 @@ def read(config: pytest.Config) -> Options:
     """What the command line says, else pytest's settings, else what is usual."""
     found = {option.name.replace("-", "_"): _value(config, option) for option in _ALL}
     worker = config.getoption("--overhead-worker")
-    record = bool(config.getoption("--overhead-record") or config.getini("overhead_record"))
-    options = Options(
-        mode=found.pop("budget"), worker=worker, record=record and worker is None, **found
+    record, ghost = (
+        bool(config.getoption(f"--overhead-{name}") or config.getini(f"overhead_{name}"))
+        for name in ("record", "ghost")
     )
-    for file in (options.json, options.report):
+    if worker is not None:  # which measures, and nothing else
+        record, found["lint"] = False, None
+    options = Options(mode=found.pop("budget"), worker=worker, record=record, ghost=ghost, **found)
+    for file in (options.json, options.report, options.lint_output):
         # A worker writes none, and may run in another tree.
-        if options.mode and not worker and file is not None and not file.parent.is_dir():
+        asked = options.lint if file is options.lint_output else options.mode
+        if asked and not worker and file is not None and not file.parent.is_dir():
             raise pytest.UsageError(f"{file}: there is no such folder; make it first")
     _refuse(config, options)
     return options
@@ -215,7 +246,7 @@ def _value(config: pytest.Config, option: _Option) -> Any:
             given = option.read(str(config.getini(_key(option))))
         except argparse.ArgumentTypeError as error:
             raise pytest.UsageError(f"{_key(option)}: {error}") from None
-    if given is not None and option.name in ("json", "report"):
+    if given is not None and option.name in ("json", "report", "lint-output"):
         return config.invocation_params.dir / given
     return option.otherwise if given is None else given
 
@@ -237,6 +268,13 @@ def _refuse(config: pytest.Config, options: Options) -> None:
     if timed and options.mode == "count":
         raise pytest.UsageError(
             f"{timed[0]} needs --overhead-budget=check: count measures no times"
+        )
+    if config.getoption("--overhead-lint-output") is not None and options.lint is None:
+        raise pytest.UsageError("--overhead-lint-output needs --overhead-lint")
+    if options.ghost and options.mode is not None:
+        raise pytest.UsageError(
+            "--overhead-ghost and --overhead-budget do not go together: the ghost's own work would be in all "
+            "figures; tests of waits ask for the fixture ghost_cuda"
         )
     if "--overhead-against" in given and "--overhead-compare" in given:
         raise pytest.UsageError("--overhead-against and --overhead-compare: name one base, not two")

@@ -62,8 +62,8 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     if asked.by_workers:
         _measure(config, asked)
-    if asked.record:
-        _record(config)
+    if asked.record or asked.lint or asked.ghost:
+        _watch(config, asked)
     # The processes of pytest-xdist send their reports on.
     if asked.mode is not None and not hasattr(config, "workerinput"):
         from pytest_dispatchguard.gathering import Gatherer
@@ -71,14 +71,46 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Gatherer(config, asked, saving), "dispatchguard-verdicts")
 
 
-def _record(config: pytest.Config) -> None:
+def _watch(config: pytest.Config, asked: options.Options) -> None:
+    """Has tests watched: where they run, which may be in processes of pytest-xdist."""
     from pytest_dispatchguard.model import UserError
-    from pytest_dispatchguard.recording import Recording
 
     try:
-        config.pluginmanager.register(Recording(config.rootpath), "dispatchguard-recording")
+        if asked.ghost and (hasattr(config, "workerinput") or not _is_shared_out(config)):
+            config.add_cleanup(_haunted())
+        if asked.record:
+            from pytest_dispatchguard.recording import Recording
+
+            config.pluginmanager.register(Recording(config.rootpath), "dispatchguard-recording")
+        if asked.lint:
+            from pytest_dispatchguard.linting import Linting
+
+            linting = Linting(config, asked.lint, asked.lint_output)
+            config.pluginmanager.register(linting, "dispatchguard-linting")
     except UserError as error:
         raise pytest.UsageError(str(error)) from None
+
+
+def _haunted() -> Callable[[], None]:
+    """Has a ghost there from now on, and gives what ends it."""
+    from contextlib import ExitStack
+
+    from pytest_dispatchguard.model import UserError
+
+    try:
+        from pytest_dispatchguard.runtime.ghost import ghost
+    except ImportError:
+        raise UserError(
+            "--overhead-ghost: torch is not installed here, whose GPU it stands in for"
+        ) from None
+    stack = ExitStack()
+    stack.enter_context(ghost())
+    return stack.close
+
+
+def _is_shared_out(config: pytest.Config) -> bool:
+    """Whether pytest-xdist runs the tests in other processes."""
+    return bool(config.getoption("numprocesses", None)) and not hasattr(config, "workerinput")
 
 
 def _read_budgets(config: pytest.Config, asked: options.Options) -> Path | None:
@@ -100,8 +132,8 @@ def _read_budgets(config: pytest.Config, asked: options.Options) -> Path | None:
 
 
 def _measure(config: pytest.Config, asked: options.Options) -> None:
-    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
-        return  # pytest-xdist runs the tests in other processes
+    if _is_shared_out(config):
+        return
     if sys.platform == "win32":
         raise pytest.UsageError("times are not measured on Windows: use --overhead-budget=count")
     from functools import partial

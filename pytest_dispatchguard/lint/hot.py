@@ -2,17 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pytest_dispatchguard.config import idle_folders, is_project
 from pytest_dispatchguard.lint import engine
 from pytest_dispatchguard.lint.check import settings
+from pytest_dispatchguard.lint.facts import HotFact
 from pytest_dispatchguard.lint.files import discover, require
+from pytest_dispatchguard.lint.heat import Heat
 from pytest_dispatchguard.lint.idle import idle_names
-from pytest_dispatchguard.lint.pool import Pool
+from pytest_dispatchguard.lint.pool import Pool, default_jobs
+from pytest_dispatchguard.lint.project import Project
 from pytest_dispatchguard.lint.survey import Progress, scout_files
-from pytest_dispatchguard.model import Hot, HotPlace
+from pytest_dispatchguard.model import Finding, Hot, HotPlace
+
+
+class HotLines:
+    """Which lines of a project are hot, and why."""
+
+    def __init__(self, project: Project, heat: Heat) -> None:
+        self._spans: dict[str, list[tuple[int, int, str, Hot]]] = {}
+        for function_id, fact in heat.hot.items():
+            module, _, name = function_id.partition(":")
+            spans = self._spans.setdefault(project.modules[module], [])
+            for definition in project.functions[function_id]:
+                spans.append((definition.line, definition.end_line, name, _hot(fact)))
+
+    def at(self, rel: str, line: int) -> tuple[str, Hot] | None:
+        """The innermost hot function that a line stands in, and why it is hot."""
+        around = [s for s in self._spans.get(rel, ()) if s[0] <= line <= s[1]]
+        if not around:
+            return None
+        _, _, name, hot = min(around, key=lambda span: span[1] - span[0])
+        return name, hot
+
+    def only(self, findings: Iterable[Finding]) -> tuple[list[Finding], int]:
+        """The findings that are in hot functions, which they say, and how many are not."""
+        kept, others = [], 0
+        for finding in findings:
+            place = self.at(finding.path, finding.span.line)
+            if place is None:
+                others += 1
+            else:
+                kept.append(replace(finding, function=place[0], hot=place[1]))
+        return kept, others
+
+
+def hot_lines(place: Path, cwd: Path, config_file: Path | None = None) -> HotLines:
+    """The hot lines of the project around a place."""
+    config, rules, cache = settings((place,), cwd, config_file, {}, cached=True)
+    try:
+        discovery = discover((), config, cwd=config.root)
+        with Pool(default_jobs()) as pool:
+            quietly: Progress = lambda what, done, total: None  # noqa: E731
+            survey = scout_files(config, discovery, cache, pool, {}, quietly, meanwhile=rules)
+        return HotLines(*engine.solve(config, survey, rules(), cache))
+    finally:
+        if cache is not None:
+            cache.close()
 
 
 def hot_functions(
@@ -56,16 +105,20 @@ def hot_functions(
             path=place.path,
             line=place.line,
             function=place.function,
-            hot=Hot(
-                root=place.hot.root,
-                path=tuple(place.hot.path),
-                reason=place.hot.reason,
-                loop=place.hot.loop,
-                per="step" if place.hot.per == "step" else "call",
-                seen=place.hot.seen,
-            ),
+            hot=_hot(place.hot),
             only_loops=place.hot.only_loops,
         )
         for place in solved.functions
         if place.path in asked
     ]
+
+
+def _hot(fact: HotFact) -> Hot:
+    return Hot(
+        root=fact.root,
+        path=tuple(fact.path),
+        reason=fact.reason,
+        loop=fact.loop,
+        per="step" if fact.per == "step" else "call",
+        seen=fact.seen,
+    )

@@ -14,6 +14,7 @@ from pytest_dispatchguard.lint import suppress
 from pytest_dispatchguard.lint.catalog import Catalog
 from pytest_dispatchguard.lint.check import settings
 from pytest_dispatchguard.lint.files import Source, is_excluded, read_source
+from pytest_dispatchguard.lint.libraries import TEST_PATHS
 from pytest_dispatchguard.model import Finding, Report, Summary
 
 
@@ -58,6 +59,11 @@ class Sieve:
         )
         self.rules = {info.code: info.name for info in self.catalog.infos}
         self.rel = own_files(self.config)
+
+    @staticmethod
+    def is_test(rel: str) -> bool:
+        """Whether a file belongs to tests, benchmarks or documentation."""
+        return TEST_PATHS.search(rel) is not None
 
     def report(self, findings: Sequence[Finding], notes: Sequence[str]) -> Report:
         """What is left of findings, with the numbers."""

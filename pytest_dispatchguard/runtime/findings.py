@@ -13,15 +13,17 @@ Rel = Callable[[str], str | None]
 """A file's path relative to the project root; None for files that are not the project's own."""
 
 
-def waits(
+def observed(
     times: Mapping[Sync, int], rel: Rel, rules: Mapping[str, str]
 ) -> tuple[list[Finding], int]:
-    """Findings of the waits that were seen, one for each operation and line, and how many waits no line of
-    the project is on the way of. `rules` has the rules' names by code."""
+    """Findings of what was seen, one for each operation and line, and how many waits no line of the project
+    is on the way of. `rules` has the rules' names by code."""
     found: defaultdict[tuple[str, int, str], Counter[Sync]] = defaultdict(Counter)
     elsewhere = 0
     for sync, number in times.items():
         place = next((frame for frame in sync.frames if rel(frame.path) is not None), None)
+        if not is_wait(sync.code) and (place is None or place != sync.frames[0]):
+            continue  # what a library does at every call, its user cannot change
         if place is None:
             elsewhere += number
         else:
@@ -30,6 +32,16 @@ def waits(
         _finding(path, line, code, seen, rel, rules.get(code, code))
         for (path, line, code), seen in found.items()
     ], elsewhere
+
+
+def more(waits: int) -> str:
+    """``3 more waits``."""
+    return f"{waits} more {'wait' if waits == 1 else 'waits'}"
+
+
+def is_wait(code: str) -> bool:
+    """Whether a code is about waiting for the device."""
+    return code.startswith("DG4")
 
 
 def _code(sync: Sync, place: Frame) -> str:
@@ -61,6 +73,8 @@ def _finding(path: str, line: int, code: str, seen: Counter[Sync], rel: Rel, rul
 
 def _message(sync: Sync, times: int, place: Frame) -> str:
     often = "once" if times == 1 else f"{times} times"
+    if not is_wait(sync.code):
+        return f"`{sync.operation}` ran {often}: {sync.why}"
     inner = sync.frames[0]
     where = "" if inner == place else f", in {_tail(inner.path)}:{inner.line}"
     return f"`{sync.operation}` made the host wait {often}{where}: {sync.why}"

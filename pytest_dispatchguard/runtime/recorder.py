@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import sys
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
 
-from pytest_dispatchguard.model import UserError
 from pytest_dispatchguard.profile import Name, Profile, Seen, digest
+from pytest_dispatchguard.runtime.entering import each_function
 
 Rel = Callable[[str], "str | None"]
 """A file's path relative to the project root; None for files that are not the project's own."""
 
 _LOOKED_AT = 24
 """Calls of a function whose arguments are looked at; after these every one whose number is a power of two."""
-_OF_GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 class Recorder:
@@ -38,12 +33,8 @@ class Recorder:
     @contextmanager
     def recording(self) -> Iterator[None]:
         """Records what runs inside, in all threads."""
-        if sys.version_info >= (3, 12):
-            with _by_monitoring(self):
-                yield
-        else:
-            with _by_tracing(self):
-                yield
+        with each_function(self.entered):
+            yield
 
     def entered(self, frame: FrameType) -> bool:
         """Takes note of a function that begins; whether it is one of the project's."""
@@ -168,78 +159,3 @@ def _kind(value: object) -> str:
     kind = type(value)
     module = kind.__module__
     return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
-
-
-@contextmanager
-def _by_tracing(recorder: Recorder) -> Iterator[None]:
-    """By the tracer, which is told of functions alone where it asks for no lines; by the profiler where
-    somebody else traces (coverage, a debugger)."""
-    entered = recorder.entered
-
-    def called(frame: FrameType, event: str, arg: Any) -> None:
-        # A generator is told of whenever it goes on.
-        if event == "call" and not (frame.f_code.co_flags & _OF_GENERATORS and _goes_on(frame)):
-            entered(frame)
-
-    get: Any
-    put: Any
-    put_in_threads: Any
-    if sys.gettrace() is None:
-        get, put, put_in_threads = sys.gettrace, sys.settrace, threading.settrace
-    elif sys.getprofile() is None:
-        get, put, put_in_threads = sys.getprofile, sys.setprofile, threading.setprofile
-    else:
-        raise UserError(
-            "calls cannot be recorded: a tracer and a profiler watch this Python already"
-        )
-    put(called)
-    put_in_threads(called)
-    try:
-        yield
-    finally:
-        if get() is called:  # whoever came later takes it off himself
-            put(None)
-        put_in_threads(None)
-
-
-def _goes_on(frame: FrameType) -> bool:
-    """Whether a generator has run before."""
-    return frame.f_lasti >= _first_yield(frame.f_code)
-
-
-@cache
-def _first_yield(code: CodeType) -> int:
-    """Where a generator stops first."""
-    import dis
-
-    stops = (i.offset for i in dis.get_instructions(code) if i.opname == "YIELD_VALUE")
-    return next(stops, sys.maxsize)
-
-
-if sys.version_info >= (3, 12):
-    _TOOLS = (3, 4, 5, 2, 1, 0)
-    """Numbers of monitoring tools, those first that debuggers, coverage and profilers leave alone."""
-
-    @contextmanager
-    def _by_monitoring(recorder: Recorder) -> Iterator[None]:
-        """By monitoring, which forgets code that is not the project's after its first call."""
-        monitoring = sys.monitoring
-        tool = next((n for n in _TOOLS if monitoring.get_tool(n) is None), None)
-        if tool is None:
-            raise UserError(
-                "calls cannot be recorded: six tools watch this Python already; switch one off"
-            )
-        entered = recorder.entered
-
-        def started(code: CodeType, offset: int) -> object:
-            return None if entered(sys._getframe(1)) else monitoring.DISABLE
-
-        monitoring.use_tool_id(tool, "dispatchguard-recorder")
-        try:
-            monitoring.register_callback(tool, monitoring.events.PY_START, started)
-            monitoring.set_events(tool, monitoring.events.PY_START)
-            yield
-        finally:
-            monitoring.set_events(tool, monitoring.events.NO_EVENTS)
-            monitoring.register_callback(tool, monitoring.events.PY_START, None)
-            monitoring.free_tool_id(tool)

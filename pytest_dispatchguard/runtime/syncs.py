@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import FrameType
 
 from pytest_dispatchguard.runtime.foreign import own_frames
 
@@ -102,12 +103,17 @@ class Notes:
             return
         if first is not None:
             first.append(operation)
-        frames = tuple(
-            Frame(frame.f_code.co_filename, frame.f_lineno, _qualified(frame.f_code))
-            for frame in own_frames(sys._getframe(1))
-        )
+        frames = place_of(sys._getframe(1))
         for recorder in self.recorders:
             recorder.times[Sync(operation, why, code, frames)] += 1
+
+
+def place_of(frame: FrameType) -> tuple[Frame, ...]:
+    """Where a frame is, and the way there, but for code that nobody would change."""
+    return tuple(
+        Frame(own.f_code.co_filename, own.f_lineno, _qualified(own.f_code))
+        for own in own_frames(frame)
+    )
 
 
 NOTES = Notes()

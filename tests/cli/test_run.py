@@ -180,7 +180,25 @@ def test_waits_without_a_line_of_the_project(project: Path, tmp_path: Path) -> N
     )
     done = run(project, "--ghost", "script.py")
     assert "script.py:7:1 DG411 `item` made the host wait once, in other.py:4:" in done.stdout
-    assert "note: 1 more waits in no code of this project" in done.stdout
+    assert "note: 1 more wait in no code of this project" in done.stdout
+
+
+def test_what_hot_code_does_at_every_call(project: Path) -> None:
+    """No torch is needed for it, and no ghost."""
+    (project / "library.py").write_text(
+        "import copy\n\n\nclass Step:\n    def step(self, x):  # dispatchguard: hot\n"
+        "        return copy.deepcopy(x)\n\n\ndef setup(x):\n    return copy.deepcopy(x)\n"
+    )
+    (project / "train.py").write_text(
+        "from library import Step, setup\n\nfor _ in range(3):\n    Step().step(setup([]))\n"
+    )
+    done = run(project, "train.py")
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.startswith(
+        "library.py:6:9 DG606 `deepcopy` ran 3 times: all that hangs on it is copied each time"
+    )
+    assert done.stdout.count("DG606") == 1
+    assert run(project, "--ignore", "DG606", "train.py").returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -189,7 +207,7 @@ def test_waits_without_a_line_of_the_project(project: Path, tmp_path: Path) -> N
         ((), "run what? name a script, -m MODULE, or -- COMMAND"),
         (("--ghost",), "run what? name a script"),
         (("--ghost", "-m"), "run what?"),
-        (("train.py",), "what is to be watched? --ghost tells"),
+        (("--record",), "run what? name a script"),
         (("--ghost", "none.py"), "none.py: no such file; for a module say -m none.py"),
         (("--ghost", "--", "no-such-command"), "no-such-command: no package here installs"),
         (("--ghots", "train.py"), 'unknown option --ghots; did you mean "--ghost"'),

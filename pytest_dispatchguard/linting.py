@@ -1,0 +1,140 @@
+"""The part of a pytest run that watches code run, and tells where the host waits for the device, and what is
+done at every call though once would do."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Generator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_dispatchguard.lint.files import write_source
+from pytest_dispatchguard.lint.hot import hot_lines
+from pytest_dispatchguard.lint.observed import Sieve
+from pytest_dispatchguard.model import Report, UserError
+from pytest_dispatchguard.report import render
+from pytest_dispatchguard.runtime import findings, syncs, waste
+
+_KEY = "dispatchguard_seen"
+"""What a process of pytest-xdist hands to the one that tells."""
+
+
+class Linting:
+    """Watches the calls of all tests, their fixtures left out, and tells in the end."""
+
+    def __init__(self, config: pytest.Config, form: str, output: Path | None) -> None:
+        self.config = config
+        self.form = form
+        self.output = output
+        self.times: Counter[syncs.Sync] = Counter()
+        self.trouble = ""
+        """Why nothing could be watched, or written; empty where all could."""
+        self.told = ""
+        self.sieve = Sieve(config.rootpath, config.rootpath, None, {})
+
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, None]:
+        """Watches one test."""
+        with ExitStack() as watching:
+            seen = watching.enter_context(syncs.recording()) if syncs.is_there() else None
+            try:
+                watching.enter_context(waste.watching(self.times))
+            except UserError as error:
+                self.trouble = str(error)
+            yield
+        if seen is not None:
+            self.times += seen.times
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: object) -> None:
+        """Takes what a process of pytest-xdist saw."""
+        self.times += unpacked(getattr(node, "workeroutput", {}).get(_KEY, "[]"))
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Makes the report; findings fail the run."""
+        handed = getattr(self.config, "workeroutput", None)
+        if handed is not None:
+            handed[_KEY] = packed(self.times)
+            return
+        report = self._report()
+        text = render(
+            report,
+            self.form,
+            color=self.output is None and self._color(),
+            width=self._width(),
+            sources=self.sieve.source(),
+        )
+        try:
+            if self.output is None:
+                self.told = text
+            else:
+                write_source(self.output, text.encode("utf-8", "backslashreplace"))
+                self.told = f"{len(report.findings)} findings written to {self.output}\n"
+        except OSError as error:
+            self.trouble = f"{self.output}: cannot be written: {error.strerror or error}"
+        except UserError as error:
+            self.trouble = str(error)
+        if session.exitstatus == pytest.ExitCode.OK and (self.trouble or report.findings):
+            session.exitstatus = (
+                pytest.ExitCode.USAGE_ERROR if self.trouble else pytest.ExitCode.TESTS_FAILED
+            )
+
+    def _report(self) -> Report:
+        hot = hot_lines(self.config.rootpath, self.config.rootpath)
+        seen, elsewhere = findings.observed(self.times, self._library, self.sieve.rules)
+        kept, others = hot.only(seen)
+        notes = []
+        if others:
+            notes.append(f"{others} more in code that is not hot")
+        if elsewhere:
+            notes.append(f"{findings.more(elsewhere)} in no code of this project but its tests")
+        return self.sieve.report(kept, notes)
+
+    def _library(self, path: str) -> str | None:
+        """A file's path relative to the project root; None for tests, and for files of others."""
+        rel = self.sieve.rel(path)
+        return None if rel is None or self.sieve.is_test(rel) else rel
+
+    def _color(self) -> bool:
+        reporter = self.config.pluginmanager.getplugin("terminalreporter")
+        return reporter is not None and bool(reporter.hasmarkup)
+
+    def _width(self) -> int:
+        reporter = self.config.pluginmanager.getplugin("terminalreporter")
+        return 100 if reporter is None else int(reporter._tw.fullwidth)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """What was found."""
+        if self.trouble:
+            terminalreporter.line(f"ERROR: {self.trouble}", red=True)
+        if self.told:
+            terminalreporter.section("overhead seen running")
+            terminalreporter.write(self.told)
+
+
+def packed(times: Counter[syncs.Sync]) -> str:
+    """What was seen, for another process."""
+    rows = [
+        [
+            sync.operation,
+            sync.why,
+            sync.code,
+            [[f.path, f.line, f.function] for f in sync.frames],
+            n,
+        ]
+        for sync, n in times.items()
+    ]
+    return json.dumps(rows)
+
+
+def unpacked(text: str) -> Counter[syncs.Sync]:
+    """What another process saw."""
+    found: Counter[syncs.Sync] = Counter()
+    for operation, why, code, frames, number in json.loads(text):
+        way = tuple(syncs.Frame(*frame) for frame in frames)
+        found[syncs.Sync(operation, why, code, way)] += number
+    return found

@@ -1,0 +1,104 @@
+"""Calls back for every Python function that begins, in all threads, until the caller has had enough: by
+`sys.monitoring` where Python has it, by tracing before 3.12."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from types import CodeType, FrameType
+from typing import Any
+
+from pytest_dispatchguard.model import UserError
+
+Entered = Callable[[FrameType], bool]
+"""Told of a function that begins, by its frame; whether it wants to be told of that code again."""
+
+_OF_GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+
+
+@contextmanager
+def each_function(entered: Entered) -> Iterator[None]:
+    """Tells of the functions that begin in here."""
+    if sys.version_info >= (3, 12):
+        with _by_monitoring(entered):
+            yield
+    else:
+        with _by_tracing(entered):
+            yield
+
+
+@contextmanager
+def _by_tracing(entered: Entered) -> Iterator[None]:
+    """By the tracer, which is told of functions alone where it asks for no lines; by the profiler where
+    somebody else traces (coverage, a debugger)."""
+
+    def called(frame: FrameType, event: str, arg: Any) -> None:
+        # A generator is told of whenever it goes on.
+        if event == "call" and not (frame.f_code.co_flags & _OF_GENERATORS and _goes_on(frame)):
+            entered(frame)
+
+    get: Any
+    put: Any
+    put_in_threads: Any
+    if sys.gettrace() is None:
+        get, put, put_in_threads = sys.gettrace, sys.settrace, threading.settrace
+    elif sys.getprofile() is None:
+        get, put, put_in_threads = sys.getprofile, sys.setprofile, threading.setprofile
+    else:
+        raise UserError(
+            "calls cannot be watched: a tracer and a profiler watch this Python already"
+        )
+    put(called)
+    put_in_threads(called)
+    try:
+        yield
+    finally:
+        if get() is called:  # whoever came later takes it off himself
+            put(None)
+        put_in_threads(None)
+
+
+def _goes_on(frame: FrameType) -> bool:
+    """Whether a generator has run before."""
+    return frame.f_lasti >= _first_yield(frame.f_code)
+
+
+@cache
+def _first_yield(code: CodeType) -> int:
+    """Where a generator stops first."""
+    import dis
+
+    stops = (i.offset for i in dis.get_instructions(code) if i.opname == "YIELD_VALUE")
+    return next(stops, sys.maxsize)
+
+
+if sys.version_info >= (3, 12):
+    _TOOLS = (3, 4, 5, 2, 1, 0)
+    """Numbers of monitoring tools, those first that debuggers, coverage and profilers leave alone."""
+
+    @contextmanager
+    def _by_monitoring(entered: Entered) -> Iterator[None]:
+        """By monitoring, which forgets code that nobody asks for after its first call."""
+        monitoring = sys.monitoring
+        tool = next((n for n in _TOOLS if monitoring.get_tool(n) is None), None)
+        if tool is None:
+            raise UserError(
+                "calls cannot be watched: six tools watch this Python already; switch one off"
+            )
+
+        def started(code: CodeType, offset: int) -> object:
+            return None if entered(sys._getframe(1)) else monitoring.DISABLE
+
+        monitoring.use_tool_id(tool, "dispatchguard-calls")
+        try:
+            monitoring.register_callback(tool, monitoring.events.PY_START, started)
+            monitoring.set_events(tool, monitoring.events.PY_START)
+            yield
+        finally:
+            monitoring.set_events(tool, monitoring.events.NO_EVENTS)
+            monitoring.register_callback(tool, monitoring.events.PY_START, None)
+            monitoring.free_tool_id(tool)

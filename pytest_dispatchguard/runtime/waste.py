@@ -1,0 +1,164 @@
+"""Watches for calls that cost more than they need to wherever they are made again and again: contexts made by
+generators, signatures looked up, environments read, trees walked that are one leaf."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import inspect
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+from pytest_dispatchguard.runtime.entering import each_function
+from pytest_dispatchguard.runtime.foreign import is_foreign
+from pytest_dispatchguard.runtime.syncs import Sync, place_of
+
+Ask = Callable[[FrameType], "str | None"]
+"""What a call is called in a message; None where it is none to tell of."""
+
+
+class Costly(NamedTuple):
+    """A function that costs what its caller may spare."""
+
+    code: str
+    """Of the linter's rule for the same thing."""
+    why: str
+    operation: Ask
+
+
+def _generator(frame: FrameType) -> str | None:
+    manager = frame.f_locals.get("self")
+    made = getattr(manager, "gen", None)
+    code = getattr(made, "gi_code", None)
+    # One of Python's own, or of torch, is nobody's here to write anew.
+    return None if code is None or is_foreign(code) else str(getattr(made, "__qualname__", "?"))
+
+
+def _named(name: str) -> Ask:
+    return lambda frame: name
+
+
+def _leaf(name: str) -> Ask:
+    def asked(frame: FrameType) -> str | None:
+        torch = sys.modules.get("torch")
+        tree = frame.f_locals.get("tree", frame.f_locals.get("pytree"))
+        return name if torch is not None and isinstance(tree, torch.Tensor) else None
+
+    return asked
+
+
+def _costly() -> dict[CodeType, Costly]:
+    """What is watched for, by code: as far as Python and torch have it."""
+    found: dict[CodeType, Costly] = {}
+
+    def add(function: Any, code: str, operation: Ask, why: str) -> None:
+        known = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
+        if known is not None:
+            found[known] = Costly(code, why, operation)
+
+    managers: Any = vars(contextlib)
+    add(
+        managers["_GeneratorContextManager"].__enter__,
+        "DG201",
+        _generator,
+        "a context made by a generator is built, started and ended by Python code each time; a class with "
+        "`__enter__` and `__exit__` spares most of that",
+    )
+    add(
+        contextlib.ExitStack.__enter__,
+        "DG202",
+        _named("ExitStack"),
+        "a stack for contexts is built and unwound by Python code each time",
+    )
+    add(
+        contextlib.nullcontext.__enter__,
+        "DG203",
+        _named("nullcontext"),
+        "a context that does nothing is made and entered each time; an `if` costs nothing",
+    )
+    add(
+        contextlib.suppress.__enter__,
+        "DG204",
+        _named("suppress"),
+        "`try` and `except` do the same without an object and two calls",
+    )
+    add(
+        inspect.signature,
+        "DG601",
+        _named("inspect.signature"),
+        "a signature does not change: look it up once",
+    )
+    environment: Any = os.environ
+    add(
+        type(environment).__getitem__,
+        "DG603",
+        _named("os.environ"),
+        "the environment is read and decoded each time: read it once",
+    )
+    add(
+        copy.deepcopy,
+        "DG606",
+        _named("deepcopy"),
+        "all that hangs on it is copied each time",
+    )
+    return found
+
+
+_TREES = str(Path("torch", "utils", "_pytree.py"))
+_WALKS = {
+    "tree_flatten": "DG101",
+    "tree_leaves": "DG101",
+    "tree_flatten_with_path": "DG101",
+    "tree_map": "DG102",
+    "tree_map_": "DG102",
+}
+
+
+def _of_torch(code: CodeType) -> Costly | None:
+    """What there is to say of a function of torch, which may be imported later than watching begins."""
+    rule = _WALKS.get(code.co_name)
+    if rule is None or not code.co_filename.endswith(_TREES):
+        return None
+    return Costly(rule, "it is given one tensor, and walks it as a tree", _leaf(code.co_name))
+
+
+@contextmanager
+def watching(times: Counter[Sync]) -> Iterator[None]:
+    """Counts such calls of what runs inside, where code that is neither Python's nor torch's makes them."""
+    known: dict[CodeType, Costly | None] = {**_costly()}
+
+    def entered(frame: FrameType) -> bool:
+        code = frame.f_code
+        try:
+            costly = known[code]
+        except KeyError:
+            costly = known[code] = _of_torch(code)
+        if costly is None:
+            return False
+        caller = _caller(frame)
+        if caller is not None:
+            operation = costly.operation(frame)
+            if operation is not None:
+                times[Sync(operation, costly.why, costly.code, place_of(caller))] += 1
+        return True
+
+    with each_function(entered):
+        yield
+
+
+_BETWEEN = frozenset({"_collections_abc", "collections.abc", "os"})
+"""Modules of Python whose functions hand on what is asked of the environment."""
+
+
+def _caller(frame: FrameType) -> FrameType | None:
+    """Who calls it: None where that is Python itself, torch, or the function itself again."""
+    at = frame.f_back
+    while at is not None and at.f_globals.get("__name__") in _BETWEEN:
+        at = at.f_back
+    return None if at is None or is_foreign(at.f_code) else at

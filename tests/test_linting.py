@@ -1,0 +1,148 @@
+"""`--overhead-lint` and `--overhead-ghost` in real pytest runs."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+
+LIBRARY = """\
+import contextlib, copy
+import torch
+
+
+@contextlib.contextmanager
+def scope():
+    yield
+
+
+class Gate(torch.nn.Module):
+    def forward(self, x):
+        with scope():
+            return self.masked(x)
+
+    def masked(self, x):
+        if x.any():
+            x = -x
+        return x
+
+    def extra_repr(self):
+        return str(copy.deepcopy("cold"))
+"""
+SUITE = """\
+import torch
+from library import Gate, scope
+
+def test_gate():
+    for _ in range(3):
+        Gate()(torch.ones(3))
+    repr(Gate())
+    with scope():  # a test may
+        pass
+
+def test_device():
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    assert Gate().to(device)(torch.ones(3, device=device)).sum().item() == -3
+"""
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester) -> pytest.Pytester:
+    pytester.makepyprojecttoml("[tool.dispatchguard]\n")
+    pytester.makepyfile(library=LIBRARY, test_gate=SUITE)
+    return pytester
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, plugin_flags: tuple[str, ...]) -> Any:
+    return lambda *words: pytester.runpytest_subprocess(
+        *plugin_flags, "-p", "no:cacheprovider", *words
+    )
+
+
+def told(result: pytest.RunResult) -> list[str]:
+    return [line for line in result.outlines if " DG" in line or line.startswith("note: ")]
+
+
+def test_hot_code_that_wastes_is_told_and_fails_the_run(suite: pytest.Pytester, run: Any) -> None:
+    result = run("--overhead-lint")
+    result.assert_outcomes(passed=2)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    first, *rest = told(result)
+    assert first.startswith("library.py:12:9 DG201 `scope` ran 4 times: ")
+    assert rest == ["note: 1 more in code that is not hot"]
+    result.stdout.fnmatch_lines(["*hot: forward of a torch.nn.Module: library.Gate.forward*"])
+
+
+def test_the_ghost_is_there_for_all_tests(suite: pytest.Pytester, run: Any) -> None:
+    result = run("--overhead-lint", "--overhead-ghost")
+    result.assert_outcomes(passed=2)
+    context, wait, *notes = told(result)
+    assert "DG201" in context
+    assert wait.startswith("library.py:16:9 DG401 `truth` made the host wait once")
+    assert notes == [
+        "note: 1 more in code that is not hot",
+        "note: 1 more wait in no code of this project but its tests",
+    ]
+    run("--overhead-ghost").assert_outcomes(passed=2)
+
+
+def test_processes_of_xdist_hand_over_what_they_saw(suite: pytest.Pytester, run: Any) -> None:
+    pytest.importorskip("xdist")
+    alone = run("--overhead-lint", "--overhead-ghost")
+    shared = run("--overhead-lint", "--overhead-ghost", "-n", "2")
+    assert told(shared) == told(alone) and len(told(alone)) == 4
+    assert shared.ret == alone.ret
+
+
+def test_suppressions_selection_formats_and_files(suite: pytest.Pytester, run: Any) -> None:
+    result = run("--overhead-lint=json", "--overhead-lint-output=seen.json")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    (finding,) = json.loads((suite.path / "seen.json").read_text())["findings"]
+    assert (finding["code"], finding["function"]) == ("DG201", "Gate.forward")
+    assert finding["hot"]["path"] == ["library.Gate.forward"]
+    library = suite.path / "library.py"
+    library.write_text(LIBRARY.replace("scope():\n     ", "scope():  # noqa: DG201\n     "))
+    assert run("--overhead-lint").ret == pytest.ExitCode.OK
+    library.write_text(LIBRARY)
+    suite.makepyprojecttoml('[tool.dispatchguard]\nignore = ["DG2"]\n')
+    assert run("--overhead-lint").ret == pytest.ExitCode.OK
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--overhead-lint=xml",), "*'xml' is none of text, json, *"),
+        (("--overhead-lint", "test_gate.py"), "*before paths write --overhead-lint=text*"),
+        (("--overhead-lint-output=a.txt",), "*--overhead-lint-output needs --overhead-lint*"),
+        (("--overhead-lint", "--overhead-lint-output=no/a.txt"), "*there is no such folder*"),
+        (("--overhead-ghost", "--overhead-budget=count"), "*do not go together*"),
+    ],
+)
+def test_options_that_cannot_be_are_one_line(
+    suite: pytest.Pytester, run: Any, words: tuple[str, ...], said: str
+) -> None:
+    result = run(*words)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([said])
+    result.stderr.no_fnmatch_line("*Traceback*")
+
+
+def test_settings_that_are_wrong_are_told_before_tests_run(
+    suite: pytest.Pytester, run: Any
+) -> None:
+    suite.makepyprojecttoml('[tool.dispatchguard]\nselect = ["DG999"]\n')
+    result = run("--overhead-lint")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*unknown code*DG999*"])
+
+
+def test_a_failing_test_fails_as_ever(suite: pytest.Pytester, run: Any) -> None:
+    suite.makepyfile(test_bad="def test_bad():\n    assert 0\n")
+    result = run("--overhead-lint", "--overhead-ghost", "-k", "bad")
+    result.assert_outcomes(failed=1, deselected=2)
+    assert told(result) == []
