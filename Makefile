@@ -16,7 +16,7 @@ PYTHONS ?= 3.10 3.11 3.12 3.13
 PIP_FLAGS := --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint docs bench bench-counters bench-ghost bench-keras bench-lint bench-noise bench-plugin bench-specimens clean
+.PHONY: help demo test test-all lint docs bench bench-counters bench-ghost bench-keras bench-lint bench-noise bench-plugin bench-runtime bench-specimens clean
 .DELETE_ON_ERROR:
 
 help: ## say what there is to make
@@ -57,7 +57,7 @@ lint: $(VENV)/.dev ## ruff, mypy --strict, and dispatchguard on itself
 docs: $(VENV)/.docs ## build the site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-bench: bench-lint bench-keras bench-plugin bench-counters bench-specimens bench-ghost bench-noise ## measure everything that is measured
+bench: bench-lint bench-keras bench-plugin bench-counters bench-specimens bench-ghost bench-runtime bench-noise ## measure everything that is measured
 
 bench-lint: $(VENV)/.dev ## measure the linter against its peers
 	$(BIN)/python bench/bench_lint.py
@@ -76,6 +76,9 @@ bench-specimens: $(VENV)/.dev ## run every rule's specimens, bad against good
 
 bench-ghost: $(VENV)/.dev $(VENV)/.torch ## run programs for a GPU on the ghost, and compare with the CPU
 	$(BIN)/python bench/bench_ghost.py
+
+bench-runtime: $(VENV)/.dev $(VENV)/.torch ## run a package's tests plain, recorded, and watched
+	$(BIN)/python bench/bench_runtime.py
 
 bench-noise: $(VENV)/.dev $(VENV)/.torch ## false alarms and found slowdowns, beside other tools (45 minutes)
 	$(BIN)/python bench/bench_noise.py

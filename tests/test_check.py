@@ -175,7 +175,7 @@ def test_a_subject_that_gets_slower_is_told(pytester: pytest.Pytester, run: Any)
 
         def grows():
             kept.append(1)
-            if len(kept) % 50 == 0:
+            if len(kept) % 5 == 0:
                 return sum(kept)
 
         def steady():

@@ -14,7 +14,7 @@ import torch
 
 from pytest_dispatchguard.model import UserError
 from pytest_dispatchguard.runtime.ghost_modes import Calls, Operations
-from pytest_dispatchguard.runtime.ghost_names import default_device, names
+from pytest_dispatchguard.runtime.ghost_names import names
 from pytest_dispatchguard.runtime.syncs import NOTES, Recorder, is_there, recording
 
 _MISSING = object()
@@ -63,12 +63,18 @@ def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 @contextmanager
 def _default_device_kept() -> Iterator[None]:
-    before = default_device()
+    before = _default_context()
     try:
         yield
     finally:
-        if default_device() != before:
-            torch.set_default_device(before)
+        if _default_context() is not before:
+            # None where there was none: the CPU by name would put a layer of Python under every call.
+            torch.set_default_device(None if before is None else before.device)
+
+
+def _default_context() -> Any:
+    """What `torch.set_default_device` left in this thread."""
+    return getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
 
 
 def _for_now(owner: Any, name: str, value: Any) -> Any:

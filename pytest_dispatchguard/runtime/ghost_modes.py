@@ -6,14 +6,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_dispatchguard.runtime.ghost_marks import is_ghost, mark
-from pytest_dispatchguard.runtime.sync_ops import SYNCS
+from pytest_dispatchguard.runtime.sync_ops import SYNCS, SyncOp
 from pytest_dispatchguard.runtime.syncs import Notes, quiet
 from pytest_dispatchguard.runtime.tensors import tensors
 
@@ -70,12 +70,21 @@ def _made_on_ghost() -> bool | None:
     return answer
 
 
+class _Known(NamedTuple):
+    """What there is to know of an operation, asked of torch once."""
+
+    composite: bool
+    name: str
+    wait: SyncOp | None
+
+
 @cache
-def _is_composite(func: Any) -> bool:
-    answer: bool = torch._C._dispatch_has_kernel_for_dispatch_key(
+def _known(func: Any) -> _Known:
+    composite = torch._C._dispatch_has_kernel_for_dispatch_key(
         func.name(), "CompositeImplicitAutograd"
     )
-    return answer
+    name = func._schema.name
+    return _Known(composite, name, SYNCS.get(name))
 
 
 class Calls(TorchFunctionMode):  # type: ignore[misc]  # torch is not read when types are checked
@@ -140,7 +149,8 @@ class Operations(TorchDispatchMode):  # type: ignore[misc]  # as above
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        if _is_composite(func):
+        composite, name, wait = _known(func)
+        if composite:
             # In inference mode they come whole; elsewhere torch takes them apart before.
             with self:
                 return func.decompose(*args, **kwargs)
@@ -148,18 +158,16 @@ class Operations(TorchDispatchMode):  # type: ignore[misc]  # as above
         asked = device is not None and device.type == "cuda"
         if asked:
             kwargs = {**kwargs, "device": HOST}
-        given = list(tensors((args, kwargs)))
+        given = tensors((args, kwargs) if kwargs else args)
         ghosts = [is_ghost(tensor) for tensor in given]
-        name = func._schema.name
         some = any(ghosts)
         if some and not all(ghosts):
             self._check(name, args, given, ghosts)
-        if some and name in SYNCS and SYNCS[name].when(args, kwargs):
-            known = SYNCS[name]
-            said = (known.name, known.code)
+        if some and wait is not None and wait.when(args, kwargs):
+            said = (wait.name, wait.code)
             if name == _READ:
                 said = _READS.get(getattr(_local, "function", None) or "", said)
-            self.notes.note(said[0], known.why, said[1])
+            self.notes.note(said[0], wait.why, said[1])
         made = func(*args, **kwargs)
         where = _made_on_ghost()
         without = not given and device == HOST

@@ -378,3 +378,24 @@ def test_functions_that_are_kept_are_the_real_ones_afterwards() -> None:
         available, tensor = torch.cuda.is_available, torch.tensor
         assert available()
     assert not available() and tensor([1]).device == HOST
+
+
+def test_a_default_device_leaves_no_layer_behind() -> None:
+    def modes() -> list[type]:
+        return [type(mode) for mode in torch.overrides._get_current_function_mode_stack()]
+
+    before = modes()
+    with ghost():
+        torch.set_default_device("cuda")
+        assert torch.ones(1).is_cuda
+    assert modes() == before
+    assert not torch.ones(1).is_cuda
+    torch.set_default_device("cpu")
+    try:
+        named = modes()
+        with ghost():
+            torch.set_default_device("cuda")
+        assert modes() == named != before
+    finally:
+        torch.set_default_device(None)
+    assert modes() == before
