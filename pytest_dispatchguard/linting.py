@@ -120,13 +120,10 @@ def packed(times: Counter[syncs.Sync]) -> str:
     """What was seen, for another process."""
     rows = [
         [
-            sync.operation,
-            sync.why,
-            sync.code,
-            [[f.path, f.line, f.function] for f in sync.frames],
-            n,
+            *(sync.operation, sync.why, sync.code, sync.waits, number),
+            [[frame.path, frame.line, frame.function] for frame in sync.frames],
         ]
-        for sync, n in times.items()
+        for sync, number in times.items()
     ]
     return json.dumps(rows)
 
@@ -134,7 +131,7 @@ def packed(times: Counter[syncs.Sync]) -> str:
 def unpacked(text: str) -> Counter[syncs.Sync]:
     """What another process saw."""
     found: Counter[syncs.Sync] = Counter()
-    for operation, why, code, frames, number in json.loads(text):
+    for operation, why, code, waits, number, frames in json.loads(text):
         way = tuple(syncs.Frame(*frame) for frame in frames)
-        found[syncs.Sync(operation, why, code, way)] += number
+        found[syncs.Sync(operation, why, code, way, waits)] += number
     return found

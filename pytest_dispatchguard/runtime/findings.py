@@ -22,7 +22,7 @@ def observed(
     elsewhere = 0
     for sync, number in times.items():
         place = next((frame for frame in sync.frames if rel(frame.path) is not None), None)
-        if not is_wait(sync.code) and (place is None or place != sync.frames[0]):
+        if not sync.waits and (place is None or place != sync.frames[0]):
             continue  # what a library does at every call, its user cannot change
         if place is None:
             elsewhere += number
@@ -37,11 +37,6 @@ def observed(
 def more(waits: int) -> str:
     """``3 more waits``."""
     return f"{waits} more {'wait' if waits == 1 else 'waits'}"
-
-
-def is_wait(code: str) -> bool:
-    """Whether a code is about waiting for the device."""
-    return code.startswith("DG4")
 
 
 def _code(sync: Sync, place: Frame) -> str:
@@ -73,7 +68,7 @@ def _finding(path: str, line: int, code: str, seen: Counter[Sync], rel: Rel, rul
 
 def _message(sync: Sync, times: int, place: Frame) -> str:
     often = "once" if times == 1 else f"{times} times"
-    if not is_wait(sync.code):
+    if not sync.waits:
         return f"`{sync.operation}` ran {often}: {sync.why}"
     inner = sync.frames[0]
     where = "" if inner == place else f", in {_tail(inner.path)}:{inner.line}"

@@ -12,6 +12,7 @@ import torch
 from torch.storage import _StorageBase
 from torch.utils._device import DeviceContext
 
+from pytest_dispatchguard.runtime.foreign import is_foreign
 from pytest_dispatchguard.runtime.ghost_marks import (
     is_ghost,
     is_ghost_storage,
@@ -478,7 +479,17 @@ def _of_amp() -> Iterator[Name]:
 
 
 def _unsupported() -> Iterator[Name]:
-    """What would end the process, as it looks below what stands in here."""
+    """What looks below what stands in here: exporting would end the process, and TorchScript is another
+    language, so that what is to be compiled to it runs as it is written."""
+
+    real_script = torch.jit.script
+
+    def script(obj: Any, *args: Any, **kwargs: Any) -> Any:
+        code = getattr(obj, "__code__", None)
+        # Torch scripts functions of its own, and needs what comes of it.
+        return real_script(obj, *args, **kwargs) if code and is_foreign(code) else obj
+
+    yield torch.jit, "script", script
 
     def export(*args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("torch.export does not work under the ghost: export outside of it")

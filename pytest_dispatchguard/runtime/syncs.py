@@ -24,7 +24,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """One kind of wait at one place."""
+    """One kind of wait at one place, or of a call that cost more than it had to."""
 
     operation: str
     """What was called, as its user knows it: `item`, `nonzero`."""
@@ -34,6 +34,8 @@ class Sync:
     """Of the linter's rule for the same thing."""
     frames: tuple[Frame, ...]
     """From the place outwards; empty where no code but torch's was on the stack."""
+    waits: bool = True
+    """Whether the host waited; False for what only cost."""
 
     @property
     def place(self) -> Frame | None:

@@ -145,7 +145,8 @@ def watching(times: Counter[Sync]) -> Iterator[None]:
         if caller is not None:
             operation = costly.operation(frame)
             if operation is not None:
-                times[Sync(operation, costly.why, costly.code, place_of(caller))] += 1
+                seen = Sync(operation, costly.why, costly.code, place_of(caller), waits=False)
+                times[seen] += 1
         return True
 
     with each_function(entered):

@@ -399,3 +399,14 @@ def test_a_default_device_leaves_no_layer_behind() -> None:
     finally:
         torch.set_default_device(None)
     assert modes() == before
+
+
+def test_what_is_to_be_scripted_runs_as_it_is_written() -> None:
+    def scaled(x: torch.Tensor, by: float = 2.0) -> torch.Tensor:
+        return x * torch.tensor(by, device=x.device)
+
+    with ghost():
+        assert torch.jit.script(scaled)(torch.ones(2, device="cuda")).tolist() == [2, 2]
+        module = torch.nn.Linear(2, 2)
+        assert torch.jit.script(module) is module
+    assert torch.jit.script(scaled)(torch.ones(2)).tolist() == [2, 2]
