@@ -175,11 +175,10 @@ def test_a_subject_that_gets_slower_is_told(pytester: pytest.Pytester, run: Any)
 
         def grows():
             kept.append(1)
-            if len(kept) % 5 == 0:
-                return sum(kept)
+            return sum(range(300 + len(kept) // 10))
 
         def steady():
-            return None
+            return sum(range(300))
         """,
         test_suite="""
         from subjects import grows, steady
