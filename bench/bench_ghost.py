@@ -60,7 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         with tempfile.TemporaryDirectory(prefix="bench-ghost-") as scratch:
-            python, versions = environment(options.venvs or Path(scratch))
+            python, versions = environment(
+                (options.venvs or Path(scratch)) / "ghost-programs", LIBRARIES
+            )
             outcomes = [both(python, program, Path(scratch)) for program in (*PROGRAMS, *MODULES)]
     except BenchError as error:
         print(f"bench_ghost: {error}", file=sys.stderr)
@@ -74,9 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def environment(folder: Path) -> tuple[Path, dict[str, str]]:
-    """The Python of an environment with the libraries and this project, and their versions."""
-    home = folder / "ghost-programs"
+def environment(home: Path, libraries: Sequence[str]) -> tuple[Path, dict[str, str]]:
+    """The Python of an environment with torch, libraries and this project, and their versions."""
     python = home / "bin" / "python"
     torch = version_of("torch").partition("+")[0]
     if not torch:
@@ -84,15 +85,17 @@ def environment(folder: Path) -> tuple[Path, dict[str, str]]:
     if not (home / "made").exists():
         say("installing the libraries")
         venv.create(home, with_pip=True, symlinks=True)
-        pip = [str(python), "-m", "pip", "install", "-q", *LIBRARIES, f"torch=={torch}"]
+        pip = [str(python), "-m", "pip", "install", "-q", *libraries, f"torch=={torch}"]
         if subprocess.run(pip, check=False, env=clean()).returncode != 0:
             raise BenchError("the libraries could not be installed")
         (home / "made").touch()
     project = [str(python), "-m", "pip", "install", "-q", str(ROOT)]
-    if subprocess.run(project, check=False, env=clean()).returncode != 0:
-        raise BenchError("this project could not be installed beside the libraries")
+    anew = [*project, "--force-reinstall", "--no-deps"]  # of the same version, and perhaps changed
+    for command in (project, anew):
+        if subprocess.run(command, check=False, env=clean()).returncode != 0:
+            raise BenchError("this project could not be installed beside the libraries")
     asked = "import sys; from importlib.metadata import version; print(*map(version, sys.argv[1:]))"
-    names = ("torch", *LIBRARIES)
+    names = ("torch", *libraries)
     said = subprocess.run(
         [str(python), "-c", asked, *names], check=True, capture_output=True, text=True, env=clean()
     )

@@ -19,15 +19,14 @@ import sys
 import tarfile
 import tempfile
 import time
-import venv
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from bench_ghost import clean
-from bench_lint import BenchError, machine, version_of
+from bench_ghost import clean, environment
+from bench_lint import BenchError, machine
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results" / "runtime.json"
@@ -87,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def measure(options: argparse.Namespace, scratch: Path) -> dict[str, Any]:
     """All runs, by turns in random order."""
-    python = environment(options.venvs or scratch)
+    python, versions = environment((options.venvs or scratch) / "runtime", NEEDED)
     folder = unpacked(python, scratch)
     seconds: dict[str, list[float]] = {way: [] for way in WAYS}
     outcomes: dict[str, dict[str, str]] = {}
@@ -103,7 +102,7 @@ def measure(options: argparse.Namespace, scratch: Path) -> dict[str, Any]:
     return {
         "machine": machine(),
         "package": f"{PACKAGE} {VERSION}",
-        "torch": version_of("torch"),
+        "torch": versions["torch"],
         "goals": GOALS,
         "ways": {
             way: {
@@ -123,37 +122,6 @@ def measure(options: argparse.Namespace, scratch: Path) -> dict[str, Any]:
             "--overhead-lint --overhead-ghost": findings(folder / "ghost.json"),
         },
     }
-
-
-def environment(folder: Path) -> Path:
-    """The Python of an environment with this project and what the package needs."""
-    home = folder / "runtime"
-    python = home / "bin" / "python"
-    torch = version_of("torch").partition("+")[0]
-    if not torch:
-        raise BenchError("torch is not installed in this environment")
-    if not (home / "made").exists():
-        say("installing what is needed")
-        venv.create(home, with_pip=True, symlinks=True)
-        pip = [str(python), "-m", "pip", "install", "-q", *NEEDED, f"torch=={torch}"]
-        if subprocess.run(pip, check=False, env=clean()).returncode != 0:
-            raise BenchError("what is needed could not be installed")
-        (home / "made").touch()
-    project = [
-        str(python),
-        "-m",
-        "pip",
-        "install",
-        "-q",
-        "--force-reinstall",
-        "--no-deps",
-        str(ROOT),
-    ]
-    needed = [str(python), "-m", "pip", "install", "-q", str(ROOT)]
-    for command in (needed, project):
-        if subprocess.run(command, check=False, env=clean()).returncode != 0:
-            raise BenchError("this project could not be installed")
-    return python
 
 
 def unpacked(python: Path, scratch: Path) -> Path:

@@ -43,12 +43,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()
         return status
+    except KeyboardInterrupt:
+        return _interrupted()
     except UserError as error:
+        if _by_interrupt(error):
+            return _interrupted()
         print(f"dispatchguard: {error}", file=sys.stderr)
         return FAILED
-    except KeyboardInterrupt:
-        print("dispatchguard: interrupted; nothing was half-written", file=sys.stderr)
-        return _INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has had enough (`| head`): no news.
         _give_up_output()
@@ -58,6 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"dispatchguard: the report cannot be written: {error}", file=sys.stderr)
         return FAILED
     except Exception as error:  # noqa: BLE001 - the last resort: one line, and the trace on request
+        if _by_interrupt(error):
+            return _interrupted()
         if os.environ.get("DISPATCHGUARD_TRACEBACK"):
             traceback.print_exc()
         print(
@@ -69,6 +72,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     finally:
         if collecting:
             gc.enable()
+
+
+def _interrupted() -> int:
+    print("dispatchguard: interrupted; nothing was half-written", file=sys.stderr)
+    return _INTERRUPTED
+
+
+def _by_interrupt(error: BaseException | None) -> bool:
+    """Whether an error only passes on a Ctrl-C: before Python 3.12, one that falls into the making of a class
+    comes out as a RuntimeError."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def command() -> NoReturn:
@@ -591,8 +609,8 @@ def _watch_costs(arguments: argparse.Namespace, watching: ExitStack) -> Callable
 
     given = {"select": arguments.select, "extend_select": arguments.extend_select}
     given |= {"ignore": arguments.ignore, "baseline": arguments.baseline}
-    sieve = Sieve(_place(arguments), _cwd(), arguments.config, given)
-    hot = hot_lines(_place(arguments), _cwd(), arguments.config)
+    place, cwd = _place(arguments), _cwd()
+    sieve = Sieve(place, cwd, arguments.config, given)
     waits: Counter[Sync] = Counter()
     if arguments.ghost:
         try:
@@ -607,7 +625,9 @@ def _watch_costs(arguments: argparse.Namespace, watching: ExitStack) -> Callable
 
     def tell() -> bool:
         waited, elsewhere = findings.observed(waits, sieve.rel, sieve.rules)
-        costly, _ = hot.only(findings.observed(wasted, sieve.rel, sieve.rules)[0])
+        costly, _ = findings.observed(wasted, sieve.rel, sieve.rules)
+        if costly:  # else nobody needs to know what is hot
+            costly, _ = hot_lines(place, cwd, arguments.config).only(costly)
         notes = [f"{findings.more(elsewhere)} in no code of this project"] if elsewhere else []
         report = sieve.report([*waited, *costly], notes)
         _render(arguments, report, sieve.source(), sys.stdout)
@@ -627,7 +647,7 @@ def _watch_calls(arguments: argparse.Namespace, watching: ExitStack) -> Callable
     watching.enter_context(recorder.recording())
 
     def tell() -> bool:
-        recording.keep(config.root, recorder.profile)
+        recording.keep(config.root, recorder.profile())
         print(f"dispatchguard: {recording.said(config.root)}", file=sys.stderr)
         return False
 

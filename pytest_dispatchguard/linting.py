@@ -84,9 +84,10 @@ class Linting:
             )
 
     def _report(self) -> Report:
-        hot = hot_lines(self.config.rootpath, self.config.rootpath)
-        seen, elsewhere = findings.observed(self.times, self._library, self.sieve.rules)
-        kept, others = hot.only(seen)
+        kept, elsewhere = findings.observed(self.times, self._library, self.sieve.rules)
+        others = 0
+        if kept:
+            kept, others = hot_lines(self.config.rootpath, self.config.rootpath).only(kept)
         notes = []
         if others:
             notes.append(f"{others} more in code that is not hot")

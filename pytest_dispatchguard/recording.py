@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,6 @@ class Recording:
         self.recorder = Recorder(own_files(config))
         self.trouble = ""
         """Why nothing was kept; empty where it was."""
-        self.kept = 0
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, None]:
@@ -52,7 +51,7 @@ class Recording:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Keeps what was seen. Every process of pytest-xdist keeps its own part."""
         try:
-            self.kept = keep(self.root, self.recorder.profile)
+            keep(self.root, self.recorder.profile())
         except UserError as error:
             self.trouble = str(error)
         if self.trouble and session.exitstatus == pytest.ExitCode.OK:
@@ -76,11 +75,10 @@ def said(root: Path) -> str:
     return f"{PROFILE.as_posix()} knows {number} {functions} now; `dispatchguard check` reads it"
 
 
-def keep(root: Path, seen: Callable[[], Profile]) -> int:
-    """Adds what was seen to what is known of a project, and says how many functions that are."""
-    newer = seen()
+def keep(root: Path, newer: Profile) -> None:
+    """Adds what was seen to what is known of a project."""
     if not newer.functions:
-        return 0
+        return
     path = root / PROFILE
     try:
         make_folder(path.parent)
@@ -92,7 +90,6 @@ def keep(root: Path, seen: Callable[[], Profile]) -> int:
             write_source(path, packed(profile).encode())
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror or error}") from None
-    return len(newer.functions)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -24,3 +25,13 @@ def plugin_flags() -> tuple[str, ...]:
     if any(point.name == "dispatchguard" for point in entry_points(group="pytest11")):
         return ()
     return ("-p", "pytest_dispatchguard.plugin")
+
+
+@pytest.fixture
+def run_pytest(
+    pytester: pytest.Pytester, plugin_flags: tuple[str, ...]
+) -> Callable[..., pytest.RunResult]:
+    """Runs pytest with the plugin, in a process of its own."""
+    return lambda *words: pytester.runpytest_subprocess(
+        *plugin_flags, "-p", "no:cacheprovider", *words
+    )

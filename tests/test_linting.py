@@ -57,19 +57,14 @@ def suite(pytester: pytest.Pytester) -> pytest.Pytester:
     return pytester
 
 
-@pytest.fixture
-def run(pytester: pytest.Pytester, plugin_flags: tuple[str, ...]) -> Any:
-    return lambda *words: pytester.runpytest_subprocess(
-        *plugin_flags, "-p", "no:cacheprovider", *words
-    )
-
-
 def told(result: pytest.RunResult) -> list[str]:
     return [line for line in result.outlines if " DG" in line or line.startswith("note: ")]
 
 
-def test_hot_code_that_wastes_is_told_and_fails_the_run(suite: pytest.Pytester, run: Any) -> None:
-    result = run("--overhead-lint")
+def test_hot_code_that_wastes_is_told_and_fails_the_run(
+    suite: pytest.Pytester, run_pytest: Any
+) -> None:
+    result = run_pytest("--overhead-lint")
     result.assert_outcomes(passed=2)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     first, *rest = told(result)
@@ -78,8 +73,8 @@ def test_hot_code_that_wastes_is_told_and_fails_the_run(suite: pytest.Pytester, 
     result.stdout.fnmatch_lines(["*hot: forward of a torch.nn.Module: library.Gate.forward*"])
 
 
-def test_the_ghost_is_there_for_all_tests(suite: pytest.Pytester, run: Any) -> None:
-    result = run("--overhead-lint", "--overhead-ghost")
+def test_the_ghost_is_there_for_all_tests(suite: pytest.Pytester, run_pytest: Any) -> None:
+    result = run_pytest("--overhead-lint", "--overhead-ghost")
     result.assert_outcomes(passed=2)
     context, wait, *notes = told(result)
     assert "DG201" in context
@@ -88,29 +83,31 @@ def test_the_ghost_is_there_for_all_tests(suite: pytest.Pytester, run: Any) -> N
         "note: 1 more in code that is not hot",
         "note: 1 more wait in no code of this project but its tests",
     ]
-    run("--overhead-ghost").assert_outcomes(passed=2)
+    run_pytest("--overhead-ghost").assert_outcomes(passed=2)
 
 
-def test_processes_of_xdist_hand_over_what_they_saw(suite: pytest.Pytester, run: Any) -> None:
-    pytest.importorskip("xdist")
-    alone = run("--overhead-lint", "--overhead-ghost")
-    shared = run("--overhead-lint", "--overhead-ghost", "-n", "2")
+def test_processes_of_xdist_hand_over_what_they_saw(
+    suite: pytest.Pytester, run_pytest: Any
+) -> None:
+    pytest.importorskip("xdist", reason="shares tests among processes")
+    alone = run_pytest("--overhead-lint", "--overhead-ghost")
+    shared = run_pytest("--overhead-lint", "--overhead-ghost", "-n", "2")
     assert told(shared) == told(alone) and len(told(alone)) == 4
     assert shared.ret == alone.ret
 
 
-def test_suppressions_selection_formats_and_files(suite: pytest.Pytester, run: Any) -> None:
-    result = run("--overhead-lint=json", "--overhead-lint-output=seen.json")
+def test_suppressions_selection_formats_and_files(suite: pytest.Pytester, run_pytest: Any) -> None:
+    result = run_pytest("--overhead-lint=json", "--overhead-lint-output=seen.json")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     (finding,) = json.loads((suite.path / "seen.json").read_text())["findings"]
     assert (finding["code"], finding["function"]) == ("DG201", "Gate.forward")
     assert finding["hot"]["path"] == ["library.Gate.forward"]
     library = suite.path / "library.py"
     library.write_text(LIBRARY.replace("scope():\n     ", "scope():  # noqa: DG201\n     "))
-    assert run("--overhead-lint").ret == pytest.ExitCode.OK
+    assert run_pytest("--overhead-lint").ret == pytest.ExitCode.OK
     library.write_text(LIBRARY)
     suite.makepyprojecttoml('[tool.dispatchguard]\nignore = ["DG2"]\n')
-    assert run("--overhead-lint").ret == pytest.ExitCode.OK
+    assert run_pytest("--overhead-lint").ret == pytest.ExitCode.OK
 
 
 @pytest.mark.parametrize(
@@ -124,25 +121,25 @@ def test_suppressions_selection_formats_and_files(suite: pytest.Pytester, run: A
     ],
 )
 def test_options_that_cannot_be_are_one_line(
-    suite: pytest.Pytester, run: Any, words: tuple[str, ...], said: str
+    suite: pytest.Pytester, run_pytest: Any, words: tuple[str, ...], said: str
 ) -> None:
-    result = run(*words)
+    result = run_pytest(*words)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([said])
     result.stderr.no_fnmatch_line("*Traceback*")
 
 
 def test_settings_that_are_wrong_are_told_before_tests_run(
-    suite: pytest.Pytester, run: Any
+    suite: pytest.Pytester, run_pytest: Any
 ) -> None:
     suite.makepyprojecttoml('[tool.dispatchguard]\nselect = ["DG999"]\n')
-    result = run("--overhead-lint")
+    result = run_pytest("--overhead-lint")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*unknown code*DG999*"])
 
 
-def test_a_failing_test_fails_as_ever(suite: pytest.Pytester, run: Any) -> None:
+def test_a_failing_test_fails_as_ever(suite: pytest.Pytester, run_pytest: Any) -> None:
     suite.makepyfile(test_bad="def test_bad():\n    assert 0\n")
-    result = run("--overhead-lint", "--overhead-ghost", "-k", "bad")
+    result = run_pytest("--overhead-lint", "--overhead-ghost", "-k", "bad")
     result.assert_outcomes(failed=1, deselected=2)
     assert told(result) == []

@@ -45,13 +45,6 @@ def suite(pytester: pytest.Pytester) -> pytest.Pytester:
     return pytester
 
 
-@pytest.fixture
-def run(pytester: pytest.Pytester, plugin_flags: tuple[str, ...]) -> Any:
-    return lambda *words: pytester.runpytest_subprocess(
-        *plugin_flags, "-p", "no:cacheprovider", *words
-    )
-
-
 def check(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "pytest_dispatchguard", "check", *words],
@@ -69,10 +62,12 @@ def found(folder: Path) -> dict[str, dict[str, Any]]:
     return {lines[f["line"] - 1].strip(): f for f in report["findings"]}
 
 
-def test_what_was_seen_settles_what_reading_leaves_open(suite: pytest.Pytester, run: Any) -> None:
+def test_what_was_seen_settles_what_reading_leaves_open(
+    suite: pytest.Pytester, run_pytest: Any
+) -> None:
     before = found(suite.path)
     assert "if scale:" in before and "if mask:" not in before
-    result = run("--overhead-record")
+    result = run_pytest("--overhead-record")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(["*profile.json knows 3 functions now*"])
     after = found(suite.path)
@@ -84,9 +79,9 @@ def test_what_was_seen_settles_what_reading_leaves_open(suite: pytest.Pytester, 
 
 
 def test_a_profile_that_is_stale_is_used_for_what_still_matches(
-    suite: pytest.Pytester, run: Any
+    suite: pytest.Pytester, run_pytest: Any
 ) -> None:
-    run("--overhead-record").assert_outcomes(passed=1)
+    run_pytest("--overhead-record").assert_outcomes(passed=1)
     library = suite.path / "library.py"
     library.write_text(LIBRARY.replace("x = x * scale", "x = scale * x"))
     done = check(suite.path)
@@ -96,26 +91,28 @@ def test_a_profile_that_is_stale_is_used_for_what_still_matches(
     assert after["if mask:"]["certainty"] == "sure"  # what was seen of masked is not
 
 
-def test_runs_add_up_also_those_of_several_processes(suite: pytest.Pytester, run: Any) -> None:
-    pytest.importorskip("xdist")
+def test_runs_add_up_also_those_of_several_processes(
+    suite: pytest.Pytester, run_pytest: Any
+) -> None:
+    pytest.importorskip("xdist", reason="shares tests among processes")
     suite.makepyfile(test_more=SUITE)
-    run("--overhead-record", "-n", "2").assert_outcomes(passed=2)
-    run("--overhead-record").assert_outcomes(passed=2)
+    run_pytest("--overhead-record", "-n", "2").assert_outcomes(passed=2)
+    run_pytest("--overhead-record").assert_outcomes(passed=2)
     profile = json.loads((suite.path / ".dispatchguard" / "profile.json").read_text())
     assert profile["files"]["library.py"]["Gate.forward"]["calls"] == 12
     assert (suite.path / ".dispatchguard" / ".gitignore").read_text() == "*\n"
     (suite.path / "test_more.py").unlink()
-    run("--overhead-record").assert_outcomes(passed=1)
+    run_pytest("--overhead-record").assert_outcomes(passed=1)
     profile = json.loads((suite.path / ".dispatchguard" / "profile.json").read_text())
     assert "test_more.py" not in profile["files"]
 
 
 @pytest.mark.parametrize("text", ["{", '{"dispatchguard-profile": 99}'])
-def test_a_broken_profile_is_one_line(suite: pytest.Pytester, run: Any, text: str) -> None:
+def test_a_broken_profile_is_one_line(suite: pytest.Pytester, run_pytest: Any, text: str) -> None:
     folder = suite.path / ".dispatchguard"
     folder.mkdir()
     (folder / "profile.json").write_text(text)
-    result = run("--overhead-record")
+    result = run_pytest("--overhead-record")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*profile.json is no profile*delete it, and record anew*"])
     assert (folder / "profile.json").read_text() == text
@@ -124,16 +121,18 @@ def test_a_broken_profile_is_one_line(suite: pytest.Pytester, run: Any, text: st
     assert done.stderr.startswith("dispatchguard: ") and done.stderr.count("\n") == 1
 
 
-def test_a_run_that_sees_nothing_keeps_what_is_there(suite: pytest.Pytester, run: Any) -> None:
-    run("--overhead-record", "-k", "nothing")
+def test_a_run_that_sees_nothing_keeps_what_is_there(
+    suite: pytest.Pytester, run_pytest: Any
+) -> None:
+    run_pytest("--overhead-record", "-k", "nothing")
     assert not (suite.path / ".dispatchguard" / "profile.json").exists()
-    run("--overhead-record").assert_outcomes(passed=1)
+    run_pytest("--overhead-record").assert_outcomes(passed=1)
     before = (suite.path / ".dispatchguard" / "profile.json").read_bytes()
-    run("--overhead-record", "-k", "nothing")
+    run_pytest("--overhead-record", "-k", "nothing")
     assert (suite.path / ".dispatchguard" / "profile.json").read_bytes() == before
 
 
-def test_the_setting_records_too_and_budgets_go_on(suite: pytest.Pytester, run: Any) -> None:
+def test_the_setting_records_too_and_budgets_go_on(suite: pytest.Pytester, run_pytest: Any) -> None:
     suite.makeini("[pytest]\noverhead_record = true\n")
     suite.makepyfile(
         test_budget="""
@@ -143,7 +142,7 @@ def test_the_setting_records_too_and_budgets_go_on(suite: pytest.Pytester, run: 
             overhead(library.Gate(), torch.ones(3))
         """
     )
-    run("--overhead-budget=count").assert_outcomes(passed=2)
+    run_pytest("--overhead-budget=count").assert_outcomes(passed=2)
     profile = json.loads((suite.path / ".dispatchguard" / "profile.json").read_text())
     assert "Gate.forward" in profile["files"]["library.py"]
 

@@ -299,6 +299,23 @@ def test_a_broken_pack_is_one_line(packs: Packs, source: str, told: str) -> None
     assert told in line
 
 
+CTRL_C = """
+    class Field:
+        def __set_name__(self, owner, name):
+            raise KeyboardInterrupt
+
+    class Node:
+        field = Field()
+"""
+
+
+def test_ctrl_c_while_a_pack_is_loaded_is_no_fault_of_the_pack(packs: Packs) -> None:
+    packs.plant("broken_rules", CTRL_C)
+    done = packs.run("check")
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "dispatchguard: interrupted; nothing was half-written\n"
+
+
 @pytest.mark.parametrize(
     ("way", "told"),
     [

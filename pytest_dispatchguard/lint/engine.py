@@ -107,7 +107,7 @@ def _prepare(rules: Callable[[], Catalog], pool: Pool) -> None:
     """Makes ready what follows reading; where there is much to read, all of it will follow."""
     rules()
     if pool.works:
-        from pytest_dispatchguard.lint import briefs, heat, judge  # noqa: F401
+        from pytest_dispatchguard.lint import briefs, heat, judge  # noqa: F401 - only to have them
 
 
 # -- heat ------------------------------------------------------------------------------------------

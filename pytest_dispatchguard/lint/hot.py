@@ -13,7 +13,7 @@ from pytest_dispatchguard.lint.facts import HotFact
 from pytest_dispatchguard.lint.files import discover, require
 from pytest_dispatchguard.lint.heat import Heat
 from pytest_dispatchguard.lint.idle import idle_names
-from pytest_dispatchguard.lint.pool import Pool, default_jobs
+from pytest_dispatchguard.lint.pool import Pool
 from pytest_dispatchguard.lint.project import Project
 from pytest_dispatchguard.lint.survey import Progress, scout_files
 from pytest_dispatchguard.model import Finding, Hot, HotPlace
@@ -55,13 +55,18 @@ def hot_lines(place: Path, cwd: Path, config_file: Path | None = None) -> HotLin
     config, rules, cache = settings((place,), cwd, config_file, {}, cached=True)
     try:
         discovery = discover((), config, cwd=config.root)
-        with Pool(default_jobs()) as pool:
-            quietly: Progress = lambda what, done, total: None  # noqa: E731
-            survey = scout_files(config, discovery, cache, pool, {}, quietly, meanwhile=rules)
+        with Pool(
+            1
+        ) as pool:  # torch may be at work here by now, with threads that no fork survives
+            survey = scout_files(config, discovery, cache, pool, {}, _quietly, meanwhile=rules)
         return HotLines(*engine.solve(config, survey, rules(), cache))
     finally:
         if cache is not None:
             cache.close()
+
+
+def _quietly(what: str, done: int, total: int) -> None:
+    """Shows no progress."""
 
 
 def hot_functions(
