@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import _thread
 import argparse
 import gc
 import os
+import signal
 import sys
+import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -92,6 +95,8 @@ def _by_interrupt(error: BaseException | None) -> bool:
 def command() -> NoReturn:
     """Runs the command and ends the process. What a check held is left to the system: to take it apart, piece
     by piece, would take longer than to tell the findings."""
+    if sys.argv[1:2] != ["run"]:
+        sys.unraisablehook = _send_again
     status = main()
     if sys.argv[1:2] == ["check"]:
         for stream in (sys.stdout, sys.stderr):
@@ -100,6 +105,23 @@ def command() -> NoReturn:
                     stream.flush()
         os._exit(status)
     sys.exit(status)
+
+
+def _send_again(lost: Any) -> None:
+    """A Ctrl-C that falls where Python passes no exception on (a finalizer, the callback of an import lock)
+    comes once more, a moment later."""
+    if not isinstance(lost.exc_value, KeyboardInterrupt):
+        sys.__unraisablehook__(lost)
+        return
+
+    def send() -> None:
+        time.sleep(0.01)
+        if os.name == "posix":
+            os.kill(os.getpid(), signal.SIGINT)  # this one also ends a wait
+        else:
+            _thread.interrupt_main()
+
+    _thread.start_new_thread(send, ())
 
 
 class _OutputError(Exception):

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from pytest_dispatchguard.runtime.dispatch_mode import DispatchMode
 from pytest_dispatchguard.runtime.ghost_marks import is_ghost, mark
 from pytest_dispatchguard.runtime.sync_ops import SYNCS, SyncOp
 from pytest_dispatchguard.runtime.syncs import Notes, quiet
@@ -134,7 +134,7 @@ class Calls(TorchFunctionMode):  # type: ignore[misc]  # torch is not read when 
             return func(args[0], classes)
 
 
-class Operations(TorchDispatchMode):  # type: ignore[misc]  # as above
+class Operations(DispatchMode):
     """Runs every ATen operation."""
 
     def __init__(self, notes: Notes) -> None:

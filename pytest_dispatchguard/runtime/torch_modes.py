@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from pytest_dispatchguard.runtime.dispatch_mode import DispatchMode
 from pytest_dispatchguard.runtime.tensors import tensors
 
 
@@ -22,7 +22,7 @@ class Dispatched(NamedTuple):
     """Results with memory of their own."""
 
 
-class _Dispatches(TorchDispatchMode):  # type: ignore[misc]  # torch is not read when types are checked
+class _Dispatches(DispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.operations = 0
@@ -55,7 +55,7 @@ class _Dispatches(TorchDispatchMode):  # type: ignore[misc]  # torch is not read
         return True
 
 
-class _Functions(TorchFunctionMode):  # type: ignore[misc]  # as above
+class _Functions(TorchFunctionMode):  # type: ignore[misc]  # torch is not read when types are checked
     def __init__(self) -> None:
         super().__init__()
         self.calls = 0

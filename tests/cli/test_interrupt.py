@@ -89,6 +89,42 @@ def test_ctrl_c_is_one_line_and_leaves_nothing(large: Path, run: Run, delay: flo
     assert run(*words).out == run(*words, "--no-cache").out
 
 
+LOST = """
+import time
+
+
+class Field:
+    def __del__(self):
+        raise KeyboardInterrupt
+
+
+Field()
+time.sleep(10)
+"""
+
+
+def test_ctrl_c_that_python_passes_on_to_nobody_comes_again(large: Path, tmp_path: Path) -> None:
+    """A pack of rules, as it is loaded while files are read."""
+    pack = tmp_path / "site" / "lost.py"
+    pack.parent.mkdir()
+    pack.write_text(LOST)
+    about = pack.parent / "lost-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: lost\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[dispatchguard]\nlost = lost\n")
+    path = os.pathsep.join(filter(None, [str(pack.parent), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        command(["check"], large),
+        cwd=large,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": path},
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "dispatchguard: interrupted; nothing was half-written\n"
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["term", "kill"])
 def test_workers_end_with_the_process_that_started_them(
     large: Path, number: signal.Signals

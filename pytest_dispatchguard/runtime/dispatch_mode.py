@@ -1,0 +1,39 @@
+"""The dispatch mode that all others here are made from."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class DispatchMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not read when types are checked
+    """Sees every ATen operation.
+
+    torch puts a wrapper around `__torch_dispatch__`, for torch.compile to leave it alone. The wrapper imports
+    torch._dynamo, a second or more, and takes a few microseconds of each operation: here it is put on only
+    where torch._dynamo is there already.
+    """
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __enter__(self) -> Any:
+        if "torch._dynamo" in sys.modules:
+            self.__class__ = _hidden(type(self))
+        return super().__enter__()
+
+
+_HIDDEN: dict[Any, Any] = {}
+
+
+def _hidden(mode: Any) -> Any:
+    """The same mode, left alone by torch.compile."""
+    if mode not in _HIDDEN:
+        dispatch = torch._disable_dynamo(mode.__torch_dispatch__)
+        hidden = type(mode.__name__, (mode,), {"__torch_dispatch__": dispatch})
+        _HIDDEN[mode] = _HIDDEN[hidden] = hidden
+    return _HIDDEN[mode]
