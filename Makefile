@@ -15,6 +15,9 @@ PYTHONS ?= 3.10 3.11 3.12 3.13
 
 PIP_FLAGS := --quiet --disable-pip-version-check
 
+# The tests start pytest hundreds of times, each a second later where Python may not keep what it compiled.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all lint docs bench bench-counters bench-ghost bench-keras bench-lint bench-noise bench-plugin bench-runtime bench-specimens clean
 .DELETE_ON_ERROR:

@@ -627,7 +627,7 @@ def _watch_costs(arguments: argparse.Namespace, watching: ExitStack) -> Callable
     """Watches for costly calls, and with a ghost for waits. Gives what tells of them."""
     from pytest_dispatchguard.lint.hot import hot_lines
     from pytest_dispatchguard.lint.observed import Sieve
-    from pytest_dispatchguard.runtime import findings, waste
+    from pytest_dispatchguard.runtime import device_waits, findings, waste
 
     given = {"select": arguments.select, "extend_select": arguments.extend_select}
     given |= {"ignore": arguments.ignore, "baseline": arguments.baseline}
@@ -642,6 +642,8 @@ def _watch_costs(arguments: argparse.Namespace, watching: ExitStack) -> Callable
                 "torch is not installed here: the ghost stands in for its GPU"
             ) from None
         waits = watching.enter_context(ghost()).times
+    elif device_waits.is_at_hand(importing=True):
+        waits = watching.enter_context(device_waits.recording()).times
     wasted: Counter[Sync] = Counter()
     watching.enter_context(waste.watching(wasted))
 

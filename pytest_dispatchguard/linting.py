@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Generator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from pytest_dispatchguard.lint.hot import hot_lines
 from pytest_dispatchguard.lint.observed import Sieve
 from pytest_dispatchguard.model import Report, UserError
 from pytest_dispatchguard.report import render
-from pytest_dispatchguard.runtime import findings, syncs, waste
+from pytest_dispatchguard.runtime import device_waits, findings, syncs, waste
 
 _KEY = "dispatchguard_seen"
 """What a process of pytest-xdist hands to the one that tells."""
@@ -40,7 +40,8 @@ class Linting:
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, None]:
         """Watches one test."""
         with ExitStack() as watching:
-            seen = watching.enter_context(syncs.recording()) if syncs.is_there() else None
+            waits = self._waits()
+            seen = None if waits is None else watching.enter_context(waits)
             try:
                 watching.enter_context(waste.watching(self.times))
             except UserError as error:
@@ -48,6 +49,13 @@ class Linting:
             yield
         if seen is not None:
             self.times += seen.times
+
+    @staticmethod
+    def _waits() -> AbstractContextManager[syncs.Recorder] | None:
+        """What records waits: for the ghost, else for a GPU that is there."""
+        if syncs.is_there():
+            return syncs.recording()
+        return device_waits.recording() if device_waits.is_at_hand() else None
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:

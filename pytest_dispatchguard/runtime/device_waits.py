@@ -1,0 +1,155 @@
+"""Where the host waits for a GPU that is there: torch warns of it, and what it warns of is recorded."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import opcode
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from types import FrameType
+from typing import Any, NamedTuple
+
+from pytest_dispatchguard.runtime.foreign import own_frames
+from pytest_dispatchguard.runtime.syncs import Notes, Recorder, is_there
+
+_SAID = "called a synchronizing CUDA operation"
+
+
+class _Known(NamedTuple):
+    operation: str
+    why: str
+    code: str
+
+
+_READ = "a value is read back to the host"
+_COUNT = "the host waits to learn how many there are"
+_COPY = "the host waits until memory is copied"
+_CALLS = {
+    "item": _Known("item", _READ, "DG411"),
+    "tolist": _Known("tolist", _READ, "DG413"),
+    "bool": _Known("truth", _READ, "DG401"),
+    "any": _Known("truth", _READ, "DG404"),
+    "all": _Known("truth", _READ, "DG404"),
+    "float": _Known("float", _READ, "DG412"),
+    "int": _Known("int", _READ, "DG412"),
+    "complex": _Known("complex", _READ, "DG412"),
+    "str": _Known("str", _READ, "DG415"),
+    "repr": _Known("repr", _READ, "DG415"),
+    "format": _Known("format", _READ, "DG415"),
+    "print": _Known("print", _READ, "DG415"),
+    "equal": _Known("equal", _READ, "DG429"),
+    "allclose": _Known("allclose", _READ, "DG429"),
+    "nonzero": _Known("nonzero", _COUNT, "DG421"),
+    "argwhere": _Known("argwhere", _COUNT, "DG421"),
+    "where": _Known("where", _COUNT, "DG421"),
+    "masked_select": _Known("masked_select", _COUNT, "DG422"),
+    "unique": _Known("unique", _COUNT, "DG424"),
+    "unique_consecutive": _Known("unique_consecutive", _COUNT, "DG424"),
+    "bincount": _Known("bincount", _COUNT, "DG425"),
+    "repeat_interleave": _Known("repeat_interleave", _COUNT, "DG426"),
+    "range": _Known("index", _READ, "DG427"),
+    "cpu": _Known("copy to the host", _COPY, "DG414"),
+    "numpy": _Known("copy to the host", _COPY, "DG414"),
+    "cuda": _Known("copy to the device", _COPY, "DG510"),
+    "to": _Known("copy", _COPY, "DG414"),
+    "copy_": _Known("copy", _COPY, "DG414"),
+    "tensor": _Known("copy to the device", _COPY, "DG510"),
+    "as_tensor": _Known("copy to the device", _COPY, "DG510"),
+    "synchronize": _Known("synchronize", "the host waits for the device", "DG431"),
+}
+"""What torch's warning leaves open, by the name of what was called."""
+_TRUTH = _Known("truth", _READ, "DG401")
+_MASK_READ = _Known("mask read", _COUNT, "DG422")
+_MASK_WRITE = _Known("mask write", _COUNT, "DG423")
+_TEXT = _Known("format", _READ, "DG415")
+_STORE = opcode.opmap["STORE_SUBSCR"]
+
+
+def is_at_hand(*, importing: bool = False) -> bool:
+    """Whether there is a GPU, and no ghost in its place. Who has not imported torch has none, unless it is
+    imported here."""
+    if importing:
+        with suppress(ImportError):
+            import_module("torch")
+    torch = sys.modules.get("torch")
+    return torch is not None and not is_there() and bool(torch.cuda.is_available())
+
+
+@contextmanager
+def recording() -> Iterator[Recorder]:
+    """Records the waits of what runs inside. torch's debug mode is one for the whole process: it is set here
+    anew, and put back as it was."""
+    import torch
+
+    recorder = Recorder()
+    notes = Notes([recorder])
+    module: Any = warnings
+    with warnings.catch_warnings():
+        warnings.filterwarnings("always", message=_SAID)
+        show = module._showwarnmsg
+
+        def shown(message: warnings.WarningMessage) -> None:
+            if not str(message.message).startswith(_SAID):
+                show(message)
+                return
+            place = next(own_frames(sys._getframe(1)), None)
+            notes.note(*(_TRUTH if place is None else _called(place)))
+
+        before = torch.cuda.get_sync_debug_mode()
+        module._showwarnmsg = shown
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            yield recorder
+        finally:
+            torch.cuda.set_sync_debug_mode(before)
+            module._showwarnmsg = show
+
+
+def _called(frame: FrameType) -> _Known:
+    """What runs in a frame, by its source."""
+    if frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] == _STORE:
+        return _MASK_WRITE
+    source = _source(frame)
+    try:
+        node = ast.parse(source.strip()).body[0]
+    except (SyntaxError, IndexError, ValueError):
+        return _TRUTH  # the head of an `if`, a `while`, an `assert` over several lines
+    value = getattr(node, "value", None)
+    return _known(value) if isinstance(value, ast.expr) else _TRUTH
+
+
+def _known(node: ast.expr) -> _Known:
+    if isinstance(node, ast.Subscript):
+        return _MASK_READ
+    if isinstance(node, ast.JoinedStr | ast.FormattedValue):
+        return _TEXT
+    if not isinstance(node, ast.Call):
+        return _TRUTH
+    function = node.func
+    name = getattr(function, "attr", None) or getattr(function, "id", "") or "call"
+    return _CALLS.get(name) or _Known(name, "the host waits for the device", "DG411")
+
+
+def _source(frame: FrameType) -> str:
+    """The expression that runs in a frame: its line where Python tells no more (before 3.11)."""
+    code, line = frame.f_code, frame.f_lineno
+    if sys.version_info >= (3, 11):
+        positions = list(code.co_positions())
+        if 0 <= frame.f_lasti // 2 < len(positions):
+            return _text(code.co_filename, positions[frame.f_lasti // 2])
+    return linecache.getline(code.co_filename, line)
+
+
+def _text(path: str, place: tuple[int | None, int | None, int | None, int | None]) -> str:
+    """The source between two places of a file, whose columns are counted in bytes."""
+    line, end_line, start, end = place
+    if line is None or end_line is None:
+        return ""
+    lines = [linecache.getline(path, number).encode() for number in range(line, end_line + 1)]
+    lines[-1] = lines[-1][:end]
+    lines[0] = lines[0][start or 0 :]
+    return b"".join(lines).decode(errors="replace")
