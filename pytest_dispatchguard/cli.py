@@ -298,6 +298,11 @@ def _run_parser(commands: Any) -> None:
         action="store_true",
         help="record which functions run, what they call and what they are given, for `check` to read",
     )
+    run.add_argument(
+        "--ops",
+        action="store_true",
+        help="tell as well which lines ask most of torch's dispatcher, and what they do in vain or twice",
+    )
     _which(run)
     _output(run)
     run.add_argument(
@@ -607,7 +612,7 @@ def _run(arguments: argparse.Namespace) -> int:
         found.extend([end() for end in ends])
 
     with ExitStack() as watching:
-        if arguments.ghost or not arguments.record:
+        if arguments.ghost or arguments.ops or not arguments.record:
             ends.append(_watch_costs(arguments, watching))
         if arguments.record:
             ends.append(_watch_calls(arguments, watching))
@@ -625,6 +630,8 @@ def _place(arguments: argparse.Namespace) -> Path:
 
 def _watch_costs(arguments: argparse.Namespace, watching: ExitStack) -> Callable[[], bool]:
     """Watches for costly calls, and with a ghost for waits. Gives what tells of them."""
+    from dataclasses import replace
+
     from pytest_dispatchguard.lint.hot import hot_lines
     from pytest_dispatchguard.lint.observed import Sieve
     from pytest_dispatchguard.runtime import device_waits, findings, waste
@@ -646,6 +653,16 @@ def _watch_costs(arguments: argparse.Namespace, watching: ExitStack) -> Callable
         waits = watching.enter_context(device_waits.recording()).times
     wasted: Counter[Sync] = Counter()
     watching.enter_context(waste.watching(wasted))
+    operations = None
+    if arguments.ops:
+        try:
+            from pytest_dispatchguard.runtime.operations import Operations
+        except ImportError:
+            raise UserError(
+                "torch is not installed here, whose operations --ops tells of"
+            ) from None
+        operations = Operations(sieve.rel)
+        watching.enter_context(operations.watching())
 
     def tell() -> bool:
         waited, elsewhere = findings.observed(waits, sieve.rel, sieve.rules)
@@ -654,6 +671,8 @@ def _watch_costs(arguments: argparse.Namespace, watching: ExitStack) -> Callable
             costly, _ = hot_lines(place, cwd, arguments.config).only(costly)
         notes = [f"{findings.more(elsewhere)} in no code of this project"] if elsewhere else []
         report = sieve.report([*waited, *costly], notes)
+        if operations is not None:
+            report = replace(report, operations=tuple(operations.report()))
         _render(arguments, report, sieve.source(), sys.stdout)
         return bool(report.findings)
 

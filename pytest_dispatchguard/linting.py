@@ -5,19 +5,23 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import astuple, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_dispatchguard.lint.files import write_source
 from pytest_dispatchguard.lint.hot import hot_lines
 from pytest_dispatchguard.lint.observed import Sieve
-from pytest_dispatchguard.model import Report, UserError
+from pytest_dispatchguard.model import OperationsAt, Report, UserError, together
 from pytest_dispatchguard.report import render
 from pytest_dispatchguard.runtime import device_waits, findings, syncs, waste
+
+if TYPE_CHECKING:
+    from pytest_dispatchguard.runtime.operations import Operations
 
 _KEY = "dispatchguard_seen"
 """What a process of pytest-xdist hands to the one that tells."""
@@ -26,7 +30,9 @@ _KEY = "dispatchguard_seen"
 class Linting:
     """Watches the calls of all tests, their fixtures left out, and tells in the end."""
 
-    def __init__(self, config: pytest.Config, form: str, output: Path | None) -> None:
+    def __init__(
+        self, config: pytest.Config, form: str, output: Path | None, *, by_line: bool = False
+    ) -> None:
         self.config = config
         self.form = form
         self.output = output
@@ -35,6 +41,10 @@ class Linting:
         """Why nothing could be watched, or written; empty where all could."""
         self.told = ""
         self.sieve = Sieve(config.rootpath, config.rootpath, None, {})
+        self.by_line = by_line
+        self._operations: Operations | None = None
+        self._handed: list[OperationsAt] = []
+        """What the processes of pytest-xdist saw of operations."""
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, None]:
@@ -44,6 +54,8 @@ class Linting:
             seen = None if waits is None else watching.enter_context(waits)
             try:
                 watching.enter_context(waste.watching(self.times))
+                if self.by_line:
+                    watching.enter_context(self._watched_operations())
             except UserError as error:
                 self.trouble = str(error)
             yield
@@ -57,16 +69,32 @@ class Linting:
             return syncs.recording()
         return device_waits.recording() if device_waits.is_at_hand() else None
 
+    def _watched_operations(self) -> AbstractContextManager[None]:
+        if self._operations is None:
+            try:
+                from pytest_dispatchguard.runtime.operations import Operations
+            except ImportError:
+                raise UserError(
+                    "--overhead-ops: torch is not installed here, whose operations it tells of"
+                ) from None
+            self._operations = Operations(self._library)
+        return self._operations.watching()
+
+    def _seen_operations(self) -> list[OperationsAt]:
+        return [] if self._operations is None else self._operations.report()
+
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
         """Takes what a process of pytest-xdist saw."""
-        self.times += unpacked(getattr(node, "workeroutput", {}).get(_KEY, "[]"))
+        times, operations = unpacked(getattr(node, "workeroutput", {}).get(_KEY, "[[], []]"))
+        self.times += times
+        self._handed += operations
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Makes the report; findings fail the run."""
         handed = getattr(self.config, "workeroutput", None)
         if handed is not None:
-            handed[_KEY] = packed(self.times)
+            handed[_KEY] = packed(self.times, self._seen_operations())
             return
         report = self._report()
         text = render(
@@ -101,7 +129,11 @@ class Linting:
             notes.append(f"{others} more in code that is not hot")
         if elsewhere:
             notes.append(f"{findings.more(elsewhere)} in no code of this project but its tests")
-        return self.sieve.report(kept, notes)
+        report = self.sieve.report(kept, notes)
+        if self.by_line:
+            lines = together([*self._handed, *self._seen_operations()])
+            report = replace(report, operations=tuple(lines))
+        return report
 
     def _library(self, path: str) -> str | None:
         """A file's path relative to the project root; None for tests, and for files of others."""
@@ -125,7 +157,7 @@ class Linting:
             terminalreporter.write(self.told)
 
 
-def packed(times: Counter[syncs.Sync]) -> str:
+def packed(times: Counter[syncs.Sync], operations: Sequence[OperationsAt]) -> str:
     """What was seen, for another process."""
     rows = [
         [
@@ -134,13 +166,14 @@ def packed(times: Counter[syncs.Sync]) -> str:
         ]
         for sync, number in times.items()
     ]
-    return json.dumps(rows)
+    return json.dumps([rows, [astuple(at) for at in operations]])
 
 
-def unpacked(text: str) -> Counter[syncs.Sync]:
+def unpacked(text: str) -> tuple[Counter[syncs.Sync], list[OperationsAt]]:
     """What another process saw."""
+    rows, operations = json.loads(text)
     found: Counter[syncs.Sync] = Counter()
-    for operation, why, code, waits, number, frames in json.loads(text):
+    for operation, why, code, waits, number, frames in rows:
         way = tuple(syncs.Frame(*frame) for frame in frames)
         found[syncs.Sync(operation, why, code, way, waits)] += number
-    return found
+    return found, [replace(OperationsAt(*at), remarks=tuple(at[-1])) for at in operations]

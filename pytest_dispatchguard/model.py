@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -150,6 +150,52 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
+class OperationsAt:
+    """What a line of code asked of torch's dispatcher while it was watched."""
+
+    path: str
+    line: int
+    function: str
+    """Qualified; empty for a module's own code."""
+    calls: int
+    """Of the function."""
+    operations: Mapping[str, int]
+    """How often each ran, in all calls."""
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def total(self) -> int:
+        """All operations, in all calls."""
+        return sum(self.operations.values())
+
+    @property
+    def sort_key(self) -> tuple[int, str, int]:
+        """Those that ask most come first."""
+        return -self.total, self.path, self.line
+
+    def joined(self, other: OperationsAt) -> OperationsAt:
+        """What both saw of one line."""
+        names = (*self.operations, *other.operations)
+        return OperationsAt(
+            self.path,
+            self.line,
+            self.function,
+            self.calls + other.calls,
+            {n: self.operations.get(n, 0) + other.operations.get(n, 0) for n in names},
+            tuple(dict.fromkeys((*self.remarks, *other.remarks))),
+        )
+
+
+def together(seen: Iterable[OperationsAt]) -> list[OperationsAt]:
+    """One for each line, those that ask most first."""
+    found: dict[tuple[str, int, str], OperationsAt] = {}
+    for at in seen:
+        key = (at.path, at.line, at.function)
+        found[key] = found[key].joined(at) if key in found else at
+    return sorted(found.values(), key=lambda at: at.sort_key)
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """All that a lint run has to tell: what every report format is made from."""
 
@@ -159,6 +205,8 @@ class Report:
     version: str
     notes: tuple[str, ...] = field(default=())
     """Lines for people that are no findings: stale baseline entries, files passed over."""
+    operations: tuple[OperationsAt, ...] | None = None
+    """What lines asked of the dispatcher; None where nobody wanted to know."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,8 @@ class Options:
     lint: str | None
     """The format to tell in what was seen running; None where nobody watches."""
     lint_output: Path | None
+    ops: bool
+    """Whether operations are to be told line by line."""
     record: bool
     """Whether what runs is to be recorded."""
     ghost: bool
@@ -216,6 +218,12 @@ def add(parser: pytest.Parser) -> None:
     )
     group.addoption("--overhead-record", action="store_true", default=None, help=recorded)
     parser.addini("overhead_record", recorded, type="bool", default=False)
+    by_line = (
+        "tell which lines of the project ask most of torch's dispatcher, and what they do in vain or twice; "
+        "with what --overhead-lint tells"
+    )
+    group.addoption("--overhead-ops", action="store_true", default=None, help=by_line)
+    parser.addini("overhead_ops", by_line, type="bool", default=False)
     group.addoption("--overhead-worker", help=argparse.SUPPRESS)
 
 
@@ -223,13 +231,17 @@ def read(config: pytest.Config) -> Options:
     """What the command line says, else pytest's settings, else what is usual."""
     found = {option.name.replace("-", "_"): _value(config, option) for option in _ALL}
     worker = config.getoption("--overhead-worker")
-    record, ghost = (
+    record, ghost, ops = (
         bool(config.getoption(f"--overhead-{name}") or config.getini(f"overhead_{name}"))
-        for name in ("record", "ghost")
+        for name in ("record", "ghost", "ops")
     )
     if worker is not None:  # which measures, and nothing else
-        record, found["lint"] = False, None
-    options = Options(mode=found.pop("budget"), worker=worker, record=record, ghost=ghost, **found)
+        record, ops, found["lint"] = False, False, None
+    elif ops and found["lint"] is None:
+        found["lint"] = "text"
+    options = Options(
+        mode=found.pop("budget"), worker=worker, record=record, ghost=ghost, ops=ops, **found
+    )
     for file in (options.json, options.report, options.lint_output):
         # A worker writes none, and may run in another tree.
         asked = options.lint if file is options.lint_output else options.mode

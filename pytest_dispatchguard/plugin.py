@@ -85,7 +85,7 @@ def _watch(config: pytest.Config, asked: options.Options) -> None:
         if asked.lint:
             from pytest_dispatchguard.linting import Linting
 
-            linting = Linting(config, asked.lint, asked.lint_output)
+            linting = Linting(config, asked.lint, asked.lint_output, by_line=asked.ops)
             config.pluginmanager.register(linting, "dispatchguard-linting")
     except UserError as error:
         raise pytest.UsageError(str(error)) from None

@@ -96,6 +96,30 @@ def test_processes_of_xdist_hand_over_what_they_saw(
     assert shared.ret == alone.ret
 
 
+def test_operations_by_line(suite: pytest.Pytester, run_pytest: Any) -> None:
+    result = run_pytest("--overhead-ops")
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(
+        [
+            "*DG201*",
+            "12 operations asked for by 2 lines of the project",
+            "  per call  calls  place          function     operations",
+            "         2      4  library.py:16  Gate.masked  _local_scalar_dense, any",
+            "         1      4  library.py:17  Gate.masked  neg",
+        ]
+    )
+    written = ("--overhead-lint=json", "--overhead-lint-output=seen.json", "--overhead-ops")
+    run_pytest(*written)
+    alone = json.loads((suite.path / "seen.json").read_text())["operations"]
+    assert [(at["line"], at["calls"], at["operations"]) for at in alone] == [
+        (16, 4, {"any": 4, "_local_scalar_dense": 4}),
+        (17, 4, {"neg": 4}),
+    ]
+    pytest.importorskip("xdist", reason="shares tests among processes")
+    run_pytest(*written, "-n", "2")
+    assert json.loads((suite.path / "seen.json").read_text())["operations"] == alone
+
+
 def test_suppressions_selection_formats_and_files(suite: pytest.Pytester, run_pytest: Any) -> None:
     result = run_pytest("--overhead-lint=json", "--overhead-lint-output=seen.json")
     assert result.ret == pytest.ExitCode.TESTS_FAILED

@@ -7,6 +7,7 @@ from typing import Any
 
 from pytest_dispatchguard.model import SCHEMA, Edit, Finding, Fix, Hot, Report, Span
 
+from .operations import as_objects
 from .options import Options
 from .wording import fixable, ordered
 
@@ -25,7 +26,7 @@ def as_object(report: Report) -> dict[str, Any]:
     """The report as plain dicts and lists."""
     summary = report.summary
     safe, unsafe = fixable(report.findings)
-    return {
+    found = {
         "schema": SCHEMA,
         "findings": [_finding(finding) for finding in ordered(report)],
         "summary": {
@@ -41,6 +42,9 @@ def as_object(report: Report) -> dict[str, Any]:
             "notes": list(report.notes),
         },
     }
+    if report.operations is not None:
+        found["operations"] = as_objects(report.operations)
+    return found
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

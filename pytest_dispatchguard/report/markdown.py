@@ -8,8 +8,9 @@ from functools import cache
 from itertools import groupby
 
 from pytest_dispatchguard.edits import apply_edits
-from pytest_dispatchguard.model import Finding, Fix, Hot, Report
+from pytest_dispatchguard.model import Finding, Fix, Hot, OperationsAt, Report
 
+from . import operations
 from .diff import unified
 from .options import Options, Sources
 from .wording import cost, docs_url, footing, headline, heat_notes, ordered, remedy, statement
@@ -28,6 +29,8 @@ def render(report: Report, options: Options) -> str:
     if footing(report):
         out += f"\n{escape(footing(report))}\n"
     notes = "".join(f"\n> {escape(note)}\n" for note in report.notes)
+    if report.operations is not None:
+        notes += _operations(report.operations)
     findings = ordered(report)
     told = 0
     for path, group in groupby(findings, key=lambda finding: finding.path):
@@ -39,6 +42,18 @@ def render(report: Report, options: Options) -> str:
                 return f"{out}\n… and {rest} more, left out here for their length.\n{notes}"
             out, block, told = out + block, "", told + 1
     return out + notes
+
+
+def _operations(lines: Sequence[OperationsAt]) -> str:
+    out = f"\n#### {operations.title(lines)}\n"
+    table = operations.rows(lines)
+    if table:
+        out += "\n| per call | calls | place | function | operations |\n| --: | --: | --- | --- | --- |\n"
+    for row in table:
+        cells = [row.per_call, row.calls, code(row.place), code(row.function)]
+        told = "<br>".join(escape(text) for text in (row.operations, *row.remarks))
+        out += f"| {' | '.join([*cells, told])} |\n"
+    return out + (f"\n{operations.rest(lines)}\n" if operations.rest(lines) else "")
 
 
 def escape(text: str) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from unicodedata import category, combining, east_asian_width
 
 from pytest_dispatchguard.edits import apply_edits, split_lines
-from pytest_dispatchguard.model import Finding, Fix, Hot, Report
+from pytest_dispatchguard.model import Finding, Fix, Hot, OperationsAt, Report
 
+from . import operations
 from .diff import changed_lines
 from .options import Options, Sources
 from .wording import cost, footing, headline, heat, ordered, remedy, statement
@@ -62,6 +63,32 @@ def _lines(report: Report, options: Options) -> Iterator[Line]:
         yield [(footing(report), "")]
     for note in report.notes:
         yield [("note: ", "bold"), (_one_line(note), "")]
+    if report.operations is not None:
+        yield from _operations(report.operations)
+
+
+def _operations(lines: Sequence[OperationsAt]) -> Iterator[Line]:
+    yield []
+    yield [(operations.title(lines), "bold")]
+    table = [operations.HEAD, *operations.rows(lines)]
+    wide = [
+        max(map(_cells, column)) for column in zip(*(row.columns for row in table), strict=True)
+    ]
+    for row in table if len(table) > 1 else ():
+        cells = [
+            _cell(text, wide[number], right=number < 2) for number, text in enumerate(row.columns)
+        ]
+        style = "dim" if row is operations.HEAD else ""
+        yield [("  ".join(["", *cells, row.operations]), style)]
+        for remark in row.remarks:
+            yield [(" " * (wide[0] + wide[1] + 6), ""), (remark, "yellow")]
+    if operations.rest(lines):
+        yield [(f"  {operations.rest(lines)}", "")]
+
+
+def _cell(text: str, wide: int, *, right: bool = False) -> str:
+    room = " " * (wide - _cells(text))
+    return room + text if right else text + room
 
 
 def _finding(finding: Finding, sources: Sources, width: int) -> Iterator[Line]:

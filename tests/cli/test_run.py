@@ -119,6 +119,17 @@ def test_a_baseline_and_a_machine_format(project: Path) -> None:
 
 
 @needs_torch
+def test_operations_by_line(project: Path) -> None:
+    done = run(project, "--ghost", "--ops", "--exit-zero", "train.py", "3")
+    assert done.returncode == 0, done.stderr
+    assert "library.py:6:9 DG411" in done.stdout
+    assert "1      3  library.py:7  Gate.forward  mul\n" in done.stdout
+    done = run(project, "--ops", "--format", "markdown", "-m", "library")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "#### 0 operations asked for by 0 lines of the project" in done.stdout
+
+
+@needs_torch
 def test_a_module_and_a_command(project: Path) -> None:
     (project / "pkg").mkdir()
     (project / "pkg" / "__main__.py").write_text(

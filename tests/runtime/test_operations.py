@@ -1,0 +1,228 @@
+"""Operations by line: how many, what becomes of their results, and what is done twice."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the operations are torch's")
+
+from pytest_dispatchguard import ghost  # noqa: E402 - needs torch
+from pytest_dispatchguard.model import OperationsAt  # noqa: E402 - as above
+from pytest_dispatchguard.runtime.operations import Operations  # noqa: E402 - as above
+
+See = Callable[..., dict[int, OperationsAt]]
+
+
+@pytest.fixture
+def see(tmp_path: Path) -> See:
+    """Calls `f(x)` of a file of the project some times, and gives what was seen by line."""
+
+    def seen(source: str, calls: int = 4, x: Any = None) -> dict[int, OperationsAt]:
+        path = tmp_path / "user.py"
+        path.write_text(textwrap.dedent(source).lstrip())
+        space: dict[str, Any] = {"torch": torch}
+        exec(compile(path.read_text(), str(path), "exec"), space)
+        operations = Operations(lambda name: "user.py" if name == str(path) else None)
+        given = torch.randn(4, 8) if x is None else x
+        with operations.watching():
+            for _ in range(calls):
+                space["f"](given)
+        return {at.line: at for at in operations.report()}
+
+    return seen
+
+
+def remarks(found: dict[int, OperationsAt]) -> dict[int, tuple[str, ...]]:
+    return {line: at.remarks for line, at in sorted(found.items()) if at.remarks}
+
+
+def test_counts_by_line_and_call(see: See) -> None:
+    found = see(
+        """
+        def f(x):
+            y = x + 1
+            return g(y) * 2
+
+        def g(y):
+            return torch.nn.functional.linear(y, y) + y.sum()
+        """
+    )
+    assert {line: (at.function, at.calls, dict(at.operations)) for line, at in found.items()} == {
+        2: ("f", 4, {"add": 4}),
+        3: ("f", 4, {"mul": 4}),
+        6: ("g", 4, {"t": 4, "mm": 4, "sum": 4, "add": 4}),
+    }
+    assert [at.total for at in found.values()] == [16, 4, 4]
+
+
+def test_the_backward_pass_is_told_as_such(see: See) -> None:
+    found = see(
+        """
+        def f(x):
+            loss = (x * x).sum()
+            loss.backward()
+        """,
+        x=torch.randn(3, requires_grad=True),
+    )
+    assert remarks(found) == {3: (f"{found[3].total - 4} of them in the backward pass",)}
+
+
+USED = {
+    "returned": "return x.abs()",
+    "an argument": "return x.abs().sum()",
+    "read": "y = x.abs(); return y.tolist()",
+    "asked for its shape": "y = x.abs(); return y.shape",
+    "kept": "KEPT.append(x.abs())",
+    "a local name that nobody reads, which may be meant": "y = x.abs(); return x",
+    "changed in place": "y = x.abs(); y.add_(1); return x",
+    "one of two results": "return x.max(0).indices",
+    "a view": "x.t(); return x",
+}
+
+
+@pytest.mark.parametrize("body", USED.values(), ids=USED)
+def test_results_that_are_used_or_may_be(see: See, body: str) -> None:
+    found = see(f"KEPT = []\ndef f(x):\n    {body}\n")
+    assert remarks(found) == {}
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["x.abs(); return x", "y = x.abs(); y = x.sum(); return y", "torch.stack([x, x]); return x"],
+)
+@pytest.mark.parametrize("grad", [False, True])
+def test_results_that_nobody_uses(see: See, body: str, grad: bool) -> None:
+    found = see(f"def f(x):\n    {body}\n", x=torch.randn(4, 8, requires_grad=grad))
+    if body.startswith("y"):
+        assert remarks(found) == {}  # the line also does what is used
+    else:
+        assert remarks(found) == {2: ("the result is dropped unused",)}
+
+
+def test_what_ran_before_in_the_same_call(see: See) -> None:
+    found = see(
+        """
+        def f(x):
+            a = x.softmax(-1)
+            b = x.softmax(0)
+            c = x.softmax(-1)
+            return a + b + c
+        """
+    )
+    assert remarks(found) == {
+        4: ("`_softmax` of the same tensors ran already at line 2 in the same call",)
+    }
+
+
+NOT_AGAIN = {
+    "the input was changed": "a = x.exp(); x.add_(1); return a + x.exp()",
+    "the first result was changed": "a = x.exp(); a.add_(1); return a + x.exp()",
+    "it is random": "p = x.sigmoid(); return torch.bernoulli(p) + torch.bernoulli(p)",
+    "copies": "return x.clone().add_(1) + x.clone()",
+    "another tensor each time": "return sum(torch.exp(x + i) for i in range(3))",
+    "other numbers": "return x.clamp(0, 1) + x.clamp(0, 2)",
+    "in another call": "return x.exp()",
+}
+
+
+@pytest.mark.parametrize("body", NOT_AGAIN.values(), ids=NOT_AGAIN)
+def test_what_only_looks_like_it_ran_before(see: See, body: str) -> None:
+    assert remarks(see(f"def f(x):\n    {body}\n")) == {}
+
+
+@pytest.mark.parametrize(
+    "made", ["torch.ones(3)", "torch.arange(4)", "torch.tensor([1., 2.])", "torch.eye(2)"]
+)
+def test_constants_that_are_made_again(see: See, made: str) -> None:
+    found = see(f"def f(x):\n    y = {made}\n    return y + 1\n")
+    assert remarks(found) == {2: ("the same constant is made at every call: keep it",)}
+
+
+NO_CONSTANTS = {
+    "filled afterwards": "y = torch.zeros(3); y += 1; return y",
+    "filled through a view": "y = torch.zeros(3); y[0] = 1; return y",
+    "other numbers": "y = torch.full((2,), float(x.sum())); x.add_(1); return y",
+    "other values": "y = torch.tensor([float(x.sum())]); x.add_(1); return y",
+    "random": "return torch.randn(3) + 1",
+    "memory": "return torch.empty(3)",
+}
+
+
+@pytest.mark.parametrize("body", NO_CONSTANTS.values(), ids=NO_CONSTANTS)
+def test_what_is_no_constant(see: See, body: str) -> None:
+    found = see(f"def f(x):\n    {body}\n")
+    assert not any("constant" in remark for told in remarks(found).values() for remark in told)
+
+
+def test_a_constant_made_once_is_none_to_tell(see: See) -> None:
+    assert remarks(see("def f(x):\n    return torch.ones(3)\n", calls=2)) == {}
+
+
+def test_chains_of_small_operations(see: See) -> None:
+    source = """
+        def f(x):
+            y = x * 2
+            y = y + 1
+            y = y.tanh()
+            return y * y
+    """
+    said = (
+        "4 small operations one on the other's result to line 5, over 4x8: fusing makes them one",
+    )
+    assert remarks(see(source)) == {2: said}
+    assert remarks(see(source, x=torch.randn(4, 8, requires_grad=True))) == {2: said}
+    assert remarks(see(source, x=torch.randn(600, 600))) == {}  # its kernels are what costs
+
+
+def test_what_is_no_chain(see: See) -> None:
+    assert remarks(see("def f(x):\n    return [x + 1, x * 2, x - 3, x / 4, x.exp()]\n")) == {}
+    assert remarks(see("def f(x):\n    return (x + 1).sum().exp().mean().neg()\n")) == {}
+
+
+def test_rows_of_one_operation(see: See) -> None:
+    found = see(
+        """
+        MANY = [torch.zeros(2) for _ in range(9)]
+
+        def f(x):
+            for p in MANY:
+                p.mul_(0.9)
+        """
+    )
+    (said,) = found[5].remarks
+    assert said.startswith("9 of a kind in a row") and "`torch._foreach_mul_`" in said
+
+
+def test_many_calls_are_counted_and_only_the_first_looked_at(see: See) -> None:
+    found = see("def f(x):\n    x.abs()\n", calls=500)
+    assert (found[2].calls, found[2].total) == (500, 500)
+    assert found[2].remarks == ("the result is dropped unused",)
+
+
+def test_what_others_ask_for_counts_for_none(see: See, tmp_path: Path) -> None:
+    operations = Operations(lambda name: None)
+    with operations.watching():
+        torch.ones(2) + 1
+    assert operations.report() == [] and operations.elsewhere == 2
+
+
+def test_on_the_ghost_and_in_inference_mode(see: See) -> None:
+    with ghost("cuda"):
+        found = see(
+            "def f(x):\n    return x.to('cuda').exp()\n",
+        )
+        assert found[2].operations["exp"] == 4
+    with torch.inference_mode():
+        assert see("def f(x):\n    return x.exp() + x.exp()\n", x=torch.ones(2))[2].total == 12
+
+
+def test_an_exception_leaves_nothing_behind(see: See) -> None:
+    with pytest.raises(ZeroDivisionError):
+        see("def f(x):\n    return x + 1 / 0\n")
+    assert torch._C._len_torch_dispatch_stack() == 0
+    assert torch._C._len_torch_function_stack() == 0
