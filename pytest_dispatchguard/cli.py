@@ -651,8 +651,8 @@ def _watch_costs(arguments: argparse.Namespace, watching: ExitStack) -> Callable
         waits = watching.enter_context(ghost()).times
     elif device_waits.is_at_hand(importing=True):
         waits = watching.enter_context(device_waits.recording()).times
-    wasted: Counter[Sync] = Counter()
-    watching.enter_context(waste.watching(wasted))
+    wasted = waste.Waste()
+    watching.enter_context(wasted.watching())
     operations = None
     if arguments.ops:
         try:
@@ -666,7 +666,7 @@ def _watch_costs(arguments: argparse.Namespace, watching: ExitStack) -> Callable
 
     def tell() -> bool:
         waited, elsewhere = findings.observed(waits, sieve.rel, sieve.rules)
-        costly, _ = findings.observed(wasted, sieve.rel, sieve.rules)
+        costly, _ = findings.observed(wasted.times, sieve.rel, sieve.rules)
         if costly:  # else nobody needs to know what is hot
             costly, _ = hot_lines(place, cwd, arguments.config).only(costly)
         notes = [f"{findings.more(elsewhere)} in no code of this project"] if elsewhere else []

@@ -41,6 +41,7 @@ class Linting:
         """Why nothing could be watched, or written; empty where all could."""
         self.told = ""
         self.sieve = Sieve(config.rootpath, config.rootpath, None, {})
+        self.waste = waste.Waste()
         self.by_line = by_line
         self._operations: Operations | None = None
         self._handed: list[OperationsAt] = []
@@ -53,7 +54,7 @@ class Linting:
             waits = self._waits()
             seen = None if waits is None else watching.enter_context(waits)
             try:
-                watching.enter_context(waste.watching(self.times))
+                watching.enter_context(self.waste.watching())
                 if self.by_line:
                     watching.enter_context(self._watched_operations())
             except UserError as error:
@@ -92,6 +93,7 @@ class Linting:
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Makes the report; findings fail the run."""
+        self.times += self.waste.times
         handed = getattr(self.config, "workeroutput", None)
         if handed is not None:
             handed[_KEY] = packed(self.times, self._seen_operations())

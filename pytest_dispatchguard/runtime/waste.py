@@ -15,6 +15,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
+from pytest_dispatchguard.runtime.building import Building
 from pytest_dispatchguard.runtime.entering import each_function
 from pytest_dispatchguard.runtime.foreign import is_foreign
 from pytest_dispatchguard.runtime.syncs import Sync, place_of
@@ -128,29 +129,41 @@ def _of_torch(code: CodeType) -> Costly | None:
     return Costly(rule, "it is given one tensor, and walks it as a tree", _leaf(code.co_name))
 
 
-@contextmanager
-def watching(times: Counter[Sync]) -> Iterator[None]:
-    """Counts such calls of what runs inside, where code that is neither Python's nor torch's makes them."""
-    known: dict[CodeType, Costly | None] = {**_costly()}
+class Waste:
+    """What was seen so far: calls by code that is neither Python's nor torch's."""
 
-    def entered(frame: FrameType) -> bool:
+    def __init__(self) -> None:
+        self._times: Counter[Sync] = Counter()
+        self._known: dict[CodeType, Costly | None] = {**_costly()}
+        self._building = Building()
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Counts what runs inside."""
+        with each_function(self._entered):
+            yield
+
+    @property
+    def times(self) -> Counter[Sync]:
+        """Such calls, and how often each was made."""
+        return self._times + self._building.wasted()
+
+    def _entered(self, frame: FrameType) -> bool:
         code = frame.f_code
         try:
-            costly = known[code]
+            costly = self._known[code]
         except KeyError:
-            costly = known[code] = _of_torch(code)
+            costly = self._known[code] = _of_torch(code)
+        building = self._building.entered(frame)
         if costly is None:
-            return False
+            return building
         caller = _caller(frame)
         if caller is not None:
             operation = costly.operation(frame)
             if operation is not None:
                 seen = Sync(operation, costly.why, costly.code, place_of(caller), waits=False)
-                times[seen] += 1
+                self._times[seen] += 1
         return True
-
-    with each_function(entered):
-        yield
 
 
 _BETWEEN = frozenset({"_collections_abc", "collections.abc", "os"})

@@ -15,7 +15,6 @@ import pytest
 
 from pytest_dispatchguard.model import UserError
 from pytest_dispatchguard.runtime import waste
-from pytest_dispatchguard.runtime.syncs import Sync
 
 
 @contextlib.contextmanager
@@ -25,11 +24,11 @@ def scope() -> Iterator[None]:
 
 def seen(run: Callable[[], object]) -> Counter[tuple[str, str, str]]:
     """Code, operation and function of what was seen."""
-    times: Counter[Sync] = Counter()
-    with waste.watching(times):
+    watch = waste.Waste()
+    with watch.watching():
         run()
     found: Counter[tuple[str, str, str]] = Counter()
-    for sync, number in times.items():
+    for sync, number in watch.times.items():
         found[sync.code, sync.operation, sync.frames[0].function.rpartition(".")[2]] += number
     return found
 
@@ -83,10 +82,10 @@ def test_where_it_is_and_how_it_came_there() -> None:
     def inner() -> None:
         copy.deepcopy([])
 
-    times: Counter[Sync] = Counter()
-    with waste.watching(times):
+    watch = waste.Waste()
+    with watch.watching():
         outer()
-    ((sync, number),) = times.items()
+    ((sync, number),) = watch.times.items()
     names = [frame.function.rpartition(".")[2] for frame in sync.frames]
     assert number == 1 and names[:2] == ["inner", "outer"]
     assert sync.frames[0].path == __file__
