@@ -10,8 +10,7 @@ import signal
 import sys
 import time
 import traceback
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
@@ -20,10 +19,7 @@ from pytest_dispatchguard import __version__
 from pytest_dispatchguard.model import UserError
 
 if TYPE_CHECKING:
-    from contextlib import ExitStack
-
     from pytest_dispatchguard.lint.check import Checked, Request
-    from pytest_dispatchguard.runtime.syncs import Sync
 
 CLEAN, FOUND, FAILED = 0, 1, 2
 """Exit statuses: nothing found; findings, or a diff that is not empty; usage, configuration or
@@ -597,104 +593,22 @@ _VALUED = tuple(
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from contextlib import ExitStack
-
-    from pytest_dispatchguard.runtime import program
+    from pytest_dispatchguard.running import Wishes, watched
 
     if arguments.program is None:
         arguments.parser.error("run what? name a script, -m MODULE, or -- COMMAND")
-    program.check(arguments.program)
-    ends: list[Callable[[], bool]] = []
-    """What is done when the program has ended; each says whether it found anything."""
-    found: list[bool] = []
-
-    def tell() -> None:
-        found.extend([end() for end in ends])
-
-    with ExitStack() as watching:
-        if arguments.ghost or arguments.ops or not arguments.record:
-            ends.append(_watch_costs(arguments, watching))
-        if arguments.record:
-            ends.append(_watch_calls(arguments, watching))
-        gc.enable()  # as the program expects it
-        status = program.run(arguments.program, before_exit=tell)
-    tell()
-    return status or (FOUND if any(found) and not arguments.exit_zero else CLEAN)
-
-
-def _place(arguments: argparse.Namespace) -> Path:
-    """Where the project of a program is looked for."""
-    script = arguments.program.form == "script"
-    return Path(arguments.program.name if script else ".")
-
-
-def _watch_costs(arguments: argparse.Namespace, watching: ExitStack) -> Callable[[], bool]:
-    """Watches for costly calls, and with a ghost for waits. Gives what tells of them."""
-    from dataclasses import replace
-
-    from pytest_dispatchguard.lint.hot import hot_lines
-    from pytest_dispatchguard.lint.observed import Sieve
-    from pytest_dispatchguard.runtime import device_waits, findings, waste
-
     given = {"select": arguments.select, "extend_select": arguments.extend_select}
     given |= {"ignore": arguments.ignore, "baseline": arguments.baseline}
-    place, cwd = _place(arguments), _cwd()
-    sieve = Sieve(place, cwd, arguments.config, given)
-    waits: Counter[Sync] = Counter()
-    if arguments.ghost:
-        try:
-            from pytest_dispatchguard.runtime.ghost import ghost
-        except ImportError:
-            raise UserError(
-                "torch is not installed here: the ghost stands in for its GPU"
-            ) from None
-        waits = watching.enter_context(ghost()).times
-    elif device_waits.is_at_hand(importing=True):
-        waits = watching.enter_context(device_waits.recording()).times
-    wasted = waste.Waste()
-    watching.enter_context(wasted.watching())
-    operations = None
-    if arguments.ops:
-        try:
-            from pytest_dispatchguard.runtime.operations import Operations
-        except ImportError:
-            raise UserError(
-                "torch is not installed here, whose operations --ops tells of"
-            ) from None
-        operations = Operations(sieve.rel)
-        watching.enter_context(operations.watching())
-
-    def tell() -> bool:
-        waited, elsewhere = findings.observed(waits, sieve.rel, sieve.rules)
-        costly, _ = findings.observed(wasted.times, sieve.rel, sieve.rules)
-        if costly:  # else nobody needs to know what is hot
-            costly, _ = hot_lines(place, cwd, arguments.config).only(costly)
-        notes = [f"{findings.more(elsewhere)} in no code of this project"] if elsewhere else []
-        report = sieve.report([*waited, *costly], notes)
-        if operations is not None:
-            report = replace(report, operations=tuple(operations.report()))
-        _render(arguments, report, sieve.source(), sys.stdout)
-        return bool(report.findings)
-
-    return tell
-
-
-def _watch_calls(arguments: argparse.Namespace, watching: ExitStack) -> Callable[[], bool]:
-    """Records what runs. Gives what keeps it."""
-    from pytest_dispatchguard import recording
-    from pytest_dispatchguard.lint.observed import own_files, read_config
-    from pytest_dispatchguard.runtime.recorder import Recorder
-
-    config = read_config(_place(arguments), _cwd(), arguments.config)
-    recorder = Recorder(own_files(config))
-    watching.enter_context(recorder.recording())
-
-    def tell() -> bool:
-        recording.keep(config.root, recorder.profile())
-        print(f"dispatchguard: {recording.said(config.root)}", file=sys.stderr)
-        return False
-
-    return tell
+    wishes = Wishes(
+        arguments.ghost, arguments.ops, arguments.record, arguments.config, given, _cwd()
+    )
+    status, found = watched(
+        arguments.program,
+        wishes,
+        lambda report, sources: _render(arguments, report, sources, sys.stdout),
+        lambda line: print(f"dispatchguard: {line}", file=sys.stderr),
+    )
+    return status or (FOUND if found and not arguments.exit_zero else CLEAN)
 
 
 # -- the other commands ----------------------------------------------------------------------------

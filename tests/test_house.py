@@ -22,7 +22,7 @@ ARROWS = {
     "__init__": BASE | PARTS | {"hookspecs"},
     "__main__": frozenset({"cli"}),
     # `progress` is the command line's own: what it shows while it works.
-    "cli": BASE | PARTS | {"", "hookspecs", "progress", "recording"},
+    "cli": BASE | PARTS | {"", "hookspecs", "progress", "running"},
     "config": frozenset({"model"}),
     "edits": frozenset({"model"}),
     "git": frozenset(),
@@ -39,6 +39,7 @@ ARROWS = {
     "plugin": BASE | PARTS | {"", "gathering", "hookspecs", "linting", "options", "recording"},
     "progress": frozenset(),
     "report": frozenset({"edits", "model"}),
+    "running": BASE | PARTS | {"recording"},
     "runtime": BASE | {"", "hookspecs"},
 }
 

@@ -1,0 +1,128 @@
+"""A program that is run while it is watched: for what it costs, where it waits, and what it calls."""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pytest_dispatchguard import recording
+from pytest_dispatchguard.lint.hot import hot_lines
+from pytest_dispatchguard.lint.observed import Sieve, own_files, read_config
+from pytest_dispatchguard.model import Report, UserError
+from pytest_dispatchguard.runtime import device_waits, findings, program, waste
+from pytest_dispatchguard.runtime.program import Program
+from pytest_dispatchguard.runtime.recorder import Recorder
+from pytest_dispatchguard.runtime.syncs import Sync
+
+Sources = Callable[[str], "str | None"]
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What is wanted of a run."""
+
+    ghost: bool
+    operations: bool
+    record: bool
+    config: Path | None
+    """A configuration file in place of the project's."""
+    given: Mapping[str, Any]
+    """Settings of the command line."""
+    cwd: Path
+
+    @property
+    def costs(self) -> bool:
+        """Whether there is a report: where nothing but recording is asked for there is none."""
+        return self.ghost or self.operations or not self.record
+
+
+def watched(
+    asked: Program,
+    wishes: Wishes,
+    report: Callable[[Report, Sources], None],
+    note: Callable[[str], None],
+) -> tuple[int, bool]:
+    """Runs a program: its exit status, and whether there were findings. What is to tell is told when it ends,
+    also where it ends this process itself."""
+    program.check(asked)
+    place = Path(asked.name if asked.form == "script" else ".")
+    ends: list[Callable[[], bool]] = []
+    found: list[bool] = []
+
+    def tell() -> None:
+        found.extend([end() for end in ends])
+
+    with ExitStack() as watching:
+        if wishes.costs:
+            ends.append(_costs(place, wishes, watching, report))
+        if wishes.record:
+            ends.append(_calls(place, wishes, watching, note))
+        gc.enable()  # as the program expects it
+        status = program.run(asked, before_exit=tell)
+    tell()
+    return status, any(found)
+
+
+def _costs(
+    place: Path, wishes: Wishes, watching: ExitStack, report: Callable[[Report, Sources], None]
+) -> Callable[[], bool]:
+    """Watches for costly calls and for waits. Gives what tells of them, and whether there were any."""
+    sieve = Sieve(place, wishes.cwd, wishes.config, wishes.given)
+    waits: Counter[Sync] = Counter()
+    if wishes.ghost:
+        try:
+            from pytest_dispatchguard.runtime.ghost import ghost
+        except ImportError:
+            raise UserError(
+                "torch is not installed here: the ghost stands in for its GPU"
+            ) from None
+        waits = watching.enter_context(ghost()).times
+    elif device_waits.is_at_hand(importing=True):
+        waits = watching.enter_context(device_waits.recording()).times
+    wasted = waste.Waste()
+    watching.enter_context(wasted.watching())
+    operations = None
+    if wishes.operations:
+        try:
+            from pytest_dispatchguard.runtime.operations import Operations
+        except ImportError:
+            raise UserError(
+                "torch is not installed here, whose operations --ops tells of"
+            ) from None
+        operations = Operations(sieve.rel)
+        watching.enter_context(operations.watching())
+
+    def tell() -> bool:
+        waited, elsewhere = findings.observed(waits, sieve.rel, sieve.rules)
+        costly, _ = findings.observed(wasted.times, sieve.rel, sieve.rules)
+        if costly:  # else nobody needs to know what is hot
+            costly, _ = hot_lines(place, wishes.cwd, wishes.config).only(costly)
+        notes = [f"{findings.more(elsewhere)} in no code of this project"] if elsewhere else []
+        made = sieve.report([*waited, *costly], notes)
+        if operations is not None:
+            made = replace(made, operations=tuple(operations.report()))
+        report(made, sieve.source())
+        return bool(made.findings)
+
+    return tell
+
+
+def _calls(
+    place: Path, wishes: Wishes, watching: ExitStack, note: Callable[[str], None]
+) -> Callable[[], bool]:
+    """Records what runs. Gives what keeps it."""
+    config = read_config(place, wishes.cwd, wishes.config)
+    recorder = Recorder(own_files(config))
+    watching.enter_context(recorder.recording())
+
+    def keep() -> bool:
+        recording.keep(config.root, recorder.profile())
+        note(recording.said(config.root))
+        return False
+
+    return keep
