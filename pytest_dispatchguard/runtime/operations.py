@@ -3,6 +3,7 @@ results, and what is done twice."""
 
 from __future__ import annotations
 
+import os
 import sys
 import weakref
 from collections import Counter
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
@@ -57,6 +59,9 @@ class _About(NamedTuple):
 
 _COPIES = frozenset({"clone", "lift_fresh", "lift", "_to_copy", "detach", "alias"})
 """Made to be changed, most times: to make two of them is no mistake."""
+_PARTS = tuple(
+    str(Path("torch", name)) + os.sep for name in ("optim", "distributed", "amp", "utils")
+)
 _NOTHING = frozenset({"detach", "alias"})
 """What autograd does beside the operations that lines ask for."""
 _CONSTANTS = frozenset(
@@ -190,14 +195,18 @@ class Operations:
         own = self._own[code] = named and self._rel(code.co_filename) is not None
         return own
 
-    def _place(self, frame: FrameType | None) -> tuple[CodeType, int] | None:
+    def _place(self, frame: FrameType | None) -> tuple[CodeType, int, bool] | None:
+        """The function and the line of the project that run, and whether what they do is up to them: how an
+        optimizer makes its step is not."""
+        theirs = True
         while frame is not None:
             code = frame.f_code
             own = self._own.get(code)
             if own is None:
                 own = self._ours(code)
             if own:
-                return code, frame.f_lineno
+                return code, frame.f_lineno, theirs
+            theirs = theirs and not _by_itself(code.co_filename)
             frame = frame.f_back
         return None
 
@@ -226,16 +235,16 @@ class Operations:
         if place is None:
             self.elsewhere += 1
             return
-        tally = self._tallies.get(place)
+        code, line, theirs = place
+        tally = self._tallies.get((code, line))
         if tally is None:
-            tally = self._tallies[place] = Tally()
+            tally = self._tallies[code, line] = Tally()
         tally.names[about.name] += 1
-        code, line = place
         number = self._calls.get(code, 0)
         if torch._C._current_graph_task_id() != -1:
             tally.backward += 1
             return  # what is done there no line says
-        if number > _LOOKED_AT or about.name in _NOTHING:
+        if number > _LOOKED_AT or not theirs or about.name in _NOTHING:
             return
         results = tensors(made)
         if not all(type(t) in (torch.Tensor, torch.nn.Parameter) for t in (*given, *results)):
@@ -450,6 +459,12 @@ class _Uses(TorchFunctionMode):  # type: ignore[misc]  # torch is not read when 
         return func(*args, **kwargs)
 
 
+@cache
+def _by_itself(path: str) -> bool:
+    """Whether a file is of a part of torch that decides by itself which operations it takes."""
+    return any(part in path for part in _PARTS)
+
+
 def _key(value: Any) -> Any:
     """What an argument is, as far as results depend on it."""
     if isinstance(value, torch.Tensor):
@@ -484,7 +499,7 @@ def _remarks(tally: Tally, line: int, calls: int) -> Iterator[str]:
         if times >= _OFTEN and key not in tally.written
     ]
     if same and len(tally.constants) == len(same):
-        yield "the same constant is made at every call: keep it"
+        yield "the same constant is made again and again: keep it"
     for (length, end, shape), _ in tally.chains.most_common(1):
         to = "on this line" if end == line else f"to line {end}"
         size = "x".join(map(str, shape)) or "one number"

@@ -140,7 +140,7 @@ def test_what_only_looks_like_it_ran_before(see: See, body: str) -> None:
 )
 def test_constants_that_are_made_again(see: See, made: str) -> None:
     found = see(f"def f(x):\n    y = {made}\n    return y + 1\n")
-    assert remarks(found) == {2: ("the same constant is made at every call: keep it",)}
+    assert remarks(found) == {2: ("the same constant is made again and again: keep it",)}
 
 
 NO_CONSTANTS = {
@@ -196,6 +196,20 @@ def test_rows_of_one_operation(see: See) -> None:
     )
     (said,) = found[5].remarks
     assert said.startswith("9 of a kind in a row") and "`torch._foreach_mul_`" in said
+
+
+def test_how_an_optimizer_makes_its_step_is_its_own_affair(see: See) -> None:
+    found = see(
+        """
+        P = torch.nn.Parameter(torch.ones(3))
+        ADAM = torch.optim.Adam([P], foreach=False)
+
+        def f(x):
+            P.grad = torch.ones(3)
+            ADAM.step()
+        """
+    )
+    assert found[6].total > 20 and found[6].remarks == ()
 
 
 def test_many_calls_are_counted_and_only_the_first_looked_at(see: See) -> None:
