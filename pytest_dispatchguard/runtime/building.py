@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
+import linecache
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
@@ -21,6 +24,7 @@ _FUNCTION = inspect.CO_OPTIMIZED | inspect.CO_NEWLOCALS
 class _Built:
     """A function inside another."""
 
+    code: CodeType
     maker: CodeType
     by_maker: int = 0
     """Calls that the one around it makes itself, while it runs."""
@@ -32,7 +36,7 @@ class _Built:
 @dataclass
 class _Maker:
     calls: int = 0
-    callers: set[CodeType] = field(default_factory=set)
+    callers: set[int] = field(default_factory=set)
     way: tuple[Frame, ...] = ()
     """Where it was called first."""
 
@@ -41,33 +45,37 @@ class Building:
     """What was seen so far."""
 
     def __init__(self) -> None:
-        self._looked_at: set[CodeType] = set()
-        self._makers: dict[CodeType, _Maker] = {}
-        self._built: dict[CodeType, _Built] = {}
+        # By the identity of code: equal code of another file is another function.
+        self._looked_at: dict[int, CodeType] = {}
+        self._makers: dict[int, _Maker] = {}
+        self._built: dict[int, _Built] = {}
 
     def entered(self, frame: FrameType) -> bool:
         """Takes note of a function that begins; whether it is of interest."""
         code = frame.f_code
-        if code not in self._looked_at:
+        key = id(code)
+        if key not in self._looked_at:
             self._look(code)
-        maker, built = self._makers.get(code), self._built.get(code)
+        maker, built = self._makers.get(key), self._built.get(key)
+        if maker is None and built is None:
+            return False
+        caller = frame.f_back
         if maker is not None:
             maker.calls += 1
-            if frame.f_back is not None:
-                maker.callers.add(frame.f_back.f_code)
+            if caller is not None:
+                maker.callers.add(id(caller.f_code))
                 maker.way = maker.way or place_of(frame)
         if built is not None:
-            caller = None if frame.f_back is None else frame.f_back.f_code
-            if caller is built.maker:
+            if caller is not None and caller.f_code is built.maker and _names(caller, code):
                 built.by_maker += 1
-            elif caller in self._makers[built.maker].callers:
+            elif caller is not None and id(caller.f_code) in self._makers[id(built.maker)].callers:
                 built.by_caller += 1
             else:
                 built.others += 1
-        return maker is not None or built is not None
+        return True
 
     def _look(self, code: CodeType) -> None:
-        self._looked_at.add(code)
+        self._looked_at[id(code)] = code
         inside = [
             inner
             for inner in code.co_consts
@@ -76,31 +84,48 @@ class Building:
             and not inner.co_name.startswith("<")
         ]
         if inside and code.co_flags & _FUNCTION == _FUNCTION and not is_foreign(code):
-            self._makers[code] = _Maker()
+            self._makers[id(code)] = _Maker()
             for inner in inside:
-                self._looked_at.discard(inner)
-                self._built[inner] = _Built(code)
+                self._built[id(inner)] = _Built(inner, code)
 
     def wasted(self) -> Counter[Sync]:
         """The functions that were built for nothing but a call, and how often."""
         found: Counter[Sync] = Counter()
-        for code, built in self._built.items():
-            maker = self._makers[built.maker]
+        for built in list(self._built.values()):
+            maker = self._makers[id(built.maker)]
             calls = built.by_maker + built.by_caller
-            if (
-                maker.calls >= _CALLS
-                and not built.others
-                and maker.calls <= 2 * calls
-                and calls <= _EACH * maker.calls
-            ):
-                rule, why = _said(code, built)
+            # Where another than the maker calls, what is called more than once is worth building.
+            most = maker.calls if built.by_caller else _EACH * maker.calls
+            enough = maker.calls >= _CALLS and maker.calls <= 2 * calls
+            if enough and calls <= most and not built.others:
+                rule, why = _said(built)
+                code = built.code
                 place = Frame(code.co_filename, code.co_firstlineno, _name(built.maker))
                 found[Sync(code.co_name, why, rule, (place, *maker.way[1:]), waits=False)] += calls
         return found
 
 
-def _said(code: CodeType, built: _Built) -> tuple[str, str]:
-    if not code.co_freevars:
+def _names(frame: FrameType, code: CodeType) -> bool:
+    """Whether the line that runs calls the function by its name: else it is handed to who calls it."""
+    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+    return re.search(rf"\b{re.escape(code.co_name)}\s*\(", line) is not None
+
+
+def _has_defaults(maker: CodeType, code: CodeType) -> bool:
+    """Whether a function is built with values for its parameters, which may be of the call."""
+    instructions = list(dis.get_instructions(maker))
+    for number, instruction in enumerate(instructions):
+        if instruction.argval is code:
+            for later in instructions[number + 1 : number + 6]:
+                if later.opname in ("MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE") and (
+                    (later.arg or 0) & 3
+                ):
+                    return True
+    return False
+
+
+def _said(built: _Built) -> tuple[str, str]:
+    if not built.code.co_freevars and not _has_defaults(built.maker, built.code):
         return "DG302", "it is built again each time, and needs nothing of the call: build it once"
     if built.by_caller > built.by_maker:
         return "DG303", "it is built for this one call, as a wrapper, and thrown away"

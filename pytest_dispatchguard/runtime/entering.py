@@ -7,7 +7,7 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from types import CodeType, FrameType
 from typing import Any
@@ -18,48 +18,75 @@ Entered = Callable[[FrameType], bool]
 """Told of a function that begins, by its frame; whether it wants to be told of that code again."""
 
 _OF_GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_told: list[Entered] = []
+"""Who is told. All share one place: Python before 3.12 has two for those who watch calls."""
+_place = ExitStack()
 
 
 @contextmanager
 def each_function(entered: Entered) -> Iterator[None]:
     """Tells of the functions that begin in here."""
     if sys.version_info >= (3, 12):
-        with _by_monitoring(entered):
-            yield
-    else:
-        with _by_tracing(entered):
-            yield
+        if not _told:
+            _place.enter_context(_by_monitoring())
+        else:
+            sys.monitoring.restart_events()  # who comes now asks anew of code that nobody wanted
+    elif not _told:
+        _place.enter_context(_by_tracing())
+    _told.append(entered)
+    try:
+        yield
+    finally:
+        _told.remove(entered)
+        if not _told:
+            _place.close()
+
+
+def _tell(frame: FrameType) -> bool:
+    """Whether anybody wants to be told of that code again."""
+    wanted = False
+    for entered in _told:
+        wanted = entered(frame) or wanted
+    return wanted
 
 
 @contextmanager
-def _by_tracing(entered: Entered) -> Iterator[None]:
+def _by_tracing() -> Iterator[None]:
     """By the tracer, which is told of functions alone where it asks for no lines; by the profiler where
     somebody else traces (coverage, a debugger)."""
-
-    def called(frame: FrameType, event: str, arg: Any) -> None:
-        # A generator is told of whenever it goes on.
-        if event == "call" and not (frame.f_code.co_flags & _OF_GENERATORS and _goes_on(frame)):
-            entered(frame)
-
     get: Any
     put: Any
-    put_in_threads: Any
+    threads: Any
+    before: Any
     if sys.gettrace() is None:
-        get, put, put_in_threads = sys.gettrace, sys.settrace, threading.settrace
+        get, put, threads = sys.gettrace, sys.settrace, threading.settrace
+        before = threading.gettrace()
     elif sys.getprofile() is None:
-        get, put, put_in_threads = sys.getprofile, sys.setprofile, threading.setprofile
+        get, put, threads = sys.getprofile, sys.setprofile, threading.setprofile
+        before = threading.getprofile()
     else:
         raise UserError(
             "calls cannot be watched: a tracer and a profiler watch this Python already"
         )
+    over = False
+
+    def called(frame: FrameType, event: str, arg: Any) -> None:
+        if over:  # in a thread that lives on
+            if get() is called:
+                put(None)
+        # A generator is told of whenever it goes on.
+        elif event == "call" and not (frame.f_code.co_flags & _OF_GENERATORS and _goes_on(frame)):
+            _tell(frame)
+
     put(called)
-    put_in_threads(called)
+    threads(called)
     try:
         yield
     finally:
+        over = True
         if get() is called:  # whoever came later takes it off himself
             put(None)
-        put_in_threads(None)
+        threads(before)
 
 
 def _goes_on(frame: FrameType) -> bool:
@@ -81,7 +108,7 @@ if sys.version_info >= (3, 12):
     """Numbers of monitoring tools, those first that debuggers, coverage and profilers leave alone."""
 
     @contextmanager
-    def _by_monitoring(entered: Entered) -> Iterator[None]:
+    def _by_monitoring() -> Iterator[None]:
         """By monitoring, which forgets code that nobody asks for after its first call."""
         monitoring = sys.monitoring
         tool = next((n for n in _TOOLS if monitoring.get_tool(n) is None), None)
@@ -91,7 +118,7 @@ if sys.version_info >= (3, 12):
             )
 
         def started(code: CodeType, offset: int) -> object:
-            return None if entered(sys._getframe(1)) else monitoring.DISABLE
+            return None if _tell(sys._getframe(1)) else monitoring.DISABLE
 
         monitoring.use_tool_id(tool, "dispatchguard-calls")
         try:

@@ -21,6 +21,11 @@ def is_foreign(code: CodeType) -> bool:
     return _of_others(code.co_filename, tuple(homes))
 
 
+def is_ours(code: CodeType) -> bool:
+    """Whether code is of this package, which watches."""
+    return code.co_filename.startswith(_OUR_HOME)
+
+
 def own_frames(frame: FrameType | None) -> Iterator[FrameType]:
     """The frame and those that called it, innermost first, but for foreign code; up to where this package
     called what is watched."""

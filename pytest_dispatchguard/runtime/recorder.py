@@ -25,10 +25,12 @@ class Recorder:
 
     def __init__(self, rel: Rel) -> None:
         self._rel = rel
-        self._own: dict[CodeType, bool] = {}
-        self._calls: dict[CodeType, int] = {}
-        self._callees: dict[tuple[CodeType, CodeType], int] = {}
-        self._kinds: dict[CodeType, dict[str, Counter[str]]] = {}
+        # By the identity of code: equal code of another file is another function.
+        self._codes: dict[int, CodeType] = {}
+        self._own: dict[int, bool] = {}
+        self._calls: dict[int, int] = {}
+        self._callees: dict[tuple[int, int], int] = {}
+        self._kinds: dict[int, dict[str, Counter[str]]] = {}
 
     @contextmanager
     def recording(self) -> Iterator[None]:
@@ -39,15 +41,16 @@ class Recorder:
     def entered(self, frame: FrameType) -> bool:
         """Takes note of a function that begins; whether it is one of the project's."""
         code = frame.f_code
-        own = self._own.get(code)
+        key = id(code)
+        own = self._own.get(key)
         if own is None:
             own = self._ours(code)
         if not own:
             return False
-        calls = self._calls[code] = self._calls.get(code, 0) + 1
+        calls = self._calls[key] = self._calls.get(key, 0) + 1
         caller = self._caller(frame.f_back)
         if caller is not None:
-            edge = caller, code
+            edge = caller, key
             self._callees[edge] = self._callees.get(edge, 0) + 1
         if calls <= _LOOKED_AT or not calls & (calls - 1):
             self._look(code, frame)
@@ -56,18 +59,19 @@ class Recorder:
     def _ours(self, code: CodeType) -> bool:
         """Whether code is a function of the project: what has no name of its own counts for what it is in."""
         own = not code.co_name.startswith("<") and self._rel(code.co_filename) is not None
-        self._own[code] = own
+        self._codes[id(code)] = code  # alive, so that no other takes its place
+        self._own[id(code)] = own
         return own
 
-    def _caller(self, frame: FrameType | None) -> CodeType | None:
+    def _caller(self, frame: FrameType | None) -> int | None:
         known = self._own
         while frame is not None:
-            code = frame.f_code
-            own = known.get(code)
+            key = id(frame.f_code)
+            own = known.get(key)
             if own is None:
-                own = self._ours(code)
+                own = self._ours(frame.f_code)
             if own:
-                return code
+                return key
             frame = frame.f_back
         return None
 
@@ -76,33 +80,34 @@ class Recorder:
         if not number:
             return
         values = frame.f_locals
-        known = self._kinds.get(code)
-        if known is None:
-            known = self._kinds[code] = {}
+        known = self._kinds.setdefault(id(code), {})
         for name in code.co_varnames[:number]:
             if name in values:
                 kinds = known.get(name)
                 if kinds is None:
                     kinds = known[name] = Counter()
                 kinds[_kind(values[name])] += 1
+        if sys.version_info[:2] == (3, 12):
+            values.clear()  # a copy there, which would keep what was given for as long as the frame
 
     def profile(self) -> Profile:
         """What was seen, by names. Functions whose file cannot be read, or has changed meanwhile, are left
         out."""
         names = dict(self._named())
         profile = Profile()
-        for code, (name, text_digest) in names.items():
+        for key, (name, text_digest) in names.items():
             seen = profile.functions.setdefault(name, Seen(text_digest))
-            seen.add(Seen(text_digest, self._calls[code], Counter(), self._kinds.get(code, {})))
-        for (caller, callee), times in self._callees.items():
+            seen.add(Seen(text_digest, self._calls[key], Counter(), self._kinds.get(key, {})))
+        for (caller, callee), times in list(self._callees.items()):
             if caller in names and callee in names:
                 profile.functions[names[caller][0]].callees[names[callee][0]] += times
         return profile
 
-    def _named(self) -> Iterator[tuple[CodeType, tuple[Name, str]]]:
+    def _named(self) -> Iterator[tuple[int, tuple[Name, str]]]:
         """Each code that ran, with its function's name and the digest of its text."""
         outlines: dict[str, dict[tuple[int, str], tuple[str, str]]] = {}
-        for code in self._calls:
+        for key in list(self._calls):
+            code = self._codes[key]
             path = code.co_filename
             if path not in outlines:
                 outlines[path] = _outlines(path)
@@ -110,7 +115,7 @@ class Recorder:
             rel = self._rel(path)
             if found is not None and rel is not None:
                 name, text_digest = found
-                yield code, ((rel, name), text_digest)
+                yield key, ((rel, name), text_digest)
 
 
 def _outlines(path: str) -> dict[tuple[int, str], tuple[str, str]]:

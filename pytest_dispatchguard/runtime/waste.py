@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from pytest_dispatchguard.runtime.building import Building
 from pytest_dispatchguard.runtime.entering import each_function
-from pytest_dispatchguard.runtime.foreign import is_foreign
+from pytest_dispatchguard.runtime.foreign import is_foreign, is_ours
 from pytest_dispatchguard.runtime.syncs import Sync, place_of
 
 Ask = Callable[[FrameType], "str | None"]
@@ -38,7 +38,11 @@ def _generator(frame: FrameType) -> str | None:
     made = getattr(manager, "gen", None)
     code = getattr(made, "gi_code", None)
     # One of Python's own, or of torch, is nobody's here to write anew.
-    return None if code is None or is_foreign(code) else str(getattr(made, "__qualname__", "?"))
+    return (
+        None
+        if code is None or is_foreign(code) or is_ours(code)
+        else str(getattr(made, "__qualname__", "?"))
+    )
 
 
 def _named(name: str) -> Ask:
@@ -133,8 +137,11 @@ class Waste:
     """What was seen so far: calls by code that is neither Python's nor torch's."""
 
     def __init__(self) -> None:
-        self._times: Counter[Sync] = Counter()
-        self._known: dict[CodeType, Costly | None] = {**_costly()}
+        # By the identity of code: it takes long to compare.
+        self._codes: dict[int, CodeType] = {id(code): code for code in _costly()}
+        self._known: dict[int, Costly | None] = {id(c): costly for c, costly in _costly().items()}
+        self._places: dict[tuple[int, str, int, int], list[Any]] = {}
+        """A call by what is called, in what name, and from where: how to tell of it, and how often."""
         self._building = Building()
 
     @contextmanager
@@ -146,14 +153,19 @@ class Waste:
     @property
     def times(self) -> Counter[Sync]:
         """Such calls, and how often each was made."""
-        return self._times + self._building.wasted()
+        times = self._building.wasted()
+        for seen, number in list(self._places.values()):
+            times[seen] += number
+        return times
 
     def _entered(self, frame: FrameType) -> bool:
         code = frame.f_code
+        key = id(code)
         try:
-            costly = self._known[code]
+            costly = self._known[key]
         except KeyError:
-            costly = self._known[code] = _of_torch(code)
+            self._codes[key] = code
+            costly = self._known[key] = _of_torch(code)
         building = self._building.entered(frame)
         if costly is None:
             return building
@@ -161,8 +173,14 @@ class Waste:
         if caller is not None:
             operation = costly.operation(frame)
             if operation is not None:
-                seen = Sync(operation, costly.why, costly.code, place_of(caller), waits=False)
-                self._times[seen] += 1
+                place = (key, operation, id(caller.f_code), caller.f_lineno)
+                known = self._places.get(place)
+                if known is None:
+                    self._codes[id(caller.f_code)] = caller.f_code
+                    way = place_of(caller)
+                    seen = Sync(operation, costly.why, costly.code, way, waits=False)
+                    known = self._places[place] = [seen, 0]
+                known[1] += 1
         return True
 
 
@@ -175,4 +193,4 @@ def _caller(frame: FrameType) -> FrameType | None:
     at = frame.f_back
     while at is not None and at.f_globals.get("__name__") in _BETWEEN:
         at = at.f_back
-    return None if at is None or is_foreign(at.f_code) else at
+    return None if at is None or is_foreign(at.f_code) or is_ours(at.f_code) else at

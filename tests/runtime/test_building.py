@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import linecache
 from collections.abc import Callable
 from typing import Any
 
@@ -63,6 +64,31 @@ def test_a_function_that_needs_nothing_of_the_call() -> None:
     assert seen(layer) == [("DG302", "one", "layer", 4)]
 
 
+def test_a_function_that_needs_its_default_of_the_call() -> None:
+    def layer(x: int = 1) -> int:
+        def scaled(y: int = x) -> int:
+            return y
+
+        return scaled()
+
+    assert seen(layer) == [("DG301", "scaled", "layer", 4)]
+
+
+def test_equal_code_of_two_files_is_told_apart() -> None:
+    source = "def layer(x=1):\n    def scaled():\n        return x\n    return scaled()\n"
+    spaces: list[dict[str, Any]] = [{}, {}]
+    for name, space in zip(("one.py", "two.py"), spaces, strict=True):
+        linecache.cache[name] = (len(source), None, source.splitlines(True), name)
+        exec(compile(source, name, "exec"), space)
+    watch = Waste()
+    with watch.watching():
+        for _ in range(3):
+            spaces[0]["layer"]()
+        spaces[1]["layer"]()
+    ((sync, number),) = watch.times.items()
+    assert (sync.frames[0].path, number) == ("one.py", 3)
+
+
 def test_the_place_is_where_it_is_built() -> None:
     def outer() -> int:
         return layer(1)
@@ -101,7 +127,14 @@ def _given(x: int = 1) -> int:
     def key(y: int) -> int:
         return -y * x
 
-    return sorted([3, 1, 2], key=key)[0]
+    return sorted([3, 1], key=key)[0]
+
+
+def _asked_once(x: int = 1) -> int:
+    def key(y: int) -> int:
+        return -y * x
+
+    return max([3], key=key)
 
 
 def _handed_on(x: int = 1) -> int:
@@ -141,7 +174,7 @@ def _class(x: int = 1) -> Any:
 
 
 @pytest.mark.parametrize(
-    "layer", [_kept, _often, _given, _handed_on, _seldom, _expressions, _class]
+    "layer", [_kept, _often, _given, _asked_once, _handed_on, _seldom, _expressions, _class]
 )
 def test_what_only_looks_like_it(layer: Callable[[], object]) -> None:
     assert seen(layer) == []

@@ -7,6 +7,7 @@ import copy
 import inspect
 import os
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -105,6 +106,38 @@ def test_trees_of_one_leaf() -> None:
         tree.tree_map(torch.relu, x)
 
     assert seen(walks) == {("DG101", "tree_flatten", "walks"): 1, ("DG102", "tree_map", "walks"): 1}
+
+
+def test_two_who_watch_share_one_place() -> None:
+    first, second = waste.Waste(), waste.Waste()
+    with first.watching():
+        copy.deepcopy([])
+        with second.watching():
+            copy.deepcopy([])
+        copy.deepcopy([])
+    assert (first.times.total(), second.times.total()) == (3, 1)
+    assert sys.getprofile() is None
+
+
+def test_threads_that_live_on_are_watched_no_more() -> None:
+    go, done = threading.Event(), threading.Event()
+
+    def lives_on() -> None:
+        go.wait()
+        copy.deepcopy([])
+        done.set()
+
+    watch = waste.Waste()
+    before = threading.gettrace()
+    with watch.watching():
+        thread = threading.Thread(target=lives_on)
+        thread.start()
+        copy.deepcopy([])
+    go.set()
+    done.wait()
+    thread.join()
+    assert watch.times.total() == 1
+    assert threading.gettrace() is before
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="monitoring shares with everybody")
