@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import astuple, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from pytest_dispatchguard.runtime import device_waits, findings, syncs, waste
 if TYPE_CHECKING:
     from pytest_dispatchguard.runtime.operations import Operations
 
-_KEY = "dispatchguard_seen"
+_KEY, _TROUBLE = "dispatchguard_seen", "dispatchguard_trouble"
 """What a process of pytest-xdist hands to the one that tells."""
 
 
@@ -68,7 +68,7 @@ class Linting:
         """What records waits: for the ghost, else for a GPU that is there."""
         if syncs.is_there():
             return syncs.recording()
-        return device_waits.recording() if device_waits.is_at_hand() else None
+        return device_waits.recording() if device_waits.may_be_seen() else None
 
     def _watched_operations(self) -> AbstractContextManager[None]:
         if self._operations is None:
@@ -87,7 +87,9 @@ class Linting:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
         """Takes what a process of pytest-xdist saw."""
-        times, operations = unpacked(getattr(node, "workeroutput", {}).get(_KEY, "[[], []]"))
+        output = getattr(node, "workeroutput", {})
+        self.trouble = self.trouble or output.get(_TROUBLE, "")
+        times, operations = unpacked(output.get(_KEY, "[[], []]"))
         self.times += times
         self._handed += operations
 
@@ -97,8 +99,21 @@ class Linting:
         handed = getattr(self.config, "workeroutput", None)
         if handed is not None:
             handed[_KEY] = packed(self.times, self._seen_operations())
+            handed[_TROUBLE] = self.trouble
             return
-        report = self._report()
+        found = False
+        try:
+            report = self._report()
+            found = bool(report.findings)
+            self._put(report)
+        except UserError as error:
+            self.trouble = str(error)
+        if session.exitstatus == pytest.ExitCode.OK and (self.trouble or found):
+            session.exitstatus = (
+                pytest.ExitCode.USAGE_ERROR if self.trouble else pytest.ExitCode.TESTS_FAILED
+            )
+
+    def _put(self, report: Report) -> None:
         text = render(
             report,
             self.form,
@@ -106,20 +121,15 @@ class Linting:
             width=self._width(),
             sources=self.sieve.source(),
         )
+        if self.output is None:
+            self.told = text
+            return
         try:
-            if self.output is None:
-                self.told = text
-            else:
-                write_source(self.output, text.encode("utf-8", "backslashreplace"))
-                self.told = f"{len(report.findings)} findings written to {self.output}\n"
+            write_source(self.output, text.encode("utf-8", "backslashreplace"))
         except OSError as error:
-            self.trouble = f"{self.output}: cannot be written: {error.strerror or error}"
-        except UserError as error:
-            self.trouble = str(error)
-        if session.exitstatus == pytest.ExitCode.OK and (self.trouble or report.findings):
-            session.exitstatus = (
-                pytest.ExitCode.USAGE_ERROR if self.trouble else pytest.ExitCode.TESTS_FAILED
-            )
+            said = error.strerror or error
+            raise UserError(f"{self.output}: cannot be written: {said}") from None
+        self.told = f"{len(report.findings)} findings written to {self.output}\n"
 
     def _report(self) -> Report:
         kept, elsewhere = findings.observed(self.times, self._library, self.sieve.rules)
@@ -168,7 +178,7 @@ def packed(times: Counter[syncs.Sync], operations: Sequence[OperationsAt]) -> st
         ]
         for sync, number in times.items()
     ]
-    return json.dumps([rows, [astuple(at) for at in operations]])
+    return json.dumps([rows, [asdict(at) for at in operations]])
 
 
 def unpacked(text: str) -> tuple[Counter[syncs.Sync], list[OperationsAt]]:
@@ -178,4 +188,4 @@ def unpacked(text: str) -> tuple[Counter[syncs.Sync], list[OperationsAt]]:
     for operation, why, code, waits, number, frames in rows:
         way = tuple(syncs.Frame(*frame) for frame in frames)
         found[syncs.Sync(operation, why, code, way, waits)] += number
-    return found, [replace(OperationsAt(*at), remarks=tuple(at[-1])) for at in operations]
+    return found, [OperationsAt(**{**at, "seen": tuple(at["seen"])}) for at in operations]

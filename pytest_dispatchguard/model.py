@@ -161,7 +161,21 @@ class OperationsAt:
     """Of the function."""
     operations: Mapping[str, int]
     """How often each ran, in all calls."""
-    remarks: tuple[str, ...] = ()
+    seen: tuple[str, ...] = ()
+    """What else was seen of the line."""
+    backward: int = 0
+    """Operations of a backward pass that the line began."""
+    results: int = 0
+    """Results whose end was awaited."""
+    dropped: int = 0
+    """Of these, those that nobody used."""
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What there is to say of the line."""
+        backward = [f"{self.backward} of them in the backward pass"] if self.backward else []
+        unused = bool(self.results) and self.dropped == self.results
+        return (*backward, *(["the result is dropped unused"] if unused else []), *self.seen)
 
     @property
     def total(self) -> int:
@@ -182,7 +196,10 @@ class OperationsAt:
             self.function,
             self.calls + other.calls,
             {n: self.operations.get(n, 0) + other.operations.get(n, 0) for n in names},
-            tuple(dict.fromkeys((*self.remarks, *other.remarks))),
+            tuple(dict.fromkeys((*self.seen, *other.seen))),
+            self.backward + other.backward,
+            self.results + other.results,
+            self.dropped + other.dropped,
         )
 
 

@@ -236,8 +236,10 @@ def read(config: pytest.Config) -> Options:
         for name in ("record", "ghost", "ops")
     )
     if worker is not None:  # which measures, and nothing else
-        record, ops, found["lint"] = False, False, None
-    elif ops and found["lint"] is None:
+        record, ops, ghost, found["lint"] = False, False, False, None
+    elif found["budget"] is not None and not config.getoption("--overhead-ghost"):
+        ghost = False  # a setting waits for a run without budgets
+    if ops and found["lint"] is None:
         found["lint"] = "text"
     options = Options(
         mode=found.pop("budget"), worker=worker, record=record, ghost=ghost, ops=ops, **found
@@ -283,6 +285,15 @@ def _refuse(config: pytest.Config, options: Options) -> None:
         )
     if config.getoption("--overhead-lint-output") is not None and options.lint is None:
         raise pytest.UsageError("--overhead-lint-output needs --overhead-lint")
+    watching = [
+        f"--overhead-{name}"
+        for name, asked in (("lint", options.lint), ("record", options.record))
+        if asked
+    ]
+    if watching and config.getoption("forked", False):
+        raise pytest.UsageError(
+            f"{watching[0]} sees nothing of tests that run in processes of their own: leave --forked out"
+        )
     if options.ghost and options.mode is not None:
         raise pytest.UsageError(
             "--overhead-ghost and --overhead-budget do not go together: the ghost's own work would be in all "

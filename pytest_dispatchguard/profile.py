@@ -47,9 +47,16 @@ class Profile:
     """What was seen of a project."""
 
     functions: dict[Name, Seen] = field(default_factory=dict)
+    texts: dict[str, dict[str, str]] = field(default_factory=dict, compare=False)
+    """Of files that were read for it: the functions there are, and the digest of each. Not kept."""
 
     def merge(self, newer: Profile) -> None:
-        """Adds what a newer run saw. Of a function that has changed since, the newer alone counts."""
+        """Adds what a newer run saw. Of a function that has changed since, the newer alone counts; one that
+        is no longer there is forgotten."""
+        for old in list(self.functions):
+            there = newer.texts.get(old[0])
+            if there is not None and there.get(old[1]) != self.functions[old].digest:
+                del self.functions[old]
         for name, seen in newer.functions.items():
             known = self.functions.get(name)
             if known is not None and known.digest == seen.digest:

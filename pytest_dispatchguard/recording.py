@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 
+_TROUBLE = "dispatchguard_not_recorded"
+"""What a process of pytest-xdist hands on."""
+
+
 class Recording:
     """Records the calls of all tests, their fixtures left out: those set up, and setting up is not hot."""
 
@@ -54,8 +58,16 @@ class Recording:
             keep(self.root, self.recorder.profile())
         except UserError as error:
             self.trouble = str(error)
+        handed = getattr(session.config, "workeroutput", None)
+        if handed is not None:
+            handed[_TROUBLE] = self.trouble
         if self.trouble and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: object) -> None:
+        """Hears what befell a process of pytest-xdist."""
+        self.trouble = self.trouble or getattr(node, "workeroutput", {}).get(_TROUBLE, "")
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Says where it lies."""

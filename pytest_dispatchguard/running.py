@@ -55,7 +55,8 @@ def watched(
     found: list[bool] = []
 
     def tell() -> None:
-        found.extend([end() for end in ends])
+        while ends:
+            found.append(ends.pop(0)())
 
     with ExitStack() as watching:
         if wishes.costs:
@@ -82,7 +83,7 @@ def _costs(
                 "torch is not installed here: the ghost stands in for its GPU"
             ) from None
         waits = watching.enter_context(ghost()).times
-    elif device_waits.is_at_hand(importing=True):
+    elif device_waits.may_be_seen():
         waits = watching.enter_context(device_waits.recording()).times
     wasted = waste.Waste()
     watching.enter_context(wasted.watching())
@@ -100,9 +101,12 @@ def _costs(
     def tell() -> bool:
         waited, elsewhere = findings.observed(waits, sieve.rel, sieve.rules)
         costly, _ = findings.observed(wasted.times, sieve.rel, sieve.rules)
+        others = 0
         if costly:  # else nobody needs to know what is hot
-            costly, _ = hot_lines(place, wishes.cwd, wishes.config).only(costly)
-        notes = [f"{findings.more(elsewhere)} in no code of this project"] if elsewhere else []
+            costly, others = hot_lines(place, wishes.cwd, wishes.config).only(costly)
+        notes = [f"{others} more in code that is not hot"] if others else []
+        if elsewhere:
+            notes.append(f"{findings.more(elsewhere)} in no code of this project")
         made = sieve.report([*waited, *costly], notes)
         if operations is not None:
             made = replace(made, operations=tuple(operations.report()))

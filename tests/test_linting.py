@@ -120,6 +120,37 @@ def test_operations_by_line(suite: pytest.Pytester, run_pytest: Any) -> None:
     assert json.loads((suite.path / "seen.json").read_text())["operations"] == alone
 
 
+def test_all_that_watch_go_together(suite: pytest.Pytester, run_pytest: Any) -> None:
+    result = run_pytest("--overhead-ops", "--overhead-record", "--overhead-ghost")
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["*DG201*", "*operations asked for by*", "*knows 6 functions now*"])
+
+
+def test_a_broken_profile_is_one_line(suite: pytest.Pytester, run_pytest: Any) -> None:
+    folder = suite.mkdir(".dispatchguard")
+    (folder / "profile.json").write_text("{")
+    result = run_pytest("--overhead-lint")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: *is no profile that this version has written*"])
+    (folder / "profile.json").unlink()
+    (suite.path / "conftest.py").write_text(
+        "from pathlib import Path\n"
+        "def pytest_runtest_teardown():\n"
+        "    Path('.dispatchguard/profile.json').write_text('{')\n"
+    )
+    result = run_pytest("--overhead-lint")
+    result.assert_outcomes(passed=2)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stdout.fnmatch_lines(["ERROR: *is no profile that this version has written*"])
+
+
+def test_settings_that_wait_for_their_runs(suite: pytest.Pytester, run_pytest: Any) -> None:
+    (suite.path / "pytest.ini").write_text("[pytest]\noverhead_ghost = true\n")
+    run_pytest("--overhead-budget=count").assert_outcomes(passed=2)
+    result = run_pytest("--overhead-budget=count", "--overhead-ghost")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+
+
 def test_suppressions_selection_formats_and_files(suite: pytest.Pytester, run_pytest: Any) -> None:
     result = run_pytest("--overhead-lint=json", "--overhead-lint-output=seen.json")
     assert result.ret == pytest.ExitCode.TESTS_FAILED

@@ -98,3 +98,15 @@ def test_what_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "latin.json").write_bytes(b"\xff\xfe\xe9")
     with pytest.raises(UserError, match="it is no text"):
         load(tmp_path / "latin.json")
+
+
+def test_what_is_no_longer_there_is_forgotten() -> None:
+    old = Profile(
+        {("a.py", "f"): Seen("1", 3), ("a.py", "g"): Seen("1", 3), ("b.py", "h"): Seen("1")}
+    )
+    newer = Profile({("a.py", "f"): Seen("1", 2)}, {"a.py": {"f": "1", "g": "2"}})
+    old.merge(newer)
+    assert {name: seen.calls for name, seen in old.functions.items()} == {
+        ("a.py", "f"): 5,
+        ("b.py", "h"): 0,  # whose file nobody read
+    }

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_dispatchguard import __version__
-from pytest_dispatchguard.config import Config, ignored_in_file, selected
+from pytest_dispatchguard import __version__, profile
+from pytest_dispatchguard.config import PROFILE, Config, ignored_in_file, selected
 from pytest_dispatchguard.lint import baseline as baselines
 from pytest_dispatchguard.lint import suppress
 from pytest_dispatchguard.lint.catalog import Catalog
@@ -28,12 +28,12 @@ def read_config(place: Path, cwd: Path, config_file: Path | None = None) -> Conf
 def own_files(config: Config) -> Callable[[str], str | None]:
     """What gives a file's path relative to the project root; None for files that are not the project's."""
     known: dict[str, str | None] = {}
-    root = config.root.resolve()
+    root, here = config.root.resolve(), Path.cwd()  # which code that runs may leave
 
     def rel(path: str) -> str | None:
         if path not in known:
             known[path] = None
-            whole = Path(path).resolve() if path and not path.startswith("<") else None
+            whole = (here / path).resolve() if path and not path.startswith("<") else None
             if whole is not None and whole.is_relative_to(root):
                 inside = whole.relative_to(root).as_posix()
                 known[path] = None if is_excluded(inside, config) else inside
@@ -57,6 +57,9 @@ class Sieve:
         self.accepted = (
             None if self.config.baseline is None else baselines.load(self.config.baseline)
         )
+        profile.load(
+            self.config.root / PROFILE
+        )  # which is read in the end: what is wrong is told now
         self.rules = {info.code: info.name for info in self.catalog.infos}
         self.rel = own_files(self.config)
 

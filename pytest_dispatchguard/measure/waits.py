@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pytest_dispatchguard.measure.subject import Subject
 from pytest_dispatchguard.model import Limit, UserError, Verdict
+from pytest_dispatchguard.runtime import sync_mode
 from pytest_dispatchguard.runtime.syncs import Sync, is_there, recording
 
 NAME = "syncs"
@@ -64,15 +65,9 @@ def judged_on_ghost(
 def refused() -> Iterator[Callable[[], str]]:
     """Watches for waits, and yields what tells of those that were seen: nothing where there were none. On a
     real device the first one raises, where it is."""
-    import torch
-
     if not is_there():
-        before = torch.cuda.get_sync_debug_mode()
-        torch.cuda.set_sync_debug_mode("error")
-        try:
+        with sync_mode.mode("error"):
             yield lambda: ""
-        finally:
-            torch.cuda.set_sync_debug_mode(before)
         return
     with recording() as seen:
         yield lambda: _complaint(seen.times)

@@ -84,4 +84,4 @@ def _row(at: OperationsAt) -> Row:
 
 
 def _figure(number: float) -> str:
-    return f"{number:.0f}" if number == int(number) else f"{number:.2g}"
+    return f"{number:.0f}" if number == int(number) or number >= 10 else f"{number:.2g}"

@@ -8,11 +8,11 @@ import opcode
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from importlib import import_module
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NamedTuple
 
+from pytest_dispatchguard.runtime import sync_mode
 from pytest_dispatchguard.runtime.foreign import own_frames
 from pytest_dispatchguard.runtime.syncs import Notes, Recorder, is_there
 
@@ -55,8 +55,6 @@ _CALLS = {
     "cpu": _Known("copy to the host", _COPY, "DG414"),
     "numpy": _Known("copy to the host", _COPY, "DG414"),
     "cuda": _Known("copy to the device", _COPY, "DG510"),
-    "to": _Known("copy", _COPY, "DG414"),
-    "copy_": _Known("copy", _COPY, "DG414"),
     "tensor": _Known("copy to the device", _COPY, "DG510"),
     "as_tensor": _Known("copy to the device", _COPY, "DG510"),
     "synchronize": _Known("synchronize", "the host waits for the device", "DG431"),
@@ -69,22 +67,16 @@ _TEXT = _Known("format", _READ, "DG415")
 _STORE = opcode.opmap["STORE_SUBSCR"]
 
 
-def is_at_hand(*, importing: bool = False) -> bool:
-    """Whether there is a GPU, and no ghost in its place. Who has not imported torch has none, unless it is
-    imported here."""
-    if importing:
-        with suppress(ImportError):
-            import_module("torch")
+def may_be_seen() -> bool:
+    """Whether there can be a GPU to wait for: none under a ghost, and none of a torch that was built without.
+    Whether there is one is not asked: that alone would begin to use it."""
     torch = sys.modules.get("torch")
-    return torch is not None and not is_there() and bool(torch.cuda.is_available())
+    return not is_there() and (torch is None or bool(torch.backends.cuda.is_built()))
 
 
 @contextmanager
 def recording() -> Iterator[Recorder]:
-    """Records the waits of what runs inside. torch's debug mode is one for the whole process: it is set here
-    anew, and put back as it was."""
-    import torch
-
+    """Records the waits of what runs inside. Code that filters warnings while it runs may hide some."""
     recorder = Recorder()
     notes = Notes([recorder])
     module: Any = warnings
@@ -99,13 +91,11 @@ def recording() -> Iterator[Recorder]:
             place = next(own_frames(sys._getframe(1)), None)
             notes.note(*(_TRUTH if place is None else _called(place)))
 
-        before = torch.cuda.get_sync_debug_mode()
         module._showwarnmsg = shown
-        torch.cuda.set_sync_debug_mode("warn")
         try:
-            yield recorder
+            with sync_mode.mode("warn"):
+                yield recorder
         finally:
-            torch.cuda.set_sync_debug_mode(before)
             module._showwarnmsg = show
 
 
@@ -131,7 +121,15 @@ def _known(node: ast.expr) -> _Known:
         return _TRUTH
     function = node.func
     name = getattr(function, "attr", None) or getattr(function, "id", "") or "call"
+    if name in ("to", "copy_"):
+        return _CALLS["cpu" if _to_host(node) else "cuda"]
     return _CALLS.get(name) or _Known(name, "the host waits for the device", "DG411")
+
+
+def _to_host(node: ast.Call) -> bool:
+    """Whether a copy that waits is one to the host, by what it is told."""
+    words = [ast.unparse(given) for given in (*node.args, *(k.value for k in node.keywords))]
+    return any("cpu" in word or "host" in word for word in words)
 
 
 def _source(frame: FrameType) -> str:

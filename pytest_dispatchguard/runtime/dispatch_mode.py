@@ -17,9 +17,16 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not rea
     where torch._dynamo is there already.
     """
 
+    supports_higher_order_operators = True
+
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """torch.compile works under it as it does without: this one only watches."""
+        return True
 
     def __enter__(self) -> Any:
         if "torch._dynamo" in sys.modules:

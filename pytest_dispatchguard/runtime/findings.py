@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from pytest_dispatchguard.model import Finding, Hot, Span
@@ -49,6 +49,7 @@ def _code(sync: Sync, place: Frame) -> str:
 
 def _finding(path: str, line: int, code: str, seen: Counter[Sync], rel: Rel, rule: str) -> Finding:
     (sync, _), *_ = seen.most_common(1)
+    named = dict.fromkeys(other.operation for other, _ in seen.most_common())
     own = [frame for frame in sync.frames if rel(frame.path) is not None]
     way = tuple(dict.fromkeys(frame.function for frame in reversed(own)))
     source = _line(path, line)
@@ -60,19 +61,20 @@ def _finding(path: str, line: int, code: str, seen: Counter[Sync], rel: Rel, rul
         rel(path) or path,
         Span(line, start, line, end),
         "" if own[0].function == "<module>" else own[0].function,
-        _message(sync, seen.total(), own[0]),
+        _message(sync, list(named), seen.total(), own[0]),
         hot=Hot(way[0], way, "seen running"),
         source=source.strip(),
     )
 
 
-def _message(sync: Sync, times: int, place: Frame) -> str:
+def _message(sync: Sync, operations: Sequence[str], times: int, place: Frame) -> str:
     often = "once" if times == 1 else f"{times} times"
+    what = " and ".join(f"`{name}`" for name in operations)
     if not sync.waits:
-        return f"`{sync.operation}` ran {often}: {sync.why}"
+        return f"{what} ran {often}: {sync.why}"
     inner = sync.frames[0]
     where = "" if inner == place else f", in {_tail(inner.path)}:{inner.line}"
-    return f"`{sync.operation}` made the host wait {often}{where}: {sync.why}"
+    return f"{what} made the host wait {often}{where}: {sync.why}"
 
 
 def _tail(path: str) -> str:

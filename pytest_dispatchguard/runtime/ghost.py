@@ -3,6 +3,7 @@ wait is recorded."""
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -41,6 +42,8 @@ def _there() -> Iterator[None]:
             if owner is torch and isinstance(value, FunctionType):
                 taken[getattr(owner, name)] = value
             stack.enter_context(_replaced(owner, name, _for_now(owner, name, value)))
+        if "torch._dynamo" in sys.modules:  # what is compiled already runs as it is written
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(_threads_too(taken))
         stack.enter_context(_default_device_kept())
         stack.enter_context(Calls(taken))

@@ -80,6 +80,8 @@ class _Known(NamedTuple):
 
 @cache
 def _known(func: Any) -> _Known:
+    if not hasattr(func, "_schema"):  # an operator that takes functions, such as flex_attention
+        return _Known(False, str(func.name()), None)
     composite = torch._C._dispatch_has_kernel_for_dispatch_key(
         func.name(), "CompositeImplicitAutograd"
     )
@@ -136,6 +138,11 @@ class Calls(TorchFunctionMode):  # type: ignore[misc]  # torch is not read when 
 
 class Operations(DispatchMode):
     """Runs every ATen operation."""
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """What is traced would trace what stands in for the GPU: better that nothing is."""
+        return False
 
     def __init__(self, notes: Notes) -> None:
         super().__init__()

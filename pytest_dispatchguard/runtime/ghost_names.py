@@ -479,8 +479,13 @@ def _of_amp() -> Iterator[Name]:
 
 
 def _unsupported() -> Iterator[Name]:
-    """What looks below what stands in here: exporting would end the process, and TorchScript is another
-    language, so that what is to be compiled to it runs as it is written."""
+    """What looks below what stands in here: exporting would end the process, TorchScript is another language,
+    and a compiler would trace what stands in; what is to be compiled runs as it is written."""
+
+    def compiled(model: Any = None, **kwargs: Any) -> Any:
+        return (lambda function: function) if model is None else model
+
+    yield torch, "compile", compiled
 
     real_script = torch.jit.script
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -36,8 +37,10 @@ _SMALL = 1 << 16
 """Elements of tensors for which an operation's overhead counts."""
 _VALUES = 64
 """Elements of constants whose values are compared."""
-_KEPT = 4096
-"""Operations of one call that are held against those that follow."""
+_OPERATIONS = 5000
+"""Operations of a function of which more is done than counting: a script's loop is one long call."""
+_LONGEST = 1000
+"""Operations that a row is followed for."""
 _OFTEN = 3
 """Calls that have to make a constant before it is told."""
 
@@ -83,7 +86,9 @@ _CONSTANTS = frozenset(
 
 @cache
 def _about(func: Any) -> _About:
-    schema = func._schema
+    schema = getattr(func, "_schema", None)
+    if schema is None:  # an operator that takes functions, such as flex_attention
+        return _About(str(func.name()), False, False, False, (), "")
     name = schema.name.partition("::")[2]
     writes: list[int | str] = []
     for number, argument in enumerate(schema.arguments):
@@ -115,35 +120,57 @@ class Tally:
     """Of these, those that ended unused, while the function still ran."""
     again: Counter[tuple[str, int]] = field(default_factory=Counter)
     """What was done before in the same call, and at which line."""
-    constants: Counter[Any] = field(default_factory=Counter)
-    """Calls that made a constant, by what it is made of."""
-    written: set[Any] = field(default_factory=set)
-    """Of these, those that were changed afterwards."""
+    constants: dict[Any, list[tuple[int, int]]] = field(default_factory=dict)
+    """Constants, by what they are made of: the memory of each, and how often that had been written to."""
     chains: Counter[tuple[int, int, tuple[int, ...]]] = field(default_factory=Counter)
     """Operations one on the other's result: how many, up to which line, over which shape."""
     rows: Counter[tuple[str, int]] = field(default_factory=Counter)
     """One operation on tensor after tensor: by what does it at once, and how many."""
 
 
+class _Place(NamedTuple):
+    """What runs."""
+
+    code: CodeType
+    line: int
+    instruction: int
+    frame: int
+    """Its identity, for as long as it runs."""
+    theirs: bool
+    """Whether which operations run is up to the line: how an optimizer makes its step is not."""
+
+
 @dataclass
 class _Step:
     """An operation that may go on: in a chain, or in a row."""
 
-    line: int
+    place: _Place
     name: str
     shape: tuple[int, ...]
-    result: Any
+    tensor: Any
+    """The result, in a chain; what was worked on, in a row."""
+
+
+class _Done(NamedTuple):
+    """An operation that ran in a call."""
+
+    line: int
+    given: list[Any]
+    memory: list[tuple[int, int]]
+    """Of its results, and how often that had been written to."""
 
 
 class _Call:
     """One call of a function of the project, as far as it has come."""
 
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.done: dict[Any, tuple[int, list[Any]]] = {}
-        """What was done, by operation and arguments: at which line, and the tensors it was given."""
+    def __init__(self, number: int, frame: int) -> None:
+        self.key = number, frame
+        self.done: dict[Any, _Done] = {}
+        """By operation and arguments."""
         self.chain: list[_Step] = []
         self.row: list[_Step] = []
+        self.last: Any = None
+        """The last result."""
 
 
 @dataclass(eq=False)
@@ -161,51 +188,64 @@ class Operations:
 
     def __init__(self, rel: Rel) -> None:
         self._rel = rel
-        self._own: dict[CodeType, bool] = {}
-        self._calls: dict[CodeType, int] = {}
-        self._now: dict[CodeType, _Call] = {}
-        self._tallies: dict[tuple[CodeType, int], Tally] = {}
+        # By the identity of code: equal code of another file is another function.
+        self._codes: dict[int, CodeType] = {}
+        self._own: dict[int, bool] = {}
+        self._calls: dict[int, int] = {}
+        self._looked_at: Counter[int] = Counter()
+        self._now: dict[int, _Call] = {}
+        self._tallies: dict[tuple[int, int], Tally] = {}
         self._unused: dict[int, tuple[Any, _Result]] = {}
         """Results that nobody has used yet, by their tensors' identity."""
-        self._made: dict[int, Callable[[], object]] = {}
-        """What to forget when memory is written to."""
+        self._writes: Counter[int] = Counter()
+        """How often memory was written to."""
+        self._thread = 0
         self.elsewhere = 0
         """Operations that no line of the project asked for."""
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Sees what runs inside, in this thread."""
-        with each_function(self._entered), _Uses(self), _Seen(self):
+        """Sees what runs inside, in this thread. What is compiled runs as it is written."""
+        self._thread = threading.get_ident()
+        with ExitStack() as stack:
+            if "torch._dynamo" in sys.modules:
+                stack.enter_context(torch.compiler.set_stance("force_eager"))
+            stack.enter_context(each_function(self._entered))
+            stack.enter_context(_Uses(self))
+            stack.enter_context(_Seen(self))
             yield
-        for code in list(self._now):
-            self._ended(code)
+        for key in list(self._now):
+            self._ended(key)
+        self._now.clear()
+        self._unused.clear()
 
     def _entered(self, frame: FrameType) -> bool:
-        code = frame.f_code
-        own = self._own.get(code)
+        key = id(frame.f_code)
+        own = self._own.get(key)
         if own is None:
-            own = self._ours(code)
-        if own:
-            self._calls[code] = self._calls.get(code, 0) + 1
+            own = self._ours(frame.f_code)
+        if own and threading.get_ident() == self._thread:
+            self._calls[key] = self._calls.get(key, 0) + 1
         return own
 
     def _ours(self, code: CodeType) -> bool:
         """Whether code is a function of the project: what has no name of its own counts for what it is in."""
         named = not code.co_name.startswith("<") or code.co_name == "<module>"
-        own = self._own[code] = named and self._rel(code.co_filename) is not None
+        own = named and self._rel(code.co_filename) is not None
+        self._codes[id(code)] = code  # alive, so that no other takes its place
+        self._own[id(code)] = own
         return own
 
-    def _place(self, frame: FrameType | None) -> tuple[CodeType, int, bool] | None:
-        """The function and the line of the project that run, and whether what they do is up to them: how an
-        optimizer makes its step is not."""
+    def _place(self, frame: FrameType | None) -> _Place | None:
+        """The innermost line of the project."""
         theirs = True
         while frame is not None:
             code = frame.f_code
-            own = self._own.get(code)
+            own = self._own.get(id(code))
             if own is None:
                 own = self._ours(code)
             if own:
-                return code, frame.f_lineno, theirs
+                return _Place(code, frame.f_lineno, frame.f_lasti, id(frame), theirs)
             theirs = theirs and not _by_itself(code.co_filename)
             frame = frame.f_back
         return None
@@ -224,42 +264,42 @@ class Operations:
         self.used(given)
         about = _about(func)
         for position in about.writes:
-            target = (
-                args[position]
-                if isinstance(position, int) and position < len(args)
-                else kwargs.get(str(position))
-            )
+            known = isinstance(position, int) and position < len(args)
+            target = args[position] if known else kwargs.get(str(position))
             for tensor in tensors(target):
-                self._written(tensor)
+                self._writes[_memory(tensor)] += 1
         place = self._place(sys._getframe(2))
         if place is None:
             self.elsewhere += 1
             return
-        code, line, theirs = place
-        tally = self._tallies.get((code, line))
+        key = id(place.code)
+        tally = self._tallies.get((key, place.line))
         if tally is None:
-            tally = self._tallies[code, line] = Tally()
+            tally = self._tallies[key, place.line] = Tally()
         tally.names[about.name] += 1
-        number = self._calls.get(code, 0)
         if torch._C._current_graph_task_id() != -1:
             tally.backward += 1
             return  # what is done there no line says
-        if number > _LOOKED_AT or not theirs or about.name in _NOTHING:
+        number = self._calls.get(key, 0)
+        if number > _LOOKED_AT or not place.theirs or about.name in _NOTHING:
+            return
+        self._looked_at[key] += 1
+        if self._looked_at[key] > _OPERATIONS:
             return
         results = tensors(made)
         if not all(type(t) in (torch.Tensor, torch.nn.Parameter) for t in (*given, *results)):
             return
-        call = self._now.get(code)
-        if call is None or call.number != number:
-            self._ended(code)
-            call = self._now[code] = _Call(number)
+        call = self._now.get(key)
+        if call is None or call.key != (number, place.frame):
+            self._ended(key)
+            call = self._now[key] = _Call(number, place.frame)
         if about.pure:
             if given:
-                self._repeated(call, tally, line, func, about, args, kwargs, given, results)
-            self._await(code, tally, results)
+                self._repeated(call, tally, place.line, func, about, args, kwargs, given, results)
+            self._await(place.code, tally, results)
         if about.constant:
-            self._constant(tally, number, func, args, kwargs, results)
-        self._go_on(code, call, line, about, given, results)
+            self._constant(tally, func, args, kwargs, results)
+        self._go_on(call, place, about, given, results)
 
     # -- results that nobody uses ------------------------------------------------------------------
 
@@ -307,31 +347,45 @@ class Operations:
         results: Sequence[torch.Tensor],
     ) -> None:
         try:
-            key = (func, _key(args), _key(kwargs))
+            key = (func, self._key(args), self._key(kwargs), torch.is_grad_enabled())
             before = call.done.get(key)
         except (RuntimeError, TypeError):
             return  # tensors of inference mode count no changes
-        if before is not None and all(
-            ref() is tensor for ref, tensor in zip(before[1], given, strict=True)
+        if (
+            before is not None
+            and all(ref() is tensor for ref, tensor in zip(before.given, given, strict=True))
+            and all(self._writes[memory] == times for memory, times in before.memory)
         ):
-            tally.again[about.name, before[0]] += 1
+            tally.again[about.name, before.line] += 1
             return
-        if len(call.done) > _KEPT:
-            call.done.clear()  # a script's loop is one long call
-        call.done[key] = line, [weakref.ref(tensor) for tensor in given]
-        for tensor in results:
-            self._until_written(tensor, lambda: call.done.pop(key, None))
+        call.done[key] = _Done(
+            line, [weakref.ref(tensor) for tensor in given], [*map(self._state, results)]
+        )
+
+    def _state(self, tensor: torch.Tensor) -> tuple[int, int]:
+        """The memory of a tensor, and how often it was written to."""
+        memory = _memory(tensor)
+        return memory, self._writes[memory]
+
+    def _key(self, value: Any) -> Any:
+        """What an argument is, as far as results depend on it."""
+        if isinstance(value, torch.Tensor):
+            return id(value), value._version, self._state(value)
+        if isinstance(value, list | tuple):
+            return tuple(map(self._key, value))
+        if isinstance(value, Mapping):
+            return tuple((name, self._key(value[name])) for name in sorted(value))
+        return type(value), repr(value)
 
     def _constant(
         self,
         tally: Tally,
-        number: int,
         func: Any,
         args: Any,
         kwargs: Mapping[str, Any],
         results: Sequence[torch.Tensor],
     ) -> None:
-        if len(results) != 1:
+        if len(results) != 1 or len(tally.constants) > _OFTEN:
             return
         (tensor,) = results
         try:
@@ -343,66 +397,73 @@ class Operations:
                 key = (func, repr(args), repr(sorted(kwargs.items(), key=str)))
         except (RuntimeError, TypeError):
             return
-        tally.constants[key] += 1
-        self._until_written(tensor, lambda: tally.written.add(key))
+        tally.constants.setdefault(key, []).append(self._state(tensor))
 
-    def _until_written(self, tensor: torch.Tensor, forget: Callable[[], object]) -> None:
-        """Has it forgotten when the memory of a tensor is written to."""
-        memory = _memory(tensor)
-        if memory is not None:
-            self._made[memory] = forget  # it is new: what stood at its address is gone
-
-    def _written(self, tensor: torch.Tensor) -> None:
-        memory = _memory(tensor)
-        forget = None if memory is None else self._made.pop(memory, None)
-        if forget is not None:
-            forget()
+    def _same_constants(self, tally: Tally) -> bool:
+        """Whether a line made nothing but a few constants, each several times, that nobody changed."""
+        return (
+            0 < len(tally.constants) <= _OFTEN
+            and all(len(made) >= _OFTEN for made in tally.constants.values())
+            and all(
+                self._writes[memory] == times
+                for made in tally.constants.values()
+                for memory, times in made
+            )
+        )
 
     # -- chains and rows ---------------------------------------------------------------------------
 
     def _go_on(
         self,
-        code: CodeType,
         call: _Call,
-        line: int,
+        place: _Place,
         about: _About,
         given: Sequence[torch.Tensor],
         results: Sequence[torch.Tensor],
     ) -> None:
         shape = tuple(results[0].shape) if len(results) == 1 else None
-        last = call.chain[-1].result() if call.chain else None
         small = shape is not None and 0 < results[0].numel() <= _SMALL
-        goes_on = (
-            last is not None
-            and any(tensor is last for tensor in given)
-            and call.chain[-1].shape == shape
-        )
-        if not (about.pointwise and small and goes_on):
-            self._chain_ended(code, call)
+        chain, row = call.chain, call.row
+        last = chain[-1].tensor() if chain else None
+        builds = last is not None and any(tensor is last for tensor in given)
+        if (
+            chain and not (about.pointwise and small and builds and chain[-1].shape == shape)
+        ) or _around(chain, place, about.name):
+            self._chain_ended(call)
         if about.pointwise and small and shape is not None:
-            call.chain.append(_Step(line, about.name, shape, weakref.ref(results[0])))
-        follows = bool(call.row) and (call.row[-1].line, call.row[-1].name) == (line, about.name)
-        if not (about.in_a_row and follows and not goes_on):
-            self._row_ended(code, call)
-        if about.in_a_row and small and shape is not None:
-            call.row.append(_Step(line, about.name, shape, None))
+            call.chain.append(_Step(place, about.name, shape, weakref.ref(results[0])))
+        target = given[0] if given else None
+        if row and not (
+            about.in_a_row
+            and not (call.last is not None and any(tensor is call.last() for tensor in given))
+            and (row[-1].place.line, row[-1].name) == (place.line, about.name)
+            and all(step.tensor() is not target for step in row)
+        ):
+            self._row_ended(call)
+        if about.in_a_row and small and shape is not None and target is not None:
+            call.row.append(_Step(place, about.name, shape, weakref.ref(target)))
+            del call.row[_LONGEST:]
+        call.last = weakref.ref(results[0]) if len(results) == 1 else None
 
-    def _ended(self, code: CodeType) -> None:
-        call = self._now.get(code)
+    def _ended(self, key: int) -> None:
+        call = self._now.get(key)
         if call is not None:
-            self._chain_ended(code, call)
-            self._row_ended(code, call)
+            self._chain_ended(call)
+            self._row_ended(call)
 
-    def _chain_ended(self, code: CodeType, call: _Call) -> None:
+    def _chain_ended(self, call: _Call) -> None:
         chain, call.chain = call.chain, []
         if len(chain) >= _LONG:
             first, last = chain[0], chain[-1]
-            self._tallies[code, first.line].chains[len(chain), last.line, first.shape] += 1
+            tally = self._tallies[id(first.place.code), first.place.line]
+            tally.chains[len(chain), last.place.line, first.shape] += 1
 
-    def _row_ended(self, code: CodeType, call: _Call) -> None:
+    def _row_ended(self, call: _Call) -> None:
         row, call.row = call.row, []
         if len(row) >= _ROW:
-            self._tallies[code, row[0].line].rows[f"torch._foreach_{row[0].name}", len(row)] += 1
+            place = row[0].place
+            tally = self._tallies[id(place.code), place.line]
+            tally.rows[f"torch._foreach_{row[0].name}", len(row)] += 1
 
     # -- the report --------------------------------------------------------------------------------
 
@@ -411,14 +472,23 @@ class Operations:
         return together(self._lines())
 
     def _lines(self) -> Iterator[OperationsAt]:
-        for (code, line), tally in self._tallies.items():
+        for (key, line), tally in self._tallies.items():
+            code = self._codes[key]
             rel = self._rel(code.co_filename)
             if rel is not None:
                 name = str(getattr(code, "co_qualname", code.co_name))
-                function = "" if name == "<module>" else name
-                calls = self._calls.get(code, 1)
-                remarks = tuple(_remarks(tally, line, calls))
-                yield OperationsAt(rel, line, function, calls, dict(tally.names), remarks)
+                calls = self._calls.get(key, 1)
+                yield OperationsAt(
+                    rel,
+                    line,
+                    "" if name == "<module>" else name,
+                    calls,
+                    dict(tally.names),
+                    tuple(_remarks(tally, line, calls, self._same_constants(tally))),
+                    tally.backward,
+                    tally.results,
+                    tally.dropped,
+                )
 
 
 class _Seen(DispatchMode):
@@ -465,40 +535,27 @@ def _by_itself(path: str) -> bool:
     return any(part in path for part in _PARTS)
 
 
-def _key(value: Any) -> Any:
-    """What an argument is, as far as results depend on it."""
-    if isinstance(value, torch.Tensor):
-        return id(value), value._version
-    if isinstance(value, list | tuple):
-        return tuple(map(_key, value))
-    if isinstance(value, Mapping):
-        return tuple((name, _key(value[name])) for name in sorted(value))
-    return type(value), repr(value)
+def _around(chain: Sequence[_Step], place: _Place, name: str) -> bool:
+    """Whether a loop has come around: then what follows is another round, and no longer chain."""
+    if not chain or place.instruction != chain[0].place.instruction:
+        return False
+    return name == chain[0].name or chain[-1].place.instruction != place.instruction
 
 
-def _memory(tensor: torch.Tensor) -> int | None:
+def _memory(tensor: torch.Tensor) -> int:
     try:
         address: int = tensor.untyped_storage()._cdata
     except (NotImplementedError, RuntimeError):
-        return None  # sparse tensors have none of their own
+        return id(tensor)  # sparse tensors have none of their own
     return address
 
 
-def _remarks(tally: Tally, line: int, calls: int) -> Iterator[str]:
-    if tally.backward:
-        yield f"{tally.backward} of them in the backward pass"
-    if tally.results and tally.dropped == tally.results:
-        yield "the result is dropped unused"
+def _remarks(tally: Tally, line: int, calls: int, same_constants: bool) -> Iterator[str]:
     for (name, where), times in tally.again.most_common():
         if 2 * times >= min(calls, _LOOKED_AT):
             at = "on this line" if where == line else f"at line {where}"
             yield f"`{name}` of the same tensors ran already {at} in the same call"
-    same = [
-        key
-        for key, times in tally.constants.items()
-        if times >= _OFTEN and key not in tally.written
-    ]
-    if same and len(tally.constants) == len(same):
+    if same_constants:
         yield "the same constant is made again and again: keep it"
     for (length, end, shape), _ in tally.chains.most_common(1):
         to = "on this line" if end == line else f"to line {end}"

@@ -54,7 +54,7 @@ def run(program: Program, before_exit: Callable[[], None]) -> int:
 
 def _start(program: Program) -> None:
     if program.form == "script":
-        runpy.run_path(program.name, run_name="__main__")
+        runpy.run_path(str(Path.cwd() / program.name), run_name="__main__")  # as Python has it
     elif program.form == "module":
         runpy.run_module(program.name, run_name="__main__", alter_sys=True)
     else:
@@ -93,10 +93,15 @@ def _told_of_exit(before_exit: Callable[[], None]) -> Iterator[None]:
     real, process = os._exit, os.getpid()
 
     def leave(status: int) -> None:
-        if os.getpid() == process:
-            before_exit()
-            sys.stdout.flush()
-        real(status)
+        try:
+            if os.getpid() == process:
+                before_exit()
+                sys.stdout.flush()
+        except UserError as error:
+            print(f"dispatchguard: {error}", file=sys.stderr, flush=True)
+            status = status or 2
+        finally:
+            real(status)
 
     os._exit = leave  # type: ignore[assignment]  # which never comes back either
     try:

@@ -93,8 +93,8 @@ class Recorder:
     def profile(self) -> Profile:
         """What was seen, by names. Functions whose file cannot be read, or has changed meanwhile, are left
         out."""
-        names = dict(self._named())
         profile = Profile()
+        names = dict(self._named(profile.texts))
         for key, (name, text_digest) in names.items():
             seen = profile.functions.setdefault(name, Seen(text_digest))
             seen.add(Seen(text_digest, self._calls[key], Counter(), self._kinds.get(key, {})))
@@ -103,17 +103,22 @@ class Recorder:
                 profile.functions[names[caller][0]].callees[names[callee][0]] += times
         return profile
 
-    def _named(self) -> Iterator[tuple[int, tuple[Name, str]]]:
-        """Each code that ran, with its function's name and the digest of its text."""
+    def _named(self, texts: dict[str, dict[str, str]]) -> Iterator[tuple[int, tuple[Name, str]]]:
+        """Each code that ran, with its function's name and the digest of its text. `texts` takes what is in
+        the files."""
         outlines: dict[str, dict[tuple[int, str], tuple[str, str]]] = {}
         for key in list(self._calls):
             code = self._codes[key]
             path = code.co_filename
+            rel = self._rel(path)
+            if rel is None:
+                continue
             if path not in outlines:
                 outlines[path] = _outlines(path)
+                if outlines[path]:
+                    texts.setdefault(rel, {}).update(outlines[path].values())
             found = outlines[path].get((code.co_firstlineno, code.co_name))
-            rel = self._rel(path)
-            if found is not None and rel is not None:
+            if found is not None:
                 name, text_digest = found
                 yield key, ((rel, name), text_digest)
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 
+from pytest_dispatchguard.runtime import sync_mode
 from pytest_dispatchguard.runtime.foreign import own_frames
 
 
@@ -51,23 +52,8 @@ def allow_sync(reason: str) -> Iterator[None]:
     """Waits in here are meant: they are not recorded. The reason is for who reads the code."""
     if not isinstance(reason, str) or not reason.strip():
         raise ValueError("allow_sync needs a reason: say why the host may wait here")
-    with quiet(), _debugging_off():
+    with quiet(), sync_mode.off():
         yield
-
-
-@contextmanager
-def _debugging_off() -> Iterator[None]:
-    """Switches off what torch does at waits for a real device: one mode for the whole process."""
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_initialized():
-        yield
-        return
-    before = torch.cuda.get_sync_debug_mode()
-    torch.cuda.set_sync_debug_mode("default")
-    try:
-        yield
-    finally:
-        torch.cuda.set_sync_debug_mode(before)
 
 
 class quiet:  # noqa: N801 - used as the functions beside it are

@@ -118,6 +118,68 @@ def test_a_baseline_and_a_machine_format(project: Path) -> None:
     assert "1 in the baseline" in done.stdout
 
 
+COPIES = """
+import copy, os
+import torch
+
+class Gate(torch.nn.Module):
+    def forward(self, x):
+        copy.deepcopy([])
+        return x
+
+os.makedirs("out", exist_ok=True)
+os.chdir("out")
+for _ in range(3):
+    Gate()(1)
+"""
+
+
+@needs_torch
+def test_a_program_that_goes_elsewhere(project: Path) -> None:
+    (project / "train.py").write_text(COPIES + "print(__file__)\n")
+    done = run(project, "train.py")
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.splitlines()[0] == str(project / "train.py")
+    assert "train.py:7:9 DG606 `deepcopy` ran 3 times" in done.stdout
+    done = run(project, "--record", "train.py")
+    assert "knows 1 function now" in done.stderr
+    assert (project / ".dispatchguard" / "profile.json").exists()
+
+
+@needs_torch
+def test_a_broken_profile_is_told_before_anything_runs(project: Path) -> None:
+    (project / ".dispatchguard").mkdir()
+    (project / ".dispatchguard" / "profile.json").write_text("{")
+    (project / "train.py").write_text(COPIES)
+    done = run(project, "train.py")
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert "is no profile that this version has written" in line
+    assert not (project / "out").exists()
+
+
+@needs_torch
+def test_what_cannot_be_told_does_not_keep_a_program_from_ending(project: Path) -> None:
+    program = COPIES.replace("os.chdir", "open('../p', 'w').close; os.makedirs")
+    broken = "open('.dispatchguard/profile.json', 'w').write('{'); os._exit(0)\n"
+    program = (
+        program.replace('os.makedirs("out")', "") + "os.makedirs('.dispatchguard', exist_ok=True)\n"
+    )
+    (project / "train.py").write_text(program + broken)
+    done = run(project, "train.py")
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert "is no profile that this version has written" in line
+
+
+@needs_torch
+def test_how_many_places_are_not_hot_is_a_note(project: Path) -> None:
+    (project / "train.py").write_text("import copy\n\ndef f():\n    copy.deepcopy([])\n\nf()\n")
+    done = run(project, "train.py")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("note: 1 more in code that is not hot\n")
+
+
 @needs_torch
 def test_operations_by_line(project: Path) -> None:
     done = run(project, "--ghost", "--ops", "--exit-zero", "train.py", "3")

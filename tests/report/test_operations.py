@@ -65,10 +65,22 @@ def test_the_other_formats_say_nothing_of_it(report_of: Callable[..., Report]) -
 def test_what_several_saw_of_one_line_is_one() -> None:
     first, other, last = LINES
     again = replace(
-        first, calls=2, operations={"add": 2, "neg": 30}, remarks=("third", "first remark")
+        first, calls=2, operations={"add": 2, "neg": 30}, seen=("third", "first remark")
     )
     joined, *rest = together([last, first, other, again])
     assert (joined.calls, joined.total) == (6, 44)
     assert joined.operations == {"mul": 8, "add": 6, "neg": 30}
     assert joined.remarks == ("first remark", "second | *", "third")
     assert rest == [last, other]
+
+
+def test_what_counts_is_added_up_before_it_is_told() -> None:
+    one = OperationsAt("a.py", 3, "f", 1, {"mul": 6}, backward=6, results=2, dropped=2)
+    two = OperationsAt("a.py", 3, "f", 1, {"mul": 4}, backward=4, results=1, dropped=0)
+    assert one.remarks == ("6 of them in the backward pass", "the result is dropped unused")
+    assert one.joined(two).remarks == ("10 of them in the backward pass",)
+
+
+def test_figures(report_of: Callable[..., Report]) -> None:
+    line = OperationsAt("a.py", 3, "f", 2, {"mul": 247})
+    assert "124      2  a.py:3" in render(replace(report_of(), operations=(line,)), "text")

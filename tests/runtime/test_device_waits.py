@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import threading
 import warnings
@@ -20,6 +21,8 @@ DEVICE = """
 import warnings
 
 MODE = [0]
+IN_USE = True
+LATER = []
 
 def waits():
     if MODE[0]:
@@ -35,7 +38,7 @@ class Tensor:
     def __getattr__(self, name):
         if name == "sum":
             return lambda: self
-        return lambda *args: waits()
+        return lambda *args, **kwargs: waits()
 """
 """Of no file, as torch's own code is none of the user's."""
 
@@ -46,12 +49,16 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     exec(compile(DEVICE, "<device>", "exec"), found)
     mode = found["MODE"]
     number = {"default": 0, "warn": 1, "error": 2}
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: found["IN_USE"])
+    monkeypatch.setattr(torch.cuda, "_lazy_call", found["LATER"].append)
     monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: mode[0])
-    monkeypatch.setattr(
-        torch.cuda, "set_sync_debug_mode", lambda m: mode.__setitem__(0, number.get(m, m))
-    )
+
+    def put(wanted: Any) -> None:
+        warnings.warn("Synchronization debug mode is a prototype feature", stacklevel=1)
+        mode[0] = number.get(wanted, wanted)
+
+    monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", put)
     yield found
 
 
@@ -83,6 +90,9 @@ CASES = [
     ("float(x)", "float", "DG412"),
     ("x.synchronize()", "synchronize", "DG431"),
     ("x.histc()", "histc", "DG411"),
+    ('x.to("cuda")', "copy to the device", "DG510"),
+    ('x.to(device="cpu")', "copy to the host", "DG414"),
+    ("x.copy_(x)", "copy to the device", "DG510"),
     pytest.param(
         'y = f"{x}"',
         "format",
@@ -147,14 +157,74 @@ def test_nothing_is_left_behind(device: dict[str, Any], code: Any) -> None:
     assert seen.total == 1
 
 
-def test_where_there_is_no_gpu_there_is_nothing_to_do() -> None:
-    if not torch.cuda.is_available():
-        assert not device_waits.is_at_hand()
+@pytest.mark.filterwarnings("error")
+def test_what_torch_warns_of_besides_is_no_error(device: dict[str, Any], code: Any) -> None:
+    function = code("y = x.item()")
+    with device_waits.recording() as seen:
+        function(device["Tensor"]())
+    assert seen.total == 1
+
+
+def test_a_gpu_that_nobody_uses_is_left_alone(device: dict[str, Any], code: Any) -> None:
+    device["IN_USE"] = False
+    with device_waits.recording() as seen:
+        assert device["MODE"] == [0]
+        (begin,) = device["LATER"]
+        begin()  # as torch does when the GPU is used first
+        device["IN_USE"] = True
+        code("y = x.item()")(device["Tensor"]())
+    assert seen.total == 1 and device["MODE"] == [0]
+    device["IN_USE"] = False
+    with device_waits.recording():
+        pass
+    device["LATER"][-1]()  # too late: nobody watches any more
+    assert device["MODE"] == [0]
+
+
+def test_threads_that_allow_at_once(device: dict[str, Any]) -> None:
+    first, second = threading.Event(), threading.Event()
+
+    def allows() -> None:
+        with allow_sync("in a thread"):
+            first.set()
+            second.wait()
+
+    with device_waits.recording():
+        thread = threading.Thread(target=allows)
+        thread.start()
+        first.wait()
+        with allow_sync("here"):
+            second.set()
+            thread.join()
+            assert device["MODE"] == [0]
+        assert device["MODE"] == [1]
+    assert device["MODE"] == [0]
+
+
+def test_torch_may_be_imported_later() -> None:
+    program = """
+import sys
+from pytest_dispatchguard.runtime import device_waits
+with device_waits.recording() as seen:
+    assert "torch" not in sys.modules
+    import torch
+    queued = [call for call, _ in torch.cuda._queued_calls if "sync_mode" in call.__module__]
+print(len(queued), seen.total)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "1 0\n", done.stderr
+
+
+def test_where_torch_knows_no_gpu_there_is_nothing_to_see() -> None:
+    if not torch.backends.cuda.is_built():
+        assert not device_waits.may_be_seen()
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no cuda device here")
 def test_a_real_gpu(code: Any) -> None:
-    assert device_waits.is_at_hand()
+    assert device_waits.may_be_seen()
     for body, operation, rule in CASES[:8]:
         function = code(body)
         x = torch.ones((), device="cuda") if "x > 0]" not in body else torch.ones(3, device="cuda")

@@ -127,6 +127,8 @@ NOT_AGAIN = {
     "another tensor each time": "return sum(torch.exp(x + i) for i in range(3))",
     "other numbers": "return x.clamp(0, 1) + x.clamp(0, 2)",
     "in another call": "return x.exp()",
+    "the input was changed behind autograd's back": "a = x.exp(); x.data.add_(1); return a + x.exp()",
+    "in another grad mode": "a = x.exp()\n    with torch.no_grad(): return a + x.exp()",
 }
 
 
@@ -182,6 +184,98 @@ def test_chains_of_small_operations(see: See) -> None:
 def test_what_is_no_chain(see: See) -> None:
     assert remarks(see("def f(x):\n    return [x + 1, x * 2, x - 3, x / 4, x.exp()]\n")) == {}
     assert remarks(see("def f(x):\n    return (x + 1).sum().exp().mean().neg()\n")) == {}
+
+
+def test_a_loop_is_no_chain(see: See) -> None:
+    assert (
+        remarks(see("def f(x):\n    for _ in range(50):\n        x = x * 1.0\n    return x\n"))
+        == {}
+    )
+    found = see(
+        "def f(x):\n    for _ in range(50):\n        x = x * 2\n        x = x / 2\n    return x\n"
+    )
+    assert remarks(found) == {}
+
+
+def test_what_is_no_row(see: See) -> None:
+    assert remarks(see("def f(x):\n    return [x + i for i in range(9)]\n")) == {}
+
+
+def test_recursion_is_several_calls(see: See) -> None:
+    found = see(
+        """
+        def f(x, depth=2):
+            y = f(x, depth - 1) if depth else 0
+            return x.exp() + y
+        """
+    )
+    assert remarks(found) == {}
+
+
+def test_other_threads_do_not_count(see: See) -> None:
+    found = see(
+        """
+        import threading
+
+        def f(x):
+            thread = threading.Thread(target=g, args=(x,))
+            thread.start()
+            thread.join()
+            return g(x)
+
+        def g(x):
+            return x.exp()
+        """
+    )
+    assert [(at.calls, at.total) for at in found.values()] == [(4, 4)]
+
+
+def test_one_long_call_is_looked_at_in_part(see: See) -> None:
+    found = see(
+        """
+        def f(x):
+            for i in range(2000):
+                torch.full((), i)
+                y = x.exp() + i
+        """,
+        calls=4,
+    )
+    assert sum(at.total for at in found.values()) == 4 * 6000
+
+
+def test_compiled_code_runs_as_it_is_written() -> None:
+    from torch._dynamo.testing import CompileCounter
+
+    counter = CompileCounter()
+    for full in (True, False):
+        for warm in (True, False):
+            torch._dynamo.reset()
+            counter.clear()
+            subject = torch.compile(lambda x: (x + 1) * 2, backend=counter, fullgraph=full)
+            x = torch.ones(2)
+            if warm:
+                subject(x)
+            operations = Operations(lambda name: "here.py" if name == __file__ else None)
+            with operations.watching():
+                subject(x)
+            assert sum(at.total for at in operations.report()) == 2
+            assert counter.frame_count == int(warm)
+            subject(x)
+            assert counter.frame_count == 1
+
+
+def test_operators_that_take_functions() -> None:
+    from torch.nn.attention.flex_attention import flex_attention
+
+    q = torch.randn(1, 1, 128, 16)
+    operations = Operations(lambda name: None)
+    plain = flex_attention(q, q, q)
+    with operations.watching():
+        assert torch.allclose(flex_attention(q, q, q), plain)
+    with ghost("cuda"):
+        ghosts = q.to("cuda")
+        found = flex_attention(ghosts, ghosts, ghosts)
+        assert found.device.type == "cuda" and torch.allclose(found.cpu(), plain)
 
 
 def test_rows_of_one_operation(see: See) -> None:
