@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -27,6 +28,19 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not rea
     def ignore_compile_internals(cls) -> bool:
         """torch.compile works under it as it does without: this one only watches."""
         return True
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        return self.run(func, args, kwargs or {})
+
+    def run(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Runs an operation: what the mode is for."""
+        raise NotImplementedError
 
     def __enter__(self) -> Any:
         if "torch._dynamo" in sys.modules:

@@ -148,14 +148,8 @@ class Operations(DispatchMode):
         super().__init__()
         self.notes = notes
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        kwargs = kwargs or {}
+    def run(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Runs an operation on the CPU; what waits is noted, and what comes of ghosts is one."""
         composite, name, wait = _known(func)
         if composite:
             # In inference mode they come whole; elsewhere torch takes them apart before.

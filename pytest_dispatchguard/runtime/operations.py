@@ -496,14 +496,8 @@ class _Seen(DispatchMode):
         super().__init__()
         self.watcher = watcher
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        kwargs = kwargs or {}
+    def run(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Runs an operation, and has it noted."""
         made = func(*args, **kwargs)
         self.watcher.ran(func, args, kwargs, made)
         return made

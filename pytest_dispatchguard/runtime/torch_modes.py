@@ -30,17 +30,12 @@ class _Dispatches(DispatchMode):
         self._seen: dict[int, Any] = {}
         """Storages by their address: held, so that no other takes its place."""
 
-    def __torch_dispatch__(
-        self,
-        func: Callable[..., Any],
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def run(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Runs an operation, and counts it."""
         self.operations += 1
         for given in tensors((args, kwargs)):
             self._is_new(given)
-        made = func(*args, **(kwargs or {}))
+        made = func(*args, **kwargs)
         self.allocations += sum(self._is_new(tensor) for tensor in tensors(made))
         return made
 
