@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from pytest_dispatchguard.runtime.dispatch_mode import DispatchMode
 from pytest_dispatchguard.runtime.ghost_marks import is_ghost, mark
-from pytest_dispatchguard.runtime.sync_ops import SYNCS, SyncOp
+from pytest_dispatchguard.runtime.sync_ops import SyncOp, syncs
 from pytest_dispatchguard.runtime.syncs import Notes, quiet
 from pytest_dispatchguard.runtime.tensors import tensors
 
@@ -60,6 +60,7 @@ _READS = {
 }
 """What a value is read back for, by the function that does: other functions than these read items."""
 _READ = "aten::_local_scalar_dense"
+_SYNCS = syncs(torch.__version__)
 _local = threading.local()
 
 
@@ -75,18 +76,18 @@ class _Known(NamedTuple):
 
     composite: bool
     name: str
-    wait: SyncOp | None
+    waits: tuple[SyncOp, ...]
 
 
 @cache
 def _known(func: Any) -> _Known:
     if not hasattr(func, "_schema"):  # an operator that takes functions, such as flex_attention
-        return _Known(False, str(func.name()), None)
+        return _Known(False, str(func.name()), ())
     composite = torch._C._dispatch_has_kernel_for_dispatch_key(
         func.name(), "CompositeImplicitAutograd"
     )
     name = func._schema.name
-    return _Known(composite, name, SYNCS.get(name))
+    return _Known(composite, name, _SYNCS.get(name, ()))
 
 
 class Calls(TorchFunctionMode):  # type: ignore[misc]  # torch is not read when types are checked
@@ -150,7 +151,7 @@ class Operations(DispatchMode):
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Runs an operation on the CPU; what waits is noted, and what comes of ghosts is one."""
-        composite, name, wait = _known(func)
+        composite, name, waits = _known(func)
         if composite:
             # In inference mode they come whole; elsewhere torch takes them apart before.
             with self:
@@ -164,11 +165,10 @@ class Operations(DispatchMode):
         some = any(ghosts)
         if some and not all(ghosts):
             self._check(name, args, given, ghosts)
-        if some and wait is not None and wait.when(args, kwargs):
-            said = (wait.name, wait.code)
-            if name == _READ:
-                said = _READS.get(getattr(_local, "function", None) or "", said)
-            self.notes.note(said[0], wait.why, said[1])
+        if some:
+            for wait in waits:
+                if wait.when(args, kwargs):
+                    self._note(name, wait)
         made = func(*args, **kwargs)
         where = _made_on_ghost()
         without = not given and device == HOST
@@ -178,6 +178,12 @@ class Operations(DispatchMode):
                     mark(tensor)
         return made
 
+    def _note(self, name: str, wait: SyncOp) -> None:
+        said = (wait.name, wait.code)
+        if name == _READ:
+            said = _READS.get(getattr(_local, "function", None) or "", said)
+        self.notes.note(said[0], wait.why, said[1])
+
     def _check(self, name: str, args: Any, given: Any, ghosts: Any) -> None:
         """Whether ghosts and tensors of the host may meet here."""
         if name in _INDEXED:
@@ -185,8 +191,6 @@ class Operations(DispatchMode):
                 raise RuntimeError(
                     "indices should be either on cpu or on the same device as the indexed tensor (cpu)"
                 )
-            if any(index is not None and not is_ghost(index) for index in args[1]):
-                self.notes.note("index", "the indices are copied to the device", "DG510")
             if _INDEXED[name] and not is_ghost(args[2]) and args[2].dim():
                 raise RuntimeError(_TWO_DEVICES)
         elif name not in _MAY_MIX and any(

@@ -22,15 +22,10 @@ from pytest_dispatchguard.runtime.ghost_marks import (
     pin,
     unmark,
 )
+from pytest_dispatchguard.runtime.sync_ops import COPY_BACK, COPY_OUT, SyncOp
 from pytest_dispatchguard.runtime.syncs import Notes, as_one, quiet
 
 DEVICE = torch.device("cuda", 0)
-_COPY_BACK = ("copy to the host", "the host waits until it has the copy", "DG414")
-_COPY_OUT = (
-    "copy to the device",
-    "the host waits until memory that is not pinned is copied",
-    "DG510",
-)
 Name = tuple[Any, str, Any]
 """An owner, a name in it, and what stands there meanwhile."""
 
@@ -62,6 +57,10 @@ def moved(tensor: Any, to_ghost: bool) -> Any:
     if is_ghost(tensor) == to_ghost:
         return tensor
     return _Move.apply(tensor, to_ghost)
+
+
+def _note(notes: Notes, wait: SyncOp) -> None:
+    notes.note(wait.name, wait.why, wait.code)
 
 
 def names(notes: Notes) -> Iterator[Name]:
@@ -101,7 +100,7 @@ def _of_tensors(notes: Notes) -> Iterator[Name]:
         other = self
         if is_ghost(self) != to_ghost:
             if self.numel() and (not non_blocking or (to_ghost and not is_pinned(self))):
-                notes.note(*(_COPY_OUT if to_ghost else _COPY_BACK))
+                _note(notes, COPY_OUT if to_ghost else COPY_BACK)
             other = moved(self, to_ghost)
             rest.pop("copy", None)
         if dtype is None and not rest:
@@ -118,7 +117,7 @@ def _of_tensors(notes: Notes) -> Iterator[Name]:
         to_ghost = is_ghost(self)
         if isinstance(src, torch.Tensor) and is_ghost(src) != to_ghost:
             if src.numel() and not (non_blocking and is_pinned(src if to_ghost else self)):
-                notes.note(*(_COPY_OUT if to_ghost else _COPY_BACK))
+                _note(notes, COPY_OUT if to_ghost else COPY_BACK)
             src = moved(src, to_ghost)
         return _base.copy_(self, src, non_blocking)
 
@@ -283,7 +282,7 @@ def _factories(notes: Notes) -> Iterator[Name]:
             grad = kwargs.pop("requires_grad", False)
             on_host = real(*args, device="cpu", **kwargs)
             if on_host.numel():
-                notes.note(*_COPY_OUT)
+                _note(notes, COPY_OUT)
             with torch.no_grad():
                 return moved(on_host, True).requires_grad_(grad)
 

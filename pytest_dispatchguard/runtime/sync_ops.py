@@ -1,49 +1,133 @@
 """What makes the host wait for a GPU, operation by operation: the table that the ghost follows.
 
-Taken from where torch's CUDA code copies back and waits (what `torch.cuda.set_sync_debug_mode` tells), from
-its tests of that, and from NVIDIA's list of operations that wait. Calls that are no ATen operations, as
-copies, `tolist` and `synchronize`, are told where they are replaced (`ghost_names`)."""
+Taken from where torch's CUDA code copies and waits (what `torch.cuda.set_sync_debug_mode` tells), from its
+tests of that, from its changes of that, and from NVIDIA's list of operations that wait. Calls that are no
+ATen operations, as `to`, `tolist` and `synchronize`, are told where they are replaced (`ghost_names`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from packaging.version import Version
+
+from pytest_dispatchguard.runtime.ghost_marks import is_ghost, is_pinned
+
+When = Callable[[Sequence[Any], Mapping[str, Any]], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class SyncOp:
-    """An operation after which the host waits."""
+    """A way in which an operation has the host wait."""
 
     name: str
     """As its user knows it."""
     why: str
     code: str
     """Of the rule about it."""
-    when: Callable[[Sequence[Any], Mapping[str, Any]], bool] = lambda args, kwargs: True
-    """Whether it waits with these arguments."""
+    when: When = lambda args, kwargs: True
+    """Whether it waits with these arguments, some of which are on the GPU."""
+    since: str = ""
+    """The release of torch in which it began to wait, where one did not."""
+    until: str = ""
+    """The release of torch in which it waits no longer."""
+
+    def in_force(self, torch_version: str) -> bool:
+        """Whether it waits in a release of torch."""
+        release = Version(torch_version).release
+        begun = not self.since or release >= Version(self.since).release
+        return begun and not (self.until and release >= Version(self.until).release)
 
 
 _VALUE = "a value is read back to the host"
 _COUNT = "the host waits to learn how many there are"
 _ANSWER = "the answer is read back to the host"
 _CHECKED = "whether it worked is read back to the host"
+_SIGNS = "whether no deviation is negative is read back to the host"
+_BOUNDS = "whether the sorter is within bounds is read back to the host"
+
+
+def _is_mask(index: torch.Tensor) -> bool:
+    return index.dtype in (torch.bool, torch.uint8)
+
+
+def _indices(args: Sequence[Any]) -> list[torch.Tensor]:
+    return [index for index in args[1] or () if index is not None]
 
 
 def _mask(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    return any(
-        index is not None and index.dtype in (torch.bool, torch.uint8) for index in args[1] or ()
-    )
+    """A mask of the host is counted there."""
+    return any(_is_mask(index) and is_ghost(index) for index in _indices(args))
+
+
+def _fills(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Writing one number through one mask is done in place, where nobody counts."""
+    given = _indices(args)
+    accumulates = args[3] if len(args) > 3 else kwargs.get("accumulate", False)
+    one_number = args[2].numel() == 1 and args[2].dim() == 0 and not accumulates
+    return one_number and len(given) == 1 and _mask(args, kwargs)
 
 
 def _mask_by_tensor(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Writing one number through one mask is done in place, where nobody counts."""
-    given = [index for index in args[1] if index is not None]
-    accumulates = args[3] if len(args) > 3 else kwargs.get("accumulate", False)
-    one_number = args[2].numel() == 1 and args[2].dim() == 0 and not accumulates
-    return _mask(args, kwargs) and not (len(given) == 1 and one_number)
+    return _mask(args, kwargs) and not _fills(args, kwargs)
+
+
+def _host_indices(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    return any(not _is_mask(index) and not is_ghost(index) for index in _indices(args))
+
+
+def _host_mask(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    return any(_is_mask(index) and not is_ghost(index) for index in _indices(args))
+
+
+def _number_written(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Numbers reach the operation as tensors of the host."""
+    return not is_ghost(args[2]) and not _fills(args, kwargs)
+
+
+def _copied_out(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    into, source = args[0], args[1]
+    goes_on = _blocks_not(args, kwargs) and is_pinned(source)
+    return is_ghost(into) and not is_ghost(source) and source.numel() > 0 and not goes_on
+
+
+def _number_copied(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """One element is written by copying, not by filling; of numbers until 2.15, which fills."""
+    return args[1].dim() == 0 and _copied_out(args, kwargs)
+
+
+def _values_copied(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    return args[1].dim() > 0 and _copied_out(args, kwargs)
+
+
+def _copied_back(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    into, source = args[0], args[1]
+    goes_on = _blocks_not(args, kwargs) and is_pinned(into)
+    return not is_ghost(into) and is_ghost(source) and source.numel() > 0 and not goes_on
+
+
+def _blocks_not(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    return bool(args[2] if len(args) > 2 else kwargs.get("non_blocking", False))
+
+
+def _each(when: When) -> When:
+    """The same of an operation on lists."""
+    return lambda args, kwargs: any(
+        when((into, source, *args[2:]), kwargs)
+        for into, source in zip(args[0], args[1], strict=True)
+    )
+
+
+def _spread_given(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """The deviation is a tensor of the device, which is checked."""
+    spread = args[1] if len(args) > 1 else kwargs.get("std")
+    return isinstance(spread, torch.Tensor) and is_ghost(spread)
+
+
+def _sorter_given(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    return kwargs.get("sorter") is not None
 
 
 def _no_size(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
@@ -64,25 +148,70 @@ def _by_itself(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     return bool(low == high)
 
 
-SYNCS: Mapping[str, SyncOp] = {
-    "aten::_local_scalar_dense": SyncOp("item", _VALUE, "DG411"),
-    "aten::equal": SyncOp("equal", _ANSWER, "DG429"),
-    "aten::allclose": SyncOp("allclose", _ANSWER, "DG429"),
-    "aten::is_nonzero": SyncOp("bool", _ANSWER, "DG401"),
-    "aten::nonzero": SyncOp("nonzero", _COUNT, "DG421"),
-    "aten::masked_select": SyncOp("masked_select", _COUNT, "DG422"),
-    "aten::index": SyncOp("mask read", _COUNT, "DG422", _mask),
-    "aten::index_put": SyncOp("mask write", _COUNT, "DG423", _mask_by_tensor),
-    "aten::index_put_": SyncOp("mask write", _COUNT, "DG423", _mask_by_tensor),
-    "aten::_index_put_impl_": SyncOp("mask write", _COUNT, "DG423", _mask_by_tensor),
-    "aten::_unique": SyncOp("unique", _COUNT, "DG424"),
-    "aten::_unique2": SyncOp("unique", _COUNT, "DG424"),
-    "aten::unique_dim": SyncOp("unique", _COUNT, "DG424"),
-    "aten::unique_consecutive": SyncOp("unique_consecutive", _COUNT, "DG424"),
-    "aten::unique_dim_consecutive": SyncOp("unique_consecutive", _COUNT, "DG424"),
-    "aten::bincount": SyncOp("bincount", _COUNT, "DG425"),
-    "aten::repeat_interleave": SyncOp("repeat_interleave", _COUNT, "DG426", _no_size),
-    "aten::histc": SyncOp("histc", "its bounds are read back to the host", "DG411", _by_itself),
-    "aten::multinomial": SyncOp("multinomial", _CHECKED, "DG411", _checks_its_input),
-    "aten::_linalg_check_errors": SyncOp("linalg", _CHECKED, "DG411"),
+COPY_BACK = SyncOp(
+    "copy to the host", "the host waits until it has the copy", "DG414", _copied_back
+)
+COPY_OUT = SyncOp(
+    "copy to the device",
+    "the host waits until memory that is not pinned is copied",
+    "DG510",
+    _values_copied,
+)
+_READ = SyncOp("item", _VALUE, "DG411")
+_INDEX = SyncOp("index", "the indices are copied to the device", "DG510", _host_indices)
+# A mask of the host is counted there, and its places copied from pinned memory.
+_HOST_MASK = SyncOp("index", "the mask is copied to the device", "DG510", _host_mask, until="2.9")
+# Numbers are written by filling, or made on the device.
+_NUMBER = SyncOp(
+    "write of a number",
+    "the number is copied to the device",
+    "DG510",
+    _number_written,
+    until="2.15",
+)
+_WRITE = (
+    SyncOp("mask write", _COUNT, "DG423", _mask_by_tensor),
+    _INDEX,
+    _HOST_MASK,
+    _NUMBER,
+)
+_UNIQUE = SyncOp("unique", _COUNT, "DG424")
+_CONSECUTIVE = SyncOp("unique_consecutive", _COUNT, "DG424")
+
+TABLE: Mapping[str, tuple[SyncOp, ...]] = {
+    "aten::_local_scalar_dense": (_READ,),
+    "aten::equal": (SyncOp("equal", _ANSWER, "DG429"),),
+    "aten::allclose": (SyncOp("allclose", _ANSWER, "DG429"),),
+    "aten::is_nonzero": (SyncOp("bool", _ANSWER, "DG401"),),
+    "aten::nonzero": (SyncOp("nonzero", _COUNT, "DG421"),),
+    "aten::masked_select": (SyncOp("masked_select", _COUNT, "DG422"),),
+    "aten::index": (SyncOp("mask read", _COUNT, "DG422", _mask), _INDEX, _HOST_MASK),
+    "aten::index_put": _WRITE,
+    "aten::index_put_": _WRITE,
+    "aten::_index_put_impl_": _WRITE,
+    "aten::copy_": (replace(_NUMBER, when=_number_copied, until=""), COPY_OUT, COPY_BACK),
+    "aten::_foreach_copy_": tuple(
+        replace(copied, when=_each(copied.when)) for copied in (COPY_OUT, COPY_BACK)
+    ),
+    "aten::_unique": (_UNIQUE,),
+    "aten::_unique2": (_UNIQUE,),
+    "aten::unique_dim": (_UNIQUE,),
+    "aten::unique_consecutive": (_CONSECUTIVE,),
+    "aten::unique_dim_consecutive": (_CONSECUTIVE,),
+    "aten::bincount": (SyncOp("bincount", _COUNT, "DG425"),),
+    "aten::repeat_interleave": (SyncOp("repeat_interleave", _COUNT, "DG426", _no_size),),
+    "aten::histc": (SyncOp("histc", "its bounds are read back to the host", "DG411", _by_itself),),
+    "aten::multinomial": (SyncOp("multinomial", _CHECKED, "DG411", _checks_its_input),),
+    "aten::normal": (SyncOp("normal", _SIGNS, "DG411", _spread_given),),
+    "aten::searchsorted": (SyncOp("searchsorted", _BOUNDS, "DG411", _sorter_given),),
+    "aten::_linalg_check_errors": (SyncOp("linalg", _CHECKED, "DG411"),),
 }
+"""What waits, by operation, in all releases of torch."""
+
+
+def syncs(torch_version: str) -> dict[str, tuple[SyncOp, ...]]:
+    """What waits in one release."""
+    found = {
+        name: tuple(op for op in ops if op.in_force(torch_version)) for name, ops in TABLE.items()
+    }
+    return {name: ops for name, ops in found.items() if ops}

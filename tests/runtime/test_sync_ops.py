@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,11 @@ import pytest
 torch = pytest.importorskip("torch", reason="tells what torch's operations wait for")
 
 from pytest_dispatchguard.runtime.ghost import ghost  # noqa: E402 - needs torch, which may be missing
-from pytest_dispatchguard.runtime.sync_ops import SYNCS  # noqa: E402 - needs torch, which may be missing
+from pytest_dispatchguard.runtime.sync_ops import (  # noqa: E402 - needs torch, which may be missing
+    TABLE,
+    SyncOp,
+    syncs,
+)
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a real GPU here")
 F = torch.nn.functional
@@ -87,6 +92,13 @@ WAITS: dict[str, Callable[[Given], Any]] = {
     "histc without bounds": lambda g: torch.histc(g.x),
     "multinomial": lambda g: torch.multinomial(g.x, 2),
     "inverse": lambda g: torch.linalg.inv(torch.eye(2, device="cuda")),
+    "drawn with deviations": lambda g: torch.normal(0.0, g.x),
+    "searchsorted with a sorter": lambda g: torch.searchsorted(g.x, g.x, sorter=g.x.argsort()),
+    "a slice of the host": lambda g: index_with(g.x, slice(0, 2), g.host[:2]),
+    "a slice to the host": lambda g: index_with(g.host, slice(0, 2), g.x[:2]),
+    "one element of the host": lambda g: index_with(g.x, 0, g.host[0]),
+    "_foreach_copy_ to the device": lambda g: torch._foreach_copy_([g.x], [g.host]),
+    "_foreach_copy_ to the host": lambda g: torch._foreach_copy_([g.host], [g.x]),
     "synchronize": lambda g: torch.cuda.synchronize(),
     "accelerator.synchronize": lambda g: torch.accelerator.synchronize(),
     "an event": lambda g: torch.cuda.Event().synchronize(),
@@ -97,7 +109,15 @@ GOES_ON: dict[str, Callable[[Given], Any]] = {
     "type": lambda g: (g.x.dtype, g.x.device, g.x.is_cuda, g.x.is_floating_point(), g.x.type()),
     "is": lambda g: g.x is None or g.x.requires_grad or g.x.is_contiguous(),
     "indices": lambda g: g.x[g.i],
-    "write through indices": lambda g: index_with(g.x, g.i, 1.0),
+    "write through indices": lambda g: index_with(g.x, g.i, g.i.float()),
+    "write of a number on the device": lambda g: index_with(g.x, g.i, g.n),
+    "a number in a slice": lambda g: index_with(g.x, slice(0, 2), 1.0),
+    "a number everywhere": lambda g: index_with(g.x, ..., 1.0),
+    "drawn with one deviation": lambda g: (torch.normal(g.x, 1.0), g.x.normal_(0, 2)),
+    "searchsorted": lambda g: torch.searchsorted(g.x, g.x),
+    "a slice from pinned memory, not blocking": lambda g: torch._foreach_copy_(
+        [g.x], [g.pinned], non_blocking=True
+    ),
     "mask write of a number": lambda g: index_with(g.x, g.mask, 1.0),
     "mask write of one element": lambda g: index_with(g.x, g.mask, torch.tensor(2.0)),
     "masked_fill": lambda g: g.x.masked_fill(g.mask, 0.0),
@@ -143,6 +163,24 @@ GOES_ON: dict[str, Callable[[Given], Any]] = {
 }
 
 
+NUMBERS: dict[str, Callable[[Given], Any]] = {
+    "a number through indices": lambda g: index_with(g.x, g.i, 1.0),
+    "a number in one element": lambda g: index_with(g.x, 0, 1.0),
+    "a number through a mask of the host": lambda g: index_with(g.x, g.host > 2, 1.0),
+}
+"""What waits in some releases of torch."""
+HOST_MASKS: dict[str, Callable[[Given], Any]] = {
+    "read through a mask of the host": lambda g: g.x[g.host > 0],
+    "write through a mask of the host": lambda g: index_with(g.x, g.host > 0, g.x + 1),
+}
+"""Of other releases."""
+RELEASE = tuple(map(int, torch.__version__.split("+")[0].split(".")[:2]))
+WAITS.update(NUMBERS if RELEASE < (2, 15) else {})
+GOES_ON.update({} if RELEASE < (2, 15) else NUMBERS)
+WAITS.update(HOST_MASKS if RELEASE < (2, 9) else {})
+GOES_ON.update({} if RELEASE < (2, 9) else HOST_MASKS)
+
+
 @pytest.mark.parametrize("case", WAITS)
 def test_the_host_waits(case: str) -> None:
     with ghost() as seen:
@@ -186,18 +224,46 @@ def test_every_entry_of_the_table_has_a_case() -> None:
         "aten::index_put",
         "aten::_index_put_impl_",
     }
-    assert set(SYNCS) - met == spared
+    assert set(TABLE) - met == spared
 
 
 def test_entries_name_operations_of_torch() -> None:
-    for name in SYNCS:
+    for name in TABLE:
         assert torch._C._jit_get_schemas_for_operator(name), f"torch has no {name}"
 
 
 def test_every_wait_is_in_the_docs(root: Path) -> None:
     page = (root / "docs" / "syncs.md").read_text(encoding="utf-8")
     table = page[page.index("## What makes the host wait") : page.index("No wait:")]
-    for entry in SYNCS.values():
-        words = {"mask read": "x[mask]", "mask write": "x[mask] = tensor", "linalg": "torch.linalg"}
-        assert words.get(entry.name, entry.name) in table or entry.name == "bool", entry.name
+    words = {
+        "bool": "the truth",
+        "mask read": "x[mask]",
+        "mask write": "x[mask] = tensor",
+        "linalg": "torch.linalg",
+        "index": "an index that is",
+        "copy to the device": "copies to the device",
+        "copy to the host": "copies to the host",
+        "write of a number": "x[indices] = 1.0",
+    }
+    for entry in itertools.chain.from_iterable(TABLE.values()):
+        assert words.get(entry.name, entry.name) in table, entry.name
         assert entry.code in table
+        assert not entry.until or f"until torch {entry.until}" in table, entry.name
+
+
+def test_entries_hold_for_some_releases() -> None:
+    op = SyncOp("x", "y", "DG411", since="2.4", until="2.15")
+    assert [
+        op.in_force(v) for v in ("2.3.1", "2.4.0", "2.13.0+cpu", "2.14.1", "2.15.0", "3.0")
+    ] == [
+        False,
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert not SyncOp("x", "y", "DG411", until="2.15").in_force("2.15.0a0+git123")
+    older, newer = syncs("2.14.0"), syncs("2.15.0")
+    assert len(older["aten::index_put_"]) == len(newer["aten::index_put_"]) + 1
+    assert older.keys() == newer.keys()
