@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -16,7 +16,7 @@ import pytest
 from pytest_dispatchguard.lint.files import write_source
 from pytest_dispatchguard.lint.hot import hot_lines
 from pytest_dispatchguard.lint.observed import Sieve
-from pytest_dispatchguard.model import OperationsAt, Report, UserError, together
+from pytest_dispatchguard.model import OperationsAt, Report, UserError, together, with_remarks
 from pytest_dispatchguard.report import render
 from pytest_dispatchguard.runtime import device_waits, findings, syncs, waste
 
@@ -41,8 +41,10 @@ class Linting:
         """Why nothing could be watched, or written; empty where all could."""
         self.told = ""
         self.sieve = Sieve(config.rootpath, config.rootpath, None, {})
-        self.waste = waste.Waste()
+        self.waste = waste.Waste(lambda path: self._library(path) is not None, figures=not by_line)
         self.by_line = by_line
+        self.instructions: dict[tuple[str, int], int] = {}
+        """Of lines, in a call of their function."""
         self._operations: Operations | None = None
         self._handed: list[OperationsAt] = []
         """What the processes of pytest-xdist saw of operations."""
@@ -82,23 +84,27 @@ class Linting:
         return self._operations.watching()
 
     def _seen_operations(self) -> list[OperationsAt]:
-        return [] if self._operations is None else self._operations.report()
+        if self._operations is None:
+            return []
+        return with_remarks(self._operations.report(), self.waste.looks.remarks(self._library))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
         """Takes what a process of pytest-xdist saw."""
         output = getattr(node, "workeroutput", {})
         self.trouble = self.trouble or output.get(_TROUBLE, "")
-        times, operations = unpacked(output.get(_KEY, "[[], []]"))
+        times, operations, lines = unpacked(output.get(_KEY, "[[], [], []]"))
         self.times += times
+        self.instructions.update(lines)
         self._handed += operations
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Makes the report; findings fail the run."""
         self.times += self.waste.times
+        self.instructions.update(self.waste.looks.lines)
         handed = getattr(self.config, "workeroutput", None)
         if handed is not None:
-            handed[_KEY] = packed(self.times, self._seen_operations())
+            handed[_KEY] = packed(self.times, self._seen_operations(), self.instructions)
             handed[_TROUBLE] = self.trouble
             return
         found = False
@@ -132,7 +138,12 @@ class Linting:
         self.told = f"{len(report.findings)} findings written to {self.output}\n"
 
     def _report(self) -> Report:
-        kept, elsewhere = findings.observed(self.times, self._library, self.sieve.rules)
+        kept, elsewhere = findings.observed(
+            self.times,
+            self._library,
+            self.sieve.rules,
+            self.instructions,
+        )
         others = 0
         if kept:
             kept, others = hot_lines(self.config.rootpath, self.config.rootpath).only(kept)
@@ -169,7 +180,11 @@ class Linting:
             terminalreporter.write(self.told)
 
 
-def packed(times: Counter[syncs.Sync], operations: Sequence[OperationsAt]) -> str:
+def packed(
+    times: Counter[syncs.Sync],
+    operations: Sequence[OperationsAt],
+    instructions: Mapping[tuple[str, int], int],
+) -> str:
     """What was seen, for another process."""
     rows = [
         [
@@ -178,14 +193,21 @@ def packed(times: Counter[syncs.Sync], operations: Sequence[OperationsAt]) -> st
         ]
         for sync, number in times.items()
     ]
-    return json.dumps([rows, [asdict(at) for at in operations]])
+    lines = [[path, line, number] for (path, line), number in instructions.items()]
+    return json.dumps([rows, [asdict(at) for at in operations], lines])
 
 
-def unpacked(text: str) -> tuple[Counter[syncs.Sync], list[OperationsAt]]:
+def unpacked(
+    text: str,
+) -> tuple[Counter[syncs.Sync], list[OperationsAt], dict[tuple[str, int], int]]:
     """What another process saw."""
-    rows, operations = json.loads(text)
+    rows, operations, lines = json.loads(text)
     found: Counter[syncs.Sync] = Counter()
     for operation, why, code, waits, number, frames in rows:
         way = tuple(syncs.Frame(*frame) for frame in frames)
         found[syncs.Sync(operation, why, code, way, waits)] += number
-    return found, [OperationsAt(**{**at, "seen": tuple(at["seen"])}) for at in operations]
+    return (
+        found,
+        [OperationsAt(**{**at, "seen": tuple(at["seen"])}) for at in operations],
+        {(path, line): number for path, line, number in lines},
+    )

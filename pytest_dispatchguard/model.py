@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 Certainty = Literal["sure", "maybe"]
@@ -115,7 +115,7 @@ class Finding:
 
     @property
     def sort_key(self) -> tuple[str, int, int, str, str]:
-        """Findings are always told in this order."""
+        """Findings are told in this order, unless they are ranked."""
         return (self.path, self.span.line, self.span.column, self.code, self.message)
 
 
@@ -212,6 +212,18 @@ def together(seen: Iterable[OperationsAt]) -> list[OperationsAt]:
     return sorted(found.values(), key=lambda at: at.sort_key)
 
 
+def with_remarks(
+    lines: Iterable[OperationsAt], remarks: Iterable[OperationsAt]
+) -> list[OperationsAt]:
+    """Lines with what else is said of them, and those of which nothing but that is known."""
+    found = {(at.path, at.line, at.function): at for at in lines}
+    for said in remarks:
+        key = (said.path, said.line, said.function)
+        known = found.get(key)
+        found[key] = said if known is None else replace(known, seen=(*known.seen, *said.seen))
+    return list(found.values())
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """All that a lint run has to tell: what every report format is made from."""
@@ -224,6 +236,8 @@ class Report:
     """Lines for people that are no findings: stale baseline entries, files passed over."""
     operations: tuple[OperationsAt, ...] | None = None
     """What lines asked of the dispatcher; None where nobody wanted to know."""
+    ranked: bool = False
+    """Whether the findings are in the order of what they cost, the dearest first."""
 
 
 @dataclass(frozen=True, slots=True)

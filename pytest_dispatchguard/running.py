@@ -13,7 +13,7 @@ from typing import Any
 from pytest_dispatchguard import recording
 from pytest_dispatchguard.lint.hot import hot_lines
 from pytest_dispatchguard.lint.observed import Sieve, own_files, read_config
-from pytest_dispatchguard.model import Report, UserError
+from pytest_dispatchguard.model import Report, UserError, with_remarks
 from pytest_dispatchguard.runtime import device_waits, findings, program, waste
 from pytest_dispatchguard.runtime.program import Program
 from pytest_dispatchguard.runtime.recorder import Recorder
@@ -85,7 +85,7 @@ def _costs(
         waits = watching.enter_context(ghost()).times
     elif device_waits.may_be_seen():
         waits = watching.enter_context(device_waits.recording()).times
-    wasted = waste.Waste()
+    wasted = waste.Waste(lambda path: sieve.rel(path) is not None, figures=not wishes.operations)
     watching.enter_context(wasted.watching())
     operations = None
     if wishes.operations:
@@ -100,7 +100,12 @@ def _costs(
 
     def tell() -> bool:
         waited, elsewhere = findings.observed(waits, sieve.rel, sieve.rules)
-        costly, _ = findings.observed(wasted.times, sieve.rel, sieve.rules)
+        costly, _ = findings.observed(
+            wasted.times,
+            sieve.rel,
+            sieve.rules,
+            wasted.looks.lines,
+        )
         others = 0
         if costly:  # else nobody needs to know what is hot
             costly, others = hot_lines(place, wishes.cwd, wishes.config).only(costly)
@@ -109,7 +114,8 @@ def _costs(
             notes.append(f"{findings.more(elsewhere)} in no code of this project")
         made = sieve.report([*waited, *costly], notes)
         if operations is not None:
-            made = replace(made, operations=tuple(operations.report()))
+            lines = with_remarks(operations.report(), wasted.looks.remarks(sieve.rel))
+            made = replace(made, operations=tuple(lines))
         report(made, sieve.source())
         return bool(made.findings)
 

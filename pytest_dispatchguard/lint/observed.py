@@ -69,7 +69,7 @@ class Sieve:
         return TEST_PATHS.search(rel) is not None
 
     def report(self, findings: Sequence[Finding], notes: Sequence[str]) -> Report:
-        """What is left of findings, with the numbers."""
+        """What is left of findings, in their order, with the numbers."""
         config, infos = self.config, self.catalog.infos
         ran = {info.code for info in infos if selected(config, info.code, default=True)}
         kept: list[Finding] = []
@@ -85,13 +85,14 @@ class Sieve:
                 mine = list(applied.kept)
                 suppressed += len(applied.suppressed)
             kept += mine
+        order = {finding.sort_key: place for place, finding in enumerate(findings)}
         functions = len({(finding.path, finding.function) for finding in findings})
         matched = 0
         if self.accepted is not None:
             match = baselines.match(kept, self.accepted, checked=files, ran=ran, root=config.root)
             kept, matched = list(match.new), len(match.matched)
         return Report(
-            tuple(sorted(kept, key=lambda finding: finding.sort_key)),
+            tuple(sorted(kept, key=lambda finding: order[finding.sort_key])),
             Summary(
                 files=len(files),
                 functions=functions,
@@ -102,6 +103,7 @@ class Sieve:
             tuple(info for info in infos if info.code in ran),
             __version__,
             tuple(notes),
+            ranked=True,
         )
 
     def source(self) -> Callable[[str], str | None]:

@@ -36,19 +36,23 @@ HEAD = Row("per call", "calls", "place", "function", "operations", ())
 
 def title(lines: Sequence[OperationsAt]) -> str:
     """How many there were in all."""
-    total = count(sum(at.total for at in lines), "operation")
-    return f"{total} asked for by {count(len(lines), 'line')} of the project"
+    asking = [at.total for at in lines if at.total]
+    return f"{count(sum(asking), 'operation')} asked for by {count(len(asking), 'line')} of the project"
 
 
 def rows(lines: Sequence[OperationsAt]) -> list[Row]:
-    """Those that ask most, first."""
-    return [_row(at) for at in lines[:MOST]]
+    """Those that ask most first, and those of which there is more to say."""
+    return [_row(at) for at in _told(lines)]
 
 
 def rest(lines: Sequence[OperationsAt]) -> str:
     """What the table leaves out; empty where that is nothing."""
-    left = len(lines) - MOST
+    left = len(lines) - len(_told(lines))
     return f"… and {count(left, 'line')} more: --format json tells all" if left > 0 else ""
+
+
+def _told(lines: Sequence[OperationsAt]) -> list[OperationsAt]:
+    return [at for number, at in enumerate(lines) if number < MOST or at.remarks]
 
 
 def as_objects(lines: Sequence[OperationsAt]) -> list[dict[str, Any]]:

@@ -17,7 +17,9 @@ Severity = Literal["error", "warning", "note"]
 
 
 def ordered(report: Report) -> list[Finding]:
-    """The findings in the order that they are always told in."""
+    """The findings in the order that they are told in: by place, unless those that cost most come first."""
+    if report.ranked:
+        return list(report.findings)
     return sorted(report.findings, key=lambda finding: finding.sort_key)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import CodeType, FrameType
 
 from pytest_dispatchguard.runtime.foreign import is_foreign
-from pytest_dispatchguard.runtime.syncs import Frame, Sync, place_of
+from pytest_dispatchguard.runtime.syncs import Frame, Sync, place_of, qualified
 
 _CALLS = 3
 """Calls of the function around that say something."""
@@ -100,7 +100,7 @@ class Building:
             if enough and calls <= most and not built.others:
                 rule, why = _said(built)
                 code = built.code
-                place = Frame(code.co_filename, code.co_firstlineno, _name(built.maker))
+                place = Frame(code.co_filename, code.co_firstlineno, qualified(built.maker))
                 found[Sync(code.co_name, why, rule, (place, *maker.way[1:]), waits=False)] += calls
         return found
 
@@ -130,7 +130,3 @@ def _said(built: _Built) -> tuple[str, str]:
     if built.by_caller > built.by_maker:
         return "DG303", "it is built for this one call, as a wrapper, and thrown away"
     return "DG301", "it is built each time, to be called on the spot"
-
-
-def _name(code: CodeType) -> str:
-    return str(getattr(code, "co_qualname", None) or code.co_name)

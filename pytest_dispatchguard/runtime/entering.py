@@ -21,6 +21,8 @@ _OF_GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_
 _told: list[Entered] = []
 """Who is told. All share one place: Python before 3.12 has two for those who watch calls."""
 _place = ExitStack()
+_tracers: list[object] = []
+"""What traces for them, before 3.12."""
 
 
 @contextmanager
@@ -40,6 +42,11 @@ def each_function(entered: Entered) -> Iterator[None]:
         _told.remove(entered)
         if not _told:
             _place.close()
+
+
+def traces_by(tracer: object) -> bool:
+    """Whether a tracer is the one that tells of functions here."""
+    return any(tracer is one for one in _tracers)
 
 
 def _tell(frame: FrameType) -> bool:
@@ -80,10 +87,12 @@ def _by_tracing() -> Iterator[None]:
 
     put(called)
     threads(called)
+    _tracers.append(called)
     try:
         yield
     finally:
         over = True
+        _tracers.remove(called)
         if get() is called:  # whoever came later takes it off himself
             put(None)
         threads(before)
@@ -104,14 +113,14 @@ def _first_yield(code: CodeType) -> int:
 
 
 if sys.version_info >= (3, 12):
-    _TOOLS = (3, 4, 5, 2, 1, 0)
+    TOOLS = (3, 4, 5, 2, 1, 0)
     """Numbers of monitoring tools, those first that debuggers, coverage and profilers leave alone."""
 
     @contextmanager
     def _by_monitoring() -> Iterator[None]:
         """By monitoring, which forgets code that nobody asks for after its first call."""
         monitoring = sys.monitoring
-        tool = next((n for n in _TOOLS if monitoring.get_tool(n) is None), None)
+        tool = next((n for n in TOOLS if monitoring.get_tool(n) is None), None)
         if tool is None:
             raise UserError(
                 "calls cannot be watched: six tools watch this Python already; switch one off"

@@ -11,13 +11,21 @@ from pytest_dispatchguard.runtime.syncs import Frame, Sync
 
 Rel = Callable[[str], str | None]
 """A file's path relative to the project root; None for files that are not the project's own."""
+_USUAL = 50
+"""Instructions of a line of which that is not known."""
+_WORTH = 20
+"""Instructions that say something: where there are fewer, what costs is no Python code."""
 
 
 def observed(
-    times: Mapping[Sync, int], rel: Rel, rules: Mapping[str, str]
+    times: Mapping[Sync, int],
+    rel: Rel,
+    rules: Mapping[str, str],
+    instructions: Mapping[tuple[str, int], int] | None = None,
 ) -> tuple[list[Finding], int]:
-    """Findings of what was seen, one for each operation and line, and how many waits no line of the project
-    is on the way of. `rules` has the rules' names by code."""
+    """Findings of what was seen, one for each operation and line, the dearest first, and how many waits no
+    line of the project is on the way of. `rules` has the rules' names by code, `instructions` what lines take
+    in a call, as far as that is known."""
     found: defaultdict[tuple[str, int, str], Counter[Sync]] = defaultdict(Counter)
     elsewhere = 0
     for sync, number in times.items():
@@ -28,10 +36,28 @@ def observed(
             elsewhere += number
         else:
             found[place.path, place.line, _code(sync, place)][sync] += number
+    taken = instructions or {}
+    dearest = sorted(
+        found.items(), key=lambda item: _cost(item[1], taken.get(item[0][:2])), reverse=True
+    )
     return [
-        _finding(path, line, code, seen, rel, rules.get(code, code))
-        for (path, line, code), seen in found.items()
+        _finding(
+            path,
+            line,
+            code,
+            seen,
+            rel,
+            rules.get(code, code),
+            taken.get((path, line)),
+        )
+        for (path, line, code), seen in dearest
     ], elsewhere
+
+
+def _cost(seen: Counter[Sync], instructions: int | None) -> tuple[bool, int]:
+    """What orders findings: a wait is dearer than any Python code."""
+    waits = any(sync.waits for sync in seen)
+    return waits, seen.total() * (1 if waits else instructions or _USUAL)
 
 
 def more(waits: int) -> str:
@@ -47,7 +73,15 @@ def _code(sync: Sync, place: Frame) -> str:
     return {"assert": "DG402", "while": "DG403"}.get(words[0], sync.code)
 
 
-def _finding(path: str, line: int, code: str, seen: Counter[Sync], rel: Rel, rule: str) -> Finding:
+def _finding(
+    path: str,
+    line: int,
+    code: str,
+    seen: Counter[Sync],
+    rel: Rel,
+    rule: str,
+    instructions: int | None,
+) -> Finding:
     (sync, _), *_ = seen.most_common(1)
     named = dict.fromkeys(other.operation for other, _ in seen.most_common())
     own = [frame for frame in sync.frames if rel(frame.path) is not None]
@@ -61,17 +95,24 @@ def _finding(path: str, line: int, code: str, seen: Counter[Sync], rel: Rel, rul
         rel(path) or path,
         Span(line, start, line, end),
         "" if own[0].function == "<module>" else own[0].function,
-        _message(sync, list(named), seen.total(), own[0]),
+        _message(sync, list(named), seen.total(), own[0], instructions),
         hot=Hot(way[0], way, "seen running"),
         source=source.strip(),
     )
 
 
-def _message(sync: Sync, operations: Sequence[str], times: int, place: Frame) -> str:
+def _message(
+    sync: Sync, operations: Sequence[str], times: int, place: Frame, instructions: int | None
+) -> str:
     often = "once" if times == 1 else f"{times} times"
     what = " and ".join(f"`{name}`" for name in operations)
     if not sync.waits:
-        return f"{what} ran {often}: {sync.why}"
+        taken = (
+            f" ({instructions:,} instructions a call on this line)"
+            if (instructions or 0) >= _WORTH
+            else ""
+        )
+        return f"{what} ran {often}{taken}: {sync.why}"
     inner = sync.frames[0]
     where = "" if inner == place else f", in {_tail(inner.path)}:{inner.line}"
     return f"{what} made the host wait {often}{where}: {sync.why}"

@@ -114,7 +114,7 @@ class Notes:
 def place_of(frame: FrameType) -> tuple[Frame, ...]:
     """Where a frame is, and the way there, but for code that nobody would change."""
     return tuple(
-        Frame(own.f_code.co_filename, own.f_lineno, _qualified(own.f_code))
+        Frame(own.f_code.co_filename, own.f_lineno, qualified(own.f_code))
         for own in own_frames(frame)
     )
 
@@ -139,5 +139,6 @@ def recording() -> Iterator[Recorder]:
         NOTES.recorders.remove(recorder)
 
 
-def _qualified(code: object) -> str:
+def qualified(code: object) -> str:
+    """The name of a function, with what it stands in where Python says so."""
     return str(getattr(code, "co_qualname", None) or getattr(code, "co_name", ""))

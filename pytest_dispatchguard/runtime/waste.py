@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from pytest_dispatchguard.runtime.building import Building
 from pytest_dispatchguard.runtime.entering import each_function
 from pytest_dispatchguard.runtime.foreign import is_foreign, is_ours
+from pytest_dispatchguard.runtime.looks import Looks
 from pytest_dispatchguard.runtime.syncs import Sync, place_of
 
 Ask = Callable[[FrameType], "str | None"]
@@ -134,26 +135,34 @@ def _of_torch(code: CodeType) -> Costly | None:
 
 
 class Waste:
-    """What was seen so far: calls by code that is neither Python's nor torch's."""
+    """What was seen so far: calls by code that is neither Python's nor torch's. A call of each function in
+    files that are the project's `own` is looked into, for figures where nothing else watches."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, own: Callable[[str], bool] = lambda path: True, *, figures: bool = True
+    ) -> None:
         # By the identity of code: it takes long to compare.
         self._codes: dict[int, CodeType] = {id(code): code for code in _costly()}
         self._known: dict[int, Costly | None] = {id(c): costly for c, costly in _costly().items()}
         self._places: dict[tuple[int, str, int, int], list[Any]] = {}
         """A call by what is called, in what name, and from where: how to tell of it, and how often."""
         self._building = Building()
+        self.looks = Looks(own, figures)
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Counts what runs inside."""
         with each_function(self._entered):
-            yield
+            try:
+                yield
+            finally:
+                self.looks.end()
 
     @property
     def times(self) -> Counter[Sync]:
         """Such calls, and how often each was made."""
         times = self._building.wasted()
+        times.update(self.looks.imports)
         for seen, number in list(self._places.values()):
             times[seen] += number
         return times
@@ -166,9 +175,10 @@ class Waste:
         except KeyError:
             self._codes[key] = code
             costly = self._known[key] = _of_torch(code)
-        building = self._building.entered(frame)
+        wanted = self._building.entered(frame)
+        wanted = self.looks.entered(frame) or wanted
         if costly is None:
-            return building
+            return wanted
         caller = _caller(frame)
         if caller is not None:
             operation = costly.operation(frame)
