@@ -65,6 +65,8 @@ _COPIES = frozenset({"clone", "lift_fresh", "lift", "_to_copy", "detach", "alias
 _PARTS = tuple(
     str(Path("torch", name)) + os.sep for name in ("optim", "distributed", "amp", "utils")
 )
+_PARAMETER = torch.nn.Parameter.__new__.__code__
+"""Takes a tensor's memory over without a word to the dispatcher."""
 _NOTHING = frozenset({"detach", "alias"})
 """What autograd does beside the operations that lines ask for."""
 _CONSTANTS = frozenset(
@@ -220,6 +222,9 @@ class Operations:
         self._unused.clear()
 
     def _entered(self, frame: FrameType) -> bool:
+        if frame.f_code is _PARAMETER:
+            self.used(tensors(frame.f_locals.get("data")))
+            return True
         key = id(frame.f_code)
         own = self._own.get(key)
         if own is None:

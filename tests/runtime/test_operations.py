@@ -82,6 +82,8 @@ USED = {
     "changed in place": "y = x.abs(); y.add_(1); return x",
     "one of two results": "return x.max(0).indices",
     "a view": "x.t(); return x",
+    "taken over by a parameter": "p = torch.nn.Parameter(x.abs()); return p",
+    "taken over by a layer": "return torch.nn.PReLU(1, 0.5)",
 }
 
 
