@@ -19,7 +19,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint docs bench bench-counters bench-ghost bench-keras bench-lint bench-noise bench-plugin bench-runtime bench-specimens clean
+.PHONY: help demo test test-all lint docs bench bench-counters bench-ghost bench-keras bench-lint bench-noise bench-plugin bench-runtime bench-specimens bench-waits clean
 .DELETE_ON_ERROR:
 
 help: ## say what there is to make
@@ -82,6 +82,9 @@ bench-ghost: $(VENV)/.dev $(VENV)/.torch ## run programs for a GPU on the ghost,
 
 bench-runtime: $(VENV)/.dev $(VENV)/.torch ## run a package's tests plain, recorded, and watched
 	$(BIN)/python bench/bench_runtime.py
+
+bench-waits: $(VENV)/.dev $(VENV)/.torch ## ask a GPU, where one is, whether it waits where the ghost does
+	$(BIN)/python bench/bench_waits.py
 
 bench-noise: $(VENV)/.dev $(VENV)/.torch ## false alarms and found slowdowns, beside other tools (45 minutes)
 	$(BIN)/python bench/bench_noise.py
