@@ -21,6 +21,9 @@ _OF_GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_
 _told: list[Entered] = []
 """Who is told. All share one place: Python before 3.12 has two for those who watch calls."""
 _place = ExitStack()
+_unwanted: dict[int, CodeType] = {}
+"""Code of which nobody wants to be told again, by its identity, before 3.12; kept, so that no other takes
+its place."""
 _tracers: list[object] = []
 """What traces for them, before 3.12."""
 
@@ -33,8 +36,10 @@ def each_function(entered: Entered) -> Iterator[None]:
             _place.enter_context(_by_monitoring())
         else:
             sys.monitoring.restart_events()  # who comes now asks anew of code that nobody wanted
-    elif not _told:
-        _place.enter_context(_by_tracing())
+    else:
+        _unwanted.clear()  # as above
+        if not _told:
+            _place.enter_context(_by_tracing())
     _told.append(entered)
     try:
         yield
@@ -47,6 +52,22 @@ def each_function(entered: Entered) -> Iterator[None]:
 def traces_by(tracer: object) -> bool:
     """Whether a tracer is the one that tells of functions here."""
     return any(tracer is one for one in _tracers)
+
+
+def paused() -> Any:
+    """Nobody is told of functions in this thread from here on, where that is by tracing, which slows all
+    Python code down: for work of this package. Gives what `resumed` takes."""
+    tracer: Any = sys.gettrace()
+    if tracer is None or not traces_by(tracer):
+        return None
+    sys.settrace(None)
+    return tracer
+
+
+def resumed(tracer: Any) -> None:
+    """The end of that."""
+    if tracer is not None:
+        sys.settrace(tracer)
 
 
 def _tell(frame: FrameType) -> bool:
@@ -78,12 +99,15 @@ def _by_tracing() -> Iterator[None]:
     over = False
 
     def called(frame: FrameType, event: str, arg: Any) -> None:
+        code = frame.f_code
         if over:  # in a thread that lives on
             if get() is called:
                 put(None)
+        elif event != "call" or id(code) in _unwanted:
+            return
         # A generator is told of whenever it goes on.
-        elif event == "call" and not (frame.f_code.co_flags & _OF_GENERATORS and _goes_on(frame)):
-            _tell(frame)
+        elif not (code.co_flags & _OF_GENERATORS and _goes_on(frame)) and not _tell(frame):
+            _unwanted[id(code)] = code
 
     put(called)
     threads(called)

@@ -10,10 +10,18 @@ import torch
 _GHOST = "_dispatchguard_ghost"
 _PINNED = "_dispatchguard_pinned"
 _functorch = torch._C._functorch
+_storage = torch._C.TensorBase.untyped_storage
+_is_wrapped = _functorch.is_functorch_wrapped_tensor
 
 
 def is_ghost(tensor: torch.Tensor) -> bool:
     """Whether a tensor lies on the ghost."""
+    # As `_holder` does, which is asked for nearly every argument of every operation.
+    if not _is_wrapped(tensor):
+        try:
+            return hasattr(_storage(tensor), _GHOST)
+        except (NotImplementedError, RuntimeError):
+            return hasattr(tensor, _GHOST)
     return hasattr(_holder(tensor), _GHOST)
 
 
@@ -51,12 +59,9 @@ def mark_storage(storage: Any) -> None:
 
 def _holder(tensor: torch.Tensor) -> Any:
     """What carries the marks: the memory, or the tensor itself where it has none of its own."""
-    while _functorch.is_functorch_wrapped_tensor(tensor):
+    while _is_wrapped(tensor):
         tensor = _functorch.get_unwrapped(tensor)
     try:
         return _storage(tensor)
     except (NotImplementedError, RuntimeError):
         return tensor
-
-
-_storage = torch._C.TensorBase.untyped_storage

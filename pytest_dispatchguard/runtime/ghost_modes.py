@@ -6,12 +6,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from functools import cache
+from types import FunctionType
 from typing import Any, NamedTuple
 
 import torch
 from torch.overrides import TorchFunctionMode
 
 from pytest_dispatchguard.runtime.dispatch_mode import DispatchMode
+from pytest_dispatchguard.runtime.entering import paused, resumed
 from pytest_dispatchguard.runtime.ghost_marks import is_ghost, mark
 from pytest_dispatchguard.runtime.sync_ops import SyncOp, syncs
 from pytest_dispatchguard.runtime.syncs import Notes, quiet
@@ -106,6 +108,7 @@ class Calls(TorchFunctionMode):  # type: ignore[misc]  # torch is not read when 
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
+        tracer = paused()
         kwargs = kwargs or {}
         func = self.replaced.get(func, func)
         before = _made_on_ghost()
@@ -116,12 +119,19 @@ class Calls(TorchFunctionMode):  # type: ignore[misc]  # torch is not read when 
         if device is not None and torch.device(device).type == "cpu":
             _local.made_on_ghost = False
         else:
-            _local.made_on_ghost = any(map(is_ghost, tensors((args, kwargs)))) or None
+            given = tensors((args, kwargs) if kwargs else args)
+            _local.made_on_ghost = any(map(is_ghost, given)) or None
         try:
             if _local.made_on_ghost and func is torch.nn.functional.one_hot:
                 return self._one_hot(func, args, kwargs)
+            if isinstance(
+                func, FunctionType
+            ):  # what is no Python code runs none but this package's
+                resumed(tracer)
+                tracer = None
             return func(*args, **kwargs)
         finally:
+            resumed(tracer)
             _local.made_on_ghost = before
             if outermost:
                 _local.function = None
@@ -151,6 +161,13 @@ class Operations(DispatchMode):
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Runs an operation on the CPU; what waits is noted, and what comes of ghosts is one."""
+        tracer = paused()
+        try:
+            return self._run(func, args, kwargs)
+        finally:
+            resumed(tracer)
+
+    def _run(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         composite, name, waits = _known(func)
         if composite:
             # In inference mode they come whole; elsewhere torch takes them apart before.
@@ -173,8 +190,9 @@ class Operations(DispatchMode):
         where = _made_on_ghost()
         without = not given and device == HOST
         if asked or (where is not False and some) or (where and without):
+            known = {id(tensor) for tensor in given}
             for tensor in tensors(made):
-                if not any(tensor is other for other in given):
+                if id(tensor) not in known:
                     mark(tensor)
         return made
 

@@ -16,23 +16,20 @@ _PLAIN = frozenset(
 def tensors(value: Any) -> list[torch.Tensor]:
     """Those in lists, tuples and dicts of any depth, in order."""
     found: list[torch.Tensor] = []
-    _gather((value,), found)
-    return found
-
-
-def _gather(values: Any, found: list[torch.Tensor]) -> None:
-    for value in values:
+    left = [value]
+    while left:
+        value = left.pop()
         kind = type(value)
         if kind is torch.Tensor:
             found.append(value)
         elif kind is tuple or kind is list:
-            if value:
-                _gather(value, found)
+            left += value[::-1]
         elif kind in _PLAIN:
             continue
         elif isinstance(value, torch.Tensor):
             found.append(value)
         elif isinstance(value, list | tuple):
-            _gather(value, found)
+            left += list(value)[::-1]
         elif isinstance(value, Mapping):
-            _gather(value.values(), found)
+            left += list(value.values())[::-1]
+    return found
