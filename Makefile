@@ -19,7 +19,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint docs bench bench-counters bench-ghost bench-keras bench-lint bench-noise bench-plugin bench-runtime bench-specimens bench-waits clean
+.PHONY: help demo test test-all lint docs bench bench-counters bench-ghost bench-keras bench-lint bench-metrics bench-noise bench-plugin bench-runtime bench-specimens bench-waits clean
 .DELETE_ON_ERROR:
 
 help: ## say what there is to make
@@ -60,7 +60,7 @@ lint: $(VENV)/.dev ## ruff, mypy --strict, and dispatchguard on itself
 docs: $(VENV)/.docs ## build the site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-bench: bench-lint bench-keras bench-plugin bench-counters bench-specimens bench-ghost bench-runtime bench-noise ## measure everything that is measured
+bench: bench-lint bench-keras bench-plugin bench-counters bench-specimens bench-ghost bench-metrics bench-runtime bench-noise ## measure everything that is measured
 
 bench-lint: $(VENV)/.dev ## measure the linter against its peers
 	$(BIN)/python bench/bench_lint.py
@@ -79,6 +79,9 @@ bench-specimens: $(VENV)/.dev ## run every rule's specimens, bad against good
 
 bench-ghost: $(VENV)/.dev $(VENV)/.torch ## run programs for a GPU on the ghost, and compare with the CPU
 	$(BIN)/python bench/bench_ghost.py
+
+bench-metrics: $(VENV)/.dev $(VENV)/.torch ## run a metrics library's own tests on the ghost
+	$(BIN)/python bench/bench_metrics.py
 
 bench-runtime: $(VENV)/.dev $(VENV)/.torch ## run a package's tests plain, recorded, and watched
 	$(BIN)/python bench/bench_runtime.py

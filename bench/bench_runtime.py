@@ -87,7 +87,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def measure(options: argparse.Namespace, scratch: Path) -> dict[str, Any]:
     """All runs, by turns in random order."""
     python, versions = environment((options.venvs or scratch) / "runtime", NEEDED)
-    folder = unpacked(python, scratch)
+    folder = unpacked(python, scratch, PACKAGE, VERSION)
+    # What the tests lack.
+    (folder / "conftest.py").write_text(CONFTEST, encoding="utf-8")
+    (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     seconds: dict[str, list[float]] = {way: [] for way in WAYS}
     outcomes: dict[str, dict[str, str]] = {}
     rng = random.Random(0)
@@ -124,20 +127,17 @@ def measure(options: argparse.Namespace, scratch: Path) -> dict[str, Any]:
     }
 
 
-def unpacked(python: Path, scratch: Path) -> Path:
-    """The package's source archive, unpacked, with what its tests lack."""
+def unpacked(python: Path, scratch: Path, package: str, version: str) -> Path:
+    """A package's source archive, unpacked."""
     command = [str(python), "-m", "pip", "download", "-q", "--no-deps", "--no-build-isolation"]
-    command += ["--no-binary=:all:", "-d", str(scratch), f"{PACKAGE}=={VERSION}"]
+    command += ["--no-binary=:all:", "-d", str(scratch), f"{package}=={version}"]
     subprocess.run(command, check=False, env=clean(), capture_output=True)
-    archives = list(scratch.glob(f"{PACKAGE}-*.tar.gz"))
+    archives = list(scratch.glob("*.tar.gz"))
     if not archives:
-        raise BenchError(f"{PACKAGE} {VERSION} could not be downloaded")
+        raise BenchError(f"{package} {version} could not be downloaded")
     with tarfile.open(archives[0]) as archive:
         archive.extractall(scratch, filter="data")
-    folder = scratch / f"{PACKAGE}-{VERSION}"
-    (folder / "conftest.py").write_text(CONFTEST, encoding="utf-8")
-    (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
-    return folder
+    return scratch / archives[0].name.removesuffix(".tar.gz")
 
 
 def run(python: Path, folder: Path, words: Sequence[str]) -> tuple[float, dict[str, str]]:
