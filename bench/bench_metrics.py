@@ -27,7 +27,7 @@ from bench_runtime import ended, findings, unpacked
 
 RESULTS = Path(__file__).resolve().parent / "results" / "metrics.json"
 PACKAGE, VERSION = "pytorch-ignite", "0.5.5"
-NEEDED = ("numpy", "packaging", "pytest", "scikit-learn", "scipy", "scikit-image")
+NEEDED = ("numpy", "packaging", "pytest", "scikit-learn", "scipy", "scikit-image", "hatchling")
 METRICS = (
     "accuracy confusion_matrix cosine_similarity entropy fbeta kl_divergence loss matthews_corrcoef "
     "mean_absolute_error mean_squared_error precision psnr recall top_k_categorical_accuracy"

@@ -4,6 +4,7 @@ imports nothing of ours before it must."""
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -40,8 +41,6 @@ class Options(NamedTuple):
     """Whether operations are to be told line by line."""
     record: bool
     """Whether what runs is to be recorded."""
-    ghost: bool
-    """Whether a ghost is to stand in for a GPU."""
     worker: str | None
     """The ends of pipes, in a worker of another run."""
 
@@ -225,23 +224,31 @@ def add(parser: pytest.Parser) -> None:
     group.addoption("--overhead-worker", help=argparse.SUPPRESS)
 
 
+def ghost_is_wanted(config: pytest.Config) -> bool:
+    """Whether a ghost is to be in this process. Can be asked before the command line is read to its end."""
+    said = config.known_args_namespace
+    if said.overhead_worker is not None:
+        return False  # a worker measures, and nothing else
+    if getattr(said, "numprocesses", None) and "PYTEST_XDIST_WORKER" not in os.environ:
+        return False  # the tests run in other processes
+    budgets = said.overhead_budget is not None or config.getini("overhead_budget")
+    # A setting waits for a run without budgets.
+    return bool(said.overhead_ghost or (config.getini("overhead_ghost") and not budgets))
+
+
 def read(config: pytest.Config) -> Options:
     """What the command line says, else pytest's settings, else what is usual."""
     found = {option.name.replace("-", "_"): _value(config, option) for option in _ALL}
     worker = config.getoption("--overhead-worker")
-    record, ghost, ops = (
+    record, ops = (
         bool(config.getoption(f"--overhead-{name}") or config.getini(f"overhead_{name}"))
-        for name in ("record", "ghost", "ops")
+        for name in ("record", "ops")
     )
     if worker is not None:  # which measures, and nothing else
-        record, ops, ghost, found["lint"] = False, False, False, None
-    elif found["budget"] is not None and not config.getoption("--overhead-ghost"):
-        ghost = False  # a setting waits for a run without budgets
+        record, ops, found["lint"] = False, False, None
     if ops and found["lint"] is None:
         found["lint"] = "text"
-    options = Options(
-        mode=found.pop("budget"), worker=worker, record=record, ghost=ghost, ops=ops, **found
-    )
+    options = Options(mode=found.pop("budget"), worker=worker, record=record, ops=ops, **found)
     for file in (options.json, options.report, options.lint_output):
         # A worker writes none, and may run in another tree.
         asked = options.lint if file is options.lint_output else options.mode
@@ -292,7 +299,8 @@ def _refuse(config: pytest.Config, options: Options) -> None:
         raise pytest.UsageError(
             f"{watching[0]} sees nothing of tests that run in processes of their own: leave --forked out"
         )
-    if options.ghost and options.mode is not None:
+    haunted = config.getoption("--overhead-ghost") and options.worker is None
+    if haunted and options.mode is not None:
         raise pytest.UsageError(
             "--overhead-ghost and --overhead-budget do not go together: the ghost's own work would be in all "
             "figures; tests of waits ask for the fixture ghost_cuda"

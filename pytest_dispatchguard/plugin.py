@@ -39,6 +39,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """The ghost is there before a conftest file asks whether there is a GPU."""
+    if options.ghost_is_wanted(early_config):
+        from pytest_dispatchguard.model import UserError
+
+        try:
+            early_config.add_cleanup(_haunted())
+        except UserError as error:
+            raise pytest.UsageError(str(error)) from None
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """A worker keeps other plugins from starting processes and writing files, before they begin."""
     if config.getoption("--overhead-worker") is not None:
@@ -62,7 +74,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     if asked.by_workers:
         _measure(config, asked)
-    if asked.record or asked.lint or asked.ghost:
+    if asked.record or asked.lint:
         _watch(config, asked)
     # The processes of pytest-xdist send their reports on.
     if asked.mode is not None and not hasattr(config, "workerinput"):
@@ -76,8 +88,6 @@ def _watch(config: pytest.Config, asked: options.Options) -> None:
     from pytest_dispatchguard.model import UserError
 
     try:
-        if asked.ghost and (hasattr(config, "workerinput") or not _is_shared_out(config)):
-            config.add_cleanup(_haunted())
         if asked.record:
             from pytest_dispatchguard.recording import Recording
 

@@ -88,6 +88,38 @@ def test_the_ghost_is_there_for_all_tests(suite: pytest.Pytester, run_pytest: An
     run_pytest("--overhead-ghost").assert_outcomes(passed=2)
 
 
+CONFTEST = """\
+import pytest
+import torch
+
+HERE = torch.cuda.is_available()
+
+@pytest.fixture(params=[pytest.param("cuda", marks=pytest.mark.skipif(not HERE, reason="no GPU"))])
+def device(request):
+    return request.param
+"""
+
+
+@pytest.mark.parametrize("words", [(), ("-n", "2"), ("-n", "0")])
+@pytest.mark.parametrize("setting", [False, True])
+def test_the_ghost_is_there_before_conftest_files_ask(
+    suite: pytest.Pytester, run_pytest: Any, words: tuple[str, ...], setting: bool
+) -> None:
+    if words:
+        pytest.importorskip("xdist", reason="shares tests among processes")
+    suite.makeconftest(CONFTEST)
+    suite.makepyfile(
+        test_gate="import torch\ndef test_it(device):\n    assert torch.ones(1, device=device).is_cuda\n"
+    )
+    run_pytest(*words).assert_outcomes(skipped=1)
+    if setting:
+        (suite.path / "pytest.ini").write_text("[pytest]\noverhead_ghost = true\n")
+        run_pytest(*words).assert_outcomes(passed=1)
+        run_pytest("--overhead-budget=count", *words).assert_outcomes(skipped=1)
+    else:
+        run_pytest("--overhead-ghost", *words).assert_outcomes(passed=1)
+
+
 def test_processes_of_xdist_hand_over_what_they_saw(
     suite: pytest.Pytester, run_pytest: Any
 ) -> None:
