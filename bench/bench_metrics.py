@@ -32,6 +32,8 @@ METRICS = (
     "accuracy confusion_matrix cosine_similarity entropy fbeta kl_divergence loss matthews_corrcoef "
     "mean_absolute_error mean_squared_error precision psnr recall top_k_categorical_accuracy"
 ).split()
+# What this library's users call at every step.
+SETTINGS = '\n[tool.dispatchguard]\nhot-roots = ["ignite.metrics.*.update"]\n'
 GHOST = ("--overhead-ghost", "--overhead-lint=json", "--overhead-lint-output=ghost.json")
 
 
@@ -59,6 +61,8 @@ def measure(options: argparse.Namespace, scratch: Path) -> dict[str, Any]:
     """Both runs, and what they say of each other."""
     python, versions = environment((options.venvs or scratch) / "metrics", NEEDED)
     folder = unpacked(python, scratch, PACKAGE, VERSION)
+    with (folder / "pyproject.toml").open("a", encoding="utf-8") as file:
+        file.write(SETTINGS)
     plain = run(python, folder, ())
     ghost = run(python, folder, GHOST)
     return {
