@@ -1,6 +1,8 @@
 """dispatchguard: keeps the host-side overhead of code built on PyTorch from growing.
 
 The public names are imported on first use, so that a pytest run that does not need them pays nothing.
+
+PYTEST_DONT_REWRITE: nothing here asserts, and it may be imported before pytest is.
 """
 
 from __future__ import annotations

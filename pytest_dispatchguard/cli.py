@@ -597,6 +597,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
     if arguments.program is None:
         arguments.parser.error("run what? name a script, -m MODULE, or -- COMMAND")
+    if arguments.output is not None and not arguments.output.parent.is_dir():
+        raise UserError(f"{arguments.output}: there is no such folder; make it first")
     given = {"select": arguments.select, "extend_select": arguments.extend_select}
     given |= {"ignore": arguments.ignore, "baseline": arguments.baseline}
     wishes = Wishes(

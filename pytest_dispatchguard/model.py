@@ -217,10 +217,15 @@ def with_remarks(
 ) -> list[OperationsAt]:
     """Lines with what else is said of them, and those of which nothing but that is known."""
     found = {(at.path, at.line, at.function): at for at in lines}
+    calls = {(at.path, at.function): at.calls for at in found.values()}
     for said in remarks:
         key = (said.path, said.line, said.function)
         known = found.get(key)
-        found[key] = said if known is None else replace(known, seen=(*known.seen, *said.seen))
+        if known is None:
+            often = calls.get((said.path, said.function), said.calls)
+            found[key] = replace(said, calls=often)
+        else:
+            found[key] = replace(known, seen=(*known.seen, *said.seen))
     return list(found.values())
 
 

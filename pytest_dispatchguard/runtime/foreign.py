@@ -27,13 +27,15 @@ def is_ours(code: CodeType) -> bool:
 
 
 def own_frames(frame: FrameType | None) -> Iterator[FrameType]:
-    """The frame and those that called it, innermost first, but for foreign code; up to where this package
-    called what is watched."""
+    """The frame and those that called it, innermost first, but for foreign code; up to where this package,
+    or pytest, called what is watched."""
     while frame is not None:
         path = frame.f_code.co_filename
         if path.startswith(_OUR_HOME):
             if not path.startswith(_WATCHING):
                 return
+        elif str(frame.f_globals.get("__name__")).startswith("_pytest."):
+            return
         elif not is_foreign(frame.f_code):
             yield frame
         frame = frame.f_back

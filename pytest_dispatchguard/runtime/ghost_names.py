@@ -26,6 +26,7 @@ from pytest_dispatchguard.runtime.sync_ops import COPY_BACK, COPY_OUT, SyncOp
 from pytest_dispatchguard.runtime.syncs import Notes, as_one, quiet
 
 DEVICE = torch.device("cuda", 0)
+_PINNED = "the host waits for the copy: from pinned memory non_blocking=True goes on"
 Name = tuple[Any, str, Any]
 """An owner, a name in it, and what stands there meanwhile."""
 
@@ -61,6 +62,12 @@ def moved(tensor: Any, to_ghost: bool) -> Any:
 
 def _note(notes: Notes, wait: SyncOp) -> None:
     notes.note(wait.name, wait.why, wait.code)
+
+
+def _note_copy(notes: Notes, to_ghost: bool, source: Any) -> None:
+    wait = COPY_OUT if to_ghost else COPY_BACK
+    why = _PINNED if to_ghost and is_pinned(source) else wait.why
+    notes.note(wait.name, why, wait.code)
 
 
 def names(notes: Notes) -> Iterator[Name]:
@@ -100,7 +107,7 @@ def _of_tensors(notes: Notes) -> Iterator[Name]:
         other = self
         if is_ghost(self) != to_ghost:
             if self.numel() and (not non_blocking or (to_ghost and not is_pinned(self))):
-                _note(notes, COPY_OUT if to_ghost else COPY_BACK)
+                _note_copy(notes, to_ghost, self)
             other = moved(self, to_ghost)
             rest.pop("copy", None)
         if dtype is None and not rest:
@@ -117,7 +124,7 @@ def _of_tensors(notes: Notes) -> Iterator[Name]:
         to_ghost = is_ghost(self)
         if isinstance(src, torch.Tensor) and is_ghost(src) != to_ghost:
             if src.numel() and not (non_blocking and is_pinned(src if to_ghost else self)):
-                _note(notes, COPY_OUT if to_ghost else COPY_BACK)
+                _note_copy(notes, to_ghost, src)
             src = moved(src, to_ghost)
         return _base.copy_(self, src, non_blocking)
 

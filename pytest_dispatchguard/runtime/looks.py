@@ -1,9 +1,8 @@
 """A close look at one call of every function of a project: how many instructions each of its lines takes with
-all that it calls, what it imports, and what it asks for again and again."""
+all that it calls, and what it asks for again and again."""
 
 from __future__ import annotations
 
-import dis
 import inspect
 import sys
 from collections import Counter
@@ -15,7 +14,7 @@ from typing import Any
 from pytest_dispatchguard.model import OperationsAt
 from pytest_dispatchguard.runtime.foreign import is_foreign, is_ours
 from pytest_dispatchguard.runtime.stepping import Stop, step_through
-from pytest_dispatchguard.runtime.syncs import Frame, Sync, is_there, place_of, qualified
+from pytest_dispatchguard.runtime.syncs import is_there, qualified
 
 Line = tuple[str, int]
 """A file and a line."""
@@ -30,7 +29,6 @@ _ANSWERS = 3
 _ASKING = 20
 """Instructions that such a function takes, so that a name for its answer is worth it."""
 _NO_CALL = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-_IMPORT = "an import looks its module up, and its names, each time: import once"
 _LOOKED_UP = (
     "`{}` of one module is looked up {} times a call, by `Module.__getattr__`: give it a name"
 )
@@ -46,8 +44,6 @@ class _Function:
     calls: int = 0
     waits: bool = True
     """Whether it is still to be looked into."""
-    imports: tuple[Sync, ...] = ()
-    """What it was seen to import."""
 
 
 @dataclass
@@ -59,7 +55,6 @@ class Looks:
     """Whether instructions are kept: not where another watcher's work, or a ghost's, is among them."""
     lines: dict[Line, int] = field(default_factory=dict)
     """The instructions of a line in one call of its function, with all that it calls."""
-    imports: Counter[Sync] = field(default_factory=Counter)
     again: dict[tuple[str, int, str], list[str]] = field(default_factory=dict)
     """By file, line and function: what is asked again and again, in words."""
     _functions: dict[int, _Function] = field(default_factory=dict)
@@ -74,14 +69,12 @@ class Looks:
         if known is None:
             known = self._functions[id(code)] = _Function(code, waits=self._wanted(code))
         known.calls += 1
-        for imported in known.imports:
-            self.imports[imported] += 1
         # The first call may make what the others use.
         if known.waits and known.calls > 1:
             if self._look is None:
                 self._begin(frame, known)
             known.waits = known.waits and known.calls <= _TRIES
-        return known.waits or bool(known.imports)
+        return known.waits
 
     def end(self) -> None:
         """Ends a look that is under way."""
@@ -116,19 +109,9 @@ class Looks:
         code = function.code
         if self.figures and not is_there():
             for line, number in look.counts.items():
-                self.lines[code.co_filename, line] = number
+                key = code.co_filename, line  # several functions may begin on one
+                self.lines[key] = max(number, self.lines.get(key, 0))
         name = qualified(code)
-        function.imports = tuple(
-            Sync(
-                f"import {module}",
-                _IMPORT,
-                "DG602",
-                (Frame(code.co_filename, line, name), *look.way),
-                False,
-            )
-            for module, line in dict.fromkeys(look.imported)
-        )
-        self.imports.update(function.imports)
         for line, said in look.said():
             self.again.setdefault((code.co_filename, line, name), []).append(said)
 
@@ -139,12 +122,9 @@ class _Look:
     def __init__(self, frame: FrameType, full: Callable[[], None]) -> None:
         self.frame = frame
         self.line = frame.f_lineno
-        self.way = place_of(frame)[1:]
         self.counts: Counter[int] = Counter()
         self.total = 0
         self.full = full
-        self.importing = _imports(frame.f_code)
-        self.imported: list[tuple[str, int]] = []
         self.lookups: Counter[tuple[int, str, int]] = Counter()
         """By line, attribute, and which module."""
         self.asked: dict[Hashable, list[tuple[int, str, object, int]]] = {}
@@ -205,9 +185,6 @@ class _Steps:
         look = self.look
         if frame is look.frame:
             look.line = frame.f_lineno
-            name = look.importing.get(offset)
-            if name is not None:
-                look.imported.append((name, look.line))
         elif self._is_ours(frame.f_code):
             return
         look.counts[look.line] += 1
@@ -233,13 +210,6 @@ class _Steps:
         if known is None:
             known = self.ours[id(code)] = is_ours(code)
         return known
-
-
-def _imports(code: CodeType) -> dict[int, str]:
-    """The imports of a function, by where they stand in it."""
-    return {
-        i.offset: str(i.argval) for i in dis.get_instructions(code) if i.opname == "IMPORT_NAME"
-    }
 
 
 def _parameters(code: CodeType) -> tuple[str, ...]:

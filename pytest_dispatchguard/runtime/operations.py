@@ -9,7 +9,7 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -17,6 +17,7 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 
 from pytest_dispatchguard.model import OperationsAt, together
@@ -201,6 +202,9 @@ class Operations:
         """Results that nobody has used yet, by their tensors' identity."""
         self._writes: Counter[int] = Counter()
         """How often memory was written to."""
+        self._held: list[StorageWeakRef] = []
+        self.writing = 0
+        """Whether values are being written into a tensor, which makes tensors of numbers."""
         self._thread = 0
         self.elsewhere = 0
         """Operations that no line of the project asked for."""
@@ -223,7 +227,10 @@ class Operations:
 
     def _entered(self, frame: FrameType) -> bool:
         if frame.f_code is _PARAMETER:
-            self.used(tensors(frame.f_locals.get("data")))
+            given = tensors(frame.f_locals.get("data"))
+            self.used(given)
+            for tensor in given:  # which has its own: no constant that could be kept
+                self._writes[_memory(tensor)] += 1
             return True
         key = id(frame.f_code)
         own = self._own.get(key)
@@ -302,7 +309,7 @@ class Operations:
             if given:
                 self._repeated(call, tally, place.line, func, about, args, kwargs, given, results)
             self._await(place.code, tally, results)
-        if about.constant:
+        if about.constant and not self.writing:
             self._constant(tally, func, args, kwargs, results)
         self._go_on(call, place, about, given, results)
 
@@ -403,6 +410,11 @@ class Operations:
         except (RuntimeError, TypeError):
             return
         tally.constants.setdefault(key, []).append(self._state(tensor))
+        with suppress(
+            NotImplementedError, RuntimeError
+        ):  # sparse tensors have no memory of their own
+            # While this is held, no other memory is taken for it.
+            self._held.append(StorageWeakRef(tensor.untyped_storage()))
 
     def _same_constants(self, tally: Tally) -> bool:
         """Whether a line made nothing but a few constants, each several times, that nobody changed."""
@@ -525,7 +537,13 @@ class _Uses(TorchFunctionMode):  # type: ignore[misc]  # torch is not read when 
     ) -> Any:
         kwargs = kwargs or {}
         self.watcher.used(tensors((args, kwargs) if kwargs else args))
-        return func(*args, **kwargs)
+        if func is not torch.Tensor.__setitem__:
+            return func(*args, **kwargs)
+        self.watcher.writing += 1
+        try:
+            return func(*args, **kwargs)
+        finally:
+            self.watcher.writing -= 1
 
 
 @cache

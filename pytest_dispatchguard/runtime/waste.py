@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from pytest_dispatchguard.runtime.building import Building
 from pytest_dispatchguard.runtime.entering import each_function
 from pytest_dispatchguard.runtime.foreign import is_foreign, is_ours
+from pytest_dispatchguard.runtime.importing import Importing
 from pytest_dispatchguard.runtime.looks import Looks
 from pytest_dispatchguard.runtime.syncs import Sync, place_of
 
@@ -147,12 +148,13 @@ class Waste:
         self._places: dict[tuple[int, str, int, int], list[Any]] = {}
         """A call by what is called, in what name, and from where: how to tell of it, and how often."""
         self._building = Building()
+        self._importing = Importing(own)
         self.looks = Looks(own, figures)
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Counts what runs inside."""
-        with each_function(self._entered):
+        with self._importing.watching(), each_function(self._entered):
             try:
                 yield
             finally:
@@ -162,7 +164,7 @@ class Waste:
     def times(self) -> Counter[Sync]:
         """Such calls, and how often each was made."""
         times = self._building.wasted()
-        times.update(self.looks.imports)
+        times.update(self._importing.times)
         for seen, number in list(self._places.values()):
             times[seen] += number
         return times

@@ -125,24 +125,6 @@ def test_a_call_without_end_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> No
     assert lines(looks, after)  # what follows is looked into all the same
 
 
-def test_imports_are_counted() -> None:
-    def subject(again: bool) -> None:
-        if again:
-            import json  # noqa: F401 - what is looked for
-        from os import path  # noqa: F401 - what is looked for
-
-    def never() -> None:
-        pass
-
-    looks = seen(lambda: [(subject(n == 1), never()) for n in range(5)])
-    found = {(sync.operation, sync.code): number for sync, number in looks.imports.items()}
-    # Whether a later call takes the same way is not looked at.
-    assert found == {("import json", "DG602"): 4, ("import os", "DG602"): 4}
-    places = {sync.frames[0].line - subject.__code__.co_firstlineno for sync in looks.imports}
-    assert places == {2, 3}
-    assert not any(sync.waits for sync in looks.imports)
-
-
 def said(looks: Looks) -> list[str]:
     """What is asked again and again."""
     return [text for at in looks.remarks(lambda path: "here.py") for text in at.seen]
