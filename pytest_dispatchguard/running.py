@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -53,6 +53,7 @@ def watched(
     place = Path(asked.name if asked.form == "script" else ".")
     ends: list[Callable[[], bool]] = []
     found: list[bool] = []
+    ended: list[int] = []
 
     def tell() -> None:
         while ends:
@@ -60,19 +61,25 @@ def watched(
 
     with ExitStack() as watching:
         if wishes.costs:
-            ends.append(_costs(place, wishes, watching, report))
+            ends.append(_costs(place, wishes, watching, report, ended))
         if wishes.record:
             ends.append(_calls(place, wishes, watching, note))
         gc.enable()  # as the program expects it
         status = program.run(asked, before_exit=tell)
+        ended.append(status)
     tell()
     return status, any(found)
 
 
 def _costs(
-    place: Path, wishes: Wishes, watching: ExitStack, report: Callable[[Report, Sources], None]
+    place: Path,
+    wishes: Wishes,
+    watching: ExitStack,
+    report: Callable[[Report, Sources], None],
+    ended: Sequence[int],
 ) -> Callable[[], bool]:
-    """Watches for costly calls and for waits. Gives what tells of them, and whether there were any."""
+    """Watches for costly calls and for waits. Gives what tells of them, and whether there were any. The
+    status that the program `ended` with is known by then, unless it ends this process at once."""
     sieve = Sieve(place, wishes.cwd, wishes.config, wishes.given)
     waits: Counter[Sync] = Counter()
     if wishes.ghost:
@@ -110,6 +117,8 @@ def _costs(
         if costly:  # else nobody needs to know what is hot
             costly, others = hot_lines(place, wishes.cwd, wishes.config).only(costly)
         notes = [f"{others} more in code that is not hot"] if others else []
+        if any(ended):
+            notes.append(f"the program ended with status {ended[0]}: this is of what ran before")
         if elsewhere:
             notes.append(f"{findings.more(elsewhere)} in no code of this project")
         made = sieve.report([*waited, *costly], notes)

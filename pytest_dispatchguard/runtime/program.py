@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Literal
@@ -32,7 +33,11 @@ class Program:
 def check(program: Program) -> None:
     """Says what is wrong with a program before anything is run."""
     if program.form == "script" and not Path(program.name).is_file():
-        raise UserError(f"{program.name}: no such file; for a module say -m {program.name}")
+        module = not program.name.endswith(".py") and "/" not in program.name
+        hint = f"; for a module say -m {program.name}" if module else ""
+        raise UserError(f"{program.name}: no such file{hint}")
+    if program.form == "module" and not _is_there(program.name.partition(".")[0]):
+        raise UserError(f"{program.name}: no module of that name can be found from here")
     if program.form == "command" and _command(program.name) is None:
         raise UserError(f"{program.name}: no package here installs a command of that name")
 
@@ -61,6 +66,11 @@ def _start(program: Program) -> None:
         command = _command(program.name)
         assert command is not None
         sys.exit(command())
+
+
+def _is_there(module: str) -> bool:
+    path = [str(Path.cwd()), *sys.path]
+    return module in sys.builtin_module_names or PathFinder.find_spec(module, path) is not None
 
 
 def _command(name: str) -> Callable[[], int | str | None] | None:

@@ -257,6 +257,13 @@ def test_waits_without_a_line_of_the_project(project: Path, tmp_path: Path) -> N
     assert "note: 1 more wait in no code of this project" in done.stdout
 
 
+def test_a_program_that_breaks_off_is_told_as_such(project: Path) -> None:
+    (project / "train.py").write_text("raise SystemExit(3)\n")
+    done = run(project, "train.py")
+    assert done.returncode == 3
+    assert "note: the program ended with status 3: this is of what ran before" in done.stdout
+
+
 def test_what_hot_code_does_at_every_call(project: Path) -> None:
     """No torch is needed for it, and no ghost."""
     (project / "library.py").write_text(
@@ -284,7 +291,10 @@ def test_what_hot_code_does_at_every_call(project: Path) -> None:
         (("--ghost",), "run what? name a script"),
         (("--ghost", "-m"), "run what?"),
         (("--record",), "run what? name a script"),
-        (("--ghost", "none.py"), "none.py: no such file; for a module say -m none.py"),
+        (("--ghost", "none.py"), "none.py: no such file\n"),
+        (("--ghost", "none"), "none: no such file; for a module say -m none\n"),
+        (("-m", "none.such"), "none.such: no module of that name can be found from here\n"),
+        (("--output", "no/file.txt", "none.py"), "no/file.txt: there is no such folder; make it"),
         (("--ghost", "--", "no-such-command"), "no-such-command: no package here installs"),
         (("--ghots", "train.py"), 'unknown option --ghots; did you mean "--ghost"'),
         (("--ghost", "--select", "DG9", "train.py"), "DG9"),
