@@ -95,13 +95,18 @@ class Linting:
         self.trouble = self.trouble or output.get(_TROUBLE, "")
         times, operations, lines = unpacked(output.get(_KEY, "[[], [], []]"))
         self.times += times
-        self.instructions.update(lines)
+        self._take(lines)
         self._handed += operations
+
+    def _take(self, lines: Mapping[tuple[str, int], int]) -> None:
+        """Of several processes, which may have looked into other calls, the dearest call counts."""
+        for place, number in lines.items():
+            self.instructions[place] = max(number, self.instructions.get(place, 0))
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Makes the report; findings fail the run."""
         self.times += self.waste.times
-        self.instructions.update(self.waste.looks.lines)
+        self._take(self.waste.looks.lines)
         handed = getattr(self.config, "workeroutput", None)
         if handed is not None:
             handed[_KEY] = packed(self.times, self._seen_operations(), self.instructions)

@@ -38,7 +38,7 @@ def observed(
             found[place.path, place.line, _code(sync, place)][sync] += number
     taken = instructions or {}
     dearest = sorted(
-        found.items(), key=lambda item: _cost(item[1], taken.get(item[0][:2])), reverse=True
+        found.items(), key=lambda item: (*_order(item[1], taken.get(item[0][:2])), item[0])
     )
     return [
         _finding(
@@ -54,10 +54,10 @@ def observed(
     ], elsewhere
 
 
-def _cost(seen: Counter[Sync], instructions: int | None) -> tuple[bool, int]:
-    """What orders findings: a wait is dearer than any Python code."""
+def _order(seen: Counter[Sync], instructions: int | None) -> tuple[bool, int]:
+    """What orders findings, the dearest first: a wait is dearer than any Python code."""
     waits = any(sync.waits for sync in seen)
-    return waits, seen.total() * (1 if waits else instructions or _USUAL)
+    return not waits, -seen.total() * (1 if waits else instructions or _USUAL)
 
 
 def more(waits: int) -> str:

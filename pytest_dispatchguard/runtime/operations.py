@@ -410,11 +410,11 @@ class Operations:
         except (RuntimeError, TypeError):
             return
         tally.constants.setdefault(key, []).append(self._state(tensor))
-        with suppress(
-            NotImplementedError, RuntimeError
-        ):  # sparse tensors have no memory of their own
+        try:  # sparse tensors have no memory of their own
             # While this is held, no other memory is taken for it.
             self._held.append(StorageWeakRef(tensor.untyped_storage()))
+        except (NotImplementedError, RuntimeError):
+            pass
 
     def _same_constants(self, tally: Tally) -> bool:
         """Whether a line made nothing but a few constants, each several times, that nobody changed."""
