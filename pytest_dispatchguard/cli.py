@@ -110,14 +110,28 @@ def _send_again(lost: Any) -> None:
         sys.__unraisablehook__(lost)
         return
 
+    losing = _thread.get_ident()
+
     def send() -> None:
         time.sleep(0.01)
+        while _is_told(losing):  # in here it would be lost once more
+            time.sleep(0.005)
         if os.name == "posix":
             os.kill(os.getpid(), signal.SIGINT)  # this one also ends a wait
         else:
             _thread.interrupt_main()
 
     _thread.start_new_thread(send, ())
+
+
+def _is_told(thread: int) -> bool:
+    """Whether a thread is being told of a lost Ctrl-C."""
+    frame = sys._current_frames().get(thread)
+    while frame is not None:
+        if frame.f_code is _send_again.__code__:
+            return True
+        frame = frame.f_back
+    return False
 
 
 class _OutputError(Exception):

@@ -120,6 +120,7 @@ def test_ctrl_c_that_python_passes_on_to_nobody_comes_again(large: Path, tmp_pat
         text=True,
         env=os.environ | {"PYTHONPATH": path},
         check=False,
+        preexec_fn=heed_ctrl_c,
     )
     assert (done.returncode, done.stdout) == (130, "")
     assert done.stderr == "dispatchguard: interrupted; nothing was half-written\n"
