@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 import venv
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -52,28 +52,44 @@ class Outcome:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    return published("bench_ghost", wishes(__doc__, RESULTS).parse_args(arguments), measure)
+
+
+def wishes(about: str | None, results: Path) -> argparse.ArgumentParser:
+    """The options of a bench that has an environment of its own."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--venvs", type=Path, help="keep the libraries' environment in this folder")
-    parser.add_argument("--output", type=Path, default=RESULTS)
-    options = parser.parse_args(arguments)
+    parser.add_argument("--venvs", type=Path, help="keep the environment in this folder")
+    parser.add_argument("--output", type=Path, default=results)
+    return parser
+
+
+def published(
+    name: str,
+    options: argparse.Namespace,
+    measure: Callable[[argparse.Namespace, Path], tuple[dict[str, Any], str]],
+) -> int:
+    """Measures, prints the page, writes it and the numbers; the exit status."""
     try:
-        with tempfile.TemporaryDirectory(prefix="bench-ghost-") as scratch:
-            python, versions = environment(
-                (options.venvs or Path(scratch)) / "ghost-programs", LIBRARIES
-            )
-            outcomes = [both(python, program, Path(scratch)) for program in (*PROGRAMS, *MODULES)]
+        with tempfile.TemporaryDirectory(prefix=f"{name}-") as scratch:
+            results, text = measure(options, Path(scratch))
     except BenchError as error:
-        print(f"bench_ghost: {error}", file=sys.stderr)
+        print(f"{name}: {error}", file=sys.stderr)
         return 2
-    text = table(outcomes, versions)
-    rows = [asdict(outcome) for outcome in outcomes]
-    results = {"machine": machine(), "versions": versions, "tolerance": TOLERANCE, "programs": rows}
     options.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     options.output.with_suffix(".md").write_text(text, encoding="utf-8")
     print(text)
     return 0
+
+
+def measure(options: argparse.Namespace, scratch: Path) -> tuple[dict[str, Any], str]:
+    """All programs, as numbers and as a page."""
+    python, versions = environment((options.venvs or scratch) / "ghost-programs", LIBRARIES)
+    outcomes = [both(python, program, scratch) for program in (*PROGRAMS, *MODULES)]
+    rows = [asdict(outcome) for outcome in outcomes]
+    results = {"machine": machine(), "versions": versions, "tolerance": TOLERANCE, "programs": rows}
+    return results, table(outcomes, versions)
 
 
 def environment(home: Path, libraries: Sequence[str]) -> tuple[Path, dict[str, str]]:

@@ -11,17 +11,15 @@ the library that waits, are listed. Written to bench/results/metrics.json and me
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import subprocess
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench_ghost import clean, environment
+from bench_ghost import clean, environment, published, wishes
 from bench_lint import BenchError, machine
 from bench_runtime import ended, findings, unpacked
 
@@ -38,34 +36,18 @@ GHOST = ("--overhead-ghost", "--overhead-lint=json", "--overhead-lint-output=gho
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--venvs", type=Path, help="keep the environment in this folder")
-    parser.add_argument("--output", type=Path, default=RESULTS)
-    options = parser.parse_args(arguments)
-    try:
-        with tempfile.TemporaryDirectory(prefix="bench-metrics-") as scratch:
-            results = measure(options, Path(scratch))
-    except BenchError as error:
-        print(f"bench_metrics: {error}", file=sys.stderr)
-        return 2
-    text = page(results)
-    options.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    options.output.with_suffix(".md").write_text(text, encoding="utf-8")
-    print(text)
-    return 0
+    return published("bench_metrics", wishes(__doc__, RESULTS).parse_args(arguments), measure)
 
 
-def measure(options: argparse.Namespace, scratch: Path) -> dict[str, Any]:
-    """Both runs, and what they say of each other."""
+def measure(options: argparse.Namespace, scratch: Path) -> tuple[dict[str, Any], str]:
+    """Both runs, and what they say of each other, as numbers and as a page."""
     python, versions = environment((options.venvs or scratch) / "metrics", NEEDED)
     folder = unpacked(python, scratch, PACKAGE, VERSION)
     with (folder / "pyproject.toml").open("a", encoding="utf-8") as file:
         file.write(SETTINGS)
     plain = run(python, folder, ())
     ghost = run(python, folder, GHOST)
-    return {
+    results = {
         "machine": machine(),
         "package": f"{PACKAGE} {VERSION}",
         "torch": versions["torch"],
@@ -75,6 +57,7 @@ def measure(options: argparse.Namespace, scratch: Path) -> dict[str, Any]:
         "otherwise": otherwise(plain, ghost),
         "findings": findings(folder / "ghost.json"),
     }
+    return results, page(results)
 
 
 def run(python: Path, folder: Path, words: Sequence[str]) -> dict[str, str]:

@@ -17,7 +17,6 @@ import statistics
 import subprocess
 import sys
 import tarfile
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from bench_ghost import clean, environment
+from bench_ghost import clean, environment, published, wishes
 from bench_lint import BenchError, machine
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -64,28 +63,13 @@ def seeded():
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--venvs", type=Path, help="keep the environment in this folder")
+    parser = wishes(__doc__, RESULTS)
     parser.add_argument("--repeats", type=int, default=3, help="runs of each way (default: 3)")
-    parser.add_argument("--output", type=Path, default=RESULTS)
-    options = parser.parse_args(arguments)
-    try:
-        with tempfile.TemporaryDirectory(prefix="bench-runtime-") as scratch:
-            results = measure(options, Path(scratch))
-    except BenchError as error:
-        print(f"bench_runtime: {error}", file=sys.stderr)
-        return 2
-    text = page(results)
-    options.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    options.output.with_suffix(".md").write_text(text, encoding="utf-8")
-    print(text)
-    return 0
+    return published("bench_runtime", parser.parse_args(arguments), measure)
 
 
-def measure(options: argparse.Namespace, scratch: Path) -> dict[str, Any]:
-    """All runs, by turns in random order."""
+def measure(options: argparse.Namespace, scratch: Path) -> tuple[dict[str, Any], str]:
+    """All runs, by turns in random order, as numbers and as a page."""
     python, versions = environment((options.venvs or scratch) / "runtime", NEEDED)
     folder = unpacked(python, scratch, PACKAGE, VERSION)
     # What the tests lack.
@@ -102,7 +86,7 @@ def measure(options: argparse.Namespace, scratch: Path) -> dict[str, Any]:
     plain = statistics.median(seconds["plain"])
     profile = folder / ".dispatchguard" / "profile.json"
     recorded = json.loads(profile.read_text(encoding="utf-8"))["files"]
-    return {
+    results = {
         "machine": machine(),
         "package": f"{PACKAGE} {VERSION}",
         "torch": versions["torch"],
@@ -125,6 +109,7 @@ def measure(options: argparse.Namespace, scratch: Path) -> dict[str, Any]:
             "--overhead-lint --overhead-ghost": findings(folder / "ghost.json"),
         },
     }
+    return results, page(results)
 
 
 def unpacked(python: Path, scratch: Path, package: str, version: str) -> Path:
