@@ -26,6 +26,11 @@ def is_ours(code: CodeType) -> bool:
     return code.co_filename.startswith(_OUR_HOME)
 
 
+def is_user_s(code: CodeType) -> bool:
+    """Whether code is neither Python's own, nor torch's, nor of this package."""
+    return not (is_foreign(code) or is_ours(code))
+
+
 def own_frames(frame: FrameType | None) -> Iterator[FrameType]:
     """The frame and those that called it, innermost first, but for foreign code; up to where this package,
     or pytest, called what is watched."""

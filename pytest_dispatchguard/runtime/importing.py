@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from types import CodeType
 from typing import Any
 
-from pytest_dispatchguard.runtime.foreign import is_foreign, is_ours
+from pytest_dispatchguard.runtime.foreign import is_user_s
 from pytest_dispatchguard.runtime.syncs import Sync, place_of
 
 _WHY = "an import looks its module up, and its names, each time: import once"
@@ -25,8 +25,8 @@ class Importing:
     def __init__(self, own: Callable[[str], bool]) -> None:
         self._own = own
         # By the identity of code: equal code of another file is another function.
-        self._codes: dict[int, CodeType] = {}
-        self._is_own: dict[int, bool] = {}
+        self._known: dict[int, tuple[CodeType, bool]] = {}
+        """Whether code is a function of the project; kept, so that no other takes its place."""
         self._seen: dict[tuple[int, int, str], list[Any]] = {}
         """By function, line and module: how to tell of it, and how often."""
 
@@ -58,11 +58,9 @@ class Importing:
     def _note(self, name: str) -> None:
         frame = sys._getframe(2)
         code = frame.f_code
-        own = self._is_own.get(id(code))
-        if own is None:
-            self._codes[id(code)] = code
-            own = self._is_own[id(code)] = self._counts(code)
-        if own:
+        if id(code) not in self._known:
+            self._known[id(code)] = code, self._counts(code)
+        if self._known[id(code)][1]:
             known = self._seen.get((id(code), frame.f_lineno, name))
             if known is None:
                 seen = Sync(f"import {name}", _WHY, "DG602", place_of(frame), waits=False)
@@ -71,4 +69,4 @@ class Importing:
 
     def _counts(self, code: CodeType) -> bool:
         function = bool(code.co_flags & inspect.CO_OPTIMIZED)
-        return function and not (is_foreign(code) or is_ours(code)) and self._own(code.co_filename)
+        return function and is_user_s(code) and self._own(code.co_filename)

@@ -12,7 +12,7 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 from pytest_dispatchguard.model import OperationsAt
-from pytest_dispatchguard.runtime.foreign import is_foreign, is_ours
+from pytest_dispatchguard.runtime.foreign import is_ours, is_user_s
 from pytest_dispatchguard.runtime.stepping import Stop, step_through
 from pytest_dispatchguard.runtime.syncs import is_there, qualified
 
@@ -89,24 +89,22 @@ class Looks:
 
     def _wanted(self, code: CodeType) -> bool:
         called = code.co_flags & inspect.CO_OPTIMIZED and not code.co_flags & _NO_CALL
-        theirs = is_foreign(code) or is_ours(code)
-        return bool(called) and not theirs and self.own(code.co_filename)
+        return bool(called) and is_user_s(code) and self.own(code.co_filename)
 
     def _begin(self, frame: FrameType, function: _Function) -> None:
-        look = _Look(frame, self.end)
-        self._look = look  # before anything of it is told
-        stop = step_through(frame, _Steps(self, look, function))
+        self._look = look = _Look(self, frame, function)  # before anything of it is told
+        stop = step_through(frame, look)
         if stop is None:
             self._look = None
             function.waits = False
         else:
             self._stop = stop
 
-    def done(self, look: _Look, function: _Function) -> None:
+    def done(self, look: _Look) -> None:
         """Keeps what was seen of a call that has ended."""
         self._look = self._stop = None
-        function.waits = False
-        code = function.code
+        look.function.waits = False
+        code = look.function.code
         if self.figures and not is_there():
             for line, number in look.counts.items():
                 key = code.co_filename, line  # several functions may begin on one
@@ -119,12 +117,11 @@ class Looks:
 class _Look:
     """One call, while it is looked into."""
 
-    def __init__(self, frame: FrameType, full: Callable[[], None]) -> None:
-        self.frame = frame
+    def __init__(self, looks: Looks, frame: FrameType, function: _Function) -> None:
+        self.looks, self.frame, self.function = looks, frame, function
         self.line = frame.f_lineno
         self.counts: Counter[int] = Counter()
         self.total = 0
-        self.full = full
         self.lookups: Counter[tuple[int, str, int]] = Counter()
         """By line, attribute, and which module."""
         self.asked: dict[Hashable, list[tuple[int, str, object, int]]] = {}
@@ -132,6 +129,31 @@ class _Look:
         self._running: dict[int, tuple[Hashable, int, int]] = {}
         self._kept: list[object] = []
         """What was passed: while it is here, nothing else has its identity."""
+        self._ours: dict[int, bool] = {}
+
+    def instruction(self, frame: FrameType, offset: int) -> None:
+        """Counts it for the line that the call is at."""
+        if frame is self.frame:
+            self.line = frame.f_lineno
+        elif self._is_ours(frame.f_code):
+            return
+        self.counts[self.line] += 1
+        self.total += 1
+        if self.total >= _LONGEST:
+            self.function.waits = False
+            self.looks.end()
+
+    def entered(self, frame: FrameType) -> None:
+        """A function begins."""
+        if frame.f_back is self.frame:
+            self._begins(frame)
+
+    def left(self, frame: FrameType, result: object) -> None:
+        """A function ends."""
+        if frame is self.frame:
+            self.looks.done(self)
+        else:
+            self._ends(frame, result)
 
     def said(self) -> Iterable[tuple[int, str]]:
         """What is worth telling, with its line."""
@@ -150,8 +172,7 @@ class _Look:
                 line, name, _, cost = asked[0]
                 yield line, _ASKED.format(name, len(asked), cost)
 
-    def begins(self, inner: FrameType) -> None:
-        """A function begins that the call itself calls."""
+    def _begins(self, inner: FrameType) -> None:
         code = inner.f_code
         if code is _module_getattr():
             values = inner.f_locals
@@ -164,51 +185,17 @@ class _Look:
             key = (id(code), *map(_identity, arguments))
             self._running[id(inner)] = key, self.line, self.total
 
-    def ends(self, inner: FrameType, result: object) -> None:
-        """Such a function ends."""
+    def _ends(self, inner: FrameType, result: object) -> None:
         key, line, before = self._running.pop(id(inner), (None, 0, 0))
         if key is not None:
             self._kept.append(result)
             entry = (line, inner.f_code.co_name, result, self.total - before)
             self.asked.setdefault(key, []).append(entry)
 
-
-class _Steps:
-    """What a look is told, instruction by instruction."""
-
-    def __init__(self, looks: Looks, look: _Look, function: _Function) -> None:
-        self.looks, self.look, self.function = looks, look, function
-        self.ours: dict[int, bool] = {}
-
-    def instruction(self, frame: FrameType, offset: int) -> None:
-        """Counts it for the line that the call is at."""
-        look = self.look
-        if frame is look.frame:
-            look.line = frame.f_lineno
-        elif self._is_ours(frame.f_code):
-            return
-        look.counts[look.line] += 1
-        look.total += 1
-        if look.total >= _LONGEST:
-            self.function.waits = False
-            look.full()
-
-    def entered(self, frame: FrameType) -> None:
-        """A function begins."""
-        if frame.f_back is self.look.frame:
-            self.look.begins(frame)
-
-    def left(self, frame: FrameType, result: object) -> None:
-        """A function ends."""
-        if frame is self.look.frame:
-            self.looks.done(self.look, self.function)
-        else:
-            self.look.ends(frame, result)
-
     def _is_ours(self, code: CodeType) -> bool:
-        known = self.ours.get(id(code))
+        known = self._ours.get(id(code))
         if known is None:
-            known = self.ours[id(code)] = is_ours(code)
+            known = self._ours[id(code)] = is_ours(code)
         return known
 
 

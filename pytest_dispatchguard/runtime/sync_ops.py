@@ -87,29 +87,25 @@ def _number_written(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     return not is_ghost(args[2]) and not _fills(args, kwargs)
 
 
-def _copied_out(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+def _copied(args: Sequence[Any], kwargs: Mapping[str, Any], *, out: bool) -> bool:
+    """Whether a copy out to the device, or back, waits: not one from, or to, pinned memory that may go on."""
     into, source = args[0], args[1]
-    goes_on = _blocks_not(args, kwargs) and is_pinned(source)
-    return is_ghost(into) and not is_ghost(source) and source.numel() > 0 and not goes_on
+    goes_on = args[2] if len(args) > 2 else kwargs.get("non_blocking", False)
+    waits = not (goes_on and is_pinned(source if out else into))
+    return is_ghost(into) is out and is_ghost(source) is not out and source.numel() > 0 and waits
 
 
 def _number_copied(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """One element is written by copying, not by filling; of numbers until 2.15, which fills."""
-    return args[1].dim() == 0 and _copied_out(args, kwargs)
+    return args[1].dim() == 0 and _copied(args, kwargs, out=True)
 
 
 def _values_copied(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    return args[1].dim() > 0 and _copied_out(args, kwargs)
+    return args[1].dim() > 0 and _copied(args, kwargs, out=True)
 
 
 def _copied_back(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    into, source = args[0], args[1]
-    goes_on = _blocks_not(args, kwargs) and is_pinned(into)
-    return not is_ghost(into) and is_ghost(source) and source.numel() > 0 and not goes_on
-
-
-def _blocks_not(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    return bool(args[2] if len(args) > 2 else kwargs.get("non_blocking", False))
+    return _copied(args, kwargs, out=False)
 
 
 def _each(when: When) -> When:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from pytest_dispatchguard.runtime.building import Building
 from pytest_dispatchguard.runtime.entering import each_function
-from pytest_dispatchguard.runtime.foreign import is_foreign, is_ours
+from pytest_dispatchguard.runtime.foreign import is_user_s
 from pytest_dispatchguard.runtime.importing import Importing
 from pytest_dispatchguard.runtime.looks import Looks
 from pytest_dispatchguard.runtime.syncs import Sync, place_of
@@ -40,11 +40,7 @@ def _generator(frame: FrameType) -> str | None:
     made = getattr(manager, "gen", None)
     code = getattr(made, "gi_code", None)
     # One of Python's own, or of torch, is nobody's here to write anew.
-    return (
-        None
-        if code is None or is_foreign(code) or is_ours(code)
-        else str(getattr(made, "__qualname__", "?"))
-    )
+    return None if code is None or not is_user_s(code) else str(getattr(made, "__qualname__", "?"))
 
 
 def _named(name: str) -> Ask:
@@ -205,4 +201,4 @@ def _caller(frame: FrameType) -> FrameType | None:
     at = frame.f_back
     while at is not None and at.f_globals.get("__name__") in _BETWEEN:
         at = at.f_back
-    return None if at is None or is_foreign(at.f_code) or is_ours(at.f_code) else at
+    return at if at is not None and is_user_s(at.f_code) else None
