@@ -124,9 +124,8 @@ class Calls(TorchFunctionMode):  # type: ignore[misc]  # torch is not read when 
         try:
             if _local.made_on_ghost and func is torch.nn.functional.one_hot:
                 return self._one_hot(func, args, kwargs)
-            if isinstance(
-                func, FunctionType
-            ):  # what is no Python code runs none but this package's
+            # What is no Python code runs none but this package's.
+            if isinstance(func, FunctionType):
                 resumed(tracer)
                 tracer = None
             return func(*args, **kwargs)
