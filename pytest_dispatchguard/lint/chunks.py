@@ -6,11 +6,11 @@ from __future__ import annotations
 import bisect
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from itertools import accumulate
 from typing import NamedTuple
 
-from pytest_dispatchguard.lint.facts import FileFacts, FunctionFact
+from pytest_dispatchguard.lint.facts import FileFacts, FunctionFact, Value
 
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 
@@ -24,21 +24,52 @@ class Outline(NamedTuple):
     end_byte: int
 
 
+_PLAIN = frozenset(
+    """unknown none int float bool str function ann:None ann:int ann:float ann:bool ann:str
+    ann:bytes""".split()
+)
+_NESTED = frozenset({"tuple", "list", "dict"})
+
+
 def worth_judging(
-    facts: FileFacts, hot: Collection[str], seen: Collection[str], tokens: Collection[str]
+    facts: FileFacts,
+    hot: Collection[str],
+    seen: Collection[str],
+    returns: Mapping[str, Value],
+    tokens: Collection[str],
 ) -> list[Outline]:
     """Outermost functions that are hot, or hold hot ones, with something that a rule looks for; and those
-    that were `seen` with tensors, of which their text may say nothing."""
+    that were `seen` with tensors, of which their text may say nothing. Where it hinges on calls, it counts
+    unless all of them `return` what nobody takes for a tensor."""
     wanted = frozenset(tokens)
+
+    def worth(function: FunctionFact) -> bool:
+        if function.name in seen:
+            return True
+        return function.name in hot and (
+            not wanted.isdisjoint(function.looks)
+            or any(
+                token in wanted and any(_may_count(token, returns.get(call)) for call in calls)
+                for token, calls in function.hinges.items()
+            )
+        )
+
     return [
         Outline(outer.name, outer.line, outer.start_byte, outer.end_byte)
         for outer, inner in outermost(facts)
-        if any(
-            f.name in seen or (f.name in hot and not wanted.isdisjoint(f.looks))
-            for f in (outer, *inner)
-        )
+        if any(map(worth, (outer, *inner)))
         and not any(d.endswith((".setter", ".deleter")) for d in outer.decorators)
     ]
+
+
+def _may_count(token: str, returned: Value | None) -> bool:
+    """Whether a token may count where it is asked of what a call returns; None where that is not known. A
+    list is no tensor, but as an index it is as dear as one."""
+    if returned is None:
+        return True
+    if returned in _NESTED:
+        return token in ("subscript", "setitem")
+    return returned not in _PLAIN and not returned.startswith("name:")
 
 
 def outermost(facts: FileFacts) -> Iterable[tuple[FunctionFact, list[FunctionFact]]]:

@@ -70,6 +70,9 @@ class FunctionFact:
     looks: list[str] = field(default_factory=list)
     """Tokens that rules look for (see `rule.Look`): ``call:item``, ``truth``, ``with`` …,
     sorted."""
+    hinges: dict[str, list[str]] = field(default_factory=dict)
+    """Of tokens that are not among its looks: calls of which one has to give a tensor for the token to count,
+    as `Brief.callees` names them."""
     tensors: list[str] = field(default_factory=list)
     """Names used as only a tensor can be (``x.unsqueeze(0)``, ``torch.relu(x)``), and never tested
     by isinstance or is_tensor."""

@@ -31,10 +31,13 @@ def _row(cls: type, *but: str) -> _Row:
 
 _FUNCTION, _CALL, _CLASS = _row(FunctionFact), _row(CallFact), _row(ClassFact)
 _CALLS_AT = [f.name for f in fields(FunctionFact)].index("calls")
-_FUNCTION_SHAPE = _row(FunctionFact, "line", "end_line", "start_byte", "end_byte", "looks", "calls")
+_FUNCTION_SHAPE = _row(
+    FunctionFact, "line", "end_line", "start_byte", "end_byte", "looks", "hinges", "calls"
+)
 _CALL_SHAPE = _row(CallFact, "line")
 _CLASS_SHAPE = _row(ClassFact, "line")
 _HOT, _CLASS_BRIEF, _CALLEE = _row(HotFact), _row(ClassBrief), _row(CalleeBrief)
+_RETURNS, _ON_CPU = ([f.name for f in fields(CalleeBrief)].index(n) for n in ("returns", "on_cpu"))
 _BRIEF = _row(Brief, "hot", "classes", "callees")
 _BRIEF_NAMES = [f.name for f in fields(Brief) if f.name not in ("hot", "classes", "callees")]
 
@@ -106,12 +109,14 @@ def unpack_brief(text: str) -> Brief:
     )
 
 
-def hot_in_brief(text: str) -> tuple[list[str], set[str]]:
-    """Of a brief as JSON: the hot functions, and those of them that were seen with tensors."""
-    plain, hot, _, _ = json.loads(text)
+def hot_in_brief(text: str) -> tuple[list[str], set[str], dict[str, str]]:
+    """Of a brief as JSON: the hot functions, those of them that were seen with tensors, and what the callees
+    return, but for those whose tensors are on the CPU."""
+    plain, hot, _, callees = json.loads(text)
     seen = plain[_BRIEF_NAMES.index("seen")]
     given = {name for name, kinds in seen.items() if any("tensor" in k for k in kinds.values())}
-    return list(hot), given.intersection(hot)
+    returns = {name: row[_RETURNS] for name, row in callees.items() if not row[_ON_CPU]}
+    return list(hot), given.intersection(hot), returns
 
 
 def pack_findings(findings: Iterable[Finding], line: int = 1) -> str:

@@ -74,6 +74,8 @@ def _assign_target(walk: Walk, target: Node, value: Node | None, declared: Node 
         if walk.where == "function":
             bind(walk, target, value if value is not None else True)
             name = text(walk.source, target)
+            if declared is not None:
+                reading.declared.add(name)
             if name in reading.globals:
                 add_values(
                     walk.facts.assigns,

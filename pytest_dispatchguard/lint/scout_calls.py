@@ -246,7 +246,7 @@ def _subscript(walk: Walk, node: Node) -> None:
         ):
             # A slice of a ModuleList builds a new one.
             sliced = text(walk.source, parts[0].named_children[-1])
-            reading.pending_self.setdefault("subscript", set()).add(sliced)
+            reading.hinges("subscript").attributes.add(sliced)
     visit_children(walk, node)
 
 

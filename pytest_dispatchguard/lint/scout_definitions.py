@@ -169,8 +169,8 @@ def _function_as(walk: Walk, node: Node, decorators: list[str], whole: Node) -> 
     if outer.fact is not None:
         # What a nested function holds, its outer one holds too.
         outer.looks |= {token for token in reading.looks if not token.startswith("name:")}
-        for token, attributes in reading.pending_self.items():
-            outer.pending_self.setdefault(token, set()).update(attributes)
+        for token, hinges in reading.pending.items():
+            outer.hinges(token).attributes |= hinges.attributes
 
 
 def _class_as(walk: Walk, node: Node, decorators: list[str], whole: Node) -> None:

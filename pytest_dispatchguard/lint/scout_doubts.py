@@ -6,16 +6,22 @@ from tree_sitter import Node
 
 from pytest_dispatchguard.lint import scout_words as words
 from pytest_dispatchguard.lint.facts import Value
-from pytest_dispatchguard.lint.scout_state import Reading, Walk, is_self_attribute, parts_of
-from pytest_dispatchguard.lint.scout_values import text
+from pytest_dispatchguard.lint.scout_state import (
+    Hinges,
+    Reading,
+    Walk,
+    is_self_attribute,
+    parts_of,
+)
+from pytest_dispatchguard.lint.scout_values import dotted, text
 
 
-def doubt(walk: Walk, node: Node, names: set[str], attributes: set[str]) -> bool:
-    """Whether an expression may be a tensor whatever its names are; else it may be one only if one
-    of the `names`, or of the `attributes` of self, is, which are added to."""
+def doubt(walk: Walk, node: Node, hinges: Hinges) -> bool:
+    """Whether an expression may be a tensor whatever stands in it is; else it may be one only if one of the
+    `hinges` is, which are added to."""
     kind = node.type
     if kind == "identifier":
-        names.add(text(walk.source, node))
+        hinges.names.add(text(walk.source, node))
         return False
     if kind == "attribute":
         parts = node.named_children
@@ -23,12 +29,12 @@ def doubt(walk: Walk, node: Node, names: set[str], attributes: set[str]) -> bool
         if attribute in words.READABLE_TENSOR_ATTRIBUTES:
             return True
         if parts[0].type == "identifier" and text(walk.source, parts[0]) == walk.reading.self_name:
-            attributes.add(attribute)
+            hinges.attributes.add(attribute)
         return False
     if kind == "call":
-        return _doubt_of_call(walk, node, names, attributes)
+        return _doubt_of_call(walk, node, hinges)
     if kind == "comparison_operator":
-        return _doubt_of_comparison(walk, node, names, attributes)
+        return _doubt_of_comparison(walk, node, hinges)
     if kind in (
         "parenthesized_expression",
         "unary_operator",
@@ -38,38 +44,48 @@ def doubt(walk: Walk, node: Node, names: set[str], attributes: set[str]) -> bool
     ):
         found = False
         for child in node.named_children:
-            found = doubt(walk, child, names, attributes) or found
+            found = doubt(walk, child, hinges) or found
         return found
     if kind == "conditional_expression":
         parts = parts_of(node)
-        first = doubt(walk, parts[0], names, attributes)
-        return doubt(walk, parts[-1], names, attributes) or first
+        first = doubt(walk, parts[0], hinges)
+        return doubt(walk, parts[-1], hinges) or first
     if kind == "subscript":
-        return doubt(walk, node.named_children[0], names, attributes)
+        return doubt(walk, node.named_children[0], hinges)
     if kind == "named_expression":
-        return doubt(walk, node.named_children[-1], names, attributes)
+        return doubt(walk, node.named_children[-1], hinges)
     return kind in ("yield", "ERROR")
 
 
-def _doubt_of_call(walk: Walk, node: Node, names: set[str], attributes: set[str]) -> bool:
+def _doubt_of_call(walk: Walk, node: Node, hinges: Hinges) -> bool:
     callee = node.named_children[0]
     kind = callee.type
-    if kind == "identifier":
-        name = text(walk.source, callee)
-        return not (name in words.HOST_FUNCTIONS or name.startswith(words.HOST_PREFIXES))
-    if kind == "attribute":
-        parts = callee.named_children
-        name = text(walk.source, parts[-1])
-        if name in words.HOST_METHODS or name.startswith(words.HOST_PREFIXES):
-            return False
-        root = parts[0]
-        if root.type == "identifier":
-            imported = walk.imports.get(text(walk.source, root))
-            return imported is None or imported.partition(".")[0] not in words.HOST_PACKAGES
-    return True
+    if kind not in ("identifier", "attribute"):
+        return True
+    last = text(walk.source, callee if kind == "identifier" else callee.named_children[-1])
+    host = words.HOST_FUNCTIONS if kind == "identifier" else words.HOST_METHODS
+    if last in host or last.startswith(words.HOST_PREFIXES):
+        return False
+    name = dotted(walk.source, callee)
+    root = name.partition(".")[0]
+    package = walk.imports.get(root, "").partition(".")[0]
+    if package in words.HOST_PACKAGES:
+        return False
+    if not name or package in words.EXTERNAL:
+        return True
+    reading = walk.reading
+    if root in (reading.self_name, "super()") and reading.owner is not None:
+        hinges.calls.add(f"{reading.owner.name}.{name}")
+    elif root not in reading.params and root not in reading.bindings:
+        hinges.calls.add(name)
+    elif root == name or last in words.CONTAINER_METHODS:
+        return True
+    else:
+        hinges.receivers.add(root)
+    return False
 
 
-def _doubt_of_comparison(walk: Walk, node: Node, names: set[str], attributes: set[str]) -> bool:
+def _doubt_of_comparison(walk: Walk, node: Node, hinges: Hinges) -> bool:
     for child in node.children:
         if not child.is_named and child.type in ("is", "is not", "in", "not in"):
             return False
@@ -92,7 +108,7 @@ def _doubt_of_comparison(walk: Walk, node: Node, names: set[str], attributes: se
                 return False
     found = False
     for operand in operands:
-        found = doubt(walk, operand, names, attributes) or found
+        found = doubt(walk, operand, hinges) or found
     return found
 
 
@@ -101,15 +117,8 @@ def ask(walk: Walk, node: Node, token: str) -> None:
     reading = walk.reading
     if token in reading.looks:
         return
-    names: set[str] = set()
-    attributes: set[str] = set()
-    if doubt(walk, node, names, attributes):
+    if doubt(walk, node, reading.hinges(token)):
         reading.looks.add(token)
-        return
-    if names:
-        reading.pending.setdefault(token, set()).update(names)
-    if attributes:
-        reading.pending_self.setdefault(token, set()).update(attributes)
 
 
 def ask_truth(walk: Walk, node: Node) -> None:
@@ -179,38 +188,62 @@ def may_be_tensor_attribute(attributes: dict[str, list[Value]], name: str, token
     return False
 
 
-def _given_tensor(reading: Reading, name: str, token: str) -> bool:
-    """Whether a parameter may be known to be a tensor: by its annotation, by its use, or because `forward` is
-    given tensors. Of the others nobody will say so."""
+def _given_tensor(reading: Reading, name: str, sized: bool) -> bool:
+    """Whether a parameter may be known to be a tensor: by its annotation, by its use or by a test, or because
+    `forward` is given tensors. Of the others nobody will say so."""
     declared = [v for v in reading.param_values.get(name, ()) if v.startswith("ann:")]
-    if token == "sized":  # given as a size it is a number, unless it says that it is not
+    if sized:  # given as a size it is a number, unless it says that it is not
         return any("Tensor" in value for value in declared)
     fact = reading.fact
     at_forward = fact is not None and fact.name.rpartition(".")[2] == "forward"
-    return bool(declared) or at_forward or name in reading.tensor_uses
+    told = name in reading.tensor_uses or name in reading.tested
+    return bool(declared) or at_forward or told
 
 
-def may_be_tensor(walk: Walk, reading: Reading, name: str, token: str, seen: set[str]) -> bool:
-    """Whether a name may stand for a tensor, by all that is bound to it in the function."""
-    if name in seen or name == reading.self_name:
-        return False
-    seen.add(name)
-    bound = reading.bindings.get(name)
-    if name in reading.params and name not in reading.hosts and _given_tensor(reading, name, token):
-        return True
-    if bound is None:
-        return token != "sized" and name not in reading.params and not name.isupper()
-    for value in bound:
-        if isinstance(value, bool):
-            if value:
+def counts(walk: Walk, reading: Reading, token: str) -> bool:
+    """Whether a token counts for what is bound to the names it hinges on; what else it hinges on for them is
+    added to its hinges."""
+    hinges = reading.pending[token]
+    seen: set[tuple[str, bool]] = set()
+
+    def may_be(name: str, sized: bool) -> bool:
+        if (name, sized) in seen or name == reading.self_name:
+            return False
+        seen.add((name, sized))
+        bound = reading.bindings.get(name)
+        in_params = name in reading.params
+        if in_params and name not in reading.hosts and _given_tensor(reading, name, sized):
+            return True
+        if bound is None:
+            return not (sized or in_params or name.isupper())
+        told = name in reading.tensor_uses or name in reading.tested or name in reading.declared
+        for value in bound:
+            if isinstance(value, bool):
+                if value:
+                    return True
+                continue
+            inner = Hinges()
+            if doubt(walk, value, inner):
                 return True
-            continue
-        names: set[str] = set()
-        attributes: set[str] = set()
-        if doubt(walk, value, names, attributes):
-            return True
-        if any(may_be_tensor(walk, reading, other, token, seen) for other in names):
-            return True
-        if attributes:
-            reading.pending_self.setdefault(token, set()).update(attributes)
-    return False
+            if told and (inner.names or inner.receivers or inner.calls):
+                return True
+            if any_may_be(inner, sized):
+                return True
+            hinges.attributes |= inner.attributes
+            hinges.calls |= inner.calls
+        return False
+
+    def any_may_be(those: Hinges, sized: bool) -> bool:
+        return any(may_be(name, sized) for name in sorted(those.names)) or any(
+            may_be(name, False) for name in sorted(those.receivers)
+        )
+
+    return any_may_be(hinges, token == "sized") or any(
+        _is_local(reading, call) for call in hinges.calls
+    )
+
+
+def _is_local(reading: Reading, call: str) -> bool:
+    """Whether what is called belongs to the function alone, so that the project says nothing of it."""
+    root = call.partition(".")[0]
+    return root in reading.params or root in reading.bindings

@@ -6,7 +6,7 @@ from tree_sitter import Node
 
 from pytest_dispatchguard.lint import scout_words as words
 from pytest_dispatchguard.lint.facts import CPU, CallFact, FileFacts, Value
-from pytest_dispatchguard.lint.scout_doubts import may_be_tensor, may_be_tensor_attribute
+from pytest_dispatchguard.lint.scout_doubts import counts, may_be_tensor_attribute
 from pytest_dispatchguard.lint.scout_given import forms, origin
 from pytest_dispatchguard.lint.scout_state import Reading, Walk, binding_values, local_values
 from pytest_dispatchguard.lint.scout_values import WORD
@@ -17,11 +17,9 @@ def settle(walk: Walk, reading: Reading, declared: bool) -> None:
     fact = reading.fact
     assert fact is not None
     outer, walk.reading = walk.reading, reading
-    for token, names in reading.pending.items():
-        if token not in reading.looks:
-            seen: set[str] = set()
-            if any(may_be_tensor(walk, reading, name, token, seen) for name in sorted(names)):
-                reading.looks.add(token)
+    for token in reading.pending:
+        if token not in reading.looks and counts(walk, reading, token):
+            reading.looks.add(token)
     if _calls_what_it_made(reading):
         reading.looks.add("made-call")
     fact.tensors = _tensors(reading)
@@ -220,10 +218,11 @@ def finish(walk: Walk) -> FileFacts:
                     continue
             kept.append(call)
         fact.calls = kept
-        for token, names in reading.pending_self.items():
-            if token not in reading.looks and any(
-                may_be_tensor_attribute(attributes, n, token) for n in names
-            ):
-                reading.looks.add(token)
+        for token, hinges in reading.pending.items():
+            if token not in reading.looks:
+                if any(may_be_tensor_attribute(attributes, n, token) for n in hinges.attributes):
+                    reading.looks.add(token)
+                elif hinges.calls:
+                    fact.hinges[token] = sorted(hinges.calls)
         fact.looks = sorted(reading.looks)
     return facts

@@ -12,13 +12,29 @@ from pytest_dispatchguard.lint.facts import CallFact, ClassFact, FileFacts, Func
 from pytest_dispatchguard.lint.scout_values import dotted, resolved, text, values
 
 
+class Hinges:
+    """What it hinges on whether an expression is a tensor: one of these has to be one."""
+
+    __slots__ = ("attributes", "calls", "names", "receivers")
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        """Of the function or the module."""
+        self.receivers: set[str] = set()
+        """Names whose methods are called."""
+        self.attributes: set[str] = set()
+        """Of self."""
+        self.calls: set[str] = set()
+        """Calls that may lead to the project's own functions, as `Brief.callees` names them."""
+
+
 class Reading:
     """A function (or the module's own level) while it is being read."""
 
     __slots__ = (
-        "arguments", "backward", "binding_memo", "bindings", "calls", "fact", "globals", "hooks", "hosts",
-        "known_locals", "looks", "nested", "outer", "owner", "param_values", "params", "passed",
-        "pending", "pending_self", "reads", "removes", "returns", "self_name", "step", "tensor_uses",
+        "arguments", "backward", "binding_memo", "bindings", "calls", "declared", "fact", "globals", "hooks",
+        "hosts", "known_locals", "looks", "nested", "outer", "owner", "param_values", "params", "passed",
+        "pending", "reads", "removes", "returns", "self_name", "step", "tensor_uses",
         "tested", "yields",
     )  # fmt: skip
 
@@ -38,9 +54,10 @@ class Reading:
         """Of each name called: the lists of arguments."""
         self.passed: dict[str, CallFact] = {}
         self.reads: dict[str, CallFact] = {}
-        self.pending: dict[str, set[str]] = {}
-        """Token to the local names of which one must be a possible tensor for it to count."""
-        self.pending_self: dict[str, set[str]] = {}
+        self.pending: dict[str, Hinges] = {}
+        """Token to what it hinges on whether it counts."""
+        self.declared: set[str] = set()
+        """The locals with an annotation."""
         self.tested: set[str] = set()
         self.tensor_uses: set[str] = set()
         self.nested: set[str] = set()
@@ -54,6 +71,13 @@ class Reading:
         self.yields = False
         self.backward = False
         self.step = False
+
+    def hinges(self, token: str) -> Hinges:
+        """What a token hinges on, to be added to."""
+        known = self.pending.get(token)
+        if known is None:
+            known = self.pending[token] = Hinges()
+        return known
 
 
 class Walk:
@@ -143,10 +167,9 @@ def visit_cold(walk: Walk, nodes: Iterable[Node]) -> None:
         reading.passed,
         reading.reads,
         reading.pending,
-        reading.pending_self,
     )
     reading.looks, reading.calls, reading.passed, reading.reads = set(), {}, {}, {}
-    reading.pending, reading.pending_self = {}, {}
+    reading.pending = {}
     for node in nodes:
         visit(walk, node)
     (
@@ -155,7 +178,6 @@ def visit_cold(walk: Walk, nodes: Iterable[Node]) -> None:
         reading.passed,
         reading.reads,
         reading.pending,
-        reading.pending_self,
     ) = kept
 
 

@@ -92,6 +92,9 @@ HOST_METHODS = frozenset(
 )
 """Methods, and functions of modules, whose result is a Python value."""
 
+CONTAINER_METHODS = frozenset("pop get values items copy __getitem__".split())
+"""Methods of lists and dicts that may give a tensor."""
+
 HOST_PREFIXES = (
     "is_", "has_", "should_", "can_", "_is_", "_has_", "_should_", "use_", "supports_", "needs_",
     "isinstance_", "_supports", "_use_", "_can_", "any_symbolic",
@@ -137,11 +140,10 @@ EXTERNAL = frozenset(
 )
 """Packages whose functions lead to none of the project's, unless they are the project."""
 
-HOST_PACKAGES = frozenset(
-    """math numpy os sys re inspect json time random string pathlib datetime uuid hashlib struct ctypes
-    platform logging warnings""".split()
+HOST_PACKAGES = EXTERNAL - frozenset(
+    "torch torchvision torchaudio torch_xla torch_npu triton einops optree tree".split()
 )
-"""Packages whose functions return nothing that is on a device."""
+"""Packages whose functions give no tensors."""
 
 HOOKS = frozenset(
     """register_forward_hook register_forward_pre_hook register_full_backward_hook

@@ -577,7 +577,11 @@ def test_bad_indentation_is_told_in_cold_functions_too() -> None:
         ("def f(x: int):\n    if x: pass\n", False),
         ("def f(x):\n    if x: pass\n    return x.unsqueeze(0)\n", True),
         ("class C:\n    def forward(self, x):\n        if x: pass\n", True),
-        ("def f(x):\n    y = x.sum()\n    if y: pass\n", True),
+        ("def f(x):\n    y = x.sum()\n    if y: pass\n", False),
+        ("def f(x: Tensor):\n    y = x.sum()\n    if y: pass\n", True),
+        ("def f(x):\n    if isinstance(x, Tensor) and x.sum(): pass\n", True),
+        ("class C:\n    def forward(self, x):\n        if x.sum(): pass\n", True),
+        ("class C:\n    def call(self, x):\n        if x.sum(): pass\n", False),
     ],
 )
 def test_a_parameter_of_which_nothing_is_known_is_no_tensor(text: str, asked: bool) -> None:
@@ -597,5 +601,57 @@ def test_a_parameter_of_which_nothing_is_known_is_no_tensor(text: str, asked: bo
     ],
 )
 def test_sizes_that_may_be_tensors(body: str, asked: bool) -> None:
-    text = f"import math, torch\ndef f(x, n):\n    {body}\n"
+    text = f"import math, torch\ndef f(x: torch.Tensor, n):\n    {body}\n"
     assert ("sized" in facts_of(text).functions[0].looks) is asked
+
+
+# --- what hinges on calls -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "hinges"),
+    [
+        ("if helper(n): pass", {"truth": ["helper"]}),
+        ("if helper(n) > other.helper(n): pass", {"truth": ["helper", "other.helper"]}),
+        ("y = helper(n)\nwhile not y: pass", {"truth": ["helper"]}),
+        ("y = helper(n)\nz = y + 1\nif z: pass", {"truth": ["helper"]}),
+        ("a, b = helper(n)", {"iterate": ["helper"]}),
+        ("x[helper(n)]", {"subscript": ["helper"]}),
+        ("range(helper(n))", {"sized": ["helper"]}),
+        ("if self.helper(n): pass", {"truth": ["C.self.helper"]}),
+        ("if super().helper(n): pass", {"truth": ["C.super().helper"]}),
+        ("if collections.Counter(n): pass", {}),
+        ("if is_helper(n) or len(n): pass", {}),
+    ],
+)
+def test_what_hinges_on_calls_is_left_for_those_who_know_them(
+    body: str, hinges: dict[str, list[str]]
+) -> None:
+    text = "import collections, other, torch\nclass C:\n    def m(self, x: torch.Tensor, n):\n"
+    found = function(text + textwrap.indent(body, "        ") + "\n", "C.m")
+    assert found.hinges == hinges
+    assert not {"truth", "iterate", "sized", "subscript"} & set(found.looks)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if torch.any(n): pass",
+        "if helper(n)(n): pass",
+        "helper = n.helper\nif helper(n): pass",
+        "y = helper(n)\nif y: pass\ny.unsqueeze(0)",
+        "y = helper(n)\nif isinstance(y, torch.Tensor) and y: pass",
+        "y: torch.Tensor = helper(n)\nif y: pass",
+        "y = helper(n)\nz = y\nif z: pass\nz.unsqueeze(0)",
+        "for y in helper(n):\n    if y: pass",
+        "xs = {}\nif xs.pop(n): pass",
+        "if n[0].sum(): pass",
+        "if x.sum(): pass",
+        "if helper(n) or x.sum(): pass",
+    ],
+)
+def test_what_the_function_itself_tells_hinges_on_nothing(body: str) -> None:
+    text = "import torch\ndef f(x: torch.Tensor, n):\n" + textwrap.indent(body, "    ") + "\n"
+    found = function(text)
+    assert "truth" in found.looks
+    assert "truth" not in found.hinges
