@@ -769,7 +769,7 @@ class HasattrOfModule(Rule):
     code = "DG607"
     name = "hasattr-of-module"
     origin = "TransformerEngine#1191"
-    looks_for = Call("hasattr", "getattr")
+    looks_for = Call("hasattr", "getattr", place="self")
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """Flags questions that `Module.__getattr__` answers, the first of each statement."""

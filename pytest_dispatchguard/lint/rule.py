@@ -48,13 +48,13 @@ class Look:
 
 
 def Call(
-    *names: str, arguments: int | None = None, place: Literal["", "loop", "bare"] = ""
+    *names: str, arguments: int | None = None, place: Literal["", "loop", "bare", "self"] = ""
 ) -> Look:
     """Calls whose last name is one of these: ``Call("item")`` matches ``x.sum().item()`` and ``item(x)``.
 
     To spare functions a closer look: `arguments` says that one of these has to be given just so many (0 to
-    3); `place`, that it has to stand in a loop, or be called by its bare name. What else the function calls
-    by these names is shown as well."""
+    3); `place`, that it has to stand in a loop, be called by its bare name, or be given `self` first. What
+    else the function calls by these names is shown as well."""
     word = place or ("call" if arguments is None else f"call{arguments}")
     return Look(
         "call", frozenset(names), frozenset(f"{word}:{n}" for n in names) or frozenset({word})

@@ -87,7 +87,10 @@ def call_as(walk: Walk, node: Node, how: str) -> None:
         elif kind == "list_splat":
             ask_iterated(walk, argument.named_children[-1])
         if kind == "identifier":
-            note(reading.passed, text(source, argument), "passed", argument, walk.loop > 0)
+            name = text(source, argument)
+            if name == reading.self_name and argument is given[0]:
+                looks.add(f"self:{last}")
+            note(reading.passed, name, "passed", argument, walk.loop > 0)
         elif kind == "attribute":
             name = dotted(source, argument)
             if name:

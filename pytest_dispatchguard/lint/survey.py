@@ -28,7 +28,9 @@ Progress = Callable[[str, int, int], None]
 """Told what is being done, how many are done, of how many."""
 
 # Comments that may be meant for us; most `noqa` name codes of other tools, with one letter or four digits.
-_DIRECTIVE = re.compile(r"dispatchguard:|noqa[^\n]*\b[A-Za-z]{2,}\d{3}\b", re.IGNORECASE)
+_NOQA = tuple(
+    re.compile(rf"{word}[^\n]*\b[A-Za-z]{{2,}}\d{{3}}\b") for word in ("noqa", "NOQA", "NoQA")
+)
 _MISSPELT = re.compile(r"#[ \t]*[dD][a-zA-Z_-]{10,14}[ \t]*:")
 _SCAN_WORTH = 24
 
@@ -142,8 +144,7 @@ def _scan(job: _File) -> tuple[str, str, str, str]:
         text = read
         cold = None if thorough else cold_by_name(rel, text)
         facts = scout.scan(text, module_name(rel, roots), rel.endswith("__init__.py"), cold)
-    spoken_to = "dispatchguard:" in text or "noqa" in text or "NOQA" in text  # quick, and mostly no
-    directives = spoken_to and _DIRECTIVE.search(text) is not None
+    directives = "dispatchguard:" in text or any(noqa.search(text) for noqa in _NOQA)
     directives = directives or _MISSPELT.search(text) is not None
     row = json.dumps([shape(facts) if kept else "", directives, facts.error, len(facts.functions)])
     return rel, digest, row, pack_facts(facts)

@@ -605,6 +605,13 @@ def test_sizes_that_may_be_tensors(body: str, asked: bool) -> None:
     assert ("sized" in facts_of(text).functions[0].looks) is asked
 
 
+def test_calls_that_are_given_self_first() -> None:
+    text = "class C:\n    def m(self, x):\n        hasattr(self, 'a'); getattr(x, 'b', self); self.m(self)\n"
+    found = set(function(text, "C.m").looks)
+    assert {"self:hasattr", "self:m"} <= found
+    assert "self:getattr" not in found
+
+
 # --- what hinges on calls -------------------------------------------------------------------------
 
 
