@@ -28,7 +28,9 @@ _PLAIN = frozenset(
     """unknown none int float bool str function ann:None ann:int ann:float ann:bool ann:str
     ann:bytes""".split()
 )
+"""What functions return, as `Value` has it, that is neither a tensor nor holds one."""
 _NESTED = frozenset({"tuple", "list", "dict"})
+"""The same of what may hold some, which nobody knows."""
 
 
 def worth_judging(

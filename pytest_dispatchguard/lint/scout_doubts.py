@@ -69,9 +69,10 @@ def _doubt_of_call(walk: Walk, node: Node, hinges: Hinges) -> bool:
     name = dotted(walk.source, callee)
     root = name.partition(".")[0]
     package = walk.imports.get(root, "").partition(".")[0]
-    if package in words.HOST_PACKAGES:
+    foreign = package != walk.module.partition(".")[0]
+    if foreign and package in words.HOST_PACKAGES:
         return False
-    if not name or package in words.EXTERNAL:
+    if not name or (foreign and package in words.EXTERNAL):
         return True
     reading = walk.reading
     if root in (reading.self_name, "super()") and reading.owner is not None:

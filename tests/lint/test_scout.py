@@ -640,6 +640,12 @@ def test_what_hinges_on_calls_is_left_for_those_who_know_them(
     assert not {"truth", "iterate", "sized", "subscript"} & set(found.looks)
 
 
+def test_a_project_may_be_called_like_a_package_that_gives_no_tensors() -> None:
+    text = "from rich import helper\ndef f(n):\n    if helper(n): pass\n"
+    assert facts_of(text, "rich.mod").functions[0].hinges == {"truth": ["helper"]}
+    assert facts_of(text, "pkg.mod").functions[0].hinges == {}
+
+
 @pytest.mark.parametrize(
     "body",
     [
