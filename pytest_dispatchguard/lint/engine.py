@@ -321,7 +321,7 @@ def _judge_one(job: _Job) -> tuple[str, list[tuple[Outline, int, str]], list[str
         return rel, [], [_changed(rel)]
     brief = unpack_brief(brief_text)
     lines = Lines(text)
-    judged = judge.judge_chunks(text, outlines, brief, judge.bench(target), target)
+    judged = judge.judge_chunks(lines, outlines, brief, judge.bench(target), target)
     found = []
     problems: list[str] = []
     for outline, piece in zip(outlines, judged, strict=True):

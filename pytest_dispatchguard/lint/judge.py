@@ -71,10 +71,9 @@ def bench(target: Target) -> Bench:
 
 
 def judge_chunks(
-    text: str, outlines: Iterable[Outline], brief: Brief, benched: Bench, target: Target
+    lines: Lines, outlines: Iterable[Outline], brief: Brief, benched: Bench, target: Target
 ) -> list[Judged]:
     """The findings of functions of one file, function by function."""
-    lines = Lines(text)
     out = []
     for outline in outlines:
         judge = partial(_judge_function, lines, outline, brief, benched, target)

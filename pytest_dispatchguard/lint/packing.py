@@ -30,7 +30,7 @@ def _row(cls: type, *but: str) -> _Row:
 
 
 _FUNCTION, _CALL, _CLASS = _row(FunctionFact), _row(CallFact), _row(ClassFact)
-_CALLS_AT = [f.name for f in fields(FunctionFact)].index("calls")
+_CALLS_AT, _LOOKS_AT = ([f.name for f in fields(FunctionFact)].index(n) for n in ("calls", "looks"))
 _FUNCTION_SHAPE = _row(
     FunctionFact, "line", "end_line", "start_byte", "end_byte", "looks", "hinges", "calls"
 )
@@ -52,6 +52,7 @@ def pack_facts(facts: FileFacts) -> str:
     for function in facts.functions:
         row = list(_FUNCTION(function))
         row[_CALLS_AT] = [_CALL(c) for c in function.calls]
+        row[_LOOKS_AT] = " ".join(function.looks)  # most of all words, and quicker as one
         functions.append(row)
     return _text(
         [facts.imports, facts.assigns, functions, [_CLASS(c) for c in facts.classes], facts.error]
@@ -63,6 +64,7 @@ def unpack_facts(text: str) -> FileFacts:
     imports, assigns, functions, classes, error = json.loads(text)
     for row in functions:
         row[_CALLS_AT] = [CallFact(*c) for c in row[_CALLS_AT]]
+        row[_LOOKS_AT] = row[_LOOKS_AT].split()
     return FileFacts(
         imports=[(a, b) for a, b in imports],
         assigns=assigns,

@@ -47,8 +47,9 @@ def call_as(walk: Walk, node: Node, how: str) -> None:
         note_call(walk, last, how, node)
         reading.arguments.setdefault(last, []).append(arguments)
     elif kind == "attribute":
-        owner = callee.named_children[0]
-        last = text(source, callee.named_children[-1])
+        named = callee.named_children
+        owner = named[0]
+        last = text(source, named[-1])
         name = dotted(source, callee)
         if name:
             note_call(walk, name, how, node)

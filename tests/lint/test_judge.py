@@ -65,7 +65,7 @@ def judged(source: str) -> judge.Judged:
     outlines = chunks.worth_judging(facts, brief.hot, (), {}, tokens)
     out = judge.Judged()
     target = Target()
-    for one in judge.judge_chunks(text, outlines, brief, judge.bench(target), target):
+    for one in judge.judge_chunks(chunks.Lines(text), outlines, brief, judge.bench(target), target):
         out.findings += one.findings
         out.problems += one.problems
     return out
@@ -264,5 +264,5 @@ def test_a_finding_on_a_compound_statement_points_at_its_header() -> None:
     rule = Head()
     benched = judge.Bench({("function", "f"): (rule,)}, {})
     outlines = chunks.worth_judging(facts, brief.hot, (), {}, {"name:f"})
-    (one,) = judge.judge_chunks(text, outlines, brief, benched, Target())
+    (one,) = judge.judge_chunks(chunks.Lines(text), outlines, brief, benched, Target())
     assert [f.span for f in one.findings] == [Span(2, 1, 2, 6)]

@@ -20,13 +20,16 @@ from pytest_dispatchguard.model import Edit, Finding, Fix, Hot, Span
 
 _TEXT = st.text(max_size=8)
 _WORDS = st.lists(_TEXT, max_size=3)
+_TOKENS = st.lists(
+    st.text(st.characters(exclude_categories=("Z", "C")), min_size=1, max_size=8), max_size=3
+)
 _TABLE = st.dictionaries(_TEXT, _WORDS, max_size=3)
 _CALLS = st.builds(CallFact, name=_TEXT, line=st.integers(1, 99), loop=st.booleans(), how=_TEXT)
 _FUNCTIONS = st.builds(
     FunctionFact,
     name=_TEXT, line=st.integers(1, 99), end_line=st.integers(1, 99),
     start_byte=st.integers(0, 99), end_byte=st.integers(0, 99), params=_WORDS,
-    calls=st.lists(_CALLS, max_size=3), looks=_WORDS, tensors=_WORDS, returns=_TEXT,
+    calls=st.lists(_CALLS, max_size=3), looks=_TOKENS, hinges=_TABLE, tensors=_WORDS, returns=_TEXT,
 )  # fmt: skip
 _CLASSES = st.builds(ClassFact, name=_TEXT, line=st.integers(1, 99), bases=_WORDS, attrs=_TABLE)
 _FACTS = st.builds(
