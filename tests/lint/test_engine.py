@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 
 from pytest_dispatchguard.config import Config
-from pytest_dispatchguard.lint import engine
+from pytest_dispatchguard.lint import chunks, engine
 from pytest_dispatchguard.lint.cache import Cache
 from pytest_dispatchguard.lint.catalog import Catalog, catalog
+from pytest_dispatchguard.lint.facts import FileFacts
 from pytest_dispatchguard.lint.files import Discovery, File, Unreadable
 from pytest_dispatchguard.lint.pool import Pool
 
 ROOT = Path("/nowhere")
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 HOT = "import torch\n\nclass M(torch.nn.Module):\n    def forward(self, x: torch.Tensor):\n"
 
 
@@ -101,3 +103,28 @@ def test_standard_input_that_cannot_be_read(rules: Catalog) -> None:
     (found,) = outcome.findings
     assert (found.code, found.path, found.span.line, found.span.column) == ("DG001", "a.py", 3, 4)
     assert engine.refused(Config(root=ROOT, ignore=("DG001",)), rules.infos, what).findings == ()
+
+
+def test_what_the_scout_spares_the_judge_has_nothing_in(
+    rules: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = {
+        f"pkg/{path.parent.name.lower()}_{path.name}": path.read_text(encoding="utf-8")
+        for path in sorted(FIXTURES.glob("DG*/*.py"))
+    }
+    judged = []
+
+    def all_hot(facts: FileFacts, hot: list[str], *_: object) -> list[chunks.Outline]:
+        found = [
+            chunks.Outline(outer.name, outer.line, outer.start_byte, outer.end_byte)
+            for outer, inner in chunks.outermost(facts)
+            if any(f.name in hot for f in (outer, *inner))
+        ]
+        judged.extend(found)
+        return found
+
+    spared = run(texts, rules)
+    monkeypatch.setattr(engine, "worth_judging", all_hot)
+    thorough = run(texts, rules)
+    assert spared.findings == thorough.findings
+    assert len(judged) > len(spared.findings) > 200
