@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,45 @@ def test_standard_input_that_cannot_be_read(rules: Catalog) -> None:
     (found,) = outcome.findings
     assert (found.code, found.path, found.span.line, found.span.column) == ("DG001", "a.py", 3, 4)
     assert engine.refused(Config(root=ROOT, ignore=("DG001",)), rules.infos, what).findings == ()
+
+
+def test_what_hinges_on_a_call_is_judged_where_the_call_gives_a_tensor(rules: Catalog) -> None:
+    text = """
+        import torch
+
+        def gives(x: torch.Tensor) -> torch.Tensor:
+            return x + 1
+
+        def says(x: torch.Tensor) -> bool:
+            return x.ndim == 2
+
+        class M(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = torch.nn.Linear(2, 2)
+
+            def own(self, x: torch.Tensor) -> torch.Tensor:
+                return x + 2
+
+            def forward(self, x: torch.Tensor):
+                return x * M.by(self, x) * self.and_by(x) * self.and_spared(x)
+
+            def by(self, x: torch.Tensor):
+                return 1 if gives(x) else 2
+
+            def and_by(self, x: torch.Tensor):
+                return 1 if self.own(x) else 2 if self.layer(x) else 3
+
+            def and_spared(self, x: torch.Tensor):
+                return 1 if says(x) else 2
+        """
+    found = run({"pkg/a.py": textwrap.dedent(text)}, rules).findings
+    asked = [(f.code, f.function, f.message.split("`")[1]) for f in found]
+    assert asked == [
+        ("DG401", "M.by", "gives(x)"),
+        ("DG401", "M.and_by", "self.own(x)"),
+        ("DG401", "M.and_by", "self.layer(x)"),
+    ]
 
 
 def test_what_the_scout_spares_the_judge_has_nothing_in(
