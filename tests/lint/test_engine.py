@@ -125,13 +125,16 @@ def test_what_hinges_on_a_call_is_judged_where_the_call_gives_a_tensor(rules: Ca
                 return x + 2
 
             def forward(self, x: torch.Tensor):
-                return x * M.by(self, x) * self.and_by(x) * self.and_spared(x)
+                return x * M.by(self, x) * self.and_by(x) * self.by_layer(x) * self.and_spared(x)
 
             def by(self, x: torch.Tensor):
                 return 1 if gives(x) else 2
 
             def and_by(self, x: torch.Tensor):
-                return 1 if self.own(x) else 2 if self.layer(x) else 3
+                return 1 if self.own(x) else 2
+
+            def by_layer(self, x: torch.Tensor):
+                return 1 if self.layer(x) else 2
 
             def and_spared(self, x: torch.Tensor):
                 return 1 if says(x) else 2
@@ -141,7 +144,7 @@ def test_what_hinges_on_a_call_is_judged_where_the_call_gives_a_tensor(rules: Ca
     assert asked == [
         ("DG401", "M.by", "gives(x)"),
         ("DG401", "M.and_by", "self.own(x)"),
-        ("DG401", "M.and_by", "self.layer(x)"),
+        ("DG401", "M.by_layer", "self.layer(x)"),
     ]
 
 
