@@ -205,43 +205,51 @@ def counts(walk: Walk, reading: Reading, token: str) -> bool:
     """Whether a token counts for what is bound to the names it hinges on; what else it hinges on for them is
     added to its hinges."""
     hinges = reading.pending[token]
-    seen: set[tuple[str, bool]] = set()
-
-    def may_be(name: str, sized: bool) -> bool:
-        if (name, sized) in seen or name == reading.self_name:
-            return False
-        seen.add((name, sized))
-        bound = reading.bindings.get(name)
-        in_params = name in reading.params
-        if in_params and name not in reading.hosts and _given_tensor(reading, name, sized):
-            return True
-        if bound is None:
-            return not (sized or in_params or name.isupper())
-        told = name in reading.tensor_uses or name in reading.tested or name in reading.declared
-        for value in bound:
-            if isinstance(value, bool):
-                if value:
-                    return True
-                continue
-            inner = Hinges()
-            if doubt(walk, value, inner):
-                return True
-            if told and (inner.names or inner.receivers or inner.calls):
-                return True
-            if any_may_be(inner, sized):
-                return True
-            hinges.attributes |= inner.attributes
-            hinges.calls |= inner.calls
-        return False
-
-    def any_may_be(those: Hinges, sized: bool) -> bool:
-        return any(may_be(name, sized) for name in sorted(those.names)) or any(
-            may_be(name, False) for name in sorted(those.receivers)
-        )
-
-    return any_may_be(hinges, token == "sized") or any(
+    return _any_may_be(walk, reading, hinges, hinges, token == "sized", set()) or any(
         _is_local(reading, call) for call in hinges.calls
     )
+
+
+_Asked = set[tuple[str, bool]]
+
+
+def _any_may_be(
+    walk: Walk, reading: Reading, those: Hinges, hinges: Hinges, sized: bool, asked: _Asked
+) -> bool:
+    return any(
+        _may_be(walk, reading, name, hinges, sized, asked) for name in sorted(those.names)
+    ) or any(_may_be(walk, reading, name, hinges, False, asked) for name in sorted(those.receivers))
+
+
+def _may_be(
+    walk: Walk, reading: Reading, name: str, hinges: Hinges, sized: bool, asked: _Asked
+) -> bool:
+    """Whether a name may stand for a tensor, by all that is bound to it in the function."""
+    if (name, sized) in asked or name == reading.self_name:
+        return False
+    asked.add((name, sized))
+    bound = reading.bindings.get(name)
+    in_params = name in reading.params
+    if in_params and name not in reading.hosts and _given_tensor(reading, name, sized):
+        return True
+    if bound is None:
+        return not (sized or in_params or name.isupper())
+    told = name in reading.tensor_uses or name in reading.tested or name in reading.declared
+    for value in bound:
+        if isinstance(value, bool):
+            if value:
+                return True
+            continue
+        inner = Hinges()
+        if doubt(walk, value, inner):
+            return True
+        if told and (inner.names or inner.receivers or inner.calls):
+            return True
+        if _any_may_be(walk, reading, inner, hinges, sized, asked):
+            return True
+        hinges.attributes |= inner.attributes
+        hinges.calls |= inner.calls
+    return False
 
 
 def _is_local(reading: Reading, call: str) -> bool:

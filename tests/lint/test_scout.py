@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import gc
 import sys
 import textwrap
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -668,3 +670,15 @@ def test_what_the_function_itself_tells_hinges_on_nothing(body: str) -> None:
     found = function(text)
     assert "truth" in found.looks
     assert "truth" not in found.hinges
+
+
+def test_nothing_of_a_file_stays_in_a_circle_where_no_collector_runs() -> None:
+    text = (Path(__file__).parents[2] / "rules" / "allocations.py").read_text(encoding="utf-8")
+    scan(text, "rules.allocations", False)
+    gc.collect()
+    gc.disable()
+    try:
+        scan(text, "rules.allocations", False)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
