@@ -24,12 +24,15 @@ def scope() -> Iterator[None]:
 
 
 def seen(run: Callable[[], object]) -> Counter[tuple[str, str, str]]:
-    """Code, operation and function of what was seen."""
+    """Code, operation and function of what was seen of `run`: threads of others, as those by which pytest's
+    workers talk, go on beside it."""
     watch = waste.Waste()
     with watch.watching():
         run()
     found: Counter[tuple[str, str, str]] = Counter()
     for sync, number in watch.times.items():
+        if all(frame.path != __file__ for frame in sync.frames):
+            continue
         found[sync.code, sync.operation, sync.frames[0].function.rpartition(".")[2]] += number
     return found
 
