@@ -11,6 +11,8 @@ import pytest
 
 from pytest_dispatchguard.runtime.waste import Waste
 
+from .conftest import seen_in
+
 
 def seen(run: Callable[[], object], times: int = 4) -> list[tuple[str, str, str, int]]:
     """Code, what was built, by which function, and how often."""
@@ -20,7 +22,7 @@ def seen(run: Callable[[], object], times: int = 4) -> list[tuple[str, str, str,
             run()
     return [
         (sync.code, sync.operation, sync.frames[0].function.rpartition(".")[2], number)
-        for sync, number in watch.times.items()
+        for sync, number in seen_in(watch, __file__).items()
     ]
 
 
@@ -85,7 +87,7 @@ def test_equal_code_of_two_files_is_told_apart() -> None:
         for _ in range(3):
             spaces[0]["layer"]()
         spaces[1]["layer"]()
-    ((sync, number),) = watch.times.items()
+    ((sync, number),) = seen_in(watch, "one.py", "two.py").items()
     assert (sync.frames[0].path, number) == ("one.py", 3)
 
 
@@ -103,7 +105,7 @@ def test_the_place_is_where_it_is_built() -> None:
     with watch.watching():
         for _ in range(3):
             outer()
-    (sync,) = watch.times
+    (sync,) = seen_in(watch, __file__)
     names = [frame.function.rpartition(".")[2] for frame in sync.frames]
     assert names[:2] == ["layer", "outer"]
     assert sync.frames[0].line == layer.__code__.co_firstlineno + 1

@@ -17,6 +17,8 @@ import pytest
 from pytest_dispatchguard.model import UserError
 from pytest_dispatchguard.runtime import waste
 
+from .conftest import seen_in
+
 
 @contextlib.contextmanager
 def scope() -> Iterator[None]:
@@ -24,15 +26,12 @@ def scope() -> Iterator[None]:
 
 
 def seen(run: Callable[[], object]) -> Counter[tuple[str, str, str]]:
-    """Code, operation and function of what was seen of `run`: threads of others, as those by which pytest's
-    workers talk, go on beside it."""
+    """Code, operation and function of what was seen."""
     watch = waste.Waste()
     with watch.watching():
         run()
     found: Counter[tuple[str, str, str]] = Counter()
-    for sync, number in watch.times.items():
-        if all(frame.path != __file__ for frame in sync.frames):
-            continue
+    for sync, number in seen_in(watch, __file__).items():
         found[sync.code, sync.operation, sync.frames[0].function.rpartition(".")[2]] += number
     return found
 
@@ -89,7 +88,7 @@ def test_where_it_is_and_how_it_came_there() -> None:
     watch = waste.Waste()
     with watch.watching():
         outer()
-    ((sync, number),) = watch.times.items()
+    ((sync, number),) = seen_in(watch, __file__).items()
     names = [frame.function.rpartition(".")[2] for frame in sync.frames]
     assert number == 1 and names[:2] == ["inner", "outer"]
     assert sync.frames[0].path == __file__
@@ -118,7 +117,7 @@ def test_two_who_watch_share_one_place() -> None:
         with second.watching():
             copy.deepcopy([])
         copy.deepcopy([])
-    assert (first.times.total(), second.times.total()) == (3, 1)
+    assert [seen_in(watch, __file__).total() for watch in (first, second)] == [3, 1]
     assert sys.getprofile() is None
 
 
@@ -139,7 +138,7 @@ def test_threads_that_live_on_are_watched_no_more() -> None:
     go.set()
     done.wait()
     thread.join()
-    assert watch.times.total() == 1
+    assert seen_in(watch, __file__).total() == 1
     assert threading.gettrace() is before
 
 

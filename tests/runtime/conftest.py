@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+from collections import Counter
+
+from pytest_dispatchguard.runtime.syncs import Sync
+from pytest_dispatchguard.runtime.waste import Waste
+
+
+def seen_in(watch: Waste, *paths: str) -> Counter[Sync]:
+    """What was seen of the functions of these files: threads of others, as those by which pytest's workers
+    talk, go on beside a test."""
+    return Counter(
+        {
+            sync: number
+            for sync, number in watch.times.items()
+            if any(frame.path in paths for frame in sync.frames)
+        }
+    )
