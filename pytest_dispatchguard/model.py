@@ -10,6 +10,23 @@ Certainty = Literal["sure", "maybe"]
 Safety = Literal["safe", "unsafe"]
 Outcome = Literal["pass", "fail", "undecided", "skipped", "error"]
 
+LayerKind = Literal[
+    "python",
+    "override",
+    "context",
+    "binding",
+    "autograd",
+    "tracking",
+    "dispatcher",
+    "allocation",
+    "kernel",
+    "frame",
+    "guards",
+    "wrapper",
+    "compiled",
+]
+"""What a part of a call is made of."""
+
 SCHEMA = 1
 """The number of the JSON layout that findings are written in. Fields are added, never renamed."""
 
@@ -334,6 +351,43 @@ class Base:
     earlier: bool = False
     """Whether it was measured at another time, in another run, and not by turns with what is held against
     it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A part of what one call takes."""
+
+    name: str
+    """``Dense.call``, `autograd`, `kernels`."""
+    kind: LayerKind
+    us: Interval
+    depth: int = 0
+    """How deep a Python function is nested in those before it."""
+    times: int = 1
+    """How often it runs in one call."""
+    note: str = ""
+    """What it consists of."""
+    path: str = ""
+    line: int = 0
+    """Where a Python function begins; 0 for what has no source."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """Where the time of one call goes: parts that add up to the whole."""
+
+    subject: str
+    whole_us: Interval
+    layers: tuple[Layer, ...]
+    rounds: int
+    """Blocks of each kind that took turns."""
+    notes: tuple[str, ...] = ()
+    """What could not be told apart, in words."""
+
+    @property
+    def sum_us(self) -> float:
+        """What the parts come to."""
+        return sum(layer.us.value for layer in self.layers)
 
 
 @dataclass(frozen=True, slots=True)

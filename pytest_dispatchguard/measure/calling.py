@@ -57,6 +57,22 @@ def empty_block(clock: Callable[[], int]) -> Block:
     return block
 
 
+def block_of(
+    lines: Sequence[str], values: Mapping[str, list[Any]], clock: Callable[[], int]
+) -> Block:
+    """A block of several statements, which find each value under its name. Values are in lists of one, so
+    that they can be other ones in the next block."""
+    names = list(values)
+    taken = "; ".join(f"{name} = v{i}[0]" for i, name in enumerate(names)) or "pass"
+    parameters = "".join(f", v{i}" for i in range(len(names)))
+    defaults = "".join(f", v{i}=v{i}" for i in range(len(names)))
+    source = _BLOCK.format(parameters, defaults, "\n            ".join(lines) or "pass")
+    source = source.replace("        start = clock()", f"        {taken}\n        start = clock()")
+    made = _scope(compile(source, "<dispatchguard>", "exec"))["make"]
+    block: Block = made(clock, *values.values())
+    return block
+
+
 # Arguments are defaults of parameters, so that the loop reads them as fast as local variables.
 _BLOCK = """
 def make(clock{0}):

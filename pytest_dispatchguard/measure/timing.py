@@ -9,19 +9,17 @@ from __future__ import annotations
 import gc
 import math
 import random
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 
+from pytest_dispatchguard.measure.calibration import pace, undisturbed
 from pytest_dispatchguard.measure.calling import Block, Call, empty_block
 from pytest_dispatchguard.measure.devices import HOST, Device
 from pytest_dispatchguard.measure.intervals import LOOKS, median, median_interval
 from pytest_dispatchguard.measure.queues import DeviceTimes, Watched, watched
 from pytest_dispatchguard.model import Interval
-from pytest_dispatchguard.runtime.collector import collector_off
 
 Clock = Callable[[], int]
 """Nanoseconds."""
@@ -32,8 +30,6 @@ calls: the first call of a block is dearer than the next, by some 15% of a call,
 calls would read 0.4% apart."""
 _CHANCE = random.Random()
 """One's own: a subject may well seed that of Python."""
-_SLOW_NS = 10_000_000
-"""A call that takes so long need not be called often to know that one is a block."""
 _FIRST_LOOK = 25
 _LEAST_SECONDS = 0.1
 _BATCH = 25
@@ -104,7 +100,7 @@ def sample(
 ) -> Sample:
     """Measures until `enough` is true of what is known, looked at now and then, or the time is up."""
     arms = Arms(subject, reference, clock)
-    with _undisturbed():
+    with undisturbed():
         _calibrate(arms, prepare, device)
         _watch(arms, (subject, reference), prepare, device)
         start = clock()
@@ -172,31 +168,13 @@ def _device_batch(times: DeviceTimes, *, until: int, clock: Clock) -> None:
 
 
 def _calibrate(arms: Arms, prepare: Callable[[], object] | None, device: Device) -> None:
-    """Finds how many calls make a block, and warms up what learns from calls."""
-    call_ns = [0.0, 0.0, 0.0]
-    for arm, block in enumerate(arms.blocks):
-        loops = 1
-        while True:
-            took = []
-            for _ in range(5):
-                if prepare is not None:
-                    prepare()
-                device.wait()
-                took.append(block(repeat(None, loops)))
-                if took[-1] > _SLOW_NS:
-                    break
-            device.wait()
-            if min(took) >= device.block_ns / 2 or loops >= device.most_calls:
-                break
-            loops *= 2
-        wanted = round(loops * max(device.block_ns / max(min(took), 1), 1))
-        arms.loops[arm] = max(1, min(wanted, device.most_calls))
-        call_ns[arm] = min(took) / loops
-    subject, reference, again = arms.loops
+    """Finds how many calls make a block."""
+    paces = [pace(block, prepare, device) for block in arms.blocks]
+    subject, reference, again = (found.loops for found in paces)
     reference = max(reference, again)
     most, least = max(subject, reference), min(subject, reference)
     arms.loops[:] = [most] * 3 if most <= _ALIKE * least else [subject, reference, reference]
-    arms.block_ns[:] = [call_ns[arm] * arms.loops[arm] for arm in (0, 1)]
+    arms.block_ns[:] = [paces[arm].call_ns * arms.loops[arm] for arm in (0, 1)]
 
 
 def _watch(
@@ -293,20 +271,3 @@ def _trend(ratios: Sequence[float]) -> float:
 def _thinned(values: Sequence[float]) -> Sequence[float]:
     step = -(-len(values) // _KEPT_VALUES)
     return values[::step]
-
-
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """No garbage collector, no tracer, no profiler; what is alive already is no garbage to look for."""
-    trace, profile = sys.gettrace(), sys.getprofile()
-    sys.settrace(None)
-    sys.setprofile(None)
-    gc.collect()
-    gc.freeze()
-    try:
-        with collector_off():
-            yield
-    finally:
-        gc.unfreeze()
-        sys.setprofile(profile)
-        sys.settrace(trace)

@@ -1,0 +1,168 @@
+"""The Python functions that a call runs, put in order: which are worth telling apart, and whose they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import GeneratorType
+from typing import Any
+
+from pytest_dispatchguard.measure.statements import Statement
+from pytest_dispatchguard.model import LayerKind
+from pytest_dispatchguard.runtime.call_tree import PythonCall
+
+_LEAST = 0.03
+"""A function that takes less of the whole is told with what calls it."""
+_MOST = 12
+"""Functions that are told apart."""
+_ENDS = ("__enter__", "__exit__")
+
+
+@dataclass(slots=True)
+class Part:
+    """A function, in all the calls that one other part makes of it."""
+
+    name: str
+    kind: LayerKind
+    path: str
+    line: int
+    depth: int
+    parent: int
+    """The number of the part that calls it; -1 for the whole."""
+    statements: list[Statement] = field(default_factory=list)
+    calls: set[int] = field(default_factory=set)
+    """The numbers of its calls."""
+    ns: int = 0
+
+
+def parts_of(calls: Sequence[PythonCall]) -> list[Part]:
+    """The parts of a call, callers first; the first is the whole. The only function that the whole calls, if
+    there is but one, is the whole. None where nothing of it is Python."""
+    if not calls:
+        return []
+    children: dict[int, list[PythonCall]] = {}
+    for call in calls:
+        children.setdefault(call.parent, []).append(call)
+    top = children.get(-1, [])
+    if len(top) == 1:
+        whole = _part(top[0], _kind(top[0]), 0, -1, [top[0].number])
+        roots = [top[0].number]
+    else:
+        whole = Part("the call itself", "python", "", 0, 0, -1, ns=sum(c.ns for c in top))
+        whole.calls, roots = {-1}, [-1]
+    found = [whole]
+    waiting = [(0, roots)]
+    while waiting and len(found) < _MOST:
+        number, numbers = waiting.pop(0)
+        below = [call for n in numbers for call in children.get(n, ())]
+        made = sorted(_grouped(below, number, found[number].depth + 1), key=lambda p: -p.ns)
+        for part in made:
+            if part.ns >= _LEAST * whole.ns and len(found) < _MOST:
+                found.append(part)
+                waiting.append((len(found) - 1, sorted(part.calls)))
+    return _in_order(found)
+
+
+def _grouped(calls: Sequence[PythonCall], parent: int, depth: int) -> Iterable[Part]:
+    """Calls that one part makes, by what they call."""
+    groups: dict[object, Part] = {}
+    for statement, kind, members in _units(calls):
+        made = _part(members[0], kind, depth, parent, [])
+        part = groups.setdefault((kind, made.name, made.path, made.line), made)
+        part.ns = 0 if part is made else part.ns
+        part.statements.append(statement)
+        part.calls |= {call.number for call in members}
+        part.ns += sum(call.ns for call in members)
+    return groups.values()
+
+
+def _units(
+    calls: Sequence[PythonCall],
+) -> Iterable[tuple[Statement, LayerKind, list[PythonCall]]]:
+    """What can be done again on its own: a call, or a context from entering to leaving."""
+    entered = {id(c.owner): c for c in calls if c.code.co_name == "__enter__"}
+    left = {id(c.owner): c for c in calls if c.code.co_name == "__exit__"}
+    taken: set[int] = set()
+    for call in calls:
+        made = call.owner if call.code.co_name == "__init__" else call.result
+        begin, end = entered.get(id(made)), left.get(id(made))
+        if begin is None or end is None or call.function is None or call in (begin, end):
+            continue
+        if call.code.co_name == "__init__":
+            text, values = _spelt(call, "type({1})", skip=1)
+        else:
+            text, values = _spelt(call, "{0}")
+        taken |= {call.number, begin.number, end.number}
+        yield Statement(f"with {text}: pass", values), "context", [call, begin, end]
+    for number, begin in entered.items():
+        end = left.get(number)
+        if end is not None and begin.number not in taken:
+            taken |= {begin.number, end.number}
+            yield Statement("with {0}: pass", [begin.owner]), "context", [begin, end]
+    for call in calls:
+        if call.number in taken or call.function is None or call.code.co_name in _ENDS:
+            continue
+        text, values = _spelt(call, "{0}")
+        yield Statement(text, values), _kind(call), [call]
+
+
+def _kind(call: PythonCall) -> LayerKind:
+    return "override" if call.code.co_name == "__torch_function__" else "python"
+
+
+def _spelt(call: PythonCall, function: str, skip: int = 0) -> tuple[str, Sequence[Any]]:
+    """A call as source, with its values; the function is the first of them."""
+    values = [call.function, *call.args, *call.kwargs.values()]
+    given = [f"{{{i + 1}}}" for i in range(skip, len(call.args))]
+    after = 1 + len(call.args)
+    if all(name.isidentifier() for name in call.kwargs):
+        given += [f"{name}={{{after + i}}}" for i, name in enumerate(call.kwargs)]
+    else:
+        values = [*values[:after], dict(call.kwargs)]
+        given.append(f"**{{{after}}}")
+    return f"{function}({', '.join(given)})", values
+
+
+def _part(
+    call: PythonCall, kind: LayerKind, depth: int, parent: int, numbers: Sequence[int]
+) -> Part:
+    code, name = call.code, _name(call)
+    inside = _inside(call)
+    if inside is not None:
+        code, name = inside.gi_code, getattr(inside, "__qualname__", inside.gi_code.co_name)
+    part = Part(name, kind, code.co_filename, code.co_firstlineno, depth, parent, ns=call.ns)
+    part.calls = set(numbers)
+    return part
+
+
+def _inside(call: PythonCall) -> GeneratorType[Any, Any, Any] | None:
+    """The generator that a context manager made of a function runs."""
+    inside = getattr(call.result, "gen", None)
+    return inside if isinstance(inside, GeneratorType) else None
+
+
+def _name(call: PythonCall) -> str:
+    qualified = getattr(call.code, "co_qualname", call.code.co_name)
+    owner = call.owner
+    if "." in qualified or owner is None or call.code.co_varnames[:1] not in (("self",), ("cls",)):
+        return str(qualified)
+    kind = owner if isinstance(owner, type) else type(owner)  # before Python 3.11
+    return f"{kind.__qualname__}.{qualified}"
+
+
+def _in_order(parts: Sequence[Part]) -> list[Part]:
+    """Every part before those that it calls, and each of them before the next one's."""
+    below: Mapping[int, list[int]] = {
+        i: [j for j, p in enumerate(parts) if j and p.parent == i] for i in range(len(parts))
+    }
+    order: list[int] = []
+    waiting = [0]
+    while waiting:
+        number = waiting.pop()
+        order.append(number)
+        waiting += reversed(below[number])
+    new = {old: i for i, old in enumerate(order)}
+    found = [parts[i] for i in order]
+    for part in found[1:]:
+        part.parent = new[part.parent]
+    return found

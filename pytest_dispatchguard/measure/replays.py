@@ -1,0 +1,184 @@
+"""Calls of torch made again on their own: from Python, and in loops below it, as they are and with parts
+taken away."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import repeat
+from typing import Any
+
+import torch
+
+from pytest_dispatchguard.measure.calling import Block
+from pytest_dispatchguard.measure.statements import Statement
+from pytest_dispatchguard.measure.turns import Arm, Clock
+from pytest_dispatchguard.runtime.aten_loops import Loop, Operation, loop_of
+from pytest_dispatchguard.runtime.torch_calls import State, TorchCall
+
+
+def _anew(kept: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor like another was: one that is no leaf where it takes part in autograd, as no leaf may be
+    written to."""
+    if not tensor.requires_grad:
+        return kept.clone()
+    with torch.enable_grad():
+        return kept.detach().requires_grad_().clone()
+
+
+def statement_of(call: TorchCall) -> Statement:
+    """A call of torch as source."""
+    given = [f"{{{i}}}" for i in range(len(call.args))]
+    if call.attribute:
+        return Statement(f"{{0}}.{call.attribute}", call.args)
+    if call.method == "__getitem__":
+        return Statement("{0}[{1}]", call.args)
+    if call.method == "__setitem__":
+        return Statement("{0}[{1}] = {2}", call.args)
+    after = len(call.args)
+    named = [f"{name}={{{after + i}}}" for i, name in enumerate(call.kwargs)]
+    values = [*call.args, *call.kwargs.values()]
+    if call.method:
+        return Statement(f"{{0}}.{call.method}({', '.join([*given[1:], *named])})", values)
+    last = len(values)
+    return Statement(f"{{{last}}}({', '.join([*given, *named])})", [*values, call.function])
+
+
+_LEAST_LOOPS = 50
+"""To begin and to end a loop takes as long as some operations."""
+
+
+def renewed_by(calls: Sequence[TorchCall]) -> dict[int, Callable[[], Any]]:
+    """What makes anew the tensors that calls write to, by their ids."""
+    return {
+        id(tensor): partial(_anew, tensor.detach().clone(), tensor)
+        for call in calls
+        for tensor in _written_by(call)
+    }
+
+
+def _written_by(call: TorchCall) -> list[torch.Tensor]:
+    name = call.method or getattr(call.function, "__name__", "")
+    writes = name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
+    out = call.kwargs.get("out")
+    places = [
+        *(call.args[:1] if writes else ()),
+        *(out if isinstance(out, tuple | list) else (out,)),
+    ]
+    return [place for place in places if isinstance(place, torch.Tensor)]
+
+
+@contextmanager
+def in_state(state: State, *, recorded: bool = True) -> Iterator[None]:
+    """As torch's state was; not `recorded` for backward."""
+    if state.inference:
+        with torch.inference_mode():
+            yield
+    else:
+        with torch.set_grad_enabled(state.grad and recorded):
+            yield
+
+
+@contextmanager
+def as_plain_tensors(state: State) -> Iterator[None]:
+    """As torch's state was, and no subclass of tensors asked for its own way."""
+    with in_state(state), torch._C.DisableTorchFunctionSubclass():
+        yield
+
+
+@contextmanager
+def below_autograd(state: State) -> Iterator[None]:
+    """As torch's state was, with nothing recorded, from below the keys of autograd, views and writing."""
+    with in_state(state, recorded=False), torch._C._AutoDispatchBelowAutograd():
+        yield
+
+
+def loop_arm(operations: Sequence[Operation], clock: Clock, around: Callable[[], Any]) -> Arm:
+    """Operations in a loop below Python."""
+    fresh = [_written(operation) for operation in operations]
+    made = [operation for operation, _ in fresh]
+    with around():
+        loop, bare = loop_of(made), loop_of([])
+
+    def again() -> None:
+        for _, restore in fresh:
+            restore()
+
+    with around():
+        loop(2)
+    bare(2)
+    return Arm(_timed(loop, clock), around, again, _timed(bare, clock), _LEAST_LOOPS)
+
+
+def _timed(loop: Loop, clock: Clock) -> Block:
+    def block(times: repeat[None]) -> int:
+        count = operator.length_hint(times)
+        start = clock()
+        loop(count)
+        return clock() - start
+
+    return block  # type: ignore[return-value]  # blocks are always given a repeat
+
+
+def _written(operation: Operation) -> tuple[Operation, Callable[[], None]]:
+    """The operation writing to memory of its own, and what puts back what was there."""
+    places = {
+        i
+        for i, argument in enumerate(operation.overload._schema.arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    }
+    values, kept = list(operation.values), []
+    for i in places:
+        if isinstance(values[i], torch.Tensor) and values[i].numel():
+            held = values[i].detach().clone()
+            values[i] = _anew(held, values[i])
+            kept.append((values[i], held))
+    return Operation(operation.overload, values), partial(_put_back, kept)
+
+
+def _put_back(kept: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    for tensor, held in kept:
+        if tensor.requires_grad:
+            tensor.detach_()  # else every write would be remembered
+            tensor.requires_grad_()
+        tensor.data.copy_(held)
+
+
+def emptied(operation: Operation) -> Operation | None:
+    """The same operation on tensors without elements, so that its kernel has nothing to do; None where it
+    refuses such."""
+    tensors = [t for value in operation.values for t in _tensors(value) if t.dim()]
+    if not tensors:
+        return None
+    widest = max(t.dim() for t in tensors)
+    wide = [t for t in tensors if t.dim() == widest]
+    choices = [[t for t in wide if t.shape[0] == wide[0].shape[0]], *([t] for t in tensors)]
+    for chosen in choices:
+        ids = {id(t) for t in chosen}
+        made = operation.with_values(partial(_narrowed, ids))
+        try:
+            with torch.no_grad():
+                made.run()
+        except (RuntimeError, IndexError, ValueError, TypeError):
+            continue
+        return made
+    return None
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, list):
+        return [t for t in value if isinstance(t, torch.Tensor)]
+    return []
+
+
+def _narrowed(chosen: set[int], value: Any) -> Any:
+    if isinstance(value, list):
+        return [_narrowed(chosen, one) for one in value]
+    if not isinstance(value, torch.Tensor) or id(value) not in chosen:
+        return value
+    narrow = value.detach().narrow(0, 0, 0)
+    return narrow.requires_grad_(value.requires_grad) if value.requires_grad else narrow

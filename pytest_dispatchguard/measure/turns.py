@@ -1,0 +1,150 @@
+"""Times several kinds of calls by turns in one process: what one takes more than another, round by round.
+
+Every round has a block of each kind, in random order. What disturbs the machine disturbs a whole round, or
+one block of many: the median of the rounds' differences hardly notices.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from itertools import repeat
+
+from pytest_dispatchguard.measure.calibration import pace, undisturbed
+from pytest_dispatchguard.measure.calling import Block, empty_block
+from pytest_dispatchguard.measure.devices import HOST, Device
+from pytest_dispatchguard.measure.intervals import median, median_interval
+from pytest_dispatchguard.model import Interval
+
+Clock = Callable[[], int]
+"""Nanoseconds."""
+
+_CHANCE = random.Random()
+"""One's own: a subject may well seed that of Python."""
+_LONGEST_NS = 300_000
+"""A block that is longer catches more of what disturbs the machine."""
+_BATCH = 10
+"""Rounds between collections of garbage."""
+_LEAST_ROUNDS = 60
+_PATIENCE = 5
+"""Times the seconds that are allowed, where so few rounds need it."""
+
+
+def _nothing() -> None:
+    """No state to make anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One kind of call that takes its turn."""
+
+    block: Block
+    around: Callable[[], AbstractContextManager[object]] = nullcontext
+    """What is entered before a block and left after it."""
+    fresh: Callable[[], object] = _nothing
+    """What is done before every block, untimed."""
+    empty: Block | None = None
+    """The same block around nothing, which is taken off; None for that of Python's own loop."""
+    least: int = 1
+    """Calls in a block, unless that makes it too long: where a block costs something however many it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turned:
+    """What the rounds say: nanoseconds of one call of each arm, round by round."""
+
+    times: Mapping[str, Sequence[float]]
+    confidence: float
+    loops: Mapping[str, int] = field(default_factory=dict)
+    """Calls in a block of each arm."""
+
+    def us(self, parts: Mapping[str, float]) -> Interval:
+        """A sum of arms, each times a factor, in microseconds: ``{"whole": 1, "torch": -1}``. It is found as
+        a share of the first arm's time, so that a round in which the machine was slow counts for no more than
+        another."""
+        first = next(iter(self.times.values()))
+        usual = median(sorted(first)) / 1000
+        values = [
+            usual * sum(factor * self.times[name][i] for name, factor in parts.items()) / whole
+            for i, whole in enumerate(first)
+        ]
+        # Medians do not add up of themselves: those of single arms are what sums are made of.
+        value = sum(factor * self._level(name) for name, factor in parts.items()) * usual
+        found = median_interval(values, self.confidence)
+        if found is None:
+            return Interval(value, -math.inf, math.inf)
+        return Interval(value, min(found.low, value), max(found.high, value))
+
+    def _level(self, name: str) -> float:
+        """What an arm takes of the first one's time."""
+        first = next(iter(self.times.values()))
+        return median(sorted(t / whole for t, whole in zip(self.times[name], first, strict=True)))
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds there were."""
+        return min(map(len, self.times.values()), default=0)
+
+
+def turned(
+    arms: Mapping[str, Arm],
+    *,
+    seconds: float,
+    confidence: float = 0.999,
+    device: Device = HOST,
+    clock: Clock = time.perf_counter_ns,
+    tell: Callable[[float], object] = lambda done: None,
+) -> Turned:
+    """Lets the arms take turns until the time is up. `tell` hears now and then what part of it is."""
+    nothing = empty_block(clock)
+    times: dict[str, list[float]] = {name: [] for name in arms}
+    with undisturbed():
+        loops = _loops(arms, device)
+        empty: dict[str, list[float]] = {name: [] for name in arms}
+        order = list(arms)
+        start = clock()
+        while True:
+            spent = (clock() - start) / 1e9
+            few = len(times[order[0]]) < _LEAST_ROUNDS
+            if spent >= (seconds * _PATIENCE if few else seconds):
+                break
+            tell(min(spent / seconds, 1.0) if seconds else 1.0)
+            for _ in range(_BATCH):
+                _CHANCE.shuffle(order)
+                for name in order:
+                    arm = arms[name]
+                    arm.fresh()
+                    device.wait()
+                    with arm.around():
+                        took = arm.block(repeat(None, loops[name]))
+                    times[name].append(took / loops[name])
+                device.wait()
+            for name, arm in arms.items():
+                bare = arm.empty or nothing
+                empty[name].append(bare(repeat(None, loops[name])) / loops[name])
+            gc.collect(1)
+    for name, found in times.items():
+        off = median(sorted(empty[name]))
+        found[:] = [max(took - off, 0.1) for took in found]
+    return Turned(times, confidence, loops)
+
+
+def _loops(arms: Mapping[str, Arm], device: Device) -> dict[str, int]:
+    """Calls in a block of each arm: the same in all as far as that makes no block too long, as the first
+    call of a block is dearer than the next."""
+    found = {}
+    for name, arm in arms.items():
+        with arm.around():
+            found[name] = pace(arm.block, arm.fresh, device)
+    most = max((one.loops for one in found.values()), default=1)
+    return {
+        name: max(
+            one.loops, min(max(most, arms[name].least), int(_LONGEST_NS / max(one.call_ns, 1)))
+        )
+        for name, one in found.items()
+    }

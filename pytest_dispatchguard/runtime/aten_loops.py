@@ -1,0 +1,233 @@
+"""Torch's operations called from C++ again and again: what they take below Python.
+
+TorchScript's interpreter runs a loop around them, so that neither Python nor torch's binding to it takes
+part. Nothing is optimised: every operation goes through the dispatcher as it does from Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from pytest_dispatchguard.runtime.dispatch_mode import DispatchMode
+from pytest_dispatchguard.runtime.torch_calls import TorchCall
+
+Loop = Callable[[int], object]
+"""Runs its operations so many times."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation of the dispatcher with everything that it is given."""
+
+    overload: Any
+    """The overload that takes it: ``torch.ops.aten.add.Tensor``."""
+    values: Sequence[Any]
+    """One for every parameter of its schema."""
+
+    @property
+    def name(self) -> str:
+        """The operation in the dispatcher's words: ``aten::add``."""
+        return str(self.overload._schema.name)
+
+    def run(self) -> Any:
+        """Runs it once, by way of Python."""
+        pairs = list(zip(self.overload._schema.arguments, self.values, strict=True))
+        args = [value for argument, value in pairs if not argument.kwarg_only]
+        return self.overload(*args, **{a.name: v for a, v in pairs if a.kwarg_only})
+
+    def with_values(self, change: Callable[[Any], Any]) -> Operation:
+        """The same operation with other values."""
+        return Operation(self.overload, [change(value) for value in self.values])
+
+    def writing(self) -> Operation | None:
+        """The same operation with its results written into memory that is there (``out=``); None where there
+        is no such."""
+        schema = self.overload._schema
+        wanted = [(a.name, str(a.type)) for a in schema.arguments]
+        for name in self.overload._overloadpacket.overloads():
+            other = getattr(self.overload._overloadpacket, name)
+            if torch.Tag.generated in other.tags:
+                continue  # it makes a result, and copies it
+            parameters = other._schema.arguments
+            places = [a for a in parameters if a.is_out]
+            given = [(a.name, str(a.type)) for a in parameters if not a.is_out]
+            if places and given == wanted and all(str(a.type) == "Tensor" for a in places):
+                made = self.run()
+                made = list(made) if isinstance(made, tuple | list) else [made]
+                if len(made) == len(places):
+                    return Operation(other, [*self.values, *(m.detach().clone() for m in made)])
+        return None
+
+
+def operations_of(call: TorchCall) -> list[Operation]:
+    """The operations that a call of torch comes down to: the one that the binding calls, where it can be
+    told; else those that get to the bottom."""
+    seen = _reached(lambda: call.function(*call.args, **call.kwargs))
+    names = [operation.overload for operation in seen]
+    for candidate in _candidates(call) if seen else ():
+        if [operation.overload for operation in _reached(candidate.run)] == names:
+            return [candidate]
+    return seen
+
+
+class _Reached(DispatchMode):
+    """Keeps what gets to the bottom of the dispatcher."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operations: list[Operation] = []
+
+    def run(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        values = _by_schema(func._schema, args, kwargs)
+        if values is not None:
+            self.operations.append(Operation(func, values))
+        return func(*args, **kwargs)
+
+
+def _reached(run: Callable[[], object]) -> list[Operation]:
+    seen = _Reached()
+    with seen:
+        try:
+            run()
+        except (RuntimeError, TypeError):
+            return []
+    return seen.operations
+
+
+def _candidates(call: TorchCall) -> Iterator[Operation]:
+    """The operations that a call may be, the likeliest first."""
+    name = call.method or getattr(call.function, "__name__", "")
+    if call.attribute or not name.isidentifier():
+        return
+    # Sizes may be spelt one by one: x.view(2, 3).
+    forms: list[Sequence[Any]] = [call.args]
+    sizes = call.args[1:] if call.method else call.args
+    if sizes and all(isinstance(size, int) for size in sizes):
+        forms.insert(0, [*call.args[: len(call.args) - len(sizes)], list(sizes)])
+    for packet in _packets(call, name):
+        for args in forms:
+            try:
+                found = torch._C._jit_resolve_packet(f"aten::{packet}", *args, **call.kwargs)
+            except (RuntimeError, TypeError):
+                continue
+            overload = getattr(getattr(torch.ops.aten, packet), found or "default")
+            values = _by_schema(overload._schema, args, call.kwargs)
+            if values is not None:
+                yield Operation(overload, values)
+
+
+def _packets(call: TorchCall, name: str) -> Iterable[str]:
+    """The names that the operation of a function may have."""
+    known = str(torch.jit._builtins._find_builtin(call.function) or "").rpartition("::")[2]
+    names = dict.fromkeys((known, name, name.strip("_") if name.startswith("__") else name))
+    return [one for one in names if one and hasattr(torch.ops.aten, one)]
+
+
+def _by_schema(schema: Any, args: Sequence[Any], kwargs: Any) -> Sequence[Any] | None:
+    """A value for every parameter; None where they do not fit."""
+    given, used, found = list(args), set(), []
+    for argument in schema.arguments:
+        if not argument.kwarg_only and given:
+            found.append(given.pop(0))
+        elif argument.name in kwargs:
+            found.append(kwargs[argument.name])
+            used.add(argument.name)
+        elif argument.has_default_value():
+            found.append(argument.default_value)
+        else:
+            return None
+    if given or used != set(kwargs):
+        return None
+    return [_fitting(v, argument) for v, argument in zip(found, schema.arguments, strict=True)]
+
+
+def _fitting(value: Any, argument: Any) -> Any:
+    """A value as the schema wants it, where torch takes others as well."""
+    kind = argument.type
+    if kind.kind() == "OptionalType" and value is not None:
+        kind = kind.getElementType()
+    if isinstance(value, tuple):
+        return list(value)
+    if kind.kind() == "ListType" and isinstance(value, int | float):
+        return [value] * (argument.N or 1)
+    if kind.kind() == "TensorType" and isinstance(value, int | float | complex):
+        return torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
+    return value
+
+
+@contextmanager
+def as_they_are() -> Iterator[None]:
+    """Has loops run as they are written, and nothing optimised away."""
+    before = torch._C._get_graph_executor_optimize()
+    profiling = torch._C._jit_set_profiling_executor(False)
+    torch._C._set_graph_executor_optimize(False)
+    try:
+        yield
+    finally:
+        torch._C._set_graph_executor_optimize(before)
+        torch._C._jit_set_profiling_executor(profiling)
+
+
+def loop_of(operations: Sequence[Operation]) -> Loop:
+    """A function that runs operations one after the other, so many times; of none, the loop alone. It is to
+    be made, and run for the first time, with loops `as_they_are`."""
+    inputs: list[Any] = []
+    declared: list[str] = []
+
+    def place(value: Any, kind: str) -> str:
+        if kind.startswith("Scalar") and value is not None:
+            kind = type(value).__name__ + "?" * kind.endswith("?")
+        inputs.append(value)
+        declared.append(f"%v{len(inputs)} : {kind}")
+        return f"%v{len(inputs)}"
+
+    lines, carried, starts, passed = [], [], [], []
+    for number, operation in enumerate(operations):
+        schema = operation.overload._schema
+        pairs = zip(schema.arguments, operation.values, strict=True)
+        given = ", ".join(place(value, _ir_type(a.type)) for a, value in pairs)
+        kinds = [_ir_type(result.type) for result in schema.returns]
+        results = [f"%r{number}_{i} : {kind}" for i, kind in enumerate(kinds)]
+        lines.append(f"{', '.join(results)}{' = ' if results else ''}{schema.name}({given})")
+        if results:
+            # What nobody uses would not be run.
+            made = operation.run()
+            first = made[0] if len(kinds) > 1 else made
+            starts.append(place(first, kinds[0]))
+            carried.append(f"%c{number} : {kinds[0]}")
+            passed.append(f"%r{number}_0")
+    if not carried:
+        starts, carried, passed = [place(0, "int")], ["%c : int"], ["%c"]
+    lasts = ", ".join(f"%last{i} : {c.partition(' : ')[2]}" for i, c in enumerate(carried))
+    body = "\n".join(f"      {line}" for line in lines)
+    source = (
+        f"graph({', '.join(['%times : int', *declared])}):\n"
+        "  %on : bool = prim::Constant[value=1]()\n"
+        f"  {lasts}{' = ' if lasts else ''}prim::Loop({', '.join(['%times', '%on', *starts])})\n"
+        f"    block0({', '.join(['%i : int', *carried])}):\n"
+        f"{body}\n"
+        f"      -> ({', '.join(['%on', *passed])})\n"
+        f"  %all : ({', '.join(c.partition(' : ')[2] for c in carried)}) = "
+        f"prim::TupleConstruct({', '.join(f'%last{i}' for i in range(len(carried)))})\n"
+        "  return (%all)\n"
+    )
+    function = torch._C._create_function_from_graph("loop", torch._C.parse_ir(source))
+
+    def run(times: int) -> object:
+        return function(times, *inputs)
+
+    return run
+
+
+def _ir_type(kind: Any) -> str:
+    """A type as TorchScript's text form writes it."""
+    if kind.kind() == "ListType":
+        return f"{_ir_type(kind.getElementType())}[]"
+    if kind.kind() == "OptionalType":
+        return f"{_ir_type(kind.getElementType())}?"
+    return "Scalar" if kind.kind() == "NumberType" else str(kind)

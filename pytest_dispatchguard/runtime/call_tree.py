@@ -1,0 +1,135 @@
+"""Which Python functions a call runs, one within the other, each with what it was given, so that any of them
+can be called again on its own."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import CellType, CodeType, FrameType, FunctionType
+from typing import Any
+
+MOST_CALLS = 5000
+"""Python calls that are kept of one call: what arguments they were given keeps memory alive."""
+
+_NOT_A_CALL = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_OURS = __name__.rpartition(".")[0]
+_INVISIBLE = (_OURS, "torch.overrides")
+"""Modules whose functions run because somebody watches."""
+
+
+@dataclass(slots=True)
+class PythonCall:
+    """One call of a Python function."""
+
+    number: int
+    parent: int
+    """The number of the call that made it; -1 for none."""
+    code: CodeType
+    function: FunctionType | None
+    """A function that does the same; None for what cannot be called alone."""
+    args: Sequence[Any] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    ns: int = 0
+    """How long it took, with what it called, while it was watched."""
+    result: Any = None
+    began: int = 0
+
+    @property
+    def owner(self) -> Any:
+        """What a method was called on; None for other functions."""
+        return self.args[0] if self.args else None
+
+
+class CallTree:
+    """Records the Python functions of one call."""
+
+    def __init__(self) -> None:
+        self.calls: list[PythonCall] = []
+        self.complete = True
+        """False where there were more calls than are kept."""
+        self._running: list[int] = []
+        self._frames: dict[FrameType, int] = {}
+
+    def record(self, run: Callable[[], object]) -> None:
+        """Runs it once and keeps what it calls."""
+        before = sys.getprofile()
+        bottom = getattr(run, "__code__", None)
+
+        def seen(frame: FrameType, event: str, arg: Any) -> None:
+            if event == "call":
+                if not _is_invisible(frame) and frame.f_code is not bottom:
+                    self._enter(frame)
+            elif event == "return" and frame in self._frames:
+                self._leave(frame, arg)
+
+        sys.setprofile(seen)
+        try:
+            run()
+        finally:
+            sys.setprofile(before)
+            self._frames.clear()
+            self._running.clear()
+
+    def owner(self, frame: FrameType | None) -> int:
+        """The number of the call that a frame belongs to, or the nearest one around it; -1 for none."""
+        while frame is not None:
+            number = self._frames.get(frame)
+            if number is not None:
+                return number
+            frame = frame.f_back
+        return -1
+
+    def _enter(self, frame: FrameType) -> None:
+        if len(self.calls) >= MOST_CALLS:
+            self.complete = False
+            return
+        parent = self._running[-1] if self._running else -1
+        call = PythonCall(len(self.calls), parent, frame.f_code, None)
+        if not frame.f_code.co_flags & _NOT_A_CALL:
+            call.function, call.args, call.kwargs = _again(frame)
+        self.calls.append(call)
+        self._running.append(call.number)
+        self._frames[frame] = call.number
+        call.began = time.perf_counter_ns()
+
+    def _leave(self, frame: FrameType, result: Any) -> None:
+        ended = time.perf_counter_ns()
+        number = self._frames.pop(frame)
+        while self._running and self._running.pop() != number:
+            pass  # what ended without a word
+        call = self.calls[number]
+        call.ns += ended - call.began
+        call.result = result
+
+
+def _is_invisible(frame: FrameType) -> bool:
+    module = str(frame.f_globals.get("__name__", ""))
+    return module.startswith(_INVISIBLE)
+
+
+def _again(frame: FrameType) -> tuple[FunctionType, Sequence[Any], Mapping[str, Any]]:
+    """A function that does what a frame has begun to do, and what it was given."""
+    code, given = frame.f_code, frame.f_locals
+    closure = tuple(_cell(given, name) for name in code.co_freevars)
+    function = FunctionType(code, frame.f_globals, code.co_name, None, closure or None)
+    if hasattr(code, "co_qualname"):
+        function.__qualname__ = code.co_qualname
+    names = code.co_varnames
+    positional = names[: code.co_argcount]
+    keyword = names[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    after = code.co_argcount + code.co_kwonlyargcount
+    args = [given[name] for name in positional]
+    kwargs = {name: given[name] for name in keyword}
+    if code.co_flags & inspect.CO_VARARGS:
+        args += given[names[after]]
+        after += 1
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        kwargs |= given[names[after]]
+    return function, tuple(args), kwargs
+
+
+def _cell(given: Mapping[str, Any], name: str) -> CellType:
+    return CellType(given[name]) if name in given else CellType()

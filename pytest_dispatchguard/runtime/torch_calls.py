@@ -1,0 +1,133 @@
+"""What a call asks of torch's C functions: every one, with what it was given and what it gave.
+
+Torch's own Python functions ask for overrides before they work, and with a mode on they would find it and
+hand the whole call over. While calls are recorded they are told that there are none, so that what is seen is
+what they ask of C in the end.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+_ASKS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What of torch's state decides what a call does."""
+
+    grad: bool
+    inference: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TorchCall:
+    """One call of a function of torch that is written in C."""
+
+    function: Callable[..., Any]
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    result: Any
+    state: State
+    owner: int
+    """The Python call that made it, as its recorder counts them; -1 for none."""
+
+    @property
+    def attribute(self) -> str:
+        """The attribute that was read, `shape`; empty for what is no reading."""
+        if getattr(self.function, "__name__", "") != "__get__":
+            return ""
+        return str(getattr(getattr(self.function, "__self__", None), "__name__", ""))
+
+    @property
+    def method(self) -> str:
+        """The name of the method of a tensor that was called; empty for what is none."""
+        owner = getattr(self.function, "__objclass__", None)
+        return str(getattr(self.function, "__name__", "")) if _is_of_tensor(owner) else ""
+
+    @property
+    def name(self) -> str:
+        """What people call it: ``torch.add``, ``Tensor.softmax``."""
+        if self.attribute or self.method:
+            return f"Tensor.{self.attribute or self.method}"
+        name = getattr(self.function, "__name__", None) or str(self.function)
+        return name if "." in name else f"torch.{name}"
+
+
+def _is_of_tensor(owner: object) -> bool:
+    return isinstance(owner, type) and issubclass(torch.Tensor, owner)
+
+
+class _Recording(TorchFunctionMode):  # type: ignore[misc]  # torch is not there when types are checked
+    """Sees every function that tensors can override."""
+
+    def __init__(self, owner: Callable[[FrameType], int], calls: list[TorchCall]) -> None:
+        super().__init__()
+        self._owner = owner
+        self._calls = calls
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = kwargs or {}
+        overrides = _overriding(types) if torch._C._is_torch_function_enabled() else None
+        if overrides is not None:
+            with self:
+                return overrides.__torch_function__(func, types, args, given)
+        state = State(torch.is_grad_enabled(), torch.is_inference_mode_enabled())
+        result = func(*args, **given)
+        owner = self._owner(sys._getframe(1))
+        self._calls.append(TorchCall(func, tuple(args), dict(given), result, state, owner))
+        return result
+
+
+def _overriding(types: Sequence[type]) -> Any:
+    """The class among those of a call that overrides functions."""
+    return next((kind for kind in types if _overrides(kind)), None)
+
+
+def _overrides(kind: type) -> bool:
+    """Whether a class has a say in functions that are given one of it."""
+    said = getattr(kind, "__torch_function__", torch._C._disabled_torch_function_impl)
+    return kind is not torch.Tensor and said is not torch._C._disabled_torch_function_impl
+
+
+@contextmanager
+def recording(owner: Callable[[FrameType], int], calls: list[TorchCall]) -> Iterator[None]:
+    """Adds what is called to `calls`; `owner` says for the calling frame which Python call that is."""
+    with _asking_nobody(), _Recording(owner, calls):
+        yield
+
+
+@contextmanager
+def _asking_nobody() -> Iterator[None]:
+    """Has torch's Python functions find overrides of arguments alone, and not the mode."""
+    replaced: list[tuple[dict[str, Any], str, Any]] = []
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] != "torch" or name == "torch.overrides":
+            continue
+        space = getattr(module, "__dict__", {})
+        replaced += [(space, ask, space[ask]) for ask in _ASKS if ask in space]
+    try:
+        for space, ask, _ in replaced:
+            space[ask] = _given_together if ask == "has_torch_function" else _given_apart
+        yield
+    finally:
+        for space, ask, found in replaced:
+            space[ask] = found
+
+
+def _given_together(args: Sequence[Any]) -> bool:
+    return _given_apart(*args)
+
+
+def _given_apart(*args: Any) -> bool:
+    if not torch._C._is_torch_function_enabled():
+        return False
+    return any(_overrides(type(arg)) for arg in args)
