@@ -218,6 +218,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     hot.add_argument("--no-cache", action="store_true", help="neither read nor write the cache")
     hot.set_defaults(run=_hot)
+    _layers_parser(commands)
     clean = commands.add_parser("clean", help="drop the cache")
     clean.add_argument(
         "paths", nargs="*", type=_path, metavar="PATH", help="the project (default: .)"
@@ -324,6 +325,56 @@ def _run_parser(commands: Any) -> None:
     run.set_defaults(run=_run)
 
 
+def _layers_parser(commands: Any) -> None:
+    layers = commands.add_parser(
+        "layers",
+        help="tell where the time of one call goes: Python, binding, autograd, dispatcher, kernels",
+        description="Takes one call apart: what its Python functions take, torch's binding, autograd, the "
+        "dispatcher, allocation, kernels; each measured by turns with the others in one run.",
+        epilog='Example: dispatchguard layers "torch.add(x, x)" --setup "import torch; x = torch.ones(4)"',
+    )
+    layers.add_argument(
+        "target",
+        metavar="TARGET",
+        help="an expression such as 'f(x)', or a test with the fixture overhead: "
+        "tests/test_add.py::test_wide",
+    )
+    layers.add_argument(
+        "--setup",
+        default="",
+        metavar="CODE",
+        help="Python that is run first, for the names in TARGET",
+    )
+    layers.add_argument(
+        "--sizes",
+        type=_sizes,
+        metavar="N,N,...",
+        help="at each of these sizes, which --setup and TARGET know as n: what grows with it",
+    )
+    layers.add_argument(
+        "--against", metavar="EXPRESSION", help="with --sizes: what to hold the call against"
+    )
+    layers.add_argument(
+        "--mode", choices=("grad", "no_grad", "inference"), help="torch's grad mode (default: grad)"
+    )
+    layers.add_argument(
+        "--seconds", type=_seconds, default=2.0, metavar="S", help="for each call (default: 2)"
+    )
+    layers.add_argument(
+        "--format",
+        choices=("text", "json", "markdown", "svg"),
+        default="text",
+        help="default: text",
+    )
+    layers.add_argument(
+        "--output", type=_path, metavar="FILE", help="write to a file, whole or not at all"
+    )
+    layers.add_argument(
+        "--color", choices=("auto", "always", "never"), default="auto", help="default: auto"
+    )
+    layers.set_defaults(run=_layers)
+
+
 def _which(command: argparse.ArgumentParser) -> Any:
     which = command.add_argument_group("which rules")
     which.add_argument(
@@ -381,6 +432,20 @@ def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1")
     return int(text)
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(_positive(word.strip()) for word in text.split(",") if word.strip())
+
+
+def _seconds(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0.05 <= number <= 3600:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0.05 to 3600")
+    return number
 
 
 # -- check -----------------------------------------------------------------------------------------
@@ -625,6 +690,31 @@ def _run(arguments: argparse.Namespace) -> int:
         lambda line: print(f"dispatchguard: {line}", file=sys.stderr),
     )
     return status or (FOUND if found and not arguments.exit_zero else CLEAN)
+
+
+# -- layers ----------------------------------------------------------------------------------------
+
+
+def _layers(arguments: argparse.Namespace) -> int:
+    from pytest_dispatchguard.apart import Asked, taken_apart, told
+    from pytest_dispatchguard.progress import progress
+
+    if arguments.against and not arguments.sizes:
+        raise UserError("--against goes with --sizes: it is drawn as a ratio over the size")
+    asked = Asked(
+        arguments.target,
+        arguments.setup,
+        arguments.sizes,
+        arguments.against,
+        arguments.mode,
+        arguments.seconds,
+        _cwd(),
+    )
+    with progress() as tell:
+        found = taken_apart(asked, tell or (lambda what, done, of: None))
+    color = arguments.output is None and _color(arguments.color)
+    _put(arguments, told(found, arguments.format, color=color, width=_width()), sys.stdout)
+    return CLEAN
 
 
 # -- the other commands ----------------------------------------------------------------------------

@@ -297,6 +297,10 @@ class Interval:
     low: float
     high: float
 
+    def times(self, factor: float) -> Interval:
+        """So many times the figure; the factor is above 0."""
+        return Interval(self.value * factor, self.low * factor, self.high * factor)
+
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
@@ -335,25 +339,6 @@ class CostlyLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
-    """The same subject in another revision, or in a run of before."""
-
-    name: str
-    """``origin/main``, or what the run is called."""
-    counters: Mapping[str, int]
-    measured: Measurement | None = None
-    """None where it was not timed."""
-    change: Interval | None = None
-    """How many times dearer the subject is than there, each held against its own reference."""
-    note: str = ""
-    """Why there is nothing to compare with; empty where there is."""
-    lines: tuple[CostlyLine, ...] = ()
-    earlier: bool = False
-    """Whether it was measured at another time, in another run, and not by turns with what is held against
-    it."""
-
-
-@dataclass(frozen=True, slots=True)
 class Layer:
     """A part of what one call takes."""
 
@@ -384,10 +369,78 @@ class Layers:
     notes: tuple[str, ...] = ()
     """What could not be told apart, in words."""
 
+    form: str = ""
+    """How the call is made: ``f(a0, axis=k0)``."""
+    torch_calls: Mapping[str, int] = field(default_factory=dict)
+    """What it asks of torch, and how often."""
+
+    def at_pace(self, factor: float) -> Layers:
+        """The same on a machine that takes so many times as long."""
+        parts = tuple(replace(layer, us=layer.us.times(factor)) for layer in self.layers)
+        return replace(self, whole_us=self.whole_us.times(factor), layers=parts)
+
     @property
     def sum_us(self) -> float:
         """What the parts come to."""
         return sum(layer.us.value for layer in self.layers)
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """The same subject in another revision, or in a run of before."""
+
+    name: str
+    """``origin/main``, or what the run is called."""
+    counters: Mapping[str, int]
+    measured: Measurement | None = None
+    """None where it was not timed."""
+    change: Interval | None = None
+    """How many times dearer the subject is than there, each held against its own reference."""
+    note: str = ""
+    """Why there is nothing to compare with; empty where there is."""
+    lines: tuple[CostlyLine, ...] = ()
+    layers: Layers | None = None
+    """Where its time goes; None where nobody asked."""
+    earlier: bool = False
+    """Whether it was measured at another time, in another run, and not by turns with what is held against
+    it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """What one call takes at one size."""
+
+    size: int
+    whole_us: Interval
+    kernels_us: Interval | None = None
+    """None where kernels could not be told apart."""
+    ratio: Interval | None = None
+    """How many times what its reference takes; None where there is none."""
+
+    @property
+    def overhead(self) -> float | None:
+        """What part of a call is no kernel; None where that cannot be told."""
+        if self.kernels_us is None or not self.whole_us.value:
+            return None
+        return min(1.0, max(0.0, 1 - self.kernels_us.value / self.whole_us.value))
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """How a call grows with its size: what it takes whatever the size, and what comes on top."""
+
+    subject: str
+    sizes: tuple[Sized, ...]
+    fixed_us: float | None = None
+    """None where the times fit no such form."""
+    slope_us: float = 0.0
+    power: float = 1.0
+    """A call of size n takes ``fixed_us + slope_us * n ** power``."""
+    dominates: float | None = None
+    """The size from which kernels take more than all else; None where they do at none that was measured, or
+    cannot be told apart."""
+    error: float = 0.0
+    """By what part of a time the form is off, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,3 +466,7 @@ class Verdict:
     """Counters that differ from call to call."""
     form: str = ""
     """How the call is made: ``f(a0, axis=k0)``."""
+    layers: Layers | None = None
+    """Where its time goes; None where nobody asked, as of a subject that keeps its budget."""
+    reference_layers: Layers | None = None
+    """The same of its reference."""

@@ -27,10 +27,12 @@ from pytest_dispatchguard.measure.messages import (
 from pytest_dispatchguard.measure.session import keyed
 from pytest_dispatchguard.measure.timing import Sample
 from pytest_dispatchguard.measure.workers import Launch, Worker
-from pytest_dispatchguard.model import Base, UserError, Verdict
+from pytest_dispatchguard.model import Base, Interval, Layers, UserError, Verdict
 
 _LEAST_SECONDS = 0.3
 """A process with less time than that can tell nothing."""
+_LAYER_SECONDS = 1.0
+"""To take one call apart that costs too much."""
 _BETWEEN_RUNS = 3
 """Processes at least that measure what is held against another run: one may be stuck in a slow state."""
 
@@ -189,6 +191,7 @@ class Measuring:
                     break
             if found.reports:
                 self._compare(item, found)
+                self._take_apart(item, found)
         except pytest.fail.Exception as error:  # a plugin's time limit, while we wait
             found = Found(broken=str(error))
         if not found.reports:
@@ -267,6 +270,38 @@ class Measuring:
             bases = self._bases(before, alone)
         found.verdicts = list(map(against, alone, bases))
 
+    def _take_apart(self, item: pytest.Item, found: Found) -> None:
+        """Adds to verdicts that fail where the time goes, here and in the base."""
+        failing = [v for v in found.verdicts if v.verdict == "fail" and v.measured is not None]
+        if not failing:
+            return
+        here = self._layers(self.head, item)
+        there = self._layers(self.base, item) if self.base is not None else {}
+        for number, verdict in enumerate(found.verdicts):
+            known, base = here.get(verdict.subject), there.get(verdict.subject)
+            if verdict not in failing or known is None:
+                continue
+            ratio = verdict.measured.ratio if verdict.measured else None
+            reference = _at_one_pace(known.layers, known.reference_layers, ratio)
+            apart = replace(verdict, layers=known.layers, reference_layers=reference)
+            if verdict.base is not None and base is not None:
+                layers = _at_one_pace(known.layers, base.layers, verdict.base.change)
+                apart = replace(apart, base=replace(verdict.base, layers=layers))
+            found.verdicts[number] = apart
+
+    def _layers(self, source: Source, item: pytest.Item) -> Mapping[str, Verdict]:
+        """The subjects of a test, taken apart in one source tree; nothing where that does not work out."""
+        apart = Found()
+        request = Request(
+            node_id_of(item),
+            0.0,
+            self.options.confidence,
+            self.options.timeout,
+            layers=_LAYER_SECONDS,
+        )
+        source.ask(apart, request, lambda: self.tell(item.name, self.done, self.of))
+        return {verdict.subject: verdict for verdict in apart.verdicts}
+
     def _bases(self, before: Found, verdicts: Sequence[Verdict]) -> list[Base]:
         """What the base has for each verdict, in their order."""
         note = before.broken or _failure(before)
@@ -288,6 +323,16 @@ class Measuring:
         self.head.end()
         if self.base is not None:
             self.base.end()
+
+
+def _at_one_pace(
+    here: Layers | None, there: Layers | None, ratio: Interval | None
+) -> Layers | None:
+    """The layers of another call as they would be beside those of one, which takes so many times as long: the
+    machine may have been faster for either of them."""
+    if here is None or there is None or ratio is None or not there.whole_us.value:
+        return there
+    return there.at_pace(here.whole_us.value / ratio.value / there.whole_us.value)
 
 
 def _tear_down(item: pytest.Item, nextitem: pytest.Item | None) -> None:
@@ -387,10 +432,10 @@ def _amended(
             wrong = complaint(found.verdicts)
             if wrong and report.passed and not hasattr(report, "wasxfail"):
                 report.outcome, report.longrepr = "failed", wrong
-            elif wrong and report.failed and any(verdict.base for verdict in found.verdicts):
+            elif wrong and report.failed and any(v.base or v.layers for v in found.verdicts):
                 by_itself = any(verdict.verdict == "error" for verdict in found.verdicts)
                 if not by_itself and "[XPASS" not in report.longreprtext:
-                    report.longrepr = wrong  # with what its base says; a traceback is left as it is
+                    report.longrepr = wrong  # with base and layers; a traceback is left as it is
             carry(report, found.verdicts)
             vars(report)["overhead_samples"] = json.dumps(
                 {"samples": pack_samples(found.samples), "metadata": found.metadata}

@@ -8,7 +8,16 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pytest_dispatchguard.measure.timing import Sample
-from pytest_dispatchguard.model import Base, CostlyLine, Interval, Limit, Measurement, Verdict
+from pytest_dispatchguard.model import (
+    Base,
+    CostlyLine,
+    Interval,
+    Layer,
+    Layers,
+    Limit,
+    Measurement,
+    Verdict,
+)
 
 Samples = Mapping[int, Sequence[Sample]]
 """What was measured of the subjects of a test, by their order in it."""
@@ -28,6 +37,8 @@ class Request:
     """What other processes measured already."""
     fully: bool = False
     """Whether ratios are to be as sure as one process can make them."""
+    layers: float = 0.0
+    """Seconds to take each call apart in; 0 where that is not asked for."""
 
     def packed(self) -> str:
         """One line."""
@@ -83,7 +94,8 @@ def _verdict(row: Mapping[str, Any]) -> Verdict:
     base = row["base"]
     if base is not None:
         measured, change = _measurement(base["measured"]), _interval(base["change"])
-        base = Base(**{**base, "measured": measured, "change": change, "lines": _lines(base)})
+        rest = {"lines": _lines(base), "layers": _layers(base.get("layers"))}
+        base = Base(**{**base, **rest, "measured": measured, "change": change})
     return Verdict(
         **{
             **row,
@@ -92,8 +104,18 @@ def _verdict(row: Mapping[str, Any]) -> Verdict:
             "varying": tuple(row["varying"]),
             "measured": _measurement(row["measured"]),
             "base": base,
+            "layers": _layers(row.get("layers")),  # runs of before know of none
+            "reference_layers": _layers(row.get("reference_layers")),
         }
     )
+
+
+def _layers(row: Mapping[str, Any] | None) -> Layers | None:
+    if row is None:
+        return None
+    parts = tuple(Layer(**{**one, "us": Interval(**one["us"])}) for one in row["layers"])
+    whole = Interval(**row["whole_us"])
+    return Layers(**{**row, "whole_us": whole, "layers": parts, "notes": tuple(row["notes"])})
 
 
 def _lines(row: Mapping[str, Any]) -> tuple[CostlyLine, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import GeneratorType
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from pytest_dispatchguard.measure.statements import Statement
 from pytest_dispatchguard.model import LayerKind
 from pytest_dispatchguard.runtime.call_tree import PythonCall
+from pytest_dispatchguard.runtime.compiled_calls import Role
 
 _LEAST = 0.03
 """A function that takes less of the whole is told with what calls it."""
@@ -32,12 +33,17 @@ class Part:
     statements: list[Statement] = field(default_factory=list)
     calls: set[int] = field(default_factory=set)
     """The numbers of its calls."""
+    role: Role | None = None
     ns: int = 0
+    first: PythonCall | None = None
 
 
-def parts_of(calls: Sequence[PythonCall]) -> list[Part]:
+def parts_of(
+    calls: Sequence[PythonCall], role: Callable[[PythonCall], Role | None] = lambda call: None
+) -> list[Part]:
     """The parts of a call, callers first; the first is the whole. The only function that the whole calls, if
-    there is but one, is the whole. None where nothing of it is Python."""
+    there is but one, is the whole. None where nothing of it is Python. Functions of one role that call each
+    other are one part."""
     if not calls:
         return []
     children: dict[int, list[PythonCall]] = {}
@@ -45,29 +51,51 @@ def parts_of(calls: Sequence[PythonCall]) -> list[Part]:
         children.setdefault(call.parent, []).append(call)
     top = children.get(-1, [])
     if len(top) == 1:
-        whole = _part(top[0], _kind(top[0]), 0, -1, [top[0].number])
-        roots = [top[0].number]
+        whole = _part(top[0], _kind(top[0]), 0, -1, role(top[0]))
+        whole.calls = {top[0].number}
     else:
         whole = Part("the call itself", "python", "", 0, 0, -1, ns=sum(c.ns for c in top))
-        whole.calls, roots = {-1}, [-1]
+        whole.calls = {-1}
     found = [whole]
-    waiting = [(0, roots)]
+    waiting = [0]
     while waiting and len(found) < _MOST:
-        number, numbers = waiting.pop(0)
-        below = [call for n in numbers for call in children.get(n, ())]
-        made = sorted(_grouped(below, number, found[number].depth + 1), key=lambda p: -p.ns)
-        for part in made:
-            if part.ns >= _LEAST * whole.ns and len(found) < _MOST:
-                found.append(part)
-                waiting.append((len(found) - 1, sorted(part.calls)))
+        number = waiting.pop(0)
+        part = found[number]
+        below = list(_below(part, sorted(part.calls), children, role))
+        made = sorted(_grouped(below, number, part.depth + 1, role), key=lambda p: -p.ns)
+        for one in made:
+            if one.ns >= _LEAST * whole.ns and len(found) < _MOST:
+                found.append(one)
+                waiting.append(len(found) - 1)
     return _in_order(found)
 
 
-def _grouped(calls: Sequence[PythonCall], parent: int, depth: int) -> Iterable[Part]:
+def _below(
+    part: Part,
+    numbers: Sequence[int],
+    children: Mapping[int, Sequence[PythonCall]],
+    role: Callable[[PythonCall], Role | None],
+) -> Iterator[PythonCall]:
+    """What the calls of a part call; those of its own role belong to it, and what they call is its own."""
+    for number in numbers:
+        for call in children.get(number, ()):
+            if part.role is not None and role(call) == part.role:
+                part.calls.add(call.number)
+                yield from _below(part, [call.number], children, role)
+            else:
+                yield call
+
+
+def _grouped(
+    calls: Sequence[PythonCall],
+    parent: int,
+    depth: int,
+    role: Callable[[PythonCall], Role | None],
+) -> Iterable[Part]:
     """Calls that one part makes, by what they call."""
     groups: dict[object, Part] = {}
     for statement, kind, members in _units(calls):
-        made = _part(members[0], kind, depth, parent, [])
+        made = _part(members[0], kind, depth, parent, role(members[0]))
         part = groups.setdefault((kind, made.name, made.path, made.line), made)
         part.ns = 0 if part is made else part.ns
         part.statements.append(statement)
@@ -113,7 +141,10 @@ def _kind(call: PythonCall) -> LayerKind:
 def _spelt(call: PythonCall, function: str, skip: int = 0) -> tuple[str, Sequence[Any]]:
     """A call as source, with its values; the function is the first of them."""
     values = [call.function, *call.args, *call.kwargs.values()]
-    given = [f"{{{i + 1}}}" for i in range(skip, len(call.args))]
+    given = [
+        f"[*{{{i + 1}}}]" if type(call.args[i]) is list else f"{{{i + 1}}}"
+        for i in range(skip, len(call.args))
+    ]
     after = 1 + len(call.args)
     if all(name.isidentifier() for name in call.kwargs):
         given += [f"{name}={{{after + i}}}" for i, name in enumerate(call.kwargs)]
@@ -123,16 +154,15 @@ def _spelt(call: PythonCall, function: str, skip: int = 0) -> tuple[str, Sequenc
     return f"{function}({', '.join(given)})", values
 
 
-def _part(
-    call: PythonCall, kind: LayerKind, depth: int, parent: int, numbers: Sequence[int]
-) -> Part:
+def _part(call: PythonCall, kind: LayerKind, depth: int, parent: int, role: Role | None) -> Part:
     code, name = call.code, _name(call)
     inside = _inside(call)
     if inside is not None:
         code, name = inside.gi_code, getattr(inside, "__qualname__", inside.gi_code.co_name)
-    part = Part(name, kind, code.co_filename, code.co_firstlineno, depth, parent, ns=call.ns)
-    part.calls = set(numbers)
-    return part
+    if role is not None:
+        name, kind = role.name, role.kind
+    place = code.co_filename, code.co_firstlineno
+    return Part(name, kind, *place, depth, parent, role=role, ns=call.ns, first=call)
 
 
 def _inside(call: PythonCall) -> GeneratorType[Any, Any, Any] | None:

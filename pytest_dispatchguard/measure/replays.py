@@ -15,7 +15,7 @@ import torch
 from pytest_dispatchguard.measure.calling import Block
 from pytest_dispatchguard.measure.statements import Statement
 from pytest_dispatchguard.measure.turns import Arm, Clock
-from pytest_dispatchguard.runtime.aten_loops import Loop, Operation, loop_of
+from pytest_dispatchguard.runtime.aten_loops import Loop, Operation, bare_loop, loop_of
 from pytest_dispatchguard.runtime.torch_calls import State, TorchCall
 
 
@@ -100,7 +100,7 @@ def loop_arm(operations: Sequence[Operation], clock: Clock, around: Callable[[],
     fresh = [_written(operation) for operation in operations]
     made = [operation for operation, _ in fresh]
     with around():
-        loop, bare = loop_of(made), loop_of([])
+        loop, bare = loop_of(made), bare_loop(made)
 
     def again() -> None:
         for _, restore in fresh:

@@ -6,7 +6,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -22,6 +22,7 @@ from pytest_dispatchguard.measure.budget_file import (
 )
 from pytest_dispatchguard.measure.devices import KINDS, here
 from pytest_dispatchguard.measure.first_run import first_run
+from pytest_dispatchguard.measure.layers import Wanted, layers
 from pytest_dispatchguard.measure.limits import Marker, limits_for
 from pytest_dispatchguard.measure.messages import Request, Samples
 from pytest_dispatchguard.measure.subject import Overhead, Subject
@@ -93,6 +94,8 @@ def settle(
                     *(node_id, subject, limits, recorded, timing, note),
                     compared=asked.request is not None,
                 )
+                if asked.request is not None and asked.request.layers:
+                    verdict = _taken_apart(verdict, subject, asked.request)
                 verdicts.append(verdict)
                 if sample is not None:
                     samples[number] = [sample]
@@ -100,6 +103,23 @@ def settle(
             said = f"{subject.name}: {error}"
             verdicts.append(Verdict(node_id, subject.name, "error", {}, reason=said))
     return Settled("", verdicts, samples)
+
+
+def _taken_apart(verdict: Verdict, subject: Subject, request: Request) -> Verdict:
+    """A verdict with the layers of its subject and its reference."""
+    wanted = Wanted(
+        subject.call,
+        subject.name,
+        request.layers,
+        request.confidence,
+        prepare=subject.fresh,
+        mode=subject.in_mode,
+    )
+    found = layers(wanted)
+    if subject.reference is None:
+        return replace(verdict, layers=found)
+    reference = layers(replace(wanted, call=subject.reference, name="its reference"))
+    return replace(verdict, layers=found, reference_layers=reference)
 
 
 def _tell_apart(subjects: Sequence[Subject]) -> None:

@@ -107,8 +107,9 @@ class TorchLayers:
     def _loops(self, state: State, operations: list[Operation]) -> Iterator[tuple[str, Arm]]:
         number = len(self._below)
         with replays.in_state(state):
-            writing = [operation.writing() or operation for operation in operations]
-            bare = [replays.emptied(operation) for operation in operations]
+            doing = [operation for operation in operations if not operation.only_allocates]
+            writing = [operation.writing() or operation for operation in doing]
+            bare = [replays.emptied(operation) for operation in doing]
             empty = [
                 (made.writing() or made) if made else there
                 for made, there in zip(bare, writing, strict=True)
@@ -131,9 +132,10 @@ class TorchLayers:
             )
             return
         self._below.append((state, operations))
-        self._allocates |= any(a is not b for a, b in zip(writing, operations, strict=True))
+        self._allocates |= len(doing) < len(operations)
+        self._allocates |= any(a is not b for a, b in zip(writing, doing, strict=True))
         self._computes |= any(bare)
-        left = [o.name for o, made in zip(operations, bare, strict=True) if made is None]
+        left = [o.name for o, made in zip(doing, bare, strict=True) if made is None]
         if left:
             self.notes.append(f"kernels counted with the dispatcher: {_counted(left)}")
         yield from arms.items()

@@ -80,6 +80,18 @@ class Turned:
             return Interval(value, -math.inf, math.inf)
         return Interval(value, min(found.low, value), max(found.high, value))
 
+    def alone(self, name: str) -> Interval:
+        """What an arm takes, in microseconds, held against nothing."""
+        values = [took / 1000 for took in self.times[name]]
+        found = median_interval(values, self.confidence)
+        return found or Interval(median(sorted(values)), -math.inf, math.inf)
+
+    def ratio(self, name: str, other: str) -> Interval:
+        """How many times one arm takes what another does."""
+        values = [a / b for a, b in zip(self.times[name], self.times[other], strict=True)]
+        found = median_interval(values, self.confidence)
+        return found or Interval(median(sorted(values)), -math.inf, math.inf)
+
     def _level(self, name: str) -> float:
         """What an arm takes of the first one's time."""
         first = next(iter(self.times.values()))
@@ -135,16 +147,23 @@ def turned(
 
 
 def _loops(arms: Mapping[str, Arm], device: Device) -> dict[str, int]:
-    """Calls in a block of each arm: the same in all as far as that makes no block too long, as the first
-    call of a block is dearer than the next."""
+    """Calls in a block of each arm: the same in all as far as that makes no block too long or too short, as
+    the first call of a block is dearer than the next."""
     found = {}
-    for name, arm in arms.items():
-        with arm.around():
-            found[name] = pace(arm.block, arm.fresh, device)
-    most = max((one.loops for one in found.values()), default=1)
+    for _ in range(2):  # the first calls of all make room that later ones find
+        for name, arm in arms.items():
+            with arm.around():
+                found[name] = pace(arm.block, arm.fresh, device)
+    most = max((max(one.loops, arms[name].least) for name, one in found.items()), default=1)
+    plain = [one.call_ns for name, one in found.items() if arms[name].least == 1]
+    slowest = max(plain or (one.call_ns for one in found.values()), default=1.0)
+    common = max(1, min(most, _fitting(slowest)))
     return {
-        name: max(
-            one.loops, min(max(most, arms[name].least), int(_LONGEST_NS / max(one.call_ns, 1)))
-        )
+        name: max(common, min(max(one.loops, arms[name].least), _fitting(one.call_ns)))
         for name, one in found.items()
     }
+
+
+def _fitting(call_ns: float) -> int:
+    """How many calls make the longest block."""
+    return int(_LONGEST_NS / max(call_ns, 1.0))

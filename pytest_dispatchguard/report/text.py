@@ -11,11 +11,9 @@ from pytest_dispatchguard.model import Finding, Fix, Hot, OperationsAt, Report
 
 from . import operations
 from .diff import changed_lines
+from .lines import Line, written
 from .options import Options, Sources
 from .wording import cost, footing, headline, heat, ordered, remedy, statement
-
-Line = list[tuple[str, str]]
-"""Pieces of a line: text, and the rich style that it has in colour."""
 
 MOST_CHANGED = 12
 """Changed lines shown under a fix; ``--diff`` shows all."""
@@ -25,32 +23,7 @@ _TAB = 4
 
 def render(report: Report, options: Options) -> str:
     """Findings file by file, the numbers, then what else there is to say."""
-    lines = list(_lines(report, options))
-    if options.color:
-        return _colored(lines)
-    return "".join("".join(text for text, _ in line).rstrip() + "\n" for line in lines)
-
-
-def _colored(lines: list[Line]) -> str:
-    from io import StringIO
-
-    from rich.console import Console
-    from rich.text import Text
-
-    out = StringIO()
-    console = Console(
-        file=out,
-        force_terminal=True,
-        color_system="standard",
-        no_color=False,
-        legacy_windows=False,
-        highlight=False,
-        markup=False,
-        emoji=False,
-    )
-    for line in lines:
-        console.print(Text.assemble(*line), soft_wrap=True)
-    return out.getvalue()
+    return written(list(_lines(report, options)), color=options.color)
 
 
 def _lines(report: Report, options: Options) -> Iterator[Line]:

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_dispatchguard.model import Base, CostlyLine, Finding, Interval, Measurement, Verdict
+from pytest_dispatchguard.model import (
+    Base,
+    CostlyLine,
+    Finding,
+    Interval,
+    Layers,
+    Measurement,
+    Verdict,
+)
+
+from .blame import dearer, held_against
+from .layers import as_object, waterfall
 
 SCHEMA = 1
 """The number of the JSON layout. Fields are added, never renamed."""
@@ -180,7 +192,37 @@ def explained(verdict: Verdict) -> str:
     lines += [f"  {part}" for part in verdict.reason.split("; ")]
     if verdict.measured is not None:
         lines.append(f"  {_measured(verdict.measured)}")
-    return "\n".join([*lines, *_lines(verdict.lines)])
+    return "\n".join([*lines, *_blamed(verdict), *_lines(verdict.lines)])
+
+
+def _blamed(verdict: Verdict) -> list[str]:
+    """Which layers of a call take more than in what it is held against; all of them where there is nothing to
+    hold it against."""
+    if verdict.layers is None:
+        return []
+    other = held_against(verdict)
+    if other is None:
+        return ["  where its time goes:", *_waterfall(verdict.layers)]
+    there, whose = other
+    rows = dearer(verdict.layers, there)
+    asked = Counter[str](verdict.layers.torch_calls) - Counter[str](there.torch_calls)
+    if not rows:
+        return []
+    total = verdict.layers.whole_us.value - there.whole_us.value
+    lines = [f"  of the {total:+.2f} µs that it takes more than {whose}, most is here:"]
+    width = max(len(row.name) for row in rows)
+    for row in rows:
+        before = f"{row.there:.2f} → {row.here.value:.2f} µs" if row.there else "new"
+        place = _place(row.layer.path, row.layer.line) if row.layer.line else row.layer.note
+        lines.append(f"  {row.more:>+7.2f} µs  {row.name:<{width}}  {before:<18}  {place}".rstrip())
+    if asked and there.torch_calls:
+        told = ", ".join(name if n == 1 else f"{name} ({n} times)" for name, n in asked.items())
+        lines.append(f"  it asks more of torch than {whose}: {told}")
+    return lines
+
+
+def _waterfall(layers: Layers) -> list[str]:
+    return ["    " + "".join(text for text, _ in line).rstrip() for line in waterfall(layers)]
 
 
 def _lines(lines: Sequence[CostlyLine]) -> list[str]:
@@ -257,6 +299,7 @@ def _row(verdict: Verdict) -> dict[str, Any]:
         },
         "recorded": None if verdict.recorded is None else dict(verdict.recorded),
         "form": verdict.form,
+        "layers": as_object(verdict.layers) if verdict.layers else None,
         "base": _base(verdict.base),
         "reason": verdict.reason,
     }

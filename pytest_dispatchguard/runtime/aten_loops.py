@@ -44,9 +44,17 @@ class Operation:
         """The same operation with other values."""
         return Operation(self.overload, [change(value) for value in self.values])
 
+    @property
+    def only_allocates(self) -> bool:
+        """Whether it makes room and does nothing with it."""
+        return self.name.removeprefix("aten::").removeprefix("new_").startswith("empty")
+
     def writing(self) -> Operation | None:
         """The same operation with its results written into memory that is there (``out=``); None where there
         is no such."""
+        if self.name == "aten::clone" and self.values[1] is None:
+            there = self.run().detach()
+            return Operation(torch.ops.aten.copy_.default, [there, self.values[0], False])
         schema = self.overload._schema
         wanted = [(a.name, str(a.type)) for a in schema.arguments]
         for name in self.overload._overloadpacket.overloads():
@@ -174,54 +182,63 @@ def as_they_are() -> Iterator[None]:
 
 
 def loop_of(operations: Sequence[Operation]) -> Loop:
-    """A function that runs operations one after the other, so many times; of none, the loop alone. It is to
-    be made, and run for the first time, with loops `as_they_are`."""
+    """A function that runs operations one after the other, so many times. It is to be made, and run for the
+    first time, with loops `as_they_are`."""
     inputs: list[Any] = []
     declared: list[str] = []
-
-    def place(value: Any, kind: str) -> str:
-        if kind.startswith("Scalar") and value is not None:
-            kind = type(value).__name__ + "?" * kind.endswith("?")
-        inputs.append(value)
-        declared.append(f"%v{len(inputs)} : {kind}")
-        return f"%v{len(inputs)}"
-
-    lines, carried, starts, passed = [], [], [], []
+    body: list[str] = []
     for number, operation in enumerate(operations):
         schema = operation.overload._schema
-        pairs = zip(schema.arguments, operation.values, strict=True)
-        given = ", ".join(place(value, _ir_type(a.type)) for a, value in pairs)
+        given = []
+        for argument, value in zip(schema.arguments, operation.values, strict=True):
+            given.append(f"%v{len(inputs)}")
+            declared.append(f"{given[-1]} : {_input_type(argument.type, value)}")
+            inputs.append(value)
+        results = [f"%r{number}_{i}" for i in range(len(schema.returns))]
         kinds = [_ir_type(result.type) for result in schema.returns]
-        results = [f"%r{number}_{i} : {kind}" for i, kind in enumerate(kinds)]
-        lines.append(f"{', '.join(results)}{' = ' if results else ''}{schema.name}({given})")
-        if results:
-            # What nobody uses would not be run.
-            made = operation.run()
-            first = made[0] if len(kinds) > 1 else made
-            starts.append(place(first, kinds[0]))
-            carried.append(f"%c{number} : {kinds[0]}")
-            passed.append(f"%r{number}_0")
-    if not carried:
-        starts, carried, passed = [place(0, "int")], ["%c : int"], ["%c"]
-    lasts = ", ".join(f"%last{i} : {c.partition(' : ')[2]}" for i, c in enumerate(carried))
-    body = "\n".join(f"      {line}" for line in lines)
+        typed = ", ".join(f"{name} : {kind}" for name, kind in zip(results, kinds, strict=True))
+        body.append(f"{typed}{' = ' if typed else ''}{schema.name}({', '.join(given)})")
+        body += _held(results)
+    return _loop(declared, inputs, body)
+
+
+def bare_loop(operations: Sequence[Operation]) -> Loop:
+    """The loop of as many operations, without them."""
+    return _loop([], [], [line for _ in operations for line in _held(["%never"])])
+
+
+def _held(results: Sequence[str]) -> list[str]:
+    """Keeps results until here, where they are dropped as Python drops them: what nobody could ever use would
+    not be run."""
+    if not results:
+        return []
+    printing = f"    prim::Print({', '.join(results)})"
+    return ["prim::If(%never)", "  block0():", printing, "    -> ()", "  block1():", "    -> ()"]
+
+
+def _loop(declared: Sequence[str], inputs: Sequence[Any], body: Sequence[str]) -> Loop:
+    lines = "".join(f"      {line}\n" for line in body)
     source = (
-        f"graph({', '.join(['%times : int', *declared])}):\n"
+        f"graph({', '.join(['%times : int', '%never : bool', *declared])}):\n"
         "  %on : bool = prim::Constant[value=1]()\n"
-        f"  {lasts}{' = ' if lasts else ''}prim::Loop({', '.join(['%times', '%on', *starts])})\n"
-        f"    block0({', '.join(['%i : int', *carried])}):\n"
-        f"{body}\n"
-        f"      -> ({', '.join(['%on', *passed])})\n"
-        f"  %all : ({', '.join(c.partition(' : ')[2] for c in carried)}) = "
-        f"prim::TupleConstruct({', '.join(f'%last{i}' for i in range(len(carried)))})\n"
-        "  return (%all)\n"
+        "  prim::Loop(%times, %on)\n"
+        f"    block0(%i : int):\n{lines}      -> (%on)\n"
+        "  return (%times)\n"
     )
     function = torch._C._create_function_from_graph("loop", torch._C.parse_ir(source))
 
     def run(times: int) -> object:
-        return function(times, *inputs)
+        return function(times, False, *inputs)
 
     return run
+
+
+def _input_type(kind: Any, value: Any) -> str:
+    """The type of a value that is handed in: a number has the one it has."""
+    written = _ir_type(kind)
+    if written.startswith("Scalar") and value is not None:
+        return type(value).__name__ + "?" * written.endswith("?")
+    return written
 
 
 def _ir_type(kind: Any) -> str:

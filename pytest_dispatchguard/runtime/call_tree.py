@@ -121,7 +121,7 @@ def _again(frame: FrameType) -> tuple[FunctionType, Sequence[Any], Mapping[str, 
     positional = names[: code.co_argcount]
     keyword = names[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
     after = code.co_argcount + code.co_kwonlyargcount
-    args = [given[name] for name in positional]
+    args = [_kept(given[name]) for name in positional]
     kwargs = {name: given[name] for name in keyword}
     if code.co_flags & inspect.CO_VARARGS:
         args += given[names[after]]
@@ -129,6 +129,11 @@ def _again(frame: FrameType) -> tuple[FunctionType, Sequence[Any], Mapping[str, 
     if code.co_flags & inspect.CO_VARKEYWORDS:
         kwargs |= given[names[after]]
     return function, tuple(args), kwargs
+
+
+def _kept(value: Any) -> Any:
+    """A value as it is now: torch's compiled code empties the lists that it is given."""
+    return list(value) if type(value) is list else value
 
 
 def _cell(given: Mapping[str, Any], name: str) -> CellType:

@@ -1,0 +1,100 @@
+"""What the Python functions of a call take, each without those that it calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+from pytest_dispatchguard.measure.calling import Call
+from pytest_dispatchguard.measure.parts import Part
+from pytest_dispatchguard.measure.statements import statements_arm
+from pytest_dispatchguard.measure.turns import Arm, Clock, Turned
+from pytest_dispatchguard.model import Layer
+from pytest_dispatchguard.runtime.call_tree import PythonCall
+from pytest_dispatchguard.runtime.instructions import instructions_by_place
+
+_ONCE = (None,)
+
+Around = Callable[[], AbstractContextManager[object]]
+
+
+class PythonLayers:
+    """The functions of a call that can be called again on their own; the others stay with what calls them."""
+
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        whole: Call,
+        prepare: Callable[[], object] | None,
+        clock: Clock,
+        around: Callable[[Part], Around] = lambda part: nullcontext,
+    ) -> None:
+        self.parts: list[Part] = []
+        self.arms: dict[str, Arm] = {}
+        self.notes: list[str] = []
+        self._whole = whole
+        self._prepare = prepare or (lambda: None)
+        moved: dict[int, int] = {-1: -1}
+        for number, part in enumerate(parts):
+            arm = statements_arm(part.statements, clock, around(part)) if number else None
+            part.parent = moved[part.parent]
+            if arm is not None and not self._repeats(arm):
+                moved[number] = part.parent
+                self.parts[part.parent].calls |= part.calls
+                self.notes.append(
+                    f"{part.name}: told with what calls it, as it cannot be called alone"
+                )
+                continue
+            moved[number] = len(self.parts)
+            part.depth = self.parts[part.parent].depth + 1 if number else 0
+            if arm is not None:
+                self.arms[_arm(len(self.parts))] = arm
+            self.parts.append(part)
+
+    def owners(self, calls: Sequence[PythonCall]) -> Mapping[int, int]:
+        """The part that each Python call belongs to."""
+        owners = {-1: 0}
+        heads = {number: i for i, part in enumerate(self.parts) for number in part.calls}
+        for call in calls:
+            owners[call.number] = heads.get(call.number, owners[call.parent])
+        return owners
+
+    def layers(self, found: Turned, others: Mapping[int, Mapping[str, float]]) -> list[Layer]:
+        """What each part takes itself: without the parts that it calls, and without the `others` of it."""
+        own = [{_arm(i) if i else "whole": 1.0} for i in range(len(self.parts))]
+        for number, part in enumerate(self.parts):
+            if number:
+                own[part.parent][_arm(number)] = -1.0
+            for arm, factor in others.get(number, {}).items():
+                own[number][arm] = own[number].get(arm, 0.0) - factor
+        return [
+            Layer(
+                part.name,
+                part.kind,
+                found.us(sums),
+                part.depth,
+                max(len(part.statements), 1),
+                path=part.path,
+                line=part.line,
+            )
+            for part, sums in zip(self.parts, own, strict=True)
+        ]
+
+    def _repeats(self, arm: Arm) -> bool:
+        """Whether what was seen can be done again on its own, and changes nothing for the call."""
+        before = self._instructions(self._whole)
+        once = Call(arm.block, (_ONCE,))
+        try:
+            with arm.around():
+                alike = self._instructions(once) == self._instructions(once)
+        except Exception:  # noqa: BLE001 - whatever it says: it is no call of its own
+            return False
+        return alike and self._instructions(self._whole) == before
+
+    def _instructions(self, call: Call) -> int:
+        self._prepare()
+        return instructions_by_place(call.once()).total()
+
+
+def _arm(number: int) -> str:
+    return f"python {number}"

@@ -1,0 +1,170 @@
+"""What people name to have it taken apart: an expression, or a test, as calls that can be made."""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import CodeType
+from typing import Any, TypeGuard
+
+from pytest_dispatchguard.measure.calling import Call
+from pytest_dispatchguard.model import UserError
+
+
+def names_test(target: str) -> bool:
+    """Whether a target is a test, ``tests/test_add.py::test_wide``, and no expression."""
+    return "::" in target or target.endswith(".py")
+
+
+def namespace(setup: str, given: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The names that setup code makes. Modules are looked for in the working folder first."""
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    names: dict[str, Any] = {"__name__": "__dispatchguard__", **given}
+    code = _compiled(setup, "<setup>", "exec")
+    try:
+        exec(code, names)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is the user's to mend
+        raise UserError(f"--setup fails: {_said(error)}") from None
+    return names
+
+
+def call_of(expression: str, names: dict[str, Any]) -> Call:
+    """The call that an expression makes. The function of a plain call, ``f(x, axis=-1)``, and what it is
+    given are found once, beforehand; another expression, ``x + y`` or ``f(g(x))``, is evaluated whole every
+    time."""
+    _compiled(expression, "<target>", "eval")
+    tree = ast.parse(expression.strip(), mode="eval").body
+    try:
+        call = _made(tree, names) if _is_plain(tree) else _evaluating(expression, names)
+        call.once()()
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is the user's to mend
+        raise UserError(f"{expression}: {_said(error)}") from None
+    return call
+
+
+def _is_plain(tree: ast.expr) -> TypeGuard[ast.Call]:
+    """Whether nothing is done but a call of names and constants."""
+    if not isinstance(tree, ast.Call):
+        return False
+    given = [tree.func, *tree.args, *(keyword.value for keyword in tree.keywords)]
+    return all(isinstance(node, _PLAIN) for value in given for node in ast.walk(value))
+
+
+_PLAIN = (
+    *(ast.Name, ast.Attribute, ast.Constant, ast.Starred, ast.expr_context),
+    *(ast.Tuple, ast.List, ast.Dict, ast.UnaryOp, ast.unaryop),
+)
+
+
+def _made(tree: ast.Call, names: dict[str, Any]) -> Call:
+    def value(node: ast.expr) -> Any:
+        return eval(compile(ast.Expression(node), "<target>", "eval"), names)
+
+    args: list[Any] = []
+    for node in tree.args:
+        if isinstance(node, ast.Starred):
+            args += value(node.value)
+        else:
+            args.append(value(node))
+    kwargs: dict[str, Any] = {}
+    for keyword in tree.keywords:
+        kwargs |= (
+            value(keyword.value) if keyword.arg is None else {keyword.arg: value(keyword.value)}
+        )
+    return Call(value(tree.func), tuple(args), kwargs)
+
+
+def _evaluating(expression: str, names: dict[str, Any]) -> Call:
+    scope = dict(names)
+    exec(
+        compile(f"def expression():\n    return ({expression.strip()}\n)", "<target>", "exec"),
+        scope,
+    )
+    return Call(scope["expression"])
+
+
+def _compiled(source: str, name: str, mode: str) -> CodeType:
+    try:
+        code: CodeType = compile(source.strip(), name, mode)
+    except (SyntaxError, ValueError) as error:
+        said = error.msg if isinstance(error, SyntaxError) else str(error)
+        where = "--setup" if mode == "exec" else source
+        raise UserError(f"{where}: {said}: this is no {_FORM[mode]} of Python") from None
+    return code
+
+
+_FORM = {"exec": "code", "eval": "expression"}
+
+
+def _said(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+class _Subjects:
+    """A plugin of pytest that hands on the subjects of tests, while these stand."""
+
+    def __init__(self, use: Callable[[str, Any], None]) -> None:
+        self.use = use
+        self.wrong: list[str] = []
+        self.found = 0
+
+    def plugin(self) -> Any:
+        """The hooks; pytest is imported only for them."""
+        import pytest
+
+        from pytest_dispatchguard.measure.worker import made_quiet
+
+        said = self
+
+        class Hooks:
+            @pytest.hookimpl(tryfirst=True)
+            def pytest_cmdline_main(self, config: Any) -> None:
+                made_quiet(config)
+
+            @pytest.hookimpl(hookwrapper=True)
+            def pytest_runtest_call(self, item: Any) -> Any:
+                outcome = yield
+                if outcome.excinfo is None and "overhead" in item.fixturenames:
+                    for subject in item._request.getfixturevalue("overhead").subjects:
+                        said.found += 1
+                        said.use(item.nodeid, subject)
+
+            def pytest_runtest_logreport(self, report: Any) -> None:
+                if report.failed:
+                    said.wrong.append(f"{report.nodeid}: {_last_line(report.longreprtext)}")
+
+            def pytest_collectreport(self, report: Any) -> None:
+                if report.failed:
+                    said.wrong.append(f"{report.nodeid}: {_last_line(report.longreprtext)}")
+
+        return Hooks()
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line[2:].strip() for line in lines if line.startswith("E ")]
+    return errors[0] if errors else lines[-1] if lines else "it fails"
+
+
+def each_subject(test: str, use: Callable[[str, Any], None]) -> None:
+    """Runs tests, and hands on the subjects that each names, with its name."""
+    import pytest
+
+    subjects = _Subjects(use)
+    arguments = ["-p", "no:terminal", "-p", "no:cacheprovider", test]
+    environment = dict(os.environ)
+    try:
+        status = pytest.main(arguments, plugins=[subjects.plugin()])
+    finally:
+        os.environ.clear()
+        os.environ.update(environment)
+    if subjects.wrong:
+        raise UserError(subjects.wrong[0])
+    if not subjects.found:
+        known = "there is no such test" if status else "it names no subject: call overhead(...)"
+        raise UserError(f"{test}: {known}")

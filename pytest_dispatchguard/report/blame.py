@@ -1,0 +1,78 @@
+"""What of a call takes more than in another: its layers held against those of its base or its reference."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pytest_dispatchguard.model import Interval, Layer, LayerKind, Layers, Verdict
+
+_MOST = 12
+"""Rows at most."""
+_LEAST = 0.02
+"""A layer that is less of the difference is not told."""
+_PYTHON: tuple[LayerKind, ...] = ("python", "override", "context")
+_WORDS: dict[LayerKind, str] = {"override": "__torch_function__", "context": "with"}
+
+
+@dataclass(frozen=True, slots=True)
+class Dearer:
+    """One layer here and there, in microseconds of a call."""
+
+    layer: Layer
+    here: Interval
+    there: float
+
+    @property
+    def more(self) -> float:
+        """What it takes more."""
+        return self.here.value - self.there
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        word = _WORDS.get(self.layer.kind, "")
+        return self.layer.name if word in self.layer.name else f"{word} {self.layer.name}".strip()
+
+
+def held_against(verdict: Verdict) -> tuple[Layers, str] | None:
+    """The layers that a verdict's are held against, and whose they are; None where there are none."""
+    if verdict.base is not None and verdict.base.layers is not None:
+        return verdict.base.layers, verdict.base.name
+    if verdict.reference_layers is not None:
+        return verdict.reference_layers, "its reference"
+    return None
+
+
+def dearer(here: Layers, there: Layers) -> list[Dearer]:
+    """The layers of a call that take more than in another, the dearest first. What a function takes is held
+    against what functions of its name take there."""
+    found = _together(here.layers)
+    known = {key: us.value for key, (_, us) in _together(there.layers).items()}
+    rows = [Dearer(layer, us, known.get(key, 0.0)) for key, (layer, us) in found.items()]
+    more = sum(max(row.more, 0.0) for row in rows)
+    told = [row for row in rows if row.more > _LEAST * more and row.here.high > row.there]
+    return sorted(told, key=lambda row: -row.more)[:_MOST]
+
+
+Key = tuple[str, str]
+
+
+def _together(layers: Iterable[Layer]) -> dict[Key, tuple[Layer, Interval]]:
+    """Layers of one kind, Python's by their names, with what they take in all."""
+    found: dict[Key, list[Layer]] = {}
+    for layer in layers:
+        found.setdefault((_kind(layer), layer.name), []).append(layer)
+    return {key: (same[0], _sum(same)) for key, same in found.items()}
+
+
+def _kind(layer: Layer) -> str:
+    return "python" if layer.kind in _PYTHON else layer.kind
+
+
+def _sum(layers: Sequence[Layer]) -> Interval:
+    value = sum(layer.us.value for layer in layers)
+    below = math.sqrt(sum((layer.us.value - layer.us.low) ** 2 for layer in layers))
+    above = math.sqrt(sum((layer.us.high - layer.us.value) ** 2 for layer in layers))
+    return Interval(value, value - below, value + above)

@@ -1,0 +1,37 @@
+"""Lines of pieces in styles, for a terminal: in colour through rich, else plain and stable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+Line = list[tuple[str, str]]
+"""Pieces of a line: text, and the rich style that it has in colour."""
+
+
+def written(lines: Sequence[Line], *, color: bool) -> str:
+    """Lines as text; each ends in a newline."""
+    if color:
+        return _colored(lines)
+    return "".join("".join(text for text, _ in line).rstrip() + "\n" for line in lines)
+
+
+def _colored(lines: Sequence[Line]) -> str:
+    from io import StringIO
+
+    from rich.console import Console
+    from rich.text import Text
+
+    out = StringIO()
+    console = Console(
+        file=out,
+        force_terminal=True,
+        color_system="standard",
+        no_color=False,
+        legacy_windows=False,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+    for line in lines:
+        console.print(Text.assemble(*line), soft_wrap=True)
+    return out.getvalue()

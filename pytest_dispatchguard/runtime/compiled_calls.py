@@ -1,0 +1,161 @@
+"""What Python runs of a compiled call: which functions are whose, and what the generated code calls."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from pytest_dispatchguard.model import LayerKind
+from pytest_dispatchguard.runtime.call_tree import PythonCall
+
+_GRAPH, _RESUME = "__compiled_fn", "__resume_at"
+"""How names begin that Dynamo gives to graphs, and to what follows a break."""
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What functions of torch are there for in a compiled call."""
+
+    name: str
+    kind: LayerKind
+
+
+_DYNAMO = Role("Dynamo's way in", "frame")
+_AOT = Role("AOTAutograd's wrapper", "wrapper")
+_INDUCTOR = Role("Inductor's wrapper", "wrapper")
+_GENERATED = Role("the generated code", "compiled")
+_DISABLED = Role("torch._dynamo.disable", "wrapper")
+"""What runs around graphs and around the marks of the profiler, so that Dynamo lets them alone."""
+_CHECKING = Role("guards written in Python", "guards")
+_OF_COMPILE, _OF_DISABLE = ("compile_wrapper",), ("_fn",)
+"""Names of the functions that torch._dynamo wraps around others."""
+_PLACES = (
+    (f"{os.sep}_dynamo{os.sep}guards.py", _CHECKING),
+    (f"{os.sep}torch{os.sep}_dynamo{os.sep}", _DYNAMO),
+    (f"{os.sep}torch{os.sep}_compile.py", _DISABLED),
+    (f"{os.sep}torch{os.sep}compiler{os.sep}", _DYNAMO),
+    (f"{os.sep}torch{os.sep}_functorch{os.sep}", _AOT),
+    ("subclass_codegen", _AOT),
+    (f"{os.sep}torch{os.sep}_inductor{os.sep}", _INDUCTOR),
+)
+
+
+def is_rewritten(call: PythonCall) -> bool:
+    """Whether it is a user's function in the form that Dynamo gave it."""
+    return any(name.startswith((_GRAPH, _RESUME)) for name in call.code.co_names)
+
+
+def is_generated(call: PythonCall) -> bool:
+    """Whether it is code that Inductor wrote."""
+    return "async_compile" in call.code.co_names or (
+        call.code.co_name == "call" and "empty_strided_cpu" in _names(call)
+    )
+
+
+def _names(call: PythonCall) -> Mapping[str, Any]:
+    return {} if call.function is None else call.function.__globals__
+
+
+def role(call: PythonCall) -> Role | None:
+    """What a function of a compiled call is there for; None for the user's own."""
+    if is_rewritten(call):
+        return Role(f"{call.code.co_name}, as Dynamo rewrote it", "wrapper")
+    if is_generated(call):
+        return _GENERATED
+    if call.code.co_name in _OF_DISABLE and _is_in_dynamo(call):
+        return _DISABLED
+    return next((found for place, found in _PLACES if place in call.code.co_filename), None)
+
+
+def lets_in(call: PythonCall) -> bool:
+    """Whether it is the function that has those it calls run compiled."""
+    return call.code.co_name in _OF_COMPILE and _is_in_dynamo(call)
+
+
+def _is_in_dynamo(call: PythonCall) -> bool:
+    return call.code.co_filename.endswith(f"_dynamo{os.sep}eval_frame.py")
+
+
+@contextmanager
+def guards_skipped() -> Iterator[None]:
+    """Compiled calls check no more than what tells their entries apart."""
+    import torch
+
+    with torch.compiler.set_stance(skip_guard_eval_unsafe=True):
+        yield
+
+
+@contextmanager
+def compiled_code_found() -> Iterator[None]:
+    """Functions run in the form that Dynamo gave them, where they have one; none is compiled anew."""
+    import torch
+
+    before = torch._C._dynamo.eval_frame.set_eval_frame(False)
+    try:
+        yield
+    finally:
+        torch._C._dynamo.eval_frame.set_eval_frame(before)
+
+
+def unrecorded() -> AbstractContextManager[object]:
+    """As generated code runs: what autograd needs is around it."""
+    import torch
+
+    found: AbstractContextManager[object] = torch.no_grad()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """One call that generated code makes."""
+
+    name: str
+    function: Callable[..., Any]
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+
+    @property
+    def kind(self) -> LayerKind:
+        """What it is for."""
+        if self.name.startswith(("empty_strided", "alloc_from_pool")):
+            return "allocation"
+        return "compiled" if self.name.startswith(("assert_", "reinterpret_tensor")) else "kernel"
+
+
+def made_by(call: PythonCall) -> list[Made]:
+    """What generated code calls, from running it once more."""
+    assert call.function is not None
+    space = call.function.__globals__
+    made: list[Made] = []
+    before = {name: space[name] for name in call.code.co_names if name in space}
+    try:
+        for name, value in before.items():
+            space[name] = _Noted(name, value, made)
+        with unrecorded():
+            call.function(
+                *(list(a) if isinstance(a, list) else a for a in call.args), **call.kwargs
+            )
+    finally:
+        space.update(before)
+    return made
+
+
+class _Noted:
+    """Stands for a value in generated code, and notes what is called of it."""
+
+    def __init__(self, name: str, value: Any, made: list[Made]) -> None:
+        self._name, self._value, self._made = name, value, made
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._value, name)
+        if isinstance(self._value, type(sys)) and not callable(value):
+            return value  # torch.float32
+        return _Noted(f"{self._name}.{name}", value, self._made) if callable(value) else value
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self._made.append(Made(self._name, self._value, args, kwargs))
+        return self._value(*args, **kwargs)
