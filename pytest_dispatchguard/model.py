@@ -318,6 +318,48 @@ class CostlyLine:
 
 
 @dataclass(frozen=True, slots=True)
+class Guards:
+    """Checks before compiled code is run, of one kind and one line, that differ in an index alone."""
+
+    kind: str
+    """As torch calls it: ``EQUALS_MATCH``."""
+    source: str
+    """What the first of them checks: ``L['self'].layers[0].scale``; empty for the ambient state, such as grad
+    mode."""
+    pattern: str
+    """The same with stars for the indices."""
+    number: int = 1
+    place: str = ""
+    """The line that made torch check it, ``net.py:12 in forward``; empty where torch does not say."""
+    text: str = ""
+    """Of that line."""
+    last: str = ""
+    """What the last of them checks; empty where there is one."""
+    extra: int | None = None
+    """How many of them its base does not have; None where there is no base."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompileEvent:
+    """A graph break or a recompile: where, and why, as torch has it."""
+
+    place: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What torch made of a subject that runs compiled code."""
+
+    guards: tuple[Guards, ...] = ()
+    """The most numerous first."""
+    breaks: tuple[CompileEvent, ...] = ()
+    recompiles: tuple[CompileEvent, ...] = ()
+    compile_s: Mapping[str, float] = field(default_factory=dict)
+    """Seconds by part of the compiler."""
+
+
+@dataclass(frozen=True, slots=True)
 class Base:
     """The same subject in another revision, or in a run of before."""
 
@@ -331,6 +373,8 @@ class Base:
     note: str = ""
     """Why there is nothing to compare with; empty where there is."""
     lines: tuple[CostlyLine, ...] = ()
+    compiled: Compiled | None = None
+    """None where it runs no compiled code."""
     earlier: bool = False
     """Whether it was measured at another time, in another run, and not by turns with what is held against
     it."""
@@ -359,3 +403,5 @@ class Verdict:
     """Counters that differ from call to call."""
     form: str = ""
     """How the call is made: ``f(a0, axis=k0)``."""
+    compiled: Compiled | None = None
+    """What torch compiled of it; None where it runs no compiled code."""

@@ -8,7 +8,17 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pytest_dispatchguard.measure.timing import Sample
-from pytest_dispatchguard.model import Base, CostlyLine, Interval, Limit, Measurement, Verdict
+from pytest_dispatchguard.model import (
+    Base,
+    Compiled,
+    CompileEvent,
+    CostlyLine,
+    Guards,
+    Interval,
+    Limit,
+    Measurement,
+    Verdict,
+)
 
 Samples = Mapping[int, Sequence[Sample]]
 """What was measured of the subjects of a test, by their order in it."""
@@ -83,7 +93,8 @@ def _verdict(row: Mapping[str, Any]) -> Verdict:
     base = row["base"]
     if base is not None:
         measured, change = _measurement(base["measured"]), _interval(base["change"])
-        base = Base(**{**base, "measured": measured, "change": change, "lines": _lines(base)})
+        rest = {"lines": _lines(base), "compiled": _compiled(base.get("compiled"))}
+        base = Base(**{**base, **rest, "measured": measured, "change": change})
     return Verdict(
         **{
             **row,
@@ -92,7 +103,20 @@ def _verdict(row: Mapping[str, Any]) -> Verdict:
             "varying": tuple(row["varying"]),
             "measured": _measurement(row["measured"]),
             "base": base,
+            "compiled": _compiled(row.get("compiled")),  # runs of before know of none
         }
+    )
+
+
+def _compiled(row: Mapping[str, Any] | None) -> Compiled | None:
+    if row is None:
+        return None
+    events = {
+        name: tuple(CompileEvent(**event) for event in row[name])
+        for name in ("breaks", "recompiles")
+    }
+    return Compiled(
+        tuple(Guards(**one) for one in row["guards"]), **events, compile_s=row["compile_s"]
     )
 
 
