@@ -13,7 +13,6 @@ from pytest_dispatchguard.model import (
     Base,
     Compiled,
     CostlyLine,
-    Guards,
     Interval,
     Limit,
     Measurement,
@@ -76,23 +75,19 @@ def against(verdict: Verdict, base: Base) -> Verdict:
 
 
 def _new_guards(now: Compiled | None, before: Compiled | None) -> Compiled | None:
-    """What was compiled, each group of guards with how many of them the base has not: known by kind, source
-    and text of the line, which may have moved."""
+    """What was compiled, each group of guards with how many of them the base has not: known by kind and
+    source, for lines move and change."""
     if now is None or before is None:
         return now
-    left = Counter[tuple[str, str, str]]()
+    left = Counter[tuple[str, str]]()
     for group in before.guards:
-        left[_key(group)] += group.number
+        left[group.kind, group.pattern] += group.number
     found = []
     for group in now.guards:
-        known = min(left[_key(group)], group.number)
-        left[_key(group)] -= known
+        known = min(left[group.kind, group.pattern], group.number)
+        left[group.kind, group.pattern] -= known
         found.append(replace(group, extra=group.number - known))
     return replace(now, guards=tuple(found))
-
-
-def _key(group: Guards) -> tuple[str, str, str]:
-    return group.kind, group.pattern, group.text
 
 
 def _extra(now: Sequence[CostlyLine], before: Sequence[CostlyLine]) -> tuple[CostlyLine, ...]:

@@ -161,6 +161,8 @@ def _first(reason: str) -> str:
     """What a reason begins with: torch explains at length."""
     lines = [" ".join(line.split()) for line in reason.strip().splitlines()]
     said = lines[0] if lines else ""
+    if said.endswith(":") and lines[1:]:
+        said += f" {lines[1]}"
     if said.startswith("generic_jump Tensor"):
         said = f"a branch depends on the value of a tensor ({said})"
     why = next((line for line in lines[1:] if line.startswith("Explanation:")), "")
@@ -186,7 +188,7 @@ def failure(error: BaseException) -> UserError | None:
             "it cannot be compiled: no C++ compiler works here; install one, or name it by the environment "
             "variable CXX"
         )
-    if isinstance(error, OSError):
+    if torch_private.is_of_files(error):
         return UserError(
             f"it cannot be compiled: torch cannot write its cache: {said}; name a folder that can be written "
             "by the environment variable TORCHINDUCTOR_CACHE_DIR"

@@ -17,6 +17,7 @@ _PLACE = re.compile(
     r"#\s*(?:(?P<text>[^\n]*?)\s+#\s*)?(?P<place>[^#\n]+:\d+ in [^#\n]+?)\s*(?:\(HINT[^\n]*)?$"
 )
 _HELD = re.compile(r"\._(?:modules|parameters|buffers)\[(['\"])([^'\"]*)\1\]")
+_LOCAL = re.compile(r"[LG]\['[^']*'\]")
 _INDEX = re.compile(r"\[\d+\]|\d+(?=\])|(?<=\.)\d+")
 _COUNTER = re.compile(r"(?<=_)\d+(?=')|\b\d{6,}\b")
 
@@ -48,7 +49,7 @@ def guards_of(codes: Iterable[CodeType]) -> list[Guard]:
 def guards_in(root: Any) -> Iterator[Guard]:
     """Every check of one guard tree."""
     for manager in torch_private.managers(root):
-        source = readable(manager.get_source())
+        source = "" if manager is root else readable(manager.get_source())
         for leaf in torch_private.leaf_guards(manager):
             yield _guard(type(leaf).__name__, source, leaf.verbose_code_parts(), manager)
 
@@ -56,9 +57,13 @@ def guards_in(root: Any) -> Iterator[Guard]:
 def _guard(kind: str, source: str, parts: list[str], manager: Any) -> Guard:
     whole = parts[0] if parts else ""
     found = _PLACE.search(whole)
+    expression = whole[: found.start()].strip() if found else whole.strip()
+    if not source:
+        # Sizes and how they hang together are checked at the root, whoever's they are.
+        about = _LOCAL.search(expression)
+        source = about[0] if about else ""
     place = found["place"].strip() if found and source else ""
     text = (found["text"] or "").strip() if found and source else ""
-    expression = whole[: found.start()].strip() if found else whole.strip()
     return Guard(kind, source, _short(place), text, expression, manager)
 
 
@@ -96,4 +101,9 @@ def grouped(guards: Iterable[Guard]) -> tuple[Guards, ...]:
             continue
         last = guard.source if guard.source != before.source else before.last
         found[key] = replace(before, number=before.number + 1, last=last)
-    return tuple(sorted(found.values(), key=lambda one: (-one.number, one.source, one.kind)))
+    return tuple(sorted(found.values(), key=_most))
+
+
+def _most(one: Guards) -> tuple[int, bool, str, str]:
+    """The most numerous first, of these the values: those are what a user can do something about."""
+    return -one.number, one.kind != "EQUALS_MATCH", one.source, one.kind

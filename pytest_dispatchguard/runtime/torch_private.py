@@ -251,6 +251,13 @@ def compile_failed(error: BaseException) -> bool:
     )
 
 
+def is_of_files(error: BaseException) -> bool:
+    """Whether compiling failed for a file or folder."""
+    seen: list[BaseException | None] = [error, getattr(error, "inner_exception", None)]
+    seen += [one.__cause__ or one.__context__ for one in seen if one is not None]
+    return any(isinstance(one, OSError) for one in seen)
+
+
 def _modules(error: BaseException) -> Iterable[str]:
     """The modules that an exception came through."""
     at = error.__traceback__
