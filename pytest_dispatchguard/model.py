@@ -360,6 +360,54 @@ class Compiled:
 
 
 @dataclass(frozen=True, slots=True)
+class GuardGroup:
+    """Guards that one thing of the user's makes, and what checking them takes."""
+
+    cause: str
+    """In words: ``module attribute``, ``argument``."""
+    name: str
+    """Which: ``L['self'].layers[*].scale``; empty where there is one of the kind."""
+    number: int
+    kinds: Mapping[str, int]
+    places: tuple[str, ...] = ()
+    """Lines that made torch check them."""
+    cost_us: Interval | None = None
+    """What they add to a check of all guards, by turns with one without them; None where that was not
+    measured."""
+    advice: tuple[str, ...] = ()
+    """Changes that would remove them."""
+
+
+@dataclass(frozen=True, slots=True)
+class GuardFilter:
+    """A filter that torch offers, applied."""
+
+    name: str
+    left: int
+    """Guards that it keeps."""
+    saves_us: Interval | None
+    unseen: str
+    """What may then change without notice."""
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedCode:
+    """A compiled function, and what is checked before its compiled code is run."""
+
+    function: str
+    path: str
+    line: int
+    number: int
+    """Of guards."""
+    cost_us: Interval | None
+    """What checking all of them takes."""
+    groups: tuple[GuardGroup, ...]
+    filters: tuple[GuardFilter, ...]
+    note: str = ""
+    """Why nothing was measured; empty where it was."""
+
+
+@dataclass(frozen=True, slots=True)
 class Base:
     """The same subject in another revision, or in a run of before."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from types import CodeType
-from typing import Any
+from typing import Any, Literal
 
 from pytest_dispatchguard.model import Guards
 from pytest_dispatchguard.runtime import torch_private
@@ -19,7 +20,37 @@ _PLACE = re.compile(
 _HELD = re.compile(r"\._(?:modules|parameters|buffers)\[(['\"])([^'\"]*)\1\]")
 _LOCAL = re.compile(r"[LG]\['[^']*'\]")
 _INDEX = re.compile(r"\[\d+\]|\d+(?=\])|(?<=\.)\d+")
+_ROOT = re.compile(r"([LG])\['([^']*)'\]")
+_CONSTANTS = (bool, int, float, complex, str, bytes, type(None))
 _COUNTER = re.compile(r"(?<=_)\d+(?=')|\b\d{6,}\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What of the user's makes torch check something."""
+
+    kind: Literal["attribute", "tensors", "structure", "argument", "global", "library", "ambient"]
+    name: str = ""
+    """``L['self'].layers[*].scale``, a module, an argument, a global; empty for the last two."""
+
+
+def cause_of(source: str, kind: type, modules: Collection[str]) -> Cause:
+    """What made a guard, by what it checks and the kind of value that is there. `modules` are the variables
+    that hold modules."""
+    root = _ROOT.search(source)
+    if root is None:
+        return Cause("ambient")
+    scope, name = root.groups()
+    if scope == "G":
+        return Cause("library") if name.startswith("__") else Cause("global", name)
+    if name not in modules:
+        return Cause("argument", name)
+    if issubclass(kind, _CONSTANTS) and "dict.keys(" not in source:
+        return Cause("attribute", alike(readable(source)))
+    torch = sys.modules.get("torch")
+    if torch is not None and issubclass(kind, torch.Tensor):
+        return Cause("tensors", name)
+    return Cause("structure", name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +65,15 @@ class Guard:
     """What is compared, as torch writes it."""
     manager: Any
     """The node of the guard tree that it hangs on."""
+
+    def cause(self, modules: Collection[str]) -> Cause:
+        """What made it."""
+        raw = self.manager.get_source()
+        return cause_of(
+            raw if _ROOT.search(raw) else self.source,
+            self.manager.get_type_of_guarded_value(),
+            modules,
+        )
 
 
 def guards_of(codes: Iterable[CodeType]) -> list[Guard]:

@@ -6,6 +6,7 @@ Importing this imports no torch; the functions are for where `torch._dynamo` is 
 
 from __future__ import annotations
 
+import inspect
 import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,6 +24,14 @@ _CACHES = (
     ("torch._dynamo.config", "automatic_dynamic_remote_pgo", False),
 )
 """Settings that keep torch from using what earlier processes compiled, and have it compile in one thread."""
+
+HELPERS = {
+    "skip_guard_on_inbuilt_nn_modules_unsafe": "hooks and attributes of torch's own modules, as nn.Linear",
+    "skip_guard_on_globals_unsafe": "globals, among them functions and classes of modules",
+    "skip_guard_on_all_nn_modules_unsafe": "hooks, attributes, parameters and submodules of all modules",
+    "keep_tensor_guards_unsafe": "everything but tensors that are given, grad mode and autocast too",
+}
+"""What `torch.compiler` offers as `guard_filter_fn`, and what may then change unseen: the safest first."""
 
 _MOST_RECORDS = 100_000
 
@@ -264,3 +273,92 @@ def _modules(error: BaseException) -> Iterable[str]:
     while at is not None:
         yield str(at.tb_frame.f_globals.get("__name__"))
         at = at.tb_next
+
+
+GuardFilter = Callable[[list[Any]], list[bool]]
+"""Which guards to keep, as `guard_filter_fn` of `torch.compile` has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """The guards of one piece of code, as they were built when it was compiled."""
+
+    code: CodeType
+    root: Any
+    values: Mapping[str, object]
+    """What the guards are checked on: the variables of the call that was compiled."""
+    entries: list[Any]
+    """What a filter is given."""
+    without: Callable[[GuardFilter], Any]
+    """Builds the guards that a filter keeps once more, and gives their root. Only while compiling."""
+
+
+@contextmanager
+def guards_built(seen: Callable[[Built], None]) -> Iterator[None]:
+    """Tells of all guards that torch builds in here."""
+    from torch._dynamo.guards import CheckFunctionManager
+
+    build = CheckFunctionManager.__init__
+    form = inspect.signature(build)
+    building = False
+
+    def built(self: Any, *args: Any, **kwargs: Any) -> None:
+        nonlocal building
+        build(self, *args, **kwargs)
+        if building:
+            return
+        bound = form.bind(self, *args, **kwargs)
+        users = bound.arguments.get("guard_filter_fn")
+        entries: list[Any] = []
+
+        def noted(given: list[Any]) -> list[bool]:
+            entries.extend(given)
+            return [True] * len(given)
+
+        def without(keeps: GuardFilter) -> Any:
+            def both(given: list[Any]) -> list[bool]:
+                kept = users(given) if users is not None else [True] * len(given)
+                return [bool(a and b) for a, b in zip(kept, keeps(given), strict=True)]
+
+            other = CheckFunctionManager.__new__(CheckFunctionManager)
+            changed = {**bound.arguments, "guard_filter_fn": both, "self": other}
+            if "cache_entries" in changed:
+                changed["cache_entries"] = None
+            build(**changed)
+            return other.guard_manager.root
+
+        building = True
+        try:
+            without(noted)
+            graph = bound.arguments["output_graph"]
+            values = dict(graph.local_scope)
+            seen(
+                Built(bound.arguments["f_code"], self.guard_manager.root, values, entries, without)
+            )
+        finally:
+            building = False
+
+    CheckFunctionManager.__init__ = built
+    try:
+        yield
+    finally:
+        CheckFunctionManager.__init__ = build
+
+
+def helpers() -> dict[str, GuardFilter]:
+    """The filters that this torch offers, the safest first."""
+    import torch
+
+    offered = ((name, getattr(torch.compiler, name, None)) for name in HELPERS)
+    return {name: keeps for name, keeps in offered if keeps is not None}
+
+
+def no_guards(given: list[Any]) -> list[bool]:
+    """The filter that keeps nothing."""
+    return [False] * len(given)
+
+
+def name_of(entry: Any) -> str:
+    """What a guard checks, of what a filter is given."""
+    name = entry.orig_guard.name
+    return str(name() if callable(name) else name)
