@@ -1,9 +1,10 @@
 """Counts the same subjects over and over, under all that might change a count: equal to the unit?
 
-    python bench/bench_counters.py [--processes N] [--repeats N] [--output FILE]
+    python bench/bench_counters.py [--processes N] [--repeats N] [--compiled] [--output FILE]
 
 Needs torch; takes pytest-cov and pytest-xdist along where they are installed. Every process is a pytest run
-of `--overhead-budget=count` with a hash seed of its own.
+of `--overhead-budget=count` with a hash seed of its own. `--compiled` counts what torch.compile makes of
+subjects instead, once a process; the default backend of two of them needs a C++ compiler.
 """
 
 from __future__ import annotations
@@ -83,6 +84,82 @@ def test_structures(overhead, i):
 def test_words(overhead, i):
     overhead(words, "the quick brown fox jumps over the lazy dog")
 """
+COMPILED = """
+import torch
+from torch import nn
+
+class Scaled(nn.Module):
+    def __init__(self, scale):
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, x):
+        return x * self.scale
+
+class Scales(nn.Module):
+    def __init__(self, number):
+        super().__init__()
+        self.layers = nn.ModuleList(Scaled(1.0 + i) for i in range(number))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+def small(x):
+    return torch.nn.functional.relu(x * 2 + 1)
+
+def broken(x):
+    x = x + 1
+    print(end="")
+    if x.sum() > 0:
+        x = x * 2
+    return x - 1
+
+def sizes(compiled):
+    return lambda parts: [compiled(part) for part in parts]
+
+conv = nn.Sequential(
+    nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.LazyLinear(10)
+)
+conv(torch.ones(2, 3, 16, 16))
+linears = nn.Sequential(*(nn.Linear(8, 8) for _ in range(20)))
+"""
+COMPILED_TESTS = """
+import torch
+from subjects import Scales, broken, conv, linears, sizes, small
+
+def eager(f):
+    return torch.compile(f, backend="aot_eager")
+
+def test_small(overhead):
+    overhead(eager(small), torch.ones(4))
+
+def test_small_inductor(overhead):
+    overhead(torch.compile(small), torch.ones(4))
+
+def test_linears(overhead):
+    overhead(eager(linears), torch.ones(2, 8))
+
+def test_linears_inductor(overhead):
+    overhead(torch.compile(linears), torch.ones(2, 8))
+
+def test_backward(overhead):
+    step = eager(linears)
+    overhead(lambda x: step(x).sum().backward(), torch.ones(2, 8))
+
+def test_conv_net(overhead):
+    overhead(eager(conv.eval()), torch.ones(2, 3, 16, 16))
+
+def test_constants_of_instances(overhead):
+    overhead(eager(Scales(20)), torch.ones(4))
+
+def test_graph_breaks(overhead):
+    overhead(eager(broken), torch.ones(4))
+
+def test_recompiles(overhead):
+    overhead(sizes(eager(small)), [torch.ones(n) for n in (2, 3, 4)])
+"""
 TRACER = """
 import sys
 
@@ -120,17 +197,23 @@ def main() -> None:
         "--processes", type=int, default=20, help="pytest runs, over all conditions"
     )
     parser.add_argument("--repeats", type=int, default=50, help="counts of each subject in a run")
-    parser.add_argument("--output", type=Path, default=RESULTS / "counters.json")
+    parser.add_argument(
+        "--compiled", action="store_true", help="what torch.compile makes of subjects, instead"
+    )
+    parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
+    name = "counters-compiled.json" if arguments.compiled else "counters.json"
+    output: Path = arguments.output or RESULTS / name
     seen: dict[str, Counter[str]] = defaultdict(Counter)
     by_condition: Counter[str] = Counter()
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "subjects.py").write_text(SUBJECTS)
+        tests = COMPILED_TESTS if arguments.compiled else TESTS.format(repeats=arguments.repeats)
+        (folder / "subjects.py").write_text(COMPILED if arguments.compiled else SUBJECTS)
         (folder / "tracer.py").write_text(TRACER)
-        (folder / "test_counts.py").write_text(TESTS.format(repeats=arguments.repeats))
-        ways = list(conditions().items())
+        (folder / "test_counts.py").write_text(tests)
+        ways = [("plain", [])] if arguments.compiled else list(conditions().items())
         for number in range(arguments.processes):
             condition, words = ways[number % len(ways)]
             print(f"{number + 1} of {arguments.processes}: {condition}", file=sys.stderr)
@@ -159,9 +242,9 @@ def main() -> None:
         "seconds": round(time.monotonic() - start, 1),
         "subjects": rows,
     }
-    temporary = arguments.output.with_suffix(".tmp")
+    temporary = output.with_suffix(".tmp")
     temporary.write_text(json.dumps(result, indent=1) + "\n")
-    temporary.replace(arguments.output)
+    temporary.replace(output)
 
 
 if __name__ == "__main__":

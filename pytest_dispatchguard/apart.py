@@ -15,10 +15,11 @@ from pytest_dispatchguard.measure.layers import Wanted, layers, of_subject
 from pytest_dispatchguard.measure.scaling import scaling
 from pytest_dispatchguard.measure.session import machine
 from pytest_dispatchguard.measure.subject import Mode, Subject
-from pytest_dispatchguard.measure.targets import call_of, each_subject, names_test, namespace
+from pytest_dispatchguard.measure.targets import call_of, each_subject, names_test
 from pytest_dispatchguard.model import Layers, Scaling, UserError
 from pytest_dispatchguard.report import layers as report
 from pytest_dispatchguard.report import scaling as report_scaling
+from pytest_dispatchguard.runtime.target import names_after
 
 Tell = Callable[[str, int, int], object]
 Format = Literal["text", "json", "markdown", "svg"]
@@ -46,15 +47,15 @@ def taken_apart(asked: Asked, tell: Tell) -> list[Layers] | Scaling:
         return [layers(_wanted(asked, {}, tell))]
 
     def made(size: int) -> tuple[Wanted, Call | None]:
-        names = namespace(asked.setup, {"n": size}, asked.cwd)
-        reference = None if asked.against is None else call_of(asked.against, names)
+        names = names_after(asked.setup, asked.cwd, {"n": size})
+        reference = None if asked.against is None else call_of(asked.against, names, asked.cwd)
         return _wanted(asked, {"n": size}, tell), reference
 
     return scaling(asked.target, asked.sizes, made, tell)
 
 
 def _wanted(asked: Asked, given: dict[str, object], tell: Tell) -> Wanted:
-    call = call_of(asked.target, namespace(asked.setup, given, asked.cwd))
+    call = call_of(asked.target, names_after(asked.setup, asked.cwd, given), asked.cwd)
     subject = Subject(call, asked.target)
     if asked.mode is not None:
         subject.mode(asked.mode)

@@ -195,6 +195,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _check_parser(commands)
     _run_parser(commands)
+    _guards_parser(commands)
     rule = commands.add_parser("rule", help="explain one rule, or list those of a prefix (DG4)")
     rule.add_argument("code", metavar="CODE")
     rule.set_defaults(run=_rule)
@@ -286,6 +287,23 @@ def _check_parser(commands: Any) -> None:
     )
     how.add_argument("--no-cache", action="store_true", help="neither read nor write the cache")
     check.set_defaults(run=_check)
+
+
+def _guards_parser(commands: Any) -> None:
+    guards = commands.add_parser(
+        "guards",
+        help="tell what compiled code checks at every call, what that takes, and how to have less of it",
+        description="Evaluates TARGET once, after the setup, and tells the guards of all compiled code "
+        "that it runs, by what of yours makes torch check them. The working folder is importable.",
+        epilog='Example: dispatchguard guards "model(x)" --setup "import torch, net; '
+        'model = torch.compile(net.Net()); x = torch.ones(4)"',
+    )
+    guards.add_argument("target", metavar="TARGET", help="an expression that calls compiled code")
+    guards.add_argument("--setup", default="", metavar="CODE", help="what to run before")
+    guards.add_argument(
+        "--format", choices=("text", "json"), default="text", help="text (default) or json"
+    )
+    guards.set_defaults(run=_guards)
 
 
 def _run_parser(commands: Any) -> None:
@@ -714,6 +732,19 @@ def _layers(arguments: argparse.Namespace) -> int:
         found = taken_apart(asked, tell or (lambda what, done, of: None))
     color = arguments.output is None and _color(arguments.color)
     _put(arguments, told(found, arguments.format, color=color, width=_width()), sys.stdout)
+    return CLEAN
+
+
+# -- guards ----------------------------------------------------------------------------------------
+
+
+def _guards(arguments: argparse.Namespace) -> int:
+    from pytest_dispatchguard.measure.guard_costs import guarded
+    from pytest_dispatchguard.report import guards
+
+    found = guarded(arguments.target, arguments.setup, _cwd())
+    told = guards.as_json if arguments.format == "json" else guards.as_text
+    _write(told(arguments.target, found), sys.stdout)
     return CLEAN
 
 

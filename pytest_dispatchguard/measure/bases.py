@@ -11,6 +11,7 @@ from pathlib import PurePath
 from pytest_dispatchguard.measure.figures import AGAINST_BASE, kept, unfit
 from pytest_dispatchguard.model import (
     Base,
+    Compiled,
     CostlyLine,
     Interval,
     Limit,
@@ -69,7 +70,24 @@ def against(verdict: Verdict, base: Base) -> Verdict:
     told = "; ".join([*([verdict.reason] if verdict.reason else []), *dearer])
     worst = max((verdict.verdict, outcome), key=_ORDER.index)
     lines = _extra(verdict.lines, base.lines) if base.lines else verdict.lines
-    return replace(verdict, verdict=worst, reason=told, base=base, lines=lines)
+    compiled = _new_guards(verdict.compiled, base.compiled)
+    return replace(verdict, verdict=worst, reason=told, base=base, lines=lines, compiled=compiled)
+
+
+def _new_guards(now: Compiled | None, before: Compiled | None) -> Compiled | None:
+    """What was compiled, each group of guards with how many of them the base has not: known by kind and
+    source, for lines move and change."""
+    if now is None or before is None:
+        return now
+    left = Counter[tuple[str, str]]()
+    for group in before.guards:
+        left[group.kind, group.pattern] += group.number
+    found = []
+    for group in now.guards:
+        known = min(left[group.kind, group.pattern], group.number)
+        left[group.kind, group.pattern] -= known
+        found.append(replace(group, extra=group.number - known))
+    return replace(now, guards=tuple(found))
 
 
 def _extra(now: Sequence[CostlyLine], before: Sequence[CostlyLine]) -> tuple[CostlyLine, ...]:

@@ -314,7 +314,13 @@ class Measuring:
                 bases.append(Base(self.base_name, {}, note=f"{self.base_name}: {why}"))
             else:
                 bases.append(
-                    Base(self.base_name, verdict.counters, verdict.measured, lines=verdict.lines)
+                    Base(
+                        self.base_name,
+                        verdict.counters,
+                        verdict.measured,
+                        lines=verdict.lines,
+                        compiled=verdict.compiled,
+                    )
                 )
         return bases
 

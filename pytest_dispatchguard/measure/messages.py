@@ -10,7 +10,10 @@ from typing import Any
 from pytest_dispatchguard.measure.timing import Sample
 from pytest_dispatchguard.model import (
     Base,
+    Compiled,
+    CompileEvent,
     CostlyLine,
+    Guards,
     Interval,
     Layer,
     Layers,
@@ -94,7 +97,11 @@ def _verdict(row: Mapping[str, Any]) -> Verdict:
     base = row["base"]
     if base is not None:
         measured, change = _measurement(base["measured"]), _interval(base["change"])
-        rest = {"lines": _lines(base), "layers": _layers(base.get("layers"))}
+        rest = {
+            "lines": _lines(base),
+            "layers": _layers(base.get("layers")),
+            "compiled": _compiled(base.get("compiled")),
+        }
         base = Base(**{**base, **rest, "measured": measured, "change": change})
     return Verdict(
         **{
@@ -104,8 +111,9 @@ def _verdict(row: Mapping[str, Any]) -> Verdict:
             "varying": tuple(row["varying"]),
             "measured": _measurement(row["measured"]),
             "base": base,
-            "layers": _layers(row.get("layers")),  # runs of before know of none
+            "layers": _layers(row.get("layers")),
             "reference_layers": _layers(row.get("reference_layers")),
+            "compiled": _compiled(row.get("compiled")),  # runs of before know of none
         }
     )
 
@@ -116,6 +124,18 @@ def _layers(row: Mapping[str, Any] | None) -> Layers | None:
     parts = tuple(Layer(**{**one, "us": Interval(**one["us"])}) for one in row["layers"])
     whole = Interval(**row["whole_us"])
     return Layers(**{**row, "whole_us": whole, "layers": parts, "notes": tuple(row["notes"])})
+
+
+def _compiled(row: Mapping[str, Any] | None) -> Compiled | None:
+    if row is None:
+        return None
+    events = {
+        name: tuple(CompileEvent(**event) for event in row[name])
+        for name in ("breaks", "recompiles")
+    }
+    return Compiled(
+        tuple(Guards(**one) for one in row["guards"]), **events, compile_s=row["compile_s"]
+    )
 
 
 def _lines(row: Mapping[str, Any]) -> tuple[CostlyLine, ...]:

@@ -125,7 +125,10 @@ def load(path: Path, name: str) -> dict[str, Base]:
             alike = versions == _versions()
             counters = verdict.counters if alike else {}
             shown = name if alike else f"{name} ({versions})"
-            bases[benchmark.get_name()] = Base(shown, counters, verdict.measured, earlier=True)
+            facts = verdict.compiled if alike else None
+            bases[benchmark.get_name()] = Base(
+                shown, counters, verdict.measured, compiled=facts, earlier=True
+            )
     if not bases:
         raise UserError(
             f"--overhead-compare: {path.name} holds no run that --overhead-save has written"

@@ -29,6 +29,8 @@ from pytest_dispatchguard.measure.subject import Overhead, Subject
 from pytest_dispatchguard.measure.timing import Sample
 from pytest_dispatchguard.measure.verdicts import Timing, judged, refuse_unheld
 from pytest_dispatchguard.model import Limit, Outcome, UserError, Verdict
+from pytest_dispatchguard.runtime.compiled import failure
+from pytest_dispatchguard.runtime.torch_private import unheard
 
 _MOST_OF_A_KIND = 5
 """Lines about the budget file of one kind, before the rest is only counted."""
@@ -81,7 +83,8 @@ def settle(
     for number, subject in enumerate(subjects):
         try:
             refuse_unheld(subject, limits)
-            differ, note = first_run(subject)
+            with unheard():
+                differ, note = first_run(subject)
             if differ:
                 said = f"{subject.name} and its reference disagree: {differ}\n{note}".rstrip()
                 verdicts.append(Verdict(node_id, subject.name, "fail", {}, reason=said))
@@ -90,17 +93,21 @@ def settle(
                     version_here
                 )
                 timing = _timing(asked.request, number, len(subjects), device)
-                verdict, sample = judged(
-                    *(node_id, subject, limits, recorded, timing, note),
-                    compared=asked.request is not None,
-                )
-                if asked.request is not None and asked.request.layers:
-                    verdict = _taken_apart(verdict, subject, asked.request)
+                with unheard():
+                    verdict, sample = judged(
+                        *(node_id, subject, limits, recorded, timing, note),
+                        compared=asked.request is not None,
+                    )
+                    if asked.request is not None and asked.request.layers:
+                        verdict = _taken_apart(verdict, subject, asked.request)
                 verdicts.append(verdict)
                 if sample is not None:
                     samples[number] = [sample]
-        except UserError as error:
-            said = f"{subject.name}: {error}"
+        except Exception as error:
+            known = error if isinstance(error, UserError) else asked and failure(error)
+            if not known:
+                raise
+            said = f"{subject.name}: {known}"
             verdicts.append(Verdict(node_id, subject.name, "error", {}, reason=said))
     return Settled("", verdicts, samples)
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ast
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import CodeType
 from typing import Any, TypeGuard
 
 from pytest_dispatchguard.measure.calling import Call
 from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.runtime.target import compiled, told
 
 
 def names_test(target: str) -> bool:
@@ -19,30 +18,16 @@ def names_test(target: str) -> bool:
     return "::" in target or target.endswith(".py")
 
 
-def namespace(setup: str, given: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The names that setup code makes. Modules are looked for in the working folder first."""
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
-    names: dict[str, Any] = {"__name__": "__dispatchguard__", **given}
-    code = _compiled(setup, "<setup>", "exec")
-    try:
-        exec(code, names)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is the user's to mend
-        raise UserError(f"--setup fails: {_said(error)}") from None
-    return names
-
-
-def call_of(expression: str, names: dict[str, Any]) -> Call:
+def call_of(expression: str, names: dict[str, Any], folder: Path) -> Call:
     """The call that an expression makes. The function of a plain call, ``f(x, axis=-1)``, and what it is
     given are found once, beforehand; another expression, ``x + y`` or ``f(g(x))``, is evaluated whole every
     time."""
-    _compiled(expression, "<target>", "eval")
-    tree = ast.parse(expression.strip(), mode="eval").body
-    try:
+    expression = expression.strip()
+    compiled(expression, "TARGET", "eval")
+    tree = ast.parse(expression, mode="eval").body
+    with told(expression, folder):
         call = _made(tree, names) if _is_plain(tree) else _evaluating(expression, names)
         call.once()()
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is the user's to mend
-        raise UserError(f"{expression}: {_said(error)}") from None
     return call
 
 
@@ -81,28 +66,10 @@ def _made(tree: ast.Call, names: dict[str, Any]) -> Call:
 def _evaluating(expression: str, names: dict[str, Any]) -> Call:
     scope = dict(names)
     exec(
-        compile(f"def expression():\n    return ({expression.strip()}\n)", "<target>", "exec"),
+        compile(f"def expression():\n    return ({expression}\n)", "<target>", "exec"),
         scope,
     )
     return Call(scope["expression"])
-
-
-def _compiled(source: str, name: str, mode: str) -> CodeType:
-    try:
-        code: CodeType = compile(source.strip(), name, mode)
-    except (SyntaxError, ValueError) as error:
-        said = error.msg if isinstance(error, SyntaxError) else str(error)
-        where = "--setup" if mode == "exec" else source
-        raise UserError(f"{where}: {said}: this is no {_FORM[mode]} of Python") from None
-    return code
-
-
-_FORM = {"exec": "code", "eval": "expression"}
-
-
-def _said(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 class _Subjects:

@@ -28,7 +28,7 @@ from pytest_dispatchguard.model import (
     UserError,
     Verdict,
 )
-from pytest_dispatchguard.runtime import counters, syncs
+from pytest_dispatchguard.runtime import compiled, counters, syncs
 from pytest_dispatchguard.runtime.foreign import is_foreign
 from pytest_dispatchguard.runtime.instructions import instructions_by_place
 
@@ -75,6 +75,11 @@ def judged(
     with subject.in_mode():
         asked = {*counters.ALWAYS, *allowed, *(recorded or {})}
         counts = counters.count(run, asked, subject.prepare)
+        made = compiled.counted(run, subject.prepare) if counts.compiled else None
+        if made is None:
+            _refuse_uncompiled(limits)
+        else:
+            counts = _with_compiler_s(counts, made)
         for name, number in (recorded or {}).items():
             if name in allowed or name in (*counts.varying, *counters.OF_GHOST):
                 continue  # what is told by hand wins; what varies is told as such
@@ -121,8 +126,24 @@ def judged(
         measured,
         varying=counts.varying,
         form=subject.call.form,
+        compiled=made.facts if made is not None else None,
     )
     return verdict, taken
+
+
+def _with_compiler_s(counts: counters.Counts, made: compiled.Found) -> counters.Counts:
+    return counters.Counts(
+        {**counts.values, **made.values}, (*counts.varying, *made.varying), compiled=True
+    )
+
+
+def _refuse_uncompiled(limits: Iterable[str]) -> None:
+    names = [name for name in limits if name in counters.OF_COMPILER]
+    if names:
+        raise UserError(
+            f"{', '.join(names)} can be told of compiled code alone, and a call runs none: compile the "
+            f"subject, or take the {'limit' if len(names) == 1 else 'limits'} out"
+        )
 
 
 def _too_many(limit: Limit, number: int) -> str:

@@ -14,6 +14,7 @@ from pytest_dispatchguard.model import (
     Base,
     CostlyLine,
     Finding,
+    Guards,
     Interval,
     Layers,
     Measurement,
@@ -79,6 +80,15 @@ def plain_lines(table: Table) -> list[str]:
     return lines
 
 
+_OF_COMPILING = (
+    "fake_dispatches",
+    "fake_mode_dispatches",
+    "proxy_dispatches",
+    "fake_cache_hits",
+    "fake_cache_misses",
+)
+"""Counters of what compiling takes: a column of the table where a budget names one."""
+
 Column = tuple[str, Sequence[str]]
 """A title, and a cell for each verdict."""
 
@@ -131,8 +141,11 @@ def _ratio(interval: Interval | None) -> str:
 
 def _counter_columns(verdicts: Sequence[Verdict]) -> list[Column]:
     names = list(dict.fromkeys(name for verdict in verdicts for name in verdict.counters))
+    limited = {limit.name for verdict in verdicts for limit in verdict.limits}
     columns: list[Column] = []
     for name in names:
+        if name in _OF_COMPILING and name not in limited:
+            continue
         cells = []
         for verdict in verdicts:
             most = {limit.name: f" / {limit.shown}" for limit in verdict.limits}
@@ -192,7 +205,7 @@ def explained(verdict: Verdict) -> str:
     lines += [f"  {part}" for part in verdict.reason.split("; ")]
     if verdict.measured is not None:
         lines.append(f"  {_measured(verdict.measured)}")
-    return "\n".join([*lines, *_blamed(verdict), *_lines(verdict.lines)])
+    return "\n".join([*lines, *_blamed(verdict), *_compiled(verdict), *_lines(verdict.lines)])
 
 
 def _blamed(verdict: Verdict) -> list[str]:
@@ -223,6 +236,48 @@ def _blamed(verdict: Verdict) -> list[str]:
 
 def _waterfall(layers: Layers) -> list[str]:
     return ["    " + "".join(text for text, _ in line).rstrip() for line in waterfall(layers)]
+
+
+def _compiled(verdict: Verdict) -> list[str]:
+    """What torch compiled, where that is what costs more: guards, graph breaks, recompiles."""
+    made = verdict.compiled
+    if made is None:
+        return []
+    about = {part.partition(":")[0] for part in verdict.reason.split("; ")}
+    lines = _guards(made.guards) if "guards" in about else []
+    for names, title, events in (
+        ({"graph_breaks", "graphs"}, "graph breaks", made.breaks),
+        ({"recompiles", "cache_size", "graphs"}, "recompiles", made.recompiles),
+    ):
+        if about & names and events:
+            shown = [f"    {event.place}: {event.reason}" for event in events[:_MOST_LINES]]
+            lines += [f"  {title}:", *shown]
+            lines += [f"    and {len(events) - len(shown)} more"] if events[_MOST_LINES:] else []
+    if made.compile_s and about & {*_OF_COMPILING, "graphs", "graph_breaks", "recompiles"}:
+        parts = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in made.compile_s.items())
+        lines.append(f"  compiling takes: {parts}")
+    return lines
+
+
+def _guards(groups: Sequence[Guards]) -> list[str]:
+    """Guards by kind and source: those that the base does not have, where there is one and any are."""
+    new = sorted((g for g in groups if g.extra), key=lambda g: -(g.extra or 0))
+    shown = (new or groups)[:_MOST_LINES]
+    if not shown:
+        return []
+    left = sum(g.extra or 0 if new else g.number for g in (new or groups)[_MOST_LINES:])
+    return [
+        "  guards that its base does not have:" if new else "  its guards, by kind and source:",
+        *(f"  {f'+{g.extra}' if new else g.number:>7}  {_guard(g)}" for g in shown),
+        *([f"  {f'+{left}' if new else left:>7}  others"] if left else []),
+    ]
+
+
+def _guard(group: Guards) -> str:
+    source = group.source or "the ambient state: grad mode, threads, default device and the like"
+    to = f" … {group.last}" if group.last else ""
+    line = f"  {group.text}" if group.text else ""
+    return f"{group.kind} of {source}{to}{line}{f'  ({group.place})' if group.place else ''}"
 
 
 def _lines(lines: Sequence[CostlyLine]) -> list[str]:
@@ -300,6 +355,7 @@ def _row(verdict: Verdict) -> dict[str, Any]:
         "recorded": None if verdict.recorded is None else dict(verdict.recorded),
         "form": verdict.form,
         "layers": as_object(verdict.layers) if verdict.layers else None,
+        "compiled": asdict(verdict.compiled) if verdict.compiled else None,
         "base": _base(verdict.base),
         "reason": verdict.reason,
     }

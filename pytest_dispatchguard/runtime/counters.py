@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import FunctionType
 
-from pytest_dispatchguard.runtime import blocks
+from pytest_dispatchguard.runtime import blocks, compiled, torch_private
 from pytest_dispatchguard.runtime.calls import calls
 from pytest_dispatchguard.runtime.collector import collector_off
 from pytest_dispatchguard.runtime.instructions import instructions_by_place
@@ -15,8 +15,10 @@ from pytest_dispatchguard.runtime.instructions import instructions_by_place
 OF_PYTHON = ("instructions", "py_calls", "c_calls", "py_allocations")
 OF_TORCH = ("dispatches", "functions", "tensor_allocations")
 OF_GHOST = ("syncs",)
-NAMES = OF_PYTHON + OF_TORCH + OF_GHOST
-"""All counters, in the order in which they are told; the last are counted where there is a ghost."""
+OF_COMPILER = compiled.NAMES
+NAMES = OF_PYTHON + OF_TORCH + OF_COMPILER + OF_GHOST
+"""All counters, in the order in which they are told; those of the compiler are counted where a call runs
+compiled code, the last where there is a ghost."""
 ALWAYS = tuple(name for name in OF_PYTHON + OF_TORCH if name != "py_allocations")
 """Those that are counted unless others are asked for; the rest takes a hundred times as long."""
 COUNTABLE = OF_PYTHON + OF_TORCH if blocks.COUNTABLE else ALWAYS
@@ -33,6 +35,8 @@ class Counts:
     values: Mapping[str, int]
     varying: tuple[str, ...] = ()
     """Counters that differ from call to call: the greatest is kept."""
+    compiled: bool = False
+    """Whether it ran compiled code; told where instructions were counted."""
 
 
 def count(
@@ -46,21 +50,28 @@ def count(
         prepare()
         run()
     with collector_off():
-        _once(run, names, prepare)  # what is compiled, or made, because somebody watches
-        first, second = _once(run, names, prepare), _once(run, names, prepare)
+        _, files = _once(run, names, prepare)  # what is compiled, or made, because somebody watches
+        (first, _), (second, _) = _once(run, names, prepare), _once(run, names, prepare)
         if first != second:
-            first, second = second, _once(run, names, prepare)
+            first, (second, _) = second, _once(run, names, prepare)
     varying = tuple(name for name in first if first[name] != second[name])
-    return Counts({name: max(first[name], second[name]) for name in first}, varying)
+    most = {name: max(first[name], second[name]) for name in first}
+    prepare()
+    return Counts(most, varying, compiled.runs_compiled(run, files))
 
 
 def _once(
     run: FunctionType, names: Collection[str], prepare: Callable[[], object]
-) -> dict[str, int]:
+) -> tuple[dict[str, int], set[str]]:
+    """The counters, and where torch's compiler is there, the files whose code ran."""
     found: dict[str, int] = {}
+    files: set[str] = set()
     if "instructions" in names:
         prepare()
-        found["instructions"] = instructions_by_place(run).total()
+        places = instructions_by_place(run)
+        found["instructions"] = places.total()
+        if torch_private.compiler_is_there():
+            files = {path for path, _ in places}
     if "py_calls" in names or "c_calls" in names:
         prepare()
         found["py_calls"], found["c_calls"] = calls(run)
@@ -78,4 +89,4 @@ def _once(
         found["dispatches"], found["tensor_allocations"] = torch_modes.dispatched(run)
         prepare()
         found["functions"] = torch_modes.functions(run)
-    return {name: found[name] for name in NAMES if name in names and name in found}
+    return {name: found[name] for name in NAMES if name in names and name in found}, files

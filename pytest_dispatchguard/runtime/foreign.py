@@ -17,8 +17,13 @@ _WATCHING = str(Path(__file__).parent) + os.sep
 
 def is_foreign(code: CodeType) -> bool:
     """Whether code is Python's own, or torch's, or of no file."""
+    return is_foreign_file(code.co_filename)
+
+
+def is_foreign_file(path: str) -> bool:
+    """Whether the code of a file is."""
     homes = getattr(sys.modules.get("torch"), "__path__", ())
-    return _of_others(code.co_filename, tuple(homes))
+    return _of_others(path, tuple(homes))
 
 
 def is_ours(code: CodeType) -> bool:

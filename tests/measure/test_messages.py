@@ -12,7 +12,17 @@ from pytest_dispatchguard.measure.messages import (
     unpack_verdicts,
 )
 from pytest_dispatchguard.measure.timing import Sample
-from pytest_dispatchguard.model import Base, CostlyLine, Interval, Limit, Measurement, Verdict
+from pytest_dispatchguard.model import (
+    Base,
+    Compiled,
+    CompileEvent,
+    CostlyLine,
+    Guards,
+    Interval,
+    Limit,
+    Measurement,
+    Verdict,
+)
 
 NUMBERS = st.floats(allow_nan=False)
 TEXTS = st.text(max_size=20)
@@ -35,7 +45,27 @@ LINES = st.lists(
     st.builds(CostlyLine, TEXTS, st.integers(1), st.integers(0), TEXTS, st.none() | st.integers()),
     max_size=3,
 ).map(tuple)
-BASES = st.builds(Base, TEXTS, COUNTERS, st.none() | MEASURED, st.none() | INTERVALS, TEXTS, LINES)
+EVENTS = st.lists(st.builds(CompileEvent, TEXTS, TEXTS), max_size=2).map(tuple)
+GUARDS = st.builds(
+    *(Guards, TEXTS, TEXTS, TEXTS, st.integers(1), TEXTS, TEXTS, TEXTS, st.none() | st.integers(0))
+)
+COMPILED = st.builds(
+    Compiled,
+    st.lists(GUARDS, max_size=2).map(tuple),
+    EVENTS,
+    EVENTS,
+    st.dictionaries(TEXTS, NUMBERS, max_size=2),
+)
+BASES = st.builds(
+    Base,
+    TEXTS,
+    COUNTERS,
+    st.none() | MEASURED,
+    st.none() | INTERVALS,
+    TEXTS,
+    LINES,
+    st.none() | COMPILED,
+)
 VERDICTS = st.builds(
     Verdict,
     TEXTS,
@@ -48,6 +78,7 @@ VERDICTS = st.builds(
     LINES,
     st.none() | MEASURED,
     st.none() | BASES,
+    compiled=st.none() | COMPILED,
 )
 SAMPLES = st.builds(
     Sample,

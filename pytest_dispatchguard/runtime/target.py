@@ -1,0 +1,70 @@
+"""Runs what the user names on the command line: setup code, and an expression that sees its names."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.runtime import torch_private
+from pytest_dispatchguard.runtime.compiled import failure
+
+
+def prepared(target: str, setup: str, folder: Path) -> tuple[CodeType, dict[str, Any]]:
+    """The code of the expression, and the names that it sees: those that the setup made."""
+    return compiled(target, "TARGET", "eval"), names_after(setup, folder)
+
+
+def names_after(setup: str, folder: Path, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The names that there are when setup code has run, with those that are given to it."""
+    names: dict[str, Any] = {"__name__": "__main__", **(given or {})}
+    with told("--setup", folder):
+        exec(compiled(setup, "--setup", "exec"), names)
+    return names
+
+
+def run(code: CodeType, names: dict[str, Any], folder: Path) -> None:
+    """Evaluates the expression."""
+    with told("TARGET", folder):
+        eval(code, names)
+
+
+def compiled(text: str, where: str, mode: str) -> CodeType:
+    """Python code; one line where it is none."""
+    try:
+        return compile(text, f"<{where.strip('-')}>", mode)
+    except (SyntaxError, ValueError) as error:
+        said = getattr(error, "msg", None) or str(error)
+        wanted = "an expression" if mode == "eval" else "Python code"
+        raise UserError(f"{where} must be {wanted}: {said}: {text.strip()!r}") from None
+
+
+@contextmanager
+def told(where: str, folder: Path) -> Iterator[None]:
+    """What the user's code prints goes to stderr, and what it raises is told in one line."""
+    sys.path.insert(0, str(folder))
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's code raises is told
+        known = failure(error)
+        lines = str(error).strip().splitlines()
+        said = str(known) if known else f"{type(error).__name__}: {lines[0] if lines else ''}"
+        raise UserError(f"{where}: {said.rstrip(': ')}") from None
+    finally:
+        if sys.path[:1] == [str(folder)]:
+            del sys.path[0]
+
+
+def need_compiler() -> None:
+    """Says where torch's compiler is not there, or is too old for its guards to be read."""
+    try:
+        import torch._dynamo
+    except ImportError as error:
+        raise UserError(f"guards are those of torch.compile, which is not here: {error}") from None
+    if not hasattr(torch._dynamo.guards, "GuardFilterEntry") or not torch_private.helpers():
+        raise UserError("guards are told apart from torch 2.8 on: install a newer torch")

@@ -1,0 +1,364 @@
+"""The private names of torch that are used here: small functions, so that a torch that has renamed one is met
+in one place.
+
+Importing this imports no torch; the functions are for where `torch._dynamo` is imported already.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any
+
+_CACHES = (
+    ("torch._inductor.config", "fx_graph_cache", False),
+    ("torch._inductor.config", "fx_graph_remote_cache", False),
+    ("torch._inductor.config", "compile_threads", 1),
+    ("torch._functorch.config", "enable_autograd_cache", False),
+    ("torch._dynamo.config", "automatic_dynamic_local_pgo", False),
+    ("torch._dynamo.config", "automatic_dynamic_remote_pgo", False),
+)
+"""Settings that keep torch from using what earlier processes compiled, and have it compile in one thread."""
+
+HELPERS = {
+    "skip_guard_on_inbuilt_nn_modules_unsafe": "hooks and attributes of torch's own modules, as nn.Linear",
+    "skip_guard_on_globals_unsafe": "globals, among them functions and classes of modules",
+    "skip_guard_on_all_nn_modules_unsafe": "hooks, attributes, parameters and submodules of all modules",
+    "keep_tensor_guards_unsafe": "everything but tensors that are given, grad mode and autocast too",
+}
+"""What `torch.compiler` offers as `guard_filter_fn`, and what may then change unseen: the safest first."""
+
+_MOST_RECORDS = 100_000
+
+
+def compiler_is_there() -> bool:
+    """Whether torch's compiler was imported: where it was not, nothing is compiled."""
+    return "torch._dynamo.eval_frame" in sys.modules
+
+
+def entry_file() -> str:
+    """The file that every compiled callable is called through."""
+    return str(sys.modules["torch._dynamo.eval_frame"].__file__)
+
+
+def lookups(run: Callable[[], object]) -> int | None:
+    """How often a call looks for compiled code whose guards hold; None where this torch cannot tell."""
+    from torch._C._dynamo import eval_frame
+
+    hook = getattr(eval_frame, "set_guard_complete_hook", None)
+    if hook is None:
+        return None
+    seen = 0
+
+    def looked(hit: bool) -> Any:
+        nonlocal seen
+        seen += 1
+        return before(hit) if before is not None else None
+
+    before = hook(looked)
+    try:
+        run()
+    finally:
+        hook(before)
+    return seen
+
+
+@contextmanager
+def compiled_codes() -> Iterator[list[CodeType]]:
+    """Yields the code that torch compiles in here, in order: again where it is compiled again."""
+    from torch._dynamo.convert_frame import register_bytecode_hook
+
+    found: list[CodeType] = []
+
+    def noted(code: CodeType, made: CodeType) -> None:
+        found.append(code)
+
+    handle = register_bytecode_hook(noted)
+    try:
+        yield found
+    finally:
+        handle.remove()
+
+
+def cache_entries(code: CodeType) -> list[Any]:
+    """What torch has compiled a piece of code to: the entries that it looks through when it is called."""
+    from torch._dynamo.eval_frame import _debug_get_cache_entry_list
+
+    return list(_debug_get_cache_entry_list(code))
+
+
+def guard_tree(entry: Any) -> Any:
+    """The root of the guards that are checked before an entry is used."""
+    manager = getattr(entry, "guard_manager", None)
+    root = getattr(manager, "root", None)
+    if root is None:
+        raise NotImplementedError("this torch keeps its guards in no tree")
+    return root
+
+
+def managers(root: Any) -> Iterator[Any]:
+    """The nodes of a guard tree, each before those below it."""
+    yield root
+    pairs = getattr(root, "get_key_value_managers", None)
+    below = [m for _, pair in sorted(pairs().items()) for m in pair] if pairs is not None else []
+    for manager in (*below, *root.get_child_managers()):
+        if manager is not None:
+            yield from managers(manager)
+
+
+def leaf_guards(manager: Any) -> list[Any]:
+    """The checks of one node of a guard tree."""
+    last = getattr(manager, "get_epilogue_lambda_guards", list)
+    return [*manager.get_leaf_guards(), *last()]
+
+
+def forget_compiled() -> None:
+    """Has torch forget all that it has compiled in this process, and what it knows of operations on fake
+    tensors."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    torch.compiler.reset()
+    FakeTensorMode.cache_clear()
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """What the compiler tells of its steps, in thousands of lines, is told to its own handlers alone: pytest
+    listens to all loggers, and compiling takes ten times as long where anybody does."""
+    trace = logging.getLogger("torch.__trace")
+    others = [one for one in trace.handlers if not type(one).__module__.startswith("torch.")]
+    for handler in others:
+        trace.removeHandler(handler)
+    try:
+        yield
+    finally:
+        for handler in others:
+            trace.addHandler(handler)
+
+
+@contextmanager
+def no_caches() -> Iterator[None]:
+    """Nothing that is compiled in here comes from a cache on disk, and all in one thread."""
+    with ExitStack() as stack:
+        for module, name, value in _CACHES:
+            config = sys.modules.get(module)
+            if config is not None and hasattr(config, name):
+                stack.enter_context(config.patch({name: value}))
+        yield
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What the compiler counts since the process began."""
+
+    graphs: int
+    dispatches: Mapping[str, int]
+    """By the class whose `__torch_dispatch__` was asked."""
+    hits: int
+    """Of the cache of fake tensors."""
+    misses: int
+
+
+def totals() -> Totals:
+    """What the compiler has counted up to now."""
+    from torch._dynamo.utils import counters
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.utils._stats import simple_call_counter
+
+    asked = {
+        name.partition(".")[0]: number
+        for name, number in simple_call_counter.items()
+        if name.endswith(".__torch_dispatch__")
+    }
+    cache = FakeTensorMode.cache_info()
+    return Totals(counters["stats"]["unique_graphs"], asked, cache.hits, cache.misses)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What the compiler noted of one piece of work."""
+
+    again: bool
+    """Whether the same code had been compiled before."""
+    compiled: str
+    """Which code, and which time: ``0/1``."""
+    function: str
+    file: str
+    line: int
+    reason: str
+    """Why it was compiled again; empty where that is not known."""
+    failed: str
+    """Why nothing was compiled; empty where it was."""
+    failed_file: str
+    failed_line: int
+    seconds: Mapping[str, float]
+    """By part of the work."""
+
+
+_PARTS = ("entire_frame_compile", "backend_compile", "inductor_compile")
+
+
+@contextmanager
+def records() -> Iterator[Callable[[], list[Record]]]:
+    """Yields what tells of all that was compiled in here by then."""
+    from torch._dynamo import utils
+
+    limit = utils._compilation_metrics.maxlen
+    utils.set_compilation_metrics_limit(_MOST_RECORDS)
+    before = len(utils.get_compilation_metrics())
+    try:
+        yield lambda: [_record(metrics) for metrics in utils.get_compilation_metrics()[before:]]
+    finally:
+        utils.set_compilation_metrics_limit(limit)
+
+
+def _record(metrics: Any) -> Record:
+    number = str(getattr(metrics, "compile_id", None) or "")
+    seconds = {part: getattr(metrics, f"{part}_time_s", None) or 0.0 for part in _PARTS}
+    reason = getattr(metrics, "recompile_reason", None) or ""
+    return Record(
+        not number.endswith("/0") and "/" in number,
+        number,
+        metrics.co_name or "",
+        metrics.co_filename or "",
+        metrics.co_firstlineno or 0,
+        reason,
+        getattr(metrics, "fail_reason", None) or "",
+        getattr(metrics, "fail_user_frame_filename", None) or "",
+        getattr(metrics, "fail_user_frame_lineno", None) or 0,
+        seconds,
+    )
+
+
+def breaks() -> list[tuple[str, list[tuple[str, int]]]]:
+    """The graph breaks since the compiler was reset: the reason, and the places that led to it, the outermost
+    first."""
+    from torch._dynamo.utils import graph_break_reasons
+
+    return [
+        (found.reason, [(at.filename, at.lineno or 0) for at in found.user_stack])
+        for found in graph_break_reasons
+    ]
+
+
+def compile_failed(error: BaseException) -> bool:
+    """Whether an exception comes from compiling, not from what was compiled."""
+    exceptions = sys.modules.get("torch._dynamo.exc")
+    if exceptions is None:
+        return False
+    if isinstance(error, exceptions.TorchDynamoException):
+        return True
+    return isinstance(error, OSError) and any(
+        name.startswith(("torch._inductor", "torch._dynamo.convert_frame"))
+        for name in _modules(error)
+    )
+
+
+def is_of_files(error: BaseException) -> bool:
+    """Whether compiling failed for a file or folder."""
+    seen: list[BaseException | None] = [error, getattr(error, "inner_exception", None)]
+    seen += [one.__cause__ or one.__context__ for one in seen if one is not None]
+    return any(isinstance(one, OSError) for one in seen)
+
+
+def _modules(error: BaseException) -> Iterable[str]:
+    """The modules that an exception came through."""
+    at = error.__traceback__
+    while at is not None:
+        yield str(at.tb_frame.f_globals.get("__name__"))
+        at = at.tb_next
+
+
+GuardFilter = Callable[[list[Any]], list[bool]]
+"""Which guards to keep, as `guard_filter_fn` of `torch.compile` has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """The guards of one piece of code, as they were built when it was compiled."""
+
+    code: CodeType
+    root: Any
+    values: Mapping[str, object]
+    """What the guards are checked on: the variables of the call that was compiled."""
+    entries: list[Any]
+    """What a filter is given."""
+    without: Callable[[GuardFilter], Any]
+    """Builds the guards that a filter keeps once more, and gives their root. Only while compiling."""
+
+
+@contextmanager
+def guards_built(seen: Callable[[Built], None]) -> Iterator[None]:
+    """Tells of all guards that torch builds in here."""
+    from torch._dynamo.guards import CheckFunctionManager
+
+    build = CheckFunctionManager.__init__
+    form = inspect.signature(build)
+    building = False
+
+    def built(self: Any, *args: Any, **kwargs: Any) -> None:
+        nonlocal building
+        build(self, *args, **kwargs)
+        if building:
+            return
+        bound = form.bind(self, *args, **kwargs)
+        users = bound.arguments.get("guard_filter_fn")
+        entries: list[Any] = []
+
+        def noted(given: list[Any]) -> list[bool]:
+            entries.extend(given)
+            return [True] * len(given)
+
+        def without(keeps: GuardFilter) -> Any:
+            def both(given: list[Any]) -> list[bool]:
+                kept = users(given) if users is not None else [True] * len(given)
+                return [bool(a and b) for a, b in zip(kept, keeps(given), strict=True)]
+
+            other = CheckFunctionManager.__new__(CheckFunctionManager)
+            changed = {**bound.arguments, "guard_filter_fn": both, "self": other}
+            if "cache_entries" in changed:
+                changed["cache_entries"] = None
+            build(**changed)
+            return other.guard_manager.root
+
+        building = True
+        try:
+            without(noted)
+            graph = bound.arguments["output_graph"]
+            values = dict(graph.local_scope)
+            seen(
+                Built(bound.arguments["f_code"], self.guard_manager.root, values, entries, without)
+            )
+        finally:
+            building = False
+
+    CheckFunctionManager.__init__ = built
+    try:
+        yield
+    finally:
+        CheckFunctionManager.__init__ = build
+
+
+def helpers() -> dict[str, GuardFilter]:
+    """The filters that this torch offers, the safest first."""
+    import torch
+
+    offered = ((name, getattr(torch.compiler, name, None)) for name in HELPERS)
+    return {name: keeps for name, keeps in offered if keeps is not None}
+
+
+def no_guards(given: list[Any]) -> list[bool]:
+    """The filter that keeps nothing."""
+    return [False] * len(given)
+
+
+def name_of(entry: Any) -> str:
+    """What a guard checks, of what a filter is given."""
+    name = entry.orig_guard.name
+    return str(name() if callable(name) else name)

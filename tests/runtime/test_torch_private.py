@@ -1,0 +1,176 @@
+"""Every private name of torch that is used is there, and does what it is used for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_dispatchguard.runtime import torch_private
+
+torch = pytest.importorskip("torch", reason="holds names of torch")
+
+NAMES = (
+    "torch._dynamo.eval_frame:_debug_get_cache_entry_list",
+    "torch._dynamo.convert_frame:register_bytecode_hook",
+    "torch._dynamo.exc:TorchDynamoException",
+    "torch._dynamo.utils:_compilation_metrics",
+    "torch._dynamo.utils:counters",
+    "torch._dynamo.utils:get_compilation_metrics",
+    "torch._dynamo.utils:graph_break_reasons",
+    "torch._dynamo.utils:set_compilation_metrics_limit",
+    "torch._subclasses.fake_tensor:FakeTensorMode.cache_clear",
+    "torch._subclasses.fake_tensor:FakeTensorMode.cache_info",
+    "torch.utils._stats:simple_call_counter",
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_name_is_there(name: str) -> None:
+    module, _, path = name.partition(":")
+    found: Any = import_module(module)
+    for part in path.split("."):
+        assert hasattr(found, part), f"this torch has no {name} any more"
+        found = getattr(found, part)
+
+
+@pytest.fixture
+def compiled() -> Callable[[Any], Any]:
+    torch.compiler.reset()
+
+    def double(x: Any) -> Any:
+        return x * 2
+
+    made: Callable[[Any], Any] = torch.compile(double, backend="eager")
+    return made
+
+
+def test_a_lookup_is_seen_where_compiled_code_is_called(compiled: Any) -> None:
+    x = torch.ones(3)
+    compiled(x)
+    assert torch_private.lookups(lambda: compiled(x)) == 1, "set_guard_complete_hook tells no more"
+    assert torch_private.lookups(lambda: x * 2) == 0
+    assert torch_private.lookups(lambda: (compiled(x), compiled(x))) == 2
+
+
+def test_code_that_is_compiled_is_told_with_its_guards(compiled: Any) -> None:
+    with torch_private.compiled_codes() as codes:
+        compiled(torch.ones(3))
+        compiled(torch.ones(3))
+    assert [code.co_name for code in codes] == ["double"]
+    compiled(torch.ones(3, 3))
+    assert len(codes) == 1, "told after the end"
+    entries = torch_private.cache_entries(codes[0])
+    assert len(entries) == 2, "one for each number of dimensions"
+    root = torch_private.guard_tree(entries[0])
+    sources = [manager.get_source() for manager in torch_private.managers(root)]
+    assert "L['x']" in sources
+    kinds = [
+        type(leaf).__name__
+        for manager in torch_private.managers(root)
+        for leaf in torch_private.leaf_guards(manager)
+    ]
+    assert {"TENSOR_MATCH", "GLOBAL_STATE"} <= set(kinds)
+
+
+def test_every_guard_that_torch_prints_is_found(compiled: Any) -> None:
+    class Net(torch.nn.Module):  # type: ignore[misc, name-defined, unused-ignore]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = torch.nn.ModuleList(torch.nn.Linear(2, 2) for _ in range(3))
+            self.options = {"a": 1.0, "b": (2, [3])}
+
+        def forward(self, x: Any) -> Any:
+            for layer in self.layers:
+                x = layer(x)
+            return x * self.options["a"] + self.options["b"][1][0]
+
+    with torch_private.compiled_codes() as codes:
+        torch.compile(Net(), backend="eager")(torch.ones(2, 2))
+    (entry,) = torch_private.cache_entries(codes[0])
+    printed = [line for line in str(entry.guard_manager).splitlines() if "+- " in line]
+    guards = [
+        line for line in printed if line.split("+- ")[1].partition(":")[0].isupper()
+    ]  # the rest are nodes
+    found = [
+        leaf
+        for manager in torch_private.managers(torch_private.guard_tree(entry))
+        for leaf in torch_private.leaf_guards(manager)
+    ]
+    # A guard of many parts has a line for each; torch prints no keys of dictionaries' nodes twice.
+    assert len(guards) >= len(found) > 30
+
+
+def test_caches_are_off_and_on_again() -> None:
+    from torch._functorch import config as functorch
+    from torch._inductor import config as inductor
+
+    def state() -> tuple[object, ...]:
+        return (
+            inductor.fx_graph_cache,
+            inductor.compile_threads,
+            functorch.enable_autograd_cache,
+            torch._dynamo.config.automatic_dynamic_local_pgo,
+        )
+
+    before = state()
+    with torch_private.no_caches():
+        assert state() == (False, 1, False, False)
+    assert state() == before
+
+
+def test_records_leave_the_limit_as_it_was(compiled: Any) -> None:
+    from torch._dynamo import utils
+
+    limit = utils._compilation_metrics.maxlen
+    with torch_private.records() as records:
+        compiled(torch.ones(2))
+        compiled(torch.ones(2, 2))
+        found = records()
+    assert utils._compilation_metrics.maxlen == limit
+    assert [record.again for record in found] == [False, True]
+    assert found[0].function == "double" and found[0].file == __file__
+    assert "rank mismatch" in found[1].reason or "dim" in found[1].reason
+    assert found[0].seconds["entire_frame_compile"] > 0
+
+
+def test_what_the_compiler_counts(compiled: Any) -> None:
+    torch_private.forget_compiled()
+    before = torch_private.totals()
+    compiled(torch.ones(5))
+    after = torch_private.totals()
+    assert after.graphs == before.graphs + 1
+    assert after.misses > before.misses
+    assert after.dispatches["FakeTensorMode"] > before.dispatches.get("FakeTensorMode", 0)
+
+
+def test_only_the_compilers_own_handlers_hear_its_steps() -> None:
+    trace = logging.getLogger("torch.__trace")
+    mine = logging.NullHandler()
+    trace.addHandler(mine)
+    try:
+        with torch_private.unheard():
+            assert mine not in trace.handlers
+        assert mine in trace.handlers
+    finally:
+        trace.removeHandler(mine)
+
+
+def test_which_failures_are_of_compiling() -> None:
+    def backend(graph: Any, inputs: Any) -> Any:
+        raise ValueError("not today")
+
+    with pytest.raises(Exception, match="not today") as told:
+        torch.compile(lambda x: x + 1, backend=backend)(torch.ones(2))
+    assert torch_private.compile_failed(told.value)
+
+    def opens(x: Any) -> Any:
+        return x + len(Path("/there/is/none").read_bytes())
+
+    with pytest.raises(OSError, match="none") as told_too:
+        torch.compile(opens, backend="eager")(torch.ones(2))
+    assert not torch_private.compile_failed(told_too.value), "the subject's own"
