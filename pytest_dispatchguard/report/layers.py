@@ -131,8 +131,10 @@ def as_json(found: Sequence[Layers], machine: Mapping[str, str]) -> str:
     return json.dumps({"schema": SCHEMA, "machine": dict(machine), "calls": calls}, indent=1) + "\n"
 
 
-def as_object(call: Layers) -> dict[str, Any]:
-    """One call as plain values."""
+def as_object(call: Layers | None) -> dict[str, Any] | None:
+    """One call as plain values; null where it was not taken apart."""
+    if call is None:
+        return None
     return {
         "subject": call.subject,
         "form": call.form,

@@ -354,7 +354,8 @@ def _row(verdict: Verdict) -> dict[str, Any]:
         },
         "recorded": None if verdict.recorded is None else dict(verdict.recorded),
         "form": verdict.form,
-        "layers": as_object(verdict.layers) if verdict.layers else None,
+        "layers": as_object(verdict.layers),
+        "reference_layers": as_object(verdict.reference_layers),
         "compiled": asdict(verdict.compiled) if verdict.compiled else None,
         "base": _base(verdict.base),
         "reason": verdict.reason,
@@ -376,6 +377,7 @@ def _base(base: Base | None) -> dict[str, Any] | None:
         "extra_us": _figure(measured.extra_us if measured else None),
         "host_us": _figure(measured.subject_us if measured else None),
         "device_us": _figure(measured.device_us if measured else None),
+        "layers": as_object(base.layers),
     }
 
 
