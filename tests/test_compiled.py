@@ -190,7 +190,9 @@ def test_against_a_commit_that_adds_constants_of_instances(
             "*+6  EQUALS_MATCH of L[[]'self'[]].layers[[]0[]].shift … * + self.shift  (*net.py:11 in *",
         ]
     )
+    result.stdout.fnmatch_lines(["  checking them takes * µs (* to *)"])
     (row,) = rows(pytester.path).values()
+    assert row["compiled"]["guard_us"]["low"] > 0
     assert row["counters"]["guards"] > row["base"]["counters"]["guards"]
     new = [group for group in row["compiled"]["guards"] if group["extra"]]
     assert all(".shift" in group["source"] for group in new)

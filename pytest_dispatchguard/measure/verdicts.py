@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pytest_dispatchguard.measure.devices import HOST, Device
 from pytest_dispatchguard.measure.figures import (
@@ -16,6 +16,7 @@ from pytest_dispatchguard.measure.figures import (
     unfit,
 )
 from pytest_dispatchguard.measure.figures import kept as limit_kept
+from pytest_dispatchguard.measure.guard_costs import checking
 from pytest_dispatchguard.measure.subject import Subject
 from pytest_dispatchguard.measure.timing import Sample, sample
 from pytest_dispatchguard.measure.waits import judged_on_ghost
@@ -34,6 +35,7 @@ from pytest_dispatchguard.runtime.instructions import instructions_by_place
 
 _MOST_LINES, _WIDEST = 200, 80
 """Lines of source that are kept for a failing budget, and characters of each."""
+_GUARD_SECONDS = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,10 @@ def judged(
             if outcome == "pass" or by_time == "fail":
                 outcome = by_time
         lines = _costly_lines(subject) if outcome == "fail" or compared else ()
+        facts = made.facts if made is not None else None
+        if facts is not None and timing is not None:
+            guard_us = checking(run, subject.prepare, min(_GUARD_SECONDS, timing.seconds))
+            facts = replace(facts, guard_us=guard_us)
     verdict = Verdict(
         node_id,
         subject.name,
@@ -126,7 +132,7 @@ def judged(
         measured,
         varying=counts.varying,
         form=subject.call.form,
-        compiled=made.facts if made is not None else None,
+        compiled=facts,
     )
     return verdict, taken
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from pytest_dispatchguard.model import (
     Base,
+    Compiled,
     CostlyLine,
     Finding,
     Guards,
@@ -210,6 +211,11 @@ def _compiled(verdict: Verdict) -> list[str]:
         return []
     about = {part.partition(":")[0] for part in verdict.reason.split("; ")}
     lines = _guards(made.guards) if "guards" in about else []
+    if lines and made.guard_us is not None:
+        took = made.guard_us
+        lines.append(
+            f"  checking them takes {took.value:.2f} µs ({took.low:.2f} to {took.high:.2f})"
+        )
     for names, title, events in (
         ({"graph_breaks", "graphs"}, "graph breaks", made.breaks),
         ({"recompiles", "cache_size", "graphs"}, "recompiles", made.recompiles),
@@ -319,10 +325,14 @@ def _row(verdict: Verdict) -> dict[str, Any]:
         },
         "recorded": None if verdict.recorded is None else dict(verdict.recorded),
         "form": verdict.form,
-        "compiled": asdict(verdict.compiled) if verdict.compiled else None,
+        "compiled": _compiled_row(verdict.compiled),
         "base": _base(verdict.base),
         "reason": verdict.reason,
     }
+
+
+def _compiled_row(made: Compiled | None) -> dict[str, Any] | None:
+    return None if made is None else {**asdict(made), "guard_us": _figure(made.guard_us)}
 
 
 def _base(base: Base | None) -> dict[str, Any] | None:

@@ -18,8 +18,9 @@ def prepared(target: str, setup: str, folder: Path) -> tuple[CodeType, dict[str,
     """The code of the expression, and the names that it sees: those that the setup made."""
     code = _compiled(target, "TARGET", "eval")
     names: dict[str, Any] = {"__name__": "__main__"}
+    first = _compiled(setup, "--setup", "exec")
     with _told("--setup", folder):
-        exec(_compiled(setup, "--setup", "exec"), names)
+        exec(first, names)
     return code, names
 
 
