@@ -81,6 +81,8 @@ def judged(
         if made is None:
             _refuse_uncompiled(limits)
         else:
+            if not counts.values:
+                note = _uncounted(limits, note)
             counts = _with_compiler_s(counts, made)
         for name, number in (recorded or {}).items():
             if name in allowed or name in (*counts.varying, *counters.OF_GHOST):
@@ -115,7 +117,8 @@ def judged(
             told += words
             if outcome == "pass" or by_time == "fail":
                 outcome = by_time
-        lines = _costly_lines(subject) if outcome == "fail" or compared else ()
+        telling_lines = "instructions" in counts.values and (outcome == "fail" or compared)
+        lines = _costly_lines(subject) if telling_lines else ()
         facts = made.facts if made is not None else None
         if facts is not None and timing is not None:
             guard_us = checking(run, subject.prepare, min(_GUARD_SECONDS, timing.seconds))
@@ -141,6 +144,17 @@ def _with_compiler_s(counts: counters.Counts, made: compiled.Found) -> counters.
     return counters.Counts(
         {**counts.values, **made.values}, (*counts.varying, *made.varying), compiled=True
     )
+
+
+def _uncounted(limits: Iterable[str], note: str) -> str:
+    """What to say of a subject that compiles at every call; says as well which limits that leaves open."""
+    why = "it compiles at every call, so what else it does is not counted"
+    names = [name for name in limits if name in counters.OF_PYTHON + counters.OF_TORCH]
+    if names:
+        raise UserError(
+            f"{', '.join(names)} cannot be told: {why}; see recompiles=0 for the reasons"
+        )
+    return "; ".join(filter(None, (note, why)))
 
 
 def _refuse_uncompiled(limits: Iterable[str]) -> None:
