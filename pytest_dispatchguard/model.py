@@ -425,6 +425,8 @@ class Compiled:
     recompiles: tuple[CompileEvent, ...] = ()
     compile_s: Mapping[str, float] = field(default_factory=dict)
     """Seconds by part of the compiler."""
+    guard_us: Interval | None = None
+    """What checking the guards takes; None where that was not measured."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,6 +81,12 @@ def test_recompiles(overhead):
     f = eager(add)
     overhead(lambda: [f(torch.ones(n)) for n in (2, 3)]).named("sizes")
 
+@pytest.mark.overhead_budget(recompiles=0)
+def test_every_call(overhead):
+    f = torch.compile(lambda x, text: x * len(text), backend="aot_eager", dynamic=False)
+    texts = []
+    overhead(lambda x: texts.append("a") or f(x, "".join(texts)), torch.ones(4)).named("texts")
+
 @pytest.mark.overhead_budget(guards=5, recompiles=1)
 def test_plain(overhead):
     overhead(add, torch.ones(4))
@@ -110,7 +116,7 @@ def test_limits_of_compiled_subjects(
 ) -> None:
     pytester.makepyfile(TESTS)
     result = run(pytester, plugin_flags, "--overhead-budget=count")
-    result.assert_outcomes(passed=2, failed=4)
+    result.assert_outcomes(passed=2, failed=5)
     result.stdout.fnmatch_lines(
         [
             "add costs more than its budget allows",
@@ -126,6 +132,10 @@ def test_limits_of_compiled_subjects(
             "  cache_size: 2, allowed 1",
             "  recompiles:",
             "*test_limits_of_compiled_subjects.py:4 in add: *expected 2, actual 3*",
+            "texts costs more than its budget allows",
+            "  it compiles at every call, so what else it does is not counted",
+            "  recompiles: 3, allowed 0",
+            "*it may compile at every call",
             "add: guards, recompiles can be told of compiled code alone, and a call runs none: *",
         ]
     )
@@ -190,7 +200,9 @@ def test_against_a_commit_that_adds_constants_of_instances(
             "*+6  EQUALS_MATCH of L[[]'self'[]].layers[[]0[]].shift … * + self.shift  (*net.py:11 in *",
         ]
     )
+    result.stdout.fnmatch_lines(["  checking them takes * µs (* to *)"])
     (row,) = rows(pytester.path).values()
+    assert row["compiled"]["guard_us"]["low"] > 0
     assert row["counters"]["guards"] > row["base"]["counters"]["guards"]
     new = [group for group in row["compiled"]["guards"] if group["extra"]]
     assert all(".shift" in group["source"] for group in new)

@@ -3,8 +3,9 @@ guards without it."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,7 @@ from pytest_dispatchguard.runtime.torch_private import Built
 
 _MOST_TIMED = 12
 """Groups of one function that are timed, the most numerous first."""
+_MOST_TREES = 8
 _CONFIDENCE = 0.999
 _MOST_PLACES = 3
 _CAUSES = {
@@ -55,7 +57,7 @@ class _Trees:
 
 def guarded(target: str, setup: str, folder: Path, *, seconds: float = 0.3) -> list[GuardedCode]:
     """What is checked before the compiled code that an expression runs. It is evaluated once, and all it runs
-    is compiled anew; each group is timed for so many seconds."""
+    is compiled anew; each group is timed for so many seconds, none where that is 0."""
     code, names = targets.prepared(target, setup, folder)
     targets.need_compiler()
     trees: list[_Trees] = []
@@ -67,6 +69,26 @@ def guarded(target: str, setup: str, folder: Path, *, seconds: float = 0.3) -> l
             "nothing is compiled in TARGET: it must call a function or module that torch.compile has made"
         )
     return [_code(one, seconds) for one in trees]
+
+
+def checking(
+    run: Callable[[], object], prepare: Callable[[], object], seconds: float
+) -> Interval | None:
+    """What checking all guards takes that a call meets; None where they are many trees, or hold only within
+    the call. All it runs is compiled anew."""
+    found: list[tuple[Built, Any]] = []
+    torch_private.forget_compiled()
+    with (
+        torch_private.no_caches(),
+        torch_private.guards_built(lambda b: found.append((b, b.without(torch_private.no_guards)))),
+    ):
+        prepare()
+        run()
+    if not 0 < len(found) <= _MOST_TREES or not all(b.root.check(b.values) for b, _ in found):
+        return None
+    parts = [_saved(built, empty, seconds / len(found)) for built, empty in found]
+    ends = [(part.value, part.low, part.high) for part in parts if part is not None]
+    return Interval(*map(math.fsum, zip(*ends, strict=True)))
 
 
 def _trees(built: Built) -> _Trees:
@@ -106,7 +128,7 @@ def _code(trees: _Trees, seconds: float) -> GuardedCode:
     built = trees.built
     total = sum(map(len, trees.groups.values()))
     holds = built.root.check(built.values)
-    timed = partial(_saved, built) if holds else lambda other, seconds: None
+    timed = partial(_saved, built) if holds and seconds else lambda other, seconds: None
     whole = timed(trees.empty, seconds)
     groups = [
         GuardGroup(
@@ -171,8 +193,7 @@ def _advice(cause: Cause, guards: Sequence[Guard], trees: _Trees) -> list[str]:
     if cause.kind == "argument" and any("size()" in guard.expression for guard in guards):
         said = (
             f"its sizes are dynamic: torch._dynamo.mark_static({cause.name}) before the first call fixes "
-            "them, "
-            "and every other size is compiled anew"
+            "them, and every other size is compiled anew"
         )
         return [said]
     if cause.kind in ("argument", "ambient"):

@@ -133,8 +133,12 @@ def _compiled(row: Mapping[str, Any] | None) -> Compiled | None:
         name: tuple(CompileEvent(**event) for event in row[name])
         for name in ("breaks", "recompiles")
     }
+    guard_us = _interval(row.get("guard_us"))
     return Compiled(
-        tuple(Guards(**one) for one in row["guards"]), **events, compile_s=row["compile_s"]
+        tuple(Guards(**one) for one in row["guards"]),
+        **events,
+        compile_s=row["compile_s"],
+        guard_us=guard_us,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pytest_dispatchguard.measure.devices import HOST, Device
 from pytest_dispatchguard.measure.figures import (
@@ -16,6 +16,7 @@ from pytest_dispatchguard.measure.figures import (
     unfit,
 )
 from pytest_dispatchguard.measure.figures import kept as limit_kept
+from pytest_dispatchguard.measure.guard_costs import checking
 from pytest_dispatchguard.measure.subject import Subject
 from pytest_dispatchguard.measure.timing import Sample, sample
 from pytest_dispatchguard.measure.waits import judged_on_ghost
@@ -34,6 +35,7 @@ from pytest_dispatchguard.runtime.instructions import instructions_by_place
 
 _MOST_LINES, _WIDEST = 200, 80
 """Lines of source that are kept for a failing budget, and characters of each."""
+_GUARD_SECONDS = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,8 @@ def judged(
         if made is None:
             _refuse_uncompiled(limits)
         else:
+            if not counts.values:
+                note = _uncounted(limits, note)
             counts = _with_compiler_s(counts, made)
         for name, number in (recorded or {}).items():
             if name in allowed or name in (*counts.varying, *counters.OF_GHOST):
@@ -113,7 +117,12 @@ def judged(
             told += words
             if outcome == "pass" or by_time == "fail":
                 outcome = by_time
-        lines = _costly_lines(subject) if outcome == "fail" or compared else ()
+        telling_lines = "instructions" in counts.values and (outcome == "fail" or compared)
+        lines = _costly_lines(subject) if telling_lines else ()
+        facts = made.facts if made is not None else None
+        if facts is not None and timing is not None:
+            guard_us = checking(run, subject.prepare, min(_GUARD_SECONDS, timing.seconds))
+            facts = replace(facts, guard_us=guard_us)
     verdict = Verdict(
         node_id,
         subject.name,
@@ -126,7 +135,7 @@ def judged(
         measured,
         varying=counts.varying,
         form=subject.call.form,
-        compiled=made.facts if made is not None else None,
+        compiled=facts,
     )
     return verdict, taken
 
@@ -135,6 +144,17 @@ def _with_compiler_s(counts: counters.Counts, made: compiled.Found) -> counters.
     return counters.Counts(
         {**counts.values, **made.values}, (*counts.varying, *made.varying), compiled=True
     )
+
+
+def _uncounted(limits: Iterable[str], note: str) -> str:
+    """What to say of a subject that compiles at every call; says as well which limits that leaves open."""
+    why = "it compiles at every call, so what else it does is not counted"
+    names = [name for name in limits if name in counters.OF_PYTHON + counters.OF_TORCH]
+    if names:
+        raise UserError(
+            f"{', '.join(names)} cannot be told: {why}; see recompiles=0 for the reasons"
+        )
+    return "; ".join(filter(None, (note, why)))
 
 
 def _refuse_uncompiled(limits: Iterable[str]) -> None:

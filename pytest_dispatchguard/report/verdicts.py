@@ -12,6 +12,7 @@ from typing import Any
 
 from pytest_dispatchguard.model import (
     Base,
+    Compiled,
     CostlyLine,
     Finding,
     Guards,
@@ -21,7 +22,7 @@ from pytest_dispatchguard.model import (
     Verdict,
 )
 
-from .blame import dearer, held_against
+from .blame import Dearer, dearer, held_against
 from .layers import as_object, waterfall
 
 SCHEMA = 1
@@ -80,6 +81,8 @@ def plain_lines(table: Table) -> list[str]:
     return lines
 
 
+_OF_TIME = {"ratio", "extra_us", "host_us", "regression"}
+"""What a verdict's reason is about where a call takes too long."""
 _OF_COMPILING = (
     "fake_dispatches",
     "fake_mode_dispatches",
@@ -208,6 +211,12 @@ def explained(verdict: Verdict) -> str:
     return "\n".join([*lines, *_blamed(verdict), *_compiled(verdict), *_lines(verdict.lines)])
 
 
+def _dearer(verdict: Verdict) -> list[Dearer]:
+    """The layers that take more than in what they are held against."""
+    other = held_against(verdict)
+    return dearer(verdict.layers, other[0]) if verdict.layers and other else []
+
+
 def _blamed(verdict: Verdict) -> list[str]:
     """Which layers of a call take more than in what it is held against; all of them where there is nothing to
     hold it against."""
@@ -217,7 +226,7 @@ def _blamed(verdict: Verdict) -> list[str]:
     if other is None:
         return ["  where its time goes:", *_waterfall(verdict.layers)]
     there, whose = other
-    rows = dearer(verdict.layers, there)
+    rows = _dearer(verdict)
     asked = Counter[str](verdict.layers.torch_calls) - Counter[str](there.torch_calls)
     if not rows:
         return []
@@ -244,12 +253,25 @@ def _compiled(verdict: Verdict) -> list[str]:
     if made is None:
         return []
     about = {part.partition(":")[0] for part in verdict.reason.split("; ")}
-    lines = _guards(made.guards) if "guards" in about else []
-    for names, title, events in (
-        ({"graph_breaks", "graphs"}, "graph breaks", made.breaks),
-        ({"recompiles", "cache_size", "graphs"}, "recompiles", made.recompiles),
+    slower = bool(about & _OF_TIME)
+    by_guards = slower and any(row.layer.kind == "guards" for row in _dearer(verdict))
+    before = verdict.base.compiled if verdict.base else None
+    lines = _guards(made.guards) if by_guards or "guards" in about else []
+    if lines and made.guard_us is not None:
+        took = made.guard_us
+        lines.append(
+            f"  checking them takes {took.value:.2f} µs ({took.low:.2f} to {took.high:.2f})"
+        )
+    for names, title, events, known in (
+        ({"graph_breaks", "graphs"}, "graph breaks", made.breaks, before and before.breaks),
+        (
+            {"recompiles", "cache_size", "graphs"},
+            "recompiles",
+            made.recompiles,
+            before and before.recompiles,
+        ),
     ):
-        if about & names and events:
+        if events and (about & names or (slower and events != known)):
             shown = [f"    {event.place}: {event.reason}" for event in events[:_MOST_LINES]]
             lines += [f"  {title}:", *shown]
             lines += [f"    and {len(events) - len(shown)} more"] if events[_MOST_LINES:] else []
@@ -356,10 +378,14 @@ def _row(verdict: Verdict) -> dict[str, Any]:
         "form": verdict.form,
         "layers": as_object(verdict.layers),
         "reference_layers": as_object(verdict.reference_layers),
-        "compiled": asdict(verdict.compiled) if verdict.compiled else None,
+        "compiled": _compiled_row(verdict.compiled),
         "base": _base(verdict.base),
         "reason": verdict.reason,
     }
+
+
+def _compiled_row(made: Compiled | None) -> dict[str, Any] | None:
+    return None if made is None else {**asdict(made), "guard_us": _figure(made.guard_us)}
 
 
 def _base(base: Base | None) -> dict[str, Any] | None:

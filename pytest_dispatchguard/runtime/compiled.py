@@ -48,6 +48,16 @@ def runs_compiled(run: Callable[[], object], files: set[str]) -> bool:
     return torch_private.lookups(run) != 0
 
 
+def compiles(run: Callable[[], object]) -> bool:
+    """Runs a function, and says whether anything was compiled meanwhile."""
+    if not torch_private.compiler_is_there():
+        run()
+        return False
+    with torch_private.records() as records:
+        run()
+        return bool(records())
+
+
 def counted(run: Callable[[], object], prepare: Callable[[], object]) -> Found | None:
     """Compiles what a call compiles anew, and counts: again and again until two in a row are equal, for what
     torch sets up once in a process is none of it. None where nothing is compiled."""

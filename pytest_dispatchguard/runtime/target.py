@@ -22,8 +22,9 @@ def prepared(target: str, setup: str, folder: Path) -> tuple[CodeType, dict[str,
 def names_after(setup: str, folder: Path, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The names that there are when setup code has run, with those that are given to it."""
     names: dict[str, Any] = {"__name__": "__main__", **(given or {})}
+    first = compiled(setup, "--setup", "exec")
     with told("--setup", folder):
-        exec(compiled(setup, "--setup", "exec"), names)
+        exec(first, names)
     return names
 
 

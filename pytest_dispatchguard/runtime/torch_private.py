@@ -58,7 +58,7 @@ def lookups(run: Callable[[], object]) -> int | None:
     def looked(hit: bool) -> Any:
         nonlocal seen
         seen += 1
-        return before(hit) if before is not None else None
+        return before(hit) if before is not None else hit  # what is not true is compiled again
 
     before = hook(looked)
     try:

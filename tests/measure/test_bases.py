@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_dispatchguard.measure.bases import against, needs_times
-from pytest_dispatchguard.model import Base, CostlyLine, Interval, Limit, Measurement, Verdict
+from pytest_dispatchguard.model import (
+    Base,
+    Compiled,
+    CostlyLine,
+    Guards,
+    Interval,
+    Limit,
+    Measurement,
+    Verdict,
+)
 
 COUNTERS = {"instructions": 10, "dispatches": 1}
 
@@ -126,3 +135,20 @@ def test_lines_say_what_they_do_beyond_the_base() -> None:
         ("y = wrap(f)", 3),
         ("for x in xs:", 0),
     ]
+
+
+def test_guards_that_the_base_does_not_have_are_marked() -> None:
+    def guards(pattern: str, number: int, text: str = "x * s") -> Guards:
+        return Guards("EQUALS_MATCH", pattern, pattern, number, "net.py:3 in f", text)
+
+    before = replace(base(), compiled=Compiled((guards("L['a']", 2), guards("L['b']", 5))))
+    now = (guards("L['b']", 4), guards("L['a']", 3, "moved"), guards("L['c']", 1))
+    told = against(replace(verdict(), compiled=Compiled(now)), before)
+    assert told.compiled is not None
+    assert [(g.pattern, g.extra) for g in told.compiled.guards] == [
+        ("L['b']", 0),
+        ("L['a']", 1),
+        ("L['c']", 1),
+    ]
+    alone = against(replace(verdict(), compiled=Compiled(now)), base())
+    assert alone.compiled is not None and {g.extra for g in alone.compiled.guards} == {None}

@@ -55,6 +55,7 @@ COMPILED = st.builds(
     EVENTS,
     EVENTS,
     st.dictionaries(TEXTS, NUMBERS, max_size=2),
+    st.none() | INTERVALS,
 )
 BASES = st.builds(
     Base,

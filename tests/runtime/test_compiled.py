@@ -120,6 +120,26 @@ def test_recompiles_at_every_call_are_told_as_such() -> None:
     assert still == [made.facts.recompiles[-1]]
 
 
+def test_of_what_compiles_at_every_call_nothing_else_is_counted() -> None:
+    calls: list[int] = []
+    compiled = eager(lambda x, text: x * len(text), dynamic=False)
+
+    def run() -> None:
+        calls.append(1)
+        compiled(torch.ones(2), "a" * len(calls))
+
+    told = count(lambda: run())
+    assert told.compiled and not told.values
+    settled = eager(lambda x, n: x * n)
+
+    def settles() -> None:
+        calls.append(1)
+        settled(torch.ones(2), len(calls))
+
+    settles()
+    assert count(lambda: settles()).values["instructions"] > 0, "a number turns dynamic"
+
+
 def test_a_dynamic_shape_is_what_torch_makes_it() -> None:
     compiled = eager(lambda x: x * 2, dynamic=True)
     made = found(lambda: [compiled(torch.ones(n)) for n in (2, 3, 4)])

@@ -52,7 +52,9 @@ def compiled() -> Callable[[Any], Any]:
 def test_a_lookup_is_seen_where_compiled_code_is_called(compiled: Any) -> None:
     x = torch.ones(3)
     compiled(x)
-    assert torch_private.lookups(lambda: compiled(x)) == 1, "set_guard_complete_hook tells no more"
+    with torch_private.compiled_codes() as codes:
+        assert torch_private.lookups(lambda: compiled(x)) == 1, "set_guard_complete_hook is silent"
+    assert not codes, "looking made torch compile again"
     assert torch_private.lookups(lambda: x * 2) == 0
     assert torch_private.lookups(lambda: (compiled(x), compiled(x))) == 2
 
