@@ -129,7 +129,7 @@ class _Apart:
         torch_calls: Mapping[str, int] | None = None,
     ) -> Layers:
         # Apart, some things take more than within the call: what is left for others is less than nothing.
-        kept = [part for part in parts if part.us.high >= 0]
+        kept = [part for part in parts if part.us.high >= 0 or part.line]
         lost = [
             f"{part.name}: {part.us.value:.2f} µs, so what it was held against takes more apart"
             for part in parts

@@ -132,7 +132,7 @@ def _written(operation: Operation) -> tuple[Operation, Callable[[], None]]:
     values, kept = list(operation.values), []
     for i in places:
         if isinstance(values[i], torch.Tensor) and values[i].numel():
-            held = values[i].detach().clone()
+            held = values[i].detach().clone().requires_grad_(values[i].requires_grad)
             values[i] = _anew(held, values[i])
             kept.append((values[i], held))
     return Operation(operation.overload, values), partial(_put_back, kept)
@@ -140,24 +140,29 @@ def _written(operation: Operation) -> tuple[Operation, Callable[[], None]]:
 
 def _put_back(kept: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
     for tensor, held in kept:
-        if tensor.requires_grad:
-            tensor.detach_()  # else every write would be remembered
-            tensor.requires_grad_()
-        tensor.data.copy_(held)
+        tensor.detach_()  # else every write would be remembered
+        with torch.enable_grad():
+            tensor.copy_(held)
 
 
 def emptied(operation: Operation) -> Operation | None:
     """The same operation on tensors without elements, so that its kernel has nothing to do; None where it
     refuses such."""
-    tensors = [t for value in operation.values for t in _tensors(value) if t.dim()]
+    tensors = {
+        (number, inner): tensor
+        for number, value in enumerate(operation.values)
+        for inner, tensor in enumerate(value if isinstance(value, list) else [value])
+        if isinstance(tensor, torch.Tensor) and tensor.dim()
+    }
     if not tensors:
         return None
-    widest = max(t.dim() for t in tensors)
-    wide = [t for t in tensors if t.dim() == widest]
-    choices = [[t for t in wide if t.shape[0] == wide[0].shape[0]], *([t] for t in tensors)]
-    for chosen in choices:
-        ids = {id(t) for t in chosen}
-        made = operation.with_values(partial(_narrowed, ids))
+    widest = max(tensor.dim() for tensor in tensors.values())
+    wide = {place: t for place, t in tensors.items() if t.dim() == widest}
+    first = next(iter(wide.values())).shape[0]
+    alike = {place for place, tensor in wide.items() if tensor.shape[0] == first}
+    for chosen in (alike, *({place} for place in tensors)):
+        values = [_narrowed(value, number, chosen) for number, value in enumerate(operation.values)]
+        made = Operation(operation.overload, values)
         try:
             with torch.no_grad():
                 made.run()
@@ -167,18 +172,12 @@ def emptied(operation: Operation) -> Operation | None:
     return None
 
 
-def _tensors(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value]
+def _narrowed(value: Any, number: int, chosen: set[tuple[int, int]]) -> Any:
     if isinstance(value, list):
-        return [t for t in value if isinstance(t, torch.Tensor)]
-    return []
+        return [_none_of(v) if (number, i) in chosen else v for i, v in enumerate(value)]
+    return _none_of(value) if (number, 0) in chosen else value
 
 
-def _narrowed(chosen: set[int], value: Any) -> Any:
-    if isinstance(value, list):
-        return [_narrowed(chosen, one) for one in value]
-    if not isinstance(value, torch.Tensor) or id(value) not in chosen:
-        return value
-    narrow = value.detach().narrow(0, 0, 0)
-    return narrow.requires_grad_(value.requires_grad) if value.requires_grad else narrow
+def _none_of(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor like another, without an element."""
+    return tensor.detach().narrow(0, 0, 0).requires_grad_(tensor.requires_grad)

@@ -40,10 +40,6 @@ class Operation:
         args = [value for argument, value in pairs if not argument.kwarg_only]
         return self.overload(*args, **{a.name: v for a, v in pairs if a.kwarg_only})
 
-    def with_values(self, change: Callable[[Any], Any]) -> Operation:
-        """The same operation with other values."""
-        return Operation(self.overload, [change(value) for value in self.values])
-
     @property
     def only_allocates(self) -> bool:
         """Whether it makes room and does nothing with it."""

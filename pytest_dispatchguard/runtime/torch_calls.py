@@ -19,6 +19,9 @@ from torch.overrides import TorchFunctionMode
 
 _ASKS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 
+_SWITCHES = ("_set_", "set_", "_enter_", "_exit_")
+"""How names of functions begin that change torch's state, and so are no work of their own."""
+
 
 @dataclass(frozen=True, slots=True)
 class State:
@@ -82,6 +85,8 @@ class _Recording(TorchFunctionMode):  # type: ignore[misc]  # torch is not there
                 return overrides.__torch_function__(func, types, args, given)
         state = State(torch.is_grad_enabled(), torch.is_inference_mode_enabled())
         result = func(*args, **given)
+        if getattr(func, "__name__", "").startswith(_SWITCHES):
+            return result  # it changes what is around the next calls
         owner = self._owner(sys._getframe(1))
         self._calls.append(TorchCall(func, tuple(args), dict(given), result, state, owner))
         return result

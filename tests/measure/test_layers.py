@@ -1,0 +1,209 @@
+"""Calls taken apart, for real. Nothing here depends on how fast the machine is: what is planted takes many
+times what is around it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from pytest_dispatchguard.measure.calling import Call
+from pytest_dispatchguard.measure.layers import Wanted, layers
+from pytest_dispatchguard.model import Layers
+
+SECONDS = 0.2
+
+
+def apart(function: Callable[..., Any], *args: Any, **settings: Any) -> Layers:
+    return layers(Wanted(Call(function, args), "f", SECONDS, **settings))
+
+
+def of(found: Layers, name: str) -> float:
+    return sum(part.us.value for part in found.layers if part.name.endswith(name))
+
+
+def spin(n: int) -> int:
+    total = 0
+    for i in range(n):
+        total += i
+    return total
+
+
+def test_python_is_told_by_function_without_what_each_calls() -> None:
+    def inner() -> int:
+        return spin(300)
+
+    def outer() -> int:
+        return inner() + spin(600)
+
+    found = apart(outer)
+    assert found.layers[0].name.endswith("outer")
+    spinning = [part for part in found.layers if part.name == "spin"]
+    assert sorted(part.depth for part in spinning) == [1, 2]
+    assert sum(part.us.value for part in spinning) > 0.8 * found.whole_us.value
+    assert of(found, "outer") + of(found, "inner") < 0.2 * found.whole_us.value
+    assert found.sum_us == pytest.approx(found.whole_us.value, rel=0.2)
+
+
+def test_what_cannot_be_done_again_is_told_with_its_caller() -> None:
+    state = {"n": 0}
+
+    def counting() -> int:
+        state["n"] += 1
+        return spin(100 * state["n"] % 1000)
+
+    def whole() -> int:
+        return counting() + spin(500)
+
+    found = apart(whole)
+    assert "counting" not in " ".join(part.name for part in found.layers)
+    assert any("counting" in note for note in found.notes)
+
+
+def test_a_function_that_breaks_when_called_again_does_no_harm() -> None:
+    stack = [1]
+
+    def pop() -> int:
+        value = stack.pop()
+        spin(300)
+        return value
+
+    def whole() -> int:
+        stack.append(1)
+        return pop() + spin(300)
+
+    found = apart(whole)
+    assert not any(part.name.endswith("pop") for part in found.layers)
+    assert found.sum_us == pytest.approx(found.whole_us.value, rel=0.2)
+
+
+def test_state_is_made_anew_where_the_subject_says_how() -> None:
+    held: list[int] = []
+
+    def fresh() -> None:
+        held[:] = [1, 2, 3]
+
+    found = apart(lambda: sum(held), prepare=fresh)
+    assert found.rounds >= 60
+
+
+def test_nothing_but_c_has_no_layers_of_python() -> None:
+    found = apart(sum, range(300))
+    assert found.whole_us.value > 0
+    assert all(part.kind != "python" for part in found.layers)
+
+
+def test_the_profiler_of_others_is_put_back() -> None:
+    def theirs(frame: Any, event: str, arg: Any) -> None:
+        pass
+
+    sys.setprofile(theirs)
+    try:
+        apart(spin, 10)
+        assert sys.getprofile() is theirs
+    finally:
+        sys.setprofile(None)
+
+
+class TestOfTorch:
+    """Calls of torch, below Python."""
+
+    @pytest.fixture(autouse=True)
+    def one_thread(self) -> Iterator[Any]:
+        torch = pytest.importorskip("torch", reason="calls of torch")
+        before = torch.get_num_threads()
+        torch.set_num_threads(1)
+        yield
+        torch.set_num_threads(before)
+
+    def test_an_operation_has_all_its_layers_and_they_add_up(self) -> None:
+        torch = pytest.importorskip("torch")
+        x = torch.ones(4, 4)
+        found = apart(torch.add, x, x)
+        kinds = [part.kind for part in found.layers]
+        assert {"binding", "dispatcher", "allocation"} <= set(kinds)
+        assert "autograd" not in kinds
+        assert found.torch_calls == {"torch.add": 1}
+        assert found.sum_us == pytest.approx(found.whole_us.value, rel=0.1)
+
+    def test_recording_for_backward_is_a_layer_of_its_own(self) -> None:
+        torch = pytest.importorskip("torch")
+        x, y = torch.ones(4, 4), torch.ones(4, 4, requires_grad=True)
+        assert any(part.kind == "autograd" for part in apart(torch.add, x, y).layers)
+        found = apart(torch.add, x, y, mode=torch.no_grad)
+        assert not any(part.kind == "autograd" for part in found.layers)
+
+    def test_the_kernel_takes_most_of_what_is_large(self) -> None:
+        torch = pytest.importorskip("torch")
+        x = torch.ones(300, 300)
+        found = apart(torch.matmul, x, x)
+        kernels = sum(part.us.value for part in found.layers if part.kind == "kernel")
+        assert kernels > 0.7 * found.whole_us.value
+
+    def test_python_around_torch_is_told_from_torch(self) -> None:
+        torch = pytest.importorskip("torch")
+        x = torch.ones(4, 4)
+
+        def wrapper(value: Any) -> Any:
+            spin(600)
+            return torch.add(value, value)
+
+        found = apart(wrapper, x)
+        assert of(found, "spin") > 0.5 * found.whole_us.value
+        assert {"binding", "dispatcher"} <= {part.kind for part in found.layers}
+
+    def test_what_is_written_in_place_does_not_grow(self) -> None:
+        torch = pytest.importorskip("torch")
+        held, x = torch.ones(4), torch.ones(4, requires_grad=True)
+
+        def whole() -> Any:
+            made = x * 1
+            made.add_(1)
+            held.mul_(0.5)
+            return made
+
+        found = apart(whole)
+        assert found.torch_calls == {"Tensor.mul": 1, "Tensor.add_": 1, "Tensor.mul_": 1}
+        assert x.grad_fn is None and x.is_leaf
+        assert not any("cannot be told" in note for note in found.notes)
+
+    def test_contexts_of_torch_keep_their_place(self) -> None:
+        torch = pytest.importorskip("torch")
+        x = torch.ones(4, requires_grad=True)
+
+        def whole() -> Any:
+            with torch.no_grad():
+                return torch.add(x, x)
+
+        found = apart(whole)
+        assert torch.is_grad_enabled()
+        assert not any(part.kind == "autograd" for part in found.layers)
+        assert found.torch_calls == {"torch.add": 1}
+
+    def test_what_compiled_code_takes_is_told_by_who_takes_it(self) -> None:
+        torch = pytest.importorskip("torch")
+
+        @contextmanager
+        def nothing() -> Iterator[None]:
+            yield
+
+        def scaled(value: Any) -> Any:
+            return value * 2 + 1
+
+        compiled = torch.compile(scaled, backend="eager")
+
+        def around(value: Any) -> Any:
+            with nothing():
+                return compiled(value)
+
+        found = apart(around, torch.ones(4))
+        names = [part.name for part in found.layers]
+        assert "Dynamo's way in" in names
+        assert "scaled, as Dynamo rewrote it" in names
+        assert any(part.kind == "guards" for part in found.layers) or any(
+            note.startswith("guards") for note in found.notes
+        )
+        assert any(part.kind == "context" for part in found.layers)
