@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import fsum
 
 from pytest_dispatchguard.model import Interval
 
@@ -49,7 +50,7 @@ def waterfall(
 ) -> str:
     """The layers of a call, each from where the one before it ended; then the rest that is not attributable,
     and the whole as it was measured."""
-    of, start = whole.takes.value, sum(layer.takes.value for layer in layers)
+    of, start = whole.takes.value, fsum(layer.takes.value for layer in layers)
     rows = list(_layers(layers, 0.0, of, unit))
     if rest is not None:
         rows.append(_layer(rest, start, of, unit, "grey"))

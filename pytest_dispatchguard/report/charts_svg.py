@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from html import escape
+from math import fsum
 from typing import Any
 
 WIDTH, MARGIN = 760.0, 24.0
@@ -111,7 +112,7 @@ def clean(words: str) -> str:
 
 def width(words: str, size: float, weight: int = 0) -> float:
     """About how wide words are, in fonts that are rather wide."""
-    return size * (1.12 if weight else 1) * sum(map(_wide, clean(words)))
+    return size * (1.12 if weight else 1) * fsum(map(_wide, clean(words)))
 
 
 @cache
