@@ -231,9 +231,9 @@ def main() -> None:
         }
         for test, counts in sorted(seen.items())
     ]
-    print(f"{'subject':<18}{'counts':>8}{'equal':>8}  counters")
+    print(f"{'subject':<28}{'counts':>8}{'equal':>8}  counters")
     for row in rows:
-        print(f"{row['subject']:<18}{row['counts']:>8}{row['equal']:>8}  {row['counters']}")
+        print(f"{row['subject']:<28}{row['counts']:>8}{row['equal']:>8}  {row['counters']}")
     result = {
         "machine": machine(),
         "versions": {name: version_of(name) for name in ("pytest", "torch", "coverage")},
