@@ -24,7 +24,7 @@ _VERDICTS: pytest.StashKey[Any] = pytest.StashKey()
 _MARKER = (
     "overhead_budget(**limits): what a call may cost on the host: against eager torch (ratio, extra_us), "
     "by itself (host_us, device_us), against a base (regression), and in exact counters (instructions, "
-    "py_calls, c_calls, py_allocations, dispatches, functions, tensor_allocations, syncs)."
+    "py_calls, c_calls, py_allocations, dispatches, functions, tensor_allocations, lazy_ops, syncs)."
 )
 
 _NO_SYNC = (
@@ -249,7 +249,12 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def overhead_device(request: pytest.FixtureRequest) -> str:
     """The device a test runs on, usable as ``device=``: the test runs on the CPU and on the accelerator
     that is here, or on those that --overhead-device names."""
+    from pytest_dispatchguard.measure.devices import started
+
     device: str = request.param
+    missing = started(device)
+    if missing:
+        pytest.skip(missing)
     return device
 
 

@@ -20,7 +20,7 @@ from pytest_dispatchguard.measure.budget_file import (
     updated,
     version_of,
 )
-from pytest_dispatchguard.measure.devices import KINDS, here
+from pytest_dispatchguard.measure.devices import KINDS, LAZY, here
 from pytest_dispatchguard.measure.first_run import first_run
 from pytest_dispatchguard.measure.limits import Marker, limits_for
 from pytest_dispatchguard.measure.messages import Request, Samples
@@ -28,6 +28,7 @@ from pytest_dispatchguard.measure.subject import Overhead, Subject
 from pytest_dispatchguard.measure.timing import Sample
 from pytest_dispatchguard.measure.verdicts import Timing, judged, refuse_unheld
 from pytest_dispatchguard.model import Limit, Outcome, UserError, Verdict
+from pytest_dispatchguard.runtime import counters
 
 _MOST_OF_A_KIND = 5
 """Lines about the budget file of one kind, before the rest is only counted."""
@@ -92,6 +93,7 @@ def settle(
                 verdict, sample = judged(
                     *(node_id, subject, limits, recorded, timing, note),
                     compared=asked.request is not None,
+                    counted=counters.OF_LAZY if device == LAZY else (),
                 )
                 verdicts.append(verdict)
                 if sample is not None:

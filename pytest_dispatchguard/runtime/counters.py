@@ -7,16 +7,18 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import FunctionType
 
-from pytest_dispatchguard.runtime import blocks
+from pytest_dispatchguard.runtime import blocks, torch_private
 from pytest_dispatchguard.runtime.calls import calls
 from pytest_dispatchguard.runtime.collector import collector_off
 from pytest_dispatchguard.runtime.instructions import instructions_by_place
 
 OF_PYTHON = ("instructions", "py_calls", "c_calls", "py_allocations")
 OF_TORCH = ("dispatches", "functions", "tensor_allocations")
+OF_LAZY = ("lazy_ops",)
 OF_GHOST = ("syncs",)
-NAMES = OF_PYTHON + OF_TORCH + OF_GHOST
-"""All counters, in the order in which they are told; the last are counted where there is a ghost."""
+NAMES = OF_PYTHON + OF_TORCH + OF_LAZY + OF_GHOST
+"""All counters, in the order in which they are told; the last are counted where there is a lazy device, or a
+ghost."""
 ALWAYS = tuple(name for name in OF_PYTHON + OF_TORCH if name != "py_allocations")
 """Those that are counted unless others are asked for; the rest takes a hundred times as long."""
 COUNTABLE = OF_PYTHON + OF_TORCH if blocks.COUNTABLE else ALWAYS
@@ -78,4 +80,9 @@ def _once(
         found["dispatches"], found["tensor_allocations"] = torch_modes.dispatched(run)
         prepare()
         found["functions"] = torch_modes.functions(run)
+    if "lazy_ops" in names:
+        prepare()
+        before = torch_private.lazy_operations()
+        run()
+        found["lazy_ops"] = torch_private.lazy_operations() - before
     return {name: found[name] for name in NAMES if name in names and name in found}
