@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pytest_dispatchguard.measure import devices
 from pytest_dispatchguard.measure.calling import Call
@@ -100,6 +102,35 @@ def test_operations_are_counted_and_have_no_memory(lazy: str) -> None:
     assert found.values["lazy_ops"] > 1
     assert found.values["dispatches"] >= 1
     assert found.values["tensor_allocations"] == 0
+
+
+TRACED = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "div": lambda a, b: a / b,
+    "relu": lambda a, b: torch.relu(a),
+    "exp": lambda a, b: torch.exp(a),
+}
+"""Operations that the backend traces, one node each."""
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.sampled_from(sorted(TRACED)), max_size=12))
+def test_every_operation_of_a_chain_counts_once(names: list[str]) -> None:
+    missing = devices.started(devices.LAZY)
+    if missing:
+        pytest.skip(missing)
+    x, y = torch.ones(3, device="lazy"), torch.ones(3, device="lazy")
+
+    def chain(x: Any, y: Any) -> Any:
+        for name in names:
+            x = TRACED[name](x, y)
+        return x
+
+    found = counters.count(Call(chain, (x, y)).once(), counters.OF_LAZY)
+    assert found.values == {"lazy_ops": len(names)}
+    assert not found.varying
 
 
 PROGRAM = """
