@@ -1,0 +1,128 @@
+"""Axes of charts: where a value lies, which values are worth a mark, and how numbers are written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import pairwise
+
+LARGEST = 1e100
+"""The largest number that is drawn, and the smallest is as far from one."""
+_NEARLY = 1e-9
+_MINUS, _TIMES = "\u2212", "\u00d7"
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def finite(values: Sequence[float]) -> Sequence[float]:
+    """The values, all of which can be drawn."""
+    for value in values:
+        if not abs(value) <= LARGEST:
+            raise ValueError(f"a chart takes finite numbers, not {value}")
+    return values
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Values from ``low`` to ``high`` between two places of a drawing."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool = False
+
+    def at(self, value: float) -> float:
+        """Where a value lies; on a logarithmic axis, one below its beginning lies there."""
+        if self.log:
+            part = math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
+        else:
+            part = (value - self.low) / (self.high - self.low)
+        return self.start + part * (self.end - self.start)
+
+    def marks(self, extent: Callable[[str], float]) -> list[float]:
+        """As many round values as there is room for; ``extent`` is what one takes when written."""
+        marks: list[float] = []
+        for marks in _choices(self.low, self.high, self.log):
+            taken = sorted((self.at(mark), extent(number(mark)) / 2) for mark in marks)
+            if all(b - a >= half_a + half_b for (a, half_a), (b, half_b) in pairwise(taken)):
+                break
+        return marks
+
+
+def domain(
+    values: Sequence[float], *, log: bool = False, zero: bool = False, rounded: bool = False
+) -> tuple[float, float]:
+    """What an axis must reach to hold all values, and zero where that is asked; with round ends if wanted."""
+    finite(values)
+    if log and min(values, default=1.0) <= 1 / LARGEST:
+        raise ValueError(f"a logarithmic axis takes numbers above zero, not {min(values)}")
+    known = [*values, *([0.0] if zero and not log else [])]
+    low, high = min(known, default=1.0), max(known, default=1.0)
+    if high - low <= max(_NEARLY * max(abs(low), abs(high)), 1 / LARGEST):
+        around = abs(high) / 2 if abs(high) > 1 / LARGEST else 1.0
+        low, high = (high / 2, high * 2) if log else (high - (not zero) * around, high + around)
+    if rounded and log:
+        return _rounded(low, up=False), _rounded(high, up=True)
+    if rounded:
+        step = next(_steps((high - low) / 6))
+        return math.floor(low / step + _NEARLY) * step, math.ceil(high / step - _NEARLY) * step
+    return low, high
+
+
+def _rounded(value: float, *, up: bool) -> float:
+    power = math.floor(math.log10(value))
+    near = [float(f"{digit}e{power}") for digit in (1, 2, 5, 10)]
+    if up:
+        return min(step for step in near if step >= value * (1 - _NEARLY))
+    return max(step for step in near if step <= value * (1 + _NEARLY))
+
+
+def _steps(least: float) -> Iterator[float]:
+    """1, 2 and 5 times powers of ten, from the least on."""
+    power = math.floor(math.log10(least))
+    while True:
+        yield from (s for d in (1, 2, 5) if (s := float(f"{d}e{power}")) >= least * (1 - _NEARLY))
+        power += 1
+
+
+def _choices(low: float, high: float, log: bool) -> Iterator[list[float]]:
+    """Sets of round values from low to high, each with fewer than the one before."""
+    if log and high / low >= 10:
+        first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+        for digits, every in ((1, 2, 5), 1), *(((1,), n) for n in range(1, last - first + 1)):
+            powers = range(first, last + 1, every)
+            marks = [float(f"{digit}e{power}") for power in powers for digit in digits]
+            yield [m for m in marks if low * (1 - _NEARLY) <= m <= high * (1 + _NEARLY)]
+        return
+    for step in _steps((high - low) / 12):
+        begin, end = math.ceil(low / step - _NEARLY), math.floor(high / step + _NEARLY)
+        yield [float(f"{n * step:.12g}") for n in range(begin, end + 1)]
+        if end - begin < 2:
+            return
+
+
+def number(value: float) -> str:
+    """A number as people write it: ``1,000``, ``0.05``, ``10⁷``."""
+    exact = Decimal(f"{value:.12g}")
+    if not exact or 1e-4 <= abs(value) < 1e6:
+        return f"{exact.normalize():,f}".replace("-", _MINUS) if exact else "0"
+    digits, power = f"{exact:.11e}".replace("-", _MINUS, exact < 0).split("e")
+    raised = "10" + str(int(power)).translate(_RAISED)
+    digits = digits.rstrip("0").rstrip(".")
+    return digits.replace("1", raised) if digits.strip(_MINUS) == "1" else digits + _TIMES + raised
+
+
+def figure(value: float, unit: str = "") -> str:
+    """A measured value with the digits that say something, and its unit: ``1.20 µs``."""
+    size = abs(float(f"{value:.3g}"))
+    if 0.1 <= size < 1e6:
+        decimals = 2 if size < 10 else 1 if size < 100 else 0
+        return written(f"{value:,.{decimals}f}".replace("-", _MINUS), unit)
+    return written(number(float(f"{value:.{2 if size < 1 else 3}g}")), unit)
+
+
+def written(words: str, unit: str) -> str:
+    """A number with its unit, which stands apart where it is a word."""
+    return words + ("" if unit in ("", "%", _TIMES) else " ") + unit
