@@ -179,7 +179,8 @@ _ALL = (
     _Option(
         "device",
         "KIND,KIND",
-        "devices that tests with `overhead_device` run on, such as cpu,cuda: all that are here unless said",
+        "devices that tests with `overhead_device` run on, such as cpu,cuda: the CPU and the accelerator "
+        "that is here unless said; lazy is torch's lazy device, where a call builds its trace",
         _devices,
     ),
     _Option(

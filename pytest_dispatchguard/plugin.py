@@ -24,7 +24,7 @@ _VERDICTS: pytest.StashKey[Any] = pytest.StashKey()
 _MARKER = (
     "overhead_budget(**limits): what a call may cost on the host: against eager torch (ratio, extra_us), "
     "by itself (host_us, device_us), against a base (regression), and in exact counters (instructions, "
-    "py_calls, c_calls, py_allocations, dispatches, functions, tensor_allocations, syncs; of compiled code: "
+    "py_calls, c_calls, py_allocations, dispatches, functions, tensor_allocations, lazy_ops, syncs; of compiled code: "
     "guards, graphs, graph_breaks, recompiles, cache_size, fake_dispatches, fake_mode_dispatches, "
     "proxy_dispatches, fake_cache_hits, fake_cache_misses)."
 )
@@ -251,7 +251,12 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def overhead_device(request: pytest.FixtureRequest) -> str:
     """The device a test runs on, usable as ``device=``: the test runs on the CPU and on the accelerator
     that is here, or on those that --overhead-device names."""
+    from pytest_dispatchguard.measure.devices import started
+
     device: str = request.param
+    missing = started(device)
+    if missing:
+        pytest.skip(missing)
     return device
 
 

@@ -8,8 +8,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-KINDS = ("cpu", "cuda", "hpu", "maia", "mps", "mtia", "npu", "xpu")
+from pytest_dispatchguard.runtime import torch_private
+
+KINDS = ("cpu", "cuda", "hpu", "lazy", "maia", "mps", "mtia", "npu", "xpu")
 """The words for devices that are known without torch. A backend of one's own is known once it is here."""
+LAZY = "lazy"
+"""Where tensors only note what is to be computed: what is timed is to build that trace."""
 
 
 class Mark(Protocol):
@@ -61,6 +65,19 @@ class _Host:
 
 
 HOST: Device = _Host()
+
+
+class _Lazy:
+    """Results that are dropped take their part of the trace with them. What a call leaves, as in a tensor
+    that it writes to, is computed between blocks: else the trace would grow from block to block."""
+
+    name = LAZY
+    most_calls = 1_000
+    block_ns = 200_000  # executing what is left makes the next block some 2.5 µs dearer
+    queue: Queue | None = None
+
+    def wait(self) -> None:
+        torch_private.lazy_trace_executed()
 
 
 class Accelerator:
@@ -151,6 +168,8 @@ def here(kind: str | None = None) -> Device:
     in use in this process."""
     if kind == "cpu":
         return HOST
+    if kind == LAZY:
+        return _Lazy()
     present = accelerator()
     if present is not None and (kind == present or _in_use(present)):
         return Accelerator(present)
@@ -209,7 +228,15 @@ def axis(words: Sequence[str] | None) -> list[tuple[str, str]]:
     if _imported_kind() is not None:
         kind = accelerator()
         present += [kind] if kind is not None else []
-    return [(w, "" if w in present else f"no {w} device here") for w in words or present]
+    # Whether there is a lazy device shows when it is started, in the process that runs the test.
+    able = {*present, LAZY}
+    return [(w, "" if w in able else f"no {w} device here") for w in words or present]
+
+
+def started(kind: str) -> str:
+    """Starts the device of a test where it does not start by itself; why that fails, or nothing."""
+    why = torch_private.lazy_backend_started() if kind == LAZY else ""
+    return f"no {kind} device here: {why}" if why else ""
 
 
 def _imported_kind() -> str | None:

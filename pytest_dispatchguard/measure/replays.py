@@ -109,10 +109,12 @@ def loop_arm(operations: Sequence[Operation], clock: Clock, around: Callable[[],
     with around():
         loop(2)
     bare(2)
-    return Arm(_timed(loop, clock), around, again, _timed(bare, clock), _LEAST_LOOPS)
+    return Arm(timed(loop, clock), around, again, timed(bare, clock), _LEAST_LOOPS)
 
 
-def _timed(loop: Loop, clock: Clock) -> Block:
+def timed(loop: Loop, clock: Clock) -> Block:
+    """A block whose calls are the rounds of a loop below Python."""
+
     def block(times: repeat[None]) -> int:
         count = operator.length_hint(times)
         start = clock()

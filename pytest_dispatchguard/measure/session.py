@@ -20,7 +20,7 @@ from pytest_dispatchguard.measure.budget_file import (
     updated,
     version_of,
 )
-from pytest_dispatchguard.measure.devices import KINDS, here
+from pytest_dispatchguard.measure.devices import KINDS, LAZY, here
 from pytest_dispatchguard.measure.first_run import first_run
 from pytest_dispatchguard.measure.layers import Wanted, layers
 from pytest_dispatchguard.measure.limits import Marker, limits_for
@@ -29,6 +29,7 @@ from pytest_dispatchguard.measure.subject import Overhead, Subject
 from pytest_dispatchguard.measure.timing import Sample
 from pytest_dispatchguard.measure.verdicts import Timing, judged, refuse_unheld
 from pytest_dispatchguard.model import Limit, Outcome, UserError, Verdict
+from pytest_dispatchguard.runtime import counters
 from pytest_dispatchguard.runtime.compiled import failure
 from pytest_dispatchguard.runtime.torch_private import unheard
 
@@ -97,6 +98,7 @@ def settle(
                     verdict, sample = judged(
                         *(node_id, subject, limits, recorded, timing, note),
                         compared=asked.request is not None,
+                        counted=counters.OF_LAZY if device == LAZY else (),
                     )
                     if asked.request is not None and asked.request.layers:
                         verdict = _taken_apart(verdict, subject, asked.request)

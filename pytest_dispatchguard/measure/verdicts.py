@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pytest_dispatchguard.measure.devices import HOST, Device
@@ -60,14 +60,21 @@ def judged(
     note: str = "",
     *,
     compared: bool = False,
+    counted: Collection[str] = (),
 ) -> tuple[Verdict, Sample | None]:
     """Counts what one call of the subject does, times it where that is asked for, and holds both against
     the limits; figures that these leave open, against what is recorded. `note` is what else to say of it;
-    `compared` has it tell costly lines also where the limits are kept: against a base it may fail yet."""
+    `compared` has it tell costly lines also where the limits are kept: against a base it may fail yet;
+    `counted` are counters of the test's device."""
     if syncs.is_there():
         return judged_on_ghost(node_id, subject, limits, recorded, note), None
     if any(name in limits for name in counters.OF_GHOST):
         raise UserError("syncs are counted where there is a ghost: let the test ask for ghost_cuda")
+    if any(name in limits and name not in counted for name in counters.OF_LAZY):
+        raise UserError(
+            "lazy_ops are counted on torch's lazy device: let the test take overhead_device, run it with "
+            '--overhead-device=lazy, and limit them there alone: "*test_add[lazy]" = { lazy_ops = 3 }'
+        )
     run = subject.call.once()
     allowed = {
         name: limit
@@ -75,7 +82,7 @@ def judged(
         if name in counters.NAMES or (timing and name in OF_TIME)
     }
     with subject.in_mode():
-        asked = {*counters.ALWAYS, *allowed, *(recorded or {})}
+        asked = {*counters.ALWAYS, *counted, *allowed, *(recorded or {})}
         counts = counters.count(run, asked, subject.prepare)
         made = compiled.counted(run, subject.prepare) if counts.compiled else None
         if made is None:

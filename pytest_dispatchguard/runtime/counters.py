@@ -14,11 +14,12 @@ from pytest_dispatchguard.runtime.instructions import instructions_by_place
 
 OF_PYTHON = ("instructions", "py_calls", "c_calls", "py_allocations")
 OF_TORCH = ("dispatches", "functions", "tensor_allocations")
+OF_LAZY = ("lazy_ops",)
 OF_GHOST = ("syncs",)
 OF_COMPILER = compiled.NAMES
-NAMES = OF_PYTHON + OF_TORCH + OF_COMPILER + OF_GHOST
+NAMES = OF_PYTHON + OF_TORCH + OF_COMPILER + OF_LAZY + OF_GHOST
 """All counters, in the order in which they are told; those of the compiler are counted where a call runs
-compiled code, the last where there is a ghost."""
+compiled code, the last where there is a lazy device, or a ghost."""
 ALWAYS = tuple(name for name in OF_PYTHON + OF_TORCH if name != "py_allocations")
 """Those that are counted unless others are asked for; the rest takes a hundred times as long."""
 COUNTABLE = OF_PYTHON + OF_TORCH if blocks.COUNTABLE else ALWAYS
@@ -93,4 +94,9 @@ def _once(
         found["dispatches"], found["tensor_allocations"] = torch_modes.dispatched(run)
         prepare()
         found["functions"] = torch_modes.functions(run)
+    if "lazy_ops" in names:
+        prepare()
+        before = torch_private.lazy_operations()
+        run()
+        found["lazy_ops"] = torch_private.lazy_operations() - before
     return {name: found[name] for name in NAMES if name in names and name in found}, files

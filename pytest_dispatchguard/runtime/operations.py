@@ -23,7 +23,7 @@ from torch.overrides import TorchFunctionMode
 from pytest_dispatchguard.model import OperationsAt, together
 from pytest_dispatchguard.runtime.dispatch_mode import DispatchMode
 from pytest_dispatchguard.runtime.entering import each_function
-from pytest_dispatchguard.runtime.tensors import tensors
+from pytest_dispatchguard.runtime.tensors import storage_of, tensors
 
 Rel = Callable[[str], "str | None"]
 """A file's path relative to the project root; None for files that are not the project's own."""
@@ -410,11 +410,10 @@ class Operations:
         except (RuntimeError, TypeError):
             return
         tally.constants.setdefault(key, []).append(self._state(tensor))
-        try:  # sparse tensors have no memory of their own
+        storage = storage_of(tensor)
+        if storage is not None:
             # While this is held, no other memory is taken for it.
-            self._held.append(StorageWeakRef(tensor.untyped_storage()))
-        except (NotImplementedError, RuntimeError):
-            pass
+            self._held.append(StorageWeakRef(storage))
 
     def _same_constants(self, tally: Tally) -> bool:
         """Whether a line made nothing but a few constants, each several times, that nobody changed."""
@@ -560,11 +559,8 @@ def _around(chain: Sequence[_Step], place: _Place, name: str) -> bool:
 
 
 def _memory(tensor: torch.Tensor) -> int:
-    try:
-        address: int = tensor.untyped_storage()._cdata
-    except (NotImplementedError, RuntimeError):
-        return id(tensor)  # sparse tensors have none of their own
-    return address
+    storage = storage_of(tensor)
+    return id(tensor) if storage is None else int(storage._cdata)
 
 
 def _remarks(tally: Tally, line: int, calls: int, same_constants: bool) -> Iterator[str]:

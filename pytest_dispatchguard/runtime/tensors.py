@@ -13,6 +13,16 @@ _PLAIN = frozenset(
 """Types of most of what is no tensor, told without asking further: this is done for every operation."""
 
 
+def storage_of(tensor: torch.Tensor) -> Any:
+    """The memory of a tensor; None where it has none of its own, as sparse, wrapped and lazy ones."""
+    if tensor.device.type == "lazy":
+        return None  # torch makes one up whose address is null
+    try:
+        return tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):
+        return None
+
+
 def tensors(value: Any) -> list[torch.Tensor]:
     """Those in lists, tuples and dicts of any depth, in order."""
     found: list[torch.Tensor] = []

@@ -10,7 +10,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from pytest_dispatchguard.runtime.dispatch_mode import DispatchMode
-from pytest_dispatchguard.runtime.tensors import tensors
+from pytest_dispatchguard.runtime.tensors import storage_of, tensors
 
 
 class Dispatched(NamedTuple):
@@ -40,11 +40,8 @@ class _Dispatches(DispatchMode):
         return made
 
     def _is_new(self, tensor: torch.Tensor) -> bool:
-        try:
-            storage = tensor.untyped_storage()
-        except (NotImplementedError, RuntimeError):
-            return False  # sparse and wrapped tensors have none of their own
-        if storage._cdata in self._seen:
+        storage = storage_of(tensor)
+        if storage is None or storage._cdata in self._seen:
             return False
         self._seen[storage._cdata] = storage
         return True

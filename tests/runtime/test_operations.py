@@ -14,6 +14,9 @@ torch = pytest.importorskip("torch", reason="the operations are torch's")
 from pytest_dispatchguard import ghost  # noqa: E402 - needs torch
 from pytest_dispatchguard.model import OperationsAt  # noqa: E402 - as above
 from pytest_dispatchguard.runtime.operations import Operations  # noqa: E402 - as above
+from pytest_dispatchguard.runtime.torch_private import (  # noqa: E402 - as above
+    lazy_backend_started,
+)
 
 See = Callable[..., dict[int, OperationsAt]]
 
@@ -70,6 +73,23 @@ def test_the_backward_pass_is_told_as_such(see: See) -> None:
         x=torch.randn(3, requires_grad=True),
     )
     assert remarks(found) == {3: (f"{found[3].total - 4} of them in the backward pass",)}
+
+
+def test_lazy_tensors_have_no_memory_to_look_at(see: See) -> None:
+    missing = lazy_backend_started()
+    if missing:
+        pytest.skip(missing)
+    found = see(
+        """
+        def f(x):
+            made = torch.zeros(2, device="lazy")
+            made.add_(1)
+            return made * x
+        """,
+        x=torch.ones(2, device="lazy"),
+    )
+    assert [at.calls for at in found.values()] == [4, 4, 4]
+    assert found[3].operations == {"add_": 4}
 
 
 USED = {
