@@ -91,7 +91,9 @@ class _Apart:
             self.tree = CallTree()
             with seen.recording(self.tree.owner, torch_calls):
                 self._record(self.tree)
-        python = PythonLayers(parts_of(self.tree.calls), wanted.call, wanted.prepare, wanted.clock)
+        python = PythonLayers(
+            parts_of(self.tree.calls, role), wanted.call, wanted.prepare, wanted.clock
+        )
         notes = python.notes
         if not self.tree.complete or len(torch_calls) > _MOST_TORCH_CALLS:
             notes.append("the call is too long to be told apart in all its parts")

@@ -281,6 +281,10 @@ class Measuring:
             known, base = here.get(verdict.subject), there.get(verdict.subject)
             if verdict not in failing or known is None:
                 continue
+            if known.layers is None:
+                told = filter(None, (verdict.reason, known.reason))
+                found.verdicts[number] = replace(verdict, reason="; ".join(told))
+                continue
             ratio = verdict.measured.ratio if verdict.measured else None
             reference = _at_one_pace(known.layers, known.reference_layers, ratio)
             apart = replace(verdict, layers=known.layers, reference_layers=reference)

@@ -22,10 +22,8 @@ from pytest_dispatchguard.runtime.torch_calls import State, TorchCall
 def _anew(kept: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
     """A tensor like another was: one that is no leaf where it takes part in autograd, as no leaf may be
     written to."""
-    if not tensor.requires_grad:
-        return kept.clone()
-    with torch.enable_grad():
-        return kept.detach().requires_grad_().clone()
+    with torch.set_grad_enabled(tensor.requires_grad), torch._C.DisableTorchFunctionSubclass():
+        return kept.detach().requires_grad_(tensor.requires_grad).clone()
 
 
 def statement_of(call: TorchCall) -> Statement:
@@ -142,8 +140,9 @@ def _written(operation: Operation) -> tuple[Operation, Callable[[], None]]:
 
 def _put_back(kept: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
     for tensor, held in kept:
-        tensor.detach_()  # else every write would be remembered
-        with torch.enable_grad():
+        if tensor.requires_grad:
+            tensor.detach_()  # else every write would be remembered
+        with torch.set_grad_enabled(held.requires_grad):
             tensor.copy_(held)
 
 

@@ -89,6 +89,9 @@ def settle(
             if differ:
                 said = f"{subject.name} and its reference disagree: {differ}\n{note}".rstrip()
                 verdicts.append(Verdict(node_id, subject.name, "fail", {}, reason=said))
+            elif asked is not None and asked.request is not None and asked.request.layers:
+                with unheard():
+                    verdicts.append(_taken_apart(node_id, subject, asked.request))
             elif asked is not None:
                 recorded = asked.recorded.get(key_of(node_id, subject.name, several), {}).get(
                     version_here
@@ -100,8 +103,6 @@ def settle(
                         compared=asked.request is not None,
                         counted=counters.OF_LAZY if device == LAZY else (),
                     )
-                    if asked.request is not None and asked.request.layers:
-                        verdict = _taken_apart(verdict, subject, asked.request)
                 verdicts.append(verdict)
                 if sample is not None:
                     samples[number] = [sample]
@@ -114,8 +115,9 @@ def settle(
     return Settled("", verdicts, samples)
 
 
-def _taken_apart(verdict: Verdict, subject: Subject, request: Request) -> Verdict:
-    """A verdict with the layers of its subject and its reference."""
+def _taken_apart(node_id: str, subject: Subject, request: Request) -> Verdict:
+    """What there is to tell of a verdict that fails: the layers of its subject and its reference."""
+    verdict = Verdict(node_id, subject.name, "fail", {})
     wanted = Wanted(
         subject.call,
         subject.name,
@@ -124,10 +126,14 @@ def _taken_apart(verdict: Verdict, subject: Subject, request: Request) -> Verdic
         prepare=subject.fresh,
         mode=subject.in_mode,
     )
-    found = layers(wanted)
-    if subject.reference is None:
-        return replace(verdict, layers=found)
-    reference = layers(replace(wanted, call=subject.reference, name="its reference"))
+    try:
+        found = layers(wanted)
+        if subject.reference is None:
+            return replace(verdict, layers=found)
+        reference = layers(replace(wanted, call=subject.reference, name="its reference"))
+    except Exception as error:  # noqa: BLE001 - what fails here is no failure of the subject
+        said = f"it could not be taken apart: {type(error).__name__}: {error}".splitlines()[0]
+        return replace(verdict, reason=said)
     return replace(verdict, layers=found, reference_layers=reference)
 
 

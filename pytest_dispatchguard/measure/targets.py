@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -126,7 +128,8 @@ def each_subject(test: str, use: Callable[[str, Any], None]) -> None:
     arguments = ["-p", "no:terminal", "-p", "no:cacheprovider", test]
     environment = dict(os.environ)
     try:
-        status = pytest.main(arguments, plugins=[subjects.plugin()])
+        with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+            status = pytest.main(arguments, plugins=[subjects.plugin()])
     finally:
         os.environ.clear()
         os.environ.update(environment)

@@ -119,10 +119,16 @@ def as_svg(found: Sequence[Layers], machine: Mapping[str, str]) -> str:
         rest = charts.Layer("not attributed", Interval(off, off, off))
     return charts.waterfall(
         charts.Caption(f"Where {us(call.whole_us.value)} of {call.subject} go", about),
-        [charts.Layer(_name(layer), layer.us) for layer in call.layers],
-        charts.Layer("the whole call", call.whole_us),
+        [charts.Layer(_name(layer), drawn(layer.us)) for layer in call.layers],
+        charts.Layer("the whole call", drawn(call.whole_us)),
         rest,
     )
+
+
+def drawn(interval: Interval) -> Interval:
+    """A figure as it can be drawn: without ends where these are not known."""
+    known = math.isfinite(interval.high - interval.low)
+    return interval if known else Interval(interval.value, interval.value, interval.value)
 
 
 def as_json(found: Sequence[Layers], machine: Mapping[str, str]) -> str:

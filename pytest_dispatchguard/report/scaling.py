@@ -9,7 +9,7 @@ from typing import Any
 
 from pytest_dispatchguard.model import Interval, Scaling
 
-from .layers import SCHEMA, plain, us
+from .layers import SCHEMA, drawn, plain, us
 from .lines import Line, written
 from .markdown import code, escape
 
@@ -89,7 +89,7 @@ def as_svg(found: Scaling, machine: Mapping[str, str]) -> str:
     least, most = found.sizes[0].size, found.sizes[-1].size
     if found.dominates is not None and least < found.dominates < most:
         marks = [charts.Mark("kernels take more from here", found.dominates)]
-    ratios = [(float(one.size), one.ratio) for one in found.sizes if one.ratio]
+    ratios = [(float(one.size), drawn(one.ratio)) for one in found.sizes if one.ratio]
     if ratios:
         return charts.lines(
             charts.Caption(f"How many times its reference {found.subject} takes", about),
@@ -101,9 +101,11 @@ def as_svg(found: Scaling, machine: Mapping[str, str]) -> str:
             y_label="times the reference",
         )
     series = [
-        charts.Series("the whole call", tuple((one.size, one.whole_us) for one in found.sizes))
+        charts.Series(
+            "the whole call", tuple((one.size, drawn(one.whole_us)) for one in found.sizes)
+        )
     ]
-    kernels = [(float(one.size), one.kernels_us) for one in found.sizes if one.kernels_us]
+    kernels = [(float(one.size), drawn(one.kernels_us)) for one in found.sizes if one.kernels_us]
     kernels = [(size, took) for size, took in kernels if took.low > 0]
     if kernels:
         series.append(charts.Series("its kernels", tuple(kernels)))

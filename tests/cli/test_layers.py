@@ -1,0 +1,97 @@
+"""`dispatchguard layers`: real runs of the command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+SETUP = "def f(n):\n    return g(n) + g(n)\ndef g(n):\n    return sum(range(n))"
+QUICK = ("--seconds", "0.1")
+
+
+def layers(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pytest_dispatchguard", "layers", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def test_a_call_is_taken_apart(tmp_path: Path) -> None:
+    result = layers(tmp_path, "f(300)", "--setup", SETUP, *QUICK)
+    assert result.returncode == 0, result.stderr
+    first, *rows = result.stdout.splitlines()
+    assert first.startswith("f(300)  ") and first.endswith(" µs a call")
+    assert any("g (2 times)" in row and "█" in row for row in rows)
+    assert any("the whole call" in row and "100%" in row for row in rows)
+
+
+def test_json_markdown_and_a_drawing_say_the_same(tmp_path: Path) -> None:
+    told = layers(tmp_path, "f(300)", "--setup", SETUP, "--format", "json", *QUICK)
+    (call,) = json.loads(told.stdout)["calls"]
+    assert [layer["name"] for layer in call["layers"]] == ["f", "g"]
+    markdown = layers(tmp_path, "f(300)", "--setup", SETUP, "--format", "markdown", *QUICK)
+    assert "| `f` |" in markdown.stdout
+    out = tmp_path / "f.svg"
+    drawn = layers(
+        tmp_path, "f(300)", "--setup", SETUP, "--format", "svg", "--output", str(out), *QUICK
+    )
+    assert (drawn.returncode, drawn.stdout) == (0, "")
+    assert "g (2 times)" in "".join(ET.fromstring(out.read_text()).itertext())
+
+
+def test_sizes_tell_what_grows(tmp_path: Path) -> None:
+    words = ("f(n)", "--setup", SETUP, "--sizes", "10,100,10000", *QUICK)
+    result = layers(tmp_path, *words, "--against", "g(n)")
+    assert result.returncode == 0, result.stderr
+    assert "whatever the size" in result.stdout
+    drawn = layers(tmp_path, *words, "--format", "svg")
+    assert ET.fromstring(drawn.stdout).tag.endswith("svg")
+
+
+def test_a_test_says_itself_what_is_called(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n\ndef work(n):\n    return sum(range(n))\n\n"
+        "def test_work(overhead):\n    overhead(work, 300)\n\n"
+        "def test_none():\n    pass\n\n"
+        "def test_fails(overhead):\n    assert 1 == 2\n"
+    )
+    result = layers(tmp_path, "test_it.py::test_work", *QUICK)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("test_it.py::test_work (work)  ")
+    for test, said in (
+        ("test_none", "it names no subject: call overhead(...)"),
+        ("test_gone", "there is no such test"),
+        ("test_fails", "assert 1 == 2"),
+    ):
+        result = layers(tmp_path, f"test_it.py::{test}", *QUICK)
+        assert (result.returncode, result.stdout) == (2, "")
+        assert said in result.stderr and result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["f("], "TARGET must be an expression"),
+        (["f(1)"], "NameError: name 'f' is not defined"),
+        (["f(1)", "--setup", "1/0"], "--setup: ZeroDivisionError"),
+        (["f(1)", "--setup", "def"], "--setup must be Python code"),
+        (["f(1)", "--sizes", "1,2"], "--sizes needs 3 sizes at least"),
+        (["f(1)", "--sizes", "1,x"], "'x' is not a number from 1"),
+        (["f(1)", "--seconds", "0"], "not a number of seconds"),
+        (["f(1)", "--against", "g(1)"], "--against goes with --sizes"),
+        (["t.py::test_a", "--setup", "1"], "go with an expression"),
+        (["f(1)", "--output", "no/such/file", "--setup", "f = abs"], "cannot be written"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, words: list[str], said: str) -> None:
+    result = layers(tmp_path, *words, *([] if "--seconds" in words else QUICK))
+    assert (result.returncode, result.stdout) == (2, "")
+    assert said in result.stderr and result.stderr.count("\n") == 1
