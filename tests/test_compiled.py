@@ -43,7 +43,7 @@ CONSTANTS = NET.replace(
     'self.register_buffer("scale", torch.tensor(scale))\n        self.shift = scale',
 ).replace("x * self.scale", "x * self.scale + self.shift")
 NET_TEST = """
-import torch
+import torch, torch._dynamo  # once for all processes that measure
 from net import Net
 
 def test_net(overhead):
@@ -51,7 +51,7 @@ def test_net(overhead):
 """
 TESTS = """
 import pytest
-import torch
+import torch, torch._dynamo  # once for all processes that measure
 
 def add(x):
     return x + 1

@@ -62,7 +62,7 @@ def test_grad_left_on(overhead):
 """
 COMPILED = """
 import pytest
-import torch
+import torch, torch._dynamo  # once for all processes that measure
 
 torch.set_num_threads(1)
 X = torch.ones(4)
@@ -161,8 +161,8 @@ def test_what_makes_a_compiled_call_dear_is_named(
     texts = failing_texts(pytester, run_pytest, COMPILED)
     assert re.search(r"\+[\d.]+ µs  guards ", texts["test_guards"])
     assert re.search(r"60  EQUALS_MATCH of L\['self'\]\.layers\[0\]\.scale", texts["test_guards"])
-    assert "graph breaks:\n    test_planted.py:32" in texts["test_break"].replace(
-        "  graph", "graph"
+    assert re.search(
+        r"graph breaks:\n +test_planted\.py:\d+: .*graph_break\(\)", texts["test_break"]
     )
     assert re.search(
         r"recompiles:\n +test_planted\.py:\d+ in anew: .*\.n ==", texts["test_recompiles"]

@@ -43,7 +43,14 @@ class CompiledLayers:
         rewritten = [call for call in calls if is_rewritten(call)]
         # Guards are checked by who calls: by the time that a rewritten function runs they have passed.
         self._guarding = owners[rewritten[0].parent] if rewritten else 0
-        self.arms: dict[str, Arm] = {_UNGUARDED: Arm(whole.block(clock), guards_skipped, prepare)}
+        self.arms: dict[str, Arm] = {}
+        self.notes: list[str] = []
+        if _runs_unguarded(whole, prepare):
+            self.arms[_UNGUARDED] = Arm(whole.block(clock), guards_skipped, prepare)
+        else:
+            self.notes.append(
+                "guards cannot be skipped: the call is compiled anew, or left uncompiled"
+            )
         self._owned: dict[str, int] = {}
         self._told: dict[str, str] = {}
         self._kinds: dict[str, LayerKind] = {}
@@ -60,14 +67,15 @@ class CompiledLayers:
     def layers(self, found: Turned) -> list[Layer]:
         """The layers, each after the function that it is in."""
         guards = {"whole": 1.0, _UNGUARDED: -1.0}
-        others: dict[int, dict[str, float]] = {self._guarding: dict(guards)}
+        guarded = _UNGUARDED in self.arms
+        others: dict[int, dict[str, float]] = {self._guarding: dict(guards)} if guarded else {}
         for name, owner in self._owned.items():
             others.setdefault(owner, {})[name] = 1.0
         made = self.python.layers(found, others)
         rows: list[Layer] = []
         for number, layer in enumerate(made):
             rows.append(layer)
-            if number == self._guarding:
+            if guarded and number == self._guarding:
                 note = "checks of what the compiled code was made for"
                 rows.append(Layer("guards", "guards", found.us(guards), layer.depth + 1, note=note))
             rows += [
@@ -82,6 +90,17 @@ class CompiledLayers:
                 if owner == number
             ]
         return rows
+
+
+def _runs_unguarded(whole: Call, prepare: Callable[[], object]) -> bool:
+    """Whether a call finds compiled code for it without its guards."""
+    try:
+        prepare()
+        with guards_skipped():
+            whole.once()()
+    except Exception:  # noqa: BLE001 - whatever the compiler says
+        return False
+    return True
 
 
 def _statement(made: Made) -> Statement:

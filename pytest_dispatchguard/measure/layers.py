@@ -21,7 +21,7 @@ from pytest_dispatchguard.measure.turns import Arm, Clock, Turned, turned
 from pytest_dispatchguard.model import Layer, Layers
 from pytest_dispatchguard.runtime.call_tree import CallTree
 from pytest_dispatchguard.runtime.collector import collector_off
-from pytest_dispatchguard.runtime.compiled_calls import is_rewritten, role
+from pytest_dispatchguard.runtime.compiled_calls import lets_in, role
 
 _WARM_UPS = 3
 _MOST_TORCH_CALLS = 2000
@@ -63,7 +63,7 @@ class _Apart:
             self.wanted.call.once()()
         self._record(CallTree())  # what is compiled, or made, because somebody watches
         self._record(self.tree)
-        if any(map(is_rewritten, self.tree.calls)):
+        if any(map(lets_in, self.tree.calls)):
             return self._compiled()
         return self._eager()
 
@@ -80,7 +80,7 @@ class _Apart:
         )
         compiled = CompiledLayers(calls, python, wanted.call, self.prepare, wanted.clock)
         found = self._turned({**python.arms, **compiled.arms})
-        return self._made(found, compiled.layers(found), python.notes)
+        return self._made(found, compiled.layers(found), [*python.notes, *compiled.notes])
 
     def _eager(self) -> Layers:
         wanted = self.wanted
