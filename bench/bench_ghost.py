@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from bench_lint import BenchError, machine, version_of
+from publishing import publish
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -77,9 +78,7 @@ def published(
     except BenchError as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 2
-    options.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    options.output.with_suffix(".md").write_text(text, encoding="utf-8")
-    print(text)
+    publish(options.output, results, text)
     return 0
 
 
