@@ -22,7 +22,8 @@ ARROWS = {
     "__init__": BASE | PARTS | {"hookspecs"},
     "__main__": frozenset({"cli"}),
     # `progress` is the command line's own: what it shows while it works.
-    "cli": BASE | PARTS | {"", "hookspecs", "progress", "running"},
+    "apart": BASE | PARTS,
+    "cli": BASE | PARTS | {"", "apart", "hookspecs", "progress", "running"},
     "config": frozenset({"model"}),
     "edits": frozenset({"model"}),
     "git": frozenset(),

@@ -14,7 +14,6 @@ from pytest_dispatchguard.model import Layer, LayerKind
 from pytest_dispatchguard.runtime.call_tree import PythonCall
 from pytest_dispatchguard.runtime.compiled_calls import (
     Made,
-    compiled_code_found,
     guards_skipped,
     is_generated,
     is_rewritten,
@@ -22,6 +21,7 @@ from pytest_dispatchguard.runtime.compiled_calls import (
     made_by,
     unrecorded,
 )
+from pytest_dispatchguard.runtime.torch_private import compiled_code_found
 
 _UNGUARDED = "whole without guards"
 _PIECES: tuple[tuple[LayerKind, str], ...] = (("allocation", "allocation"), ("kernel", "kernels"))

@@ -15,6 +15,7 @@ import torch
 from pytest_dispatchguard.measure.calling import Block
 from pytest_dispatchguard.measure.statements import Statement
 from pytest_dispatchguard.measure.turns import Arm, Clock
+from pytest_dispatchguard.runtime import torch_private
 from pytest_dispatchguard.runtime.aten_loops import Loop, Operation, bare_loop, loop_of
 from pytest_dispatchguard.runtime.torch_calls import State, TorchCall
 
@@ -22,7 +23,7 @@ from pytest_dispatchguard.runtime.torch_calls import State, TorchCall
 def _anew(kept: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
     """A tensor like another was: one that is no leaf where it takes part in autograd, as no leaf may be
     written to."""
-    with torch.set_grad_enabled(tensor.requires_grad), torch._C.DisableTorchFunctionSubclass():
+    with torch.set_grad_enabled(tensor.requires_grad), torch_private.plain_tensors():
         return kept.detach().requires_grad_(tensor.requires_grad).clone()
 
 
@@ -82,14 +83,14 @@ def in_state(state: State, *, recorded: bool = True) -> Iterator[None]:
 @contextmanager
 def as_plain_tensors(state: State) -> Iterator[None]:
     """As torch's state was, and no subclass of tensors asked for its own way."""
-    with in_state(state), torch._C.DisableTorchFunctionSubclass():
+    with in_state(state), torch_private.plain_tensors():
         yield
 
 
 @contextmanager
 def below_autograd(state: State) -> Iterator[None]:
     """As torch's state was, with nothing recorded, from below the keys of autograd, views and writing."""
-    with in_state(state, recorded=False), torch._C._AutoDispatchBelowAutograd():
+    with in_state(state, recorded=False), torch_private.below_autograd():
         yield
 
 

@@ -7,12 +7,12 @@ part. Nothing is optimised: every operation goes through the dispatcher as it do
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from pytest_dispatchguard.runtime import torch_private
 from pytest_dispatchguard.runtime.dispatch_mode import DispatchMode
 from pytest_dispatchguard.runtime.torch_calls import TorchCall
 
@@ -115,11 +115,10 @@ def _candidates(call: TorchCall) -> Iterator[Operation]:
         forms.insert(0, [*call.args[: len(call.args) - len(sizes)], list(sizes)])
     for packet in _packets(call, name):
         for args in forms:
-            try:
-                found = torch._C._jit_resolve_packet(f"aten::{packet}", *args, **call.kwargs)
-            except (RuntimeError, TypeError):
+            found = torch_private.resolved(packet, args, call.kwargs)
+            if found is None:
                 continue
-            overload = getattr(getattr(torch.ops.aten, packet), found or "default")
+            overload = getattr(getattr(torch.ops.aten, packet), found)
             values = _by_schema(overload._schema, args, call.kwargs)
             if values is not None:
                 yield Operation(overload, values)
@@ -127,7 +126,7 @@ def _candidates(call: TorchCall) -> Iterator[Operation]:
 
 def _packets(call: TorchCall, name: str) -> Iterable[str]:
     """The names that the operation of a function may have."""
-    known = str(torch.jit._builtins._find_builtin(call.function) or "").rpartition("::")[2]
+    known = torch_private.operation_behind(call.function)
     names = dict.fromkeys((known, name, name.strip("_") if name.startswith("__") else name))
     return [one for one in names if one and hasattr(torch.ops.aten, one)]
 
@@ -164,17 +163,8 @@ def _fitting(value: Any, argument: Any) -> Any:
     return value
 
 
-@contextmanager
-def as_they_are() -> Iterator[None]:
-    """Has loops run as they are written, and nothing optimised away."""
-    before = torch._C._get_graph_executor_optimize()
-    profiling = torch._C._jit_set_profiling_executor(False)
-    torch._C._set_graph_executor_optimize(False)
-    try:
-        yield
-    finally:
-        torch._C._set_graph_executor_optimize(before)
-        torch._C._jit_set_profiling_executor(profiling)
+as_they_are = torch_private.scripts_unoptimised
+"""Loops that run for the first time in here run as they are written: nothing of them is optimised away."""
 
 
 def loop_of(operations: Sequence[Operation]) -> Loop:
@@ -221,7 +211,7 @@ def _loop(declared: Sequence[str], inputs: Sequence[Any], body: Sequence[str]) -
         f"    block0(%i : int):\n{lines}      -> (%on)\n"
         "  return (%times)\n"
     )
-    function = torch._C._create_function_from_graph("loop", torch._C.parse_ir(source))
+    function = torch_private.script(source)
 
     def run(times: int) -> object:
         return function(times, False, *inputs)

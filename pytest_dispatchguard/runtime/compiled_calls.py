@@ -89,18 +89,6 @@ def guards_skipped() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def compiled_code_found() -> Iterator[None]:
-    """Functions run in the form that Dynamo gave them, where they have one; none is compiled anew."""
-    import torch
-
-    before = torch._C._dynamo.eval_frame.set_eval_frame(False)
-    try:
-        yield
-    finally:
-        torch._C._dynamo.eval_frame.set_eval_frame(before)
-
-
 def unrecorded() -> AbstractContextManager[object]:
     """As generated code runs: what autograd needs is around it."""
     import torch

@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from pytest_dispatchguard.runtime import torch_private
+
 _ASKS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 
 _SWITCHES = ("_set_", "set_", "_enter_", "_exit_")
@@ -79,10 +81,10 @@ class _Recording(TorchFunctionMode):  # type: ignore[misc]  # torch is not there
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
-        overrides = _overriding(types) if torch._C._is_torch_function_enabled() else None
-        if overrides is not None:
+        overriding: Any = next(filter(torch_private.overrides, types), None)
+        if overriding is not None:
             with self:
-                return overrides.__torch_function__(func, types, args, given)
+                return overriding.__torch_function__(func, types, args, given)
         state = State(torch.is_grad_enabled(), torch.is_inference_mode_enabled())
         result = func(*args, **given)
         if getattr(func, "__name__", "").startswith(_SWITCHES):
@@ -90,17 +92,6 @@ class _Recording(TorchFunctionMode):  # type: ignore[misc]  # torch is not there
         owner = self._owner(sys._getframe(1))
         self._calls.append(TorchCall(func, tuple(args), dict(given), result, state, owner))
         return result
-
-
-def _overriding(types: Sequence[type]) -> Any:
-    """The class among those of a call that overrides functions."""
-    return next((kind for kind in types if _overrides(kind)), None)
-
-
-def _overrides(kind: type) -> bool:
-    """Whether a class has a say in functions that are given one of it."""
-    said = getattr(kind, "__torch_function__", torch._C._disabled_torch_function_impl)
-    return kind is not torch.Tensor and said is not torch._C._disabled_torch_function_impl
 
 
 @contextmanager
@@ -133,6 +124,4 @@ def _given_together(args: Sequence[Any]) -> bool:
 
 
 def _given_apart(*args: Any) -> bool:
-    if not torch._C._is_torch_function_enabled():
-        return False
-    return any(_overrides(type(arg)) for arg in args)
+    return any(torch_private.overrides(type(arg)) for arg in args)

@@ -1,7 +1,8 @@
 """The private names of torch that are used here: small functions, so that a torch that has renamed one is met
 in one place.
 
-Importing this imports no torch; the functions are for where `torch._dynamo` is imported already.
+Importing this imports no torch; the functions are for where torch is imported already, those about compiled
+code for where `torch._dynamo` is.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import inspect
 import logging
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
@@ -397,3 +398,84 @@ def lazy_operations() -> int:
 
     names = [n for n in metrics.counter_names() if n.startswith(("lazy::", "aten::"))]
     return sum(int(metrics.counter_value(name)) for name in names)
+
+
+def resolved(operation: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
+    """The name of the overload of an operation that takes what is given, `Tensor` or `default`; None where
+    none does."""
+    import torch
+
+    try:
+        return torch._C._jit_resolve_packet(f"aten::{operation}", *args, **kwargs) or "default"
+    except (RuntimeError, TypeError):
+        return None
+
+
+def operation_behind(function: Callable[..., Any]) -> str:
+    """The operation that a function of torch is known to stand for, `linear`; empty where none is."""
+    import torch
+
+    return str(torch.jit._builtins._find_builtin(function) or "").rpartition("::")[2]
+
+
+def script(source: str) -> Callable[..., Any]:
+    """A function from the text of a TorchScript graph."""
+    import torch
+
+    made: Callable[..., Any] = torch._C._create_function_from_graph(
+        "script", torch._C.parse_ir(source)
+    )
+    return made
+
+
+@contextmanager
+def scripts_unoptimised() -> Iterator[None]:
+    """Scripts that run for the first time in here run as they are written, now and later."""
+    import torch
+
+    before = torch._C._get_graph_executor_optimize()
+    profiling = torch._C._jit_set_profiling_executor(False)
+    torch._C._set_graph_executor_optimize(False)
+    try:
+        yield
+    finally:
+        torch._C._set_graph_executor_optimize(before)
+        torch._C._jit_set_profiling_executor(profiling)
+
+
+def overrides(kind: type) -> bool:
+    """Whether a class has a say in functions of torch that are given one of it, here and now."""
+    import torch
+
+    none = torch._C._disabled_torch_function_impl
+    if kind is torch.Tensor or getattr(kind, "__torch_function__", none) is none:
+        return False
+    return bool(torch._C._is_torch_function_enabled())
+
+
+def plain_tensors() -> AbstractContextManager[object]:
+    """No subclass of tensors has a say in functions of torch."""
+    import torch
+
+    found: AbstractContextManager[object] = torch._C.DisableTorchFunctionSubclass()
+    return found
+
+
+def below_autograd() -> AbstractContextManager[object]:
+    """Operations begin below the keys of autograd, of views and of writing in place."""
+    import torch
+
+    found: AbstractContextManager[object] = torch._C._AutoDispatchBelowAutograd()
+    return found
+
+
+@contextmanager
+def compiled_code_found() -> Iterator[None]:
+    """Functions run in the form that Dynamo gave them, where they have one; none is compiled anew."""
+    from torch._C._dynamo import eval_frame
+
+    before = eval_frame.set_eval_frame(False)
+    try:
+        yield
+    finally:
+        eval_frame.set_eval_frame(before)

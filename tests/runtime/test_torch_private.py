@@ -15,6 +15,18 @@ from pytest_dispatchguard.runtime import torch_private
 torch = pytest.importorskip("torch", reason="holds names of torch")
 
 NAMES = (
+    "torch._C:DisableTorchFunctionSubclass",
+    "torch._C:_AutoDispatchBelowAutograd",
+    "torch._C:_create_function_from_graph",
+    "torch._C:_disabled_torch_function_impl",
+    "torch._C:_get_graph_executor_optimize",
+    "torch._C:_is_torch_function_enabled",
+    "torch._C:_jit_resolve_packet",
+    "torch._C:_jit_set_profiling_executor",
+    "torch._C:_set_graph_executor_optimize",
+    "torch._C:parse_ir",
+    "torch._C._dynamo.eval_frame:set_eval_frame",
+    "torch.jit._builtins:_find_builtin",
     "torch._lazy:mark_step",
     "torch._lazy.ts_backend:init",
     "torch._lazy.metrics:counter_names",
@@ -234,3 +246,43 @@ def test_lazy_operations_are_counted_traced_or_not(lazy: str) -> None:
     assert torch_private.lazy_operations() - before == 2
     torch.lgamma(x)  # runs at once, between a copy to the CPU and one back
     assert torch_private.lazy_operations() - before == 2 + 3
+
+
+def test_an_overload_is_found_by_what_is_given() -> None:
+    x = torch.ones(2)
+    assert torch_private.resolved("add", (x, x), {}) == "Tensor"
+    assert torch_private.resolved("relu", (x,), {}) == "default"
+    assert torch_private.resolved("add", ("x",), {}) is None
+    assert torch_private.operation_behind(torch._C._nn.linear) == "linear"
+    assert torch_private.operation_behind(len) in ("", "len")
+
+
+def test_classes_with_a_say_are_known() -> None:
+    class Plain(torch.Tensor):  # type: ignore[misc]  # torch is not there when types are checked
+        pass
+
+    assert torch_private.overrides(Plain)
+    assert not torch_private.overrides(torch.Tensor)
+    assert not torch_private.overrides(torch.nn.Parameter)
+    assert not torch_private.overrides(int)
+    with torch_private.plain_tensors():
+        assert not torch_private.overrides(Plain)
+
+
+def test_nothing_is_recorded_below_autograd() -> None:
+    x = torch.ones(2, requires_grad=True)
+    with torch_private.below_autograd():
+        assert (x * 2).grad_fn is None
+    assert (x * 2).grad_fn is not None
+
+
+def test_compiled_code_is_found_and_none_is_made(compiled: Any) -> None:
+    seen: list[int] = []
+
+    def doubled(x: Any) -> Any:
+        seen.append(1)  # runs in Python alone
+        return x * 2
+
+    with torch_private.compiled_code_found(), torch_private.compiled_codes() as codes:
+        doubled(torch.ones(3))
+    assert seen and not codes
