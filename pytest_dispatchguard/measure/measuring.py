@@ -279,17 +279,18 @@ class Measuring:
         there = self._layers(self.base, item) if self.base is not None else {}
         for number, verdict in enumerate(found.verdicts):
             known, base = here.get(verdict.subject), there.get(verdict.subject)
-            if verdict not in failing or known is None:
+            if verdict not in failing or known is None or verdict.measured is None:
                 continue
             if known.layers is None:
                 told = filter(None, (verdict.reason, known.reason))
                 found.verdicts[number] = replace(verdict, reason="; ".join(told))
                 continue
-            ratio = verdict.measured.ratio if verdict.measured else None
-            reference = _at_one_pace(known.layers, known.reference_layers, ratio)
-            apart = replace(verdict, layers=known.layers, reference_layers=reference)
+            measured = verdict.measured
+            mine = known.layers.at_pace(measured.subject_us.value / known.layers.whole_us.value)
+            reference = _at_one_pace(mine, known.reference_layers, measured.ratio)
+            apart = replace(verdict, layers=mine, reference_layers=reference)
             if verdict.base is not None and base is not None:
-                layers = _at_one_pace(known.layers, base.layers, verdict.base.change)
+                layers = _at_one_pace(mine, base.layers, verdict.base.change)
                 apart = replace(apart, base=replace(verdict.base, layers=layers))
             found.verdicts[number] = apart
 
@@ -335,12 +336,10 @@ class Measuring:
             self.base.end()
 
 
-def _at_one_pace(
-    here: Layers | None, there: Layers | None, ratio: Interval | None
-) -> Layers | None:
+def _at_one_pace(here: Layers, there: Layers | None, ratio: Interval | None) -> Layers | None:
     """The layers of another call as they would be beside those of one, which takes so many times as long: the
     machine may have been faster for either of them."""
-    if here is None or there is None or ratio is None or not there.whole_us.value:
+    if there is None or ratio is None or not there.whole_us.value:
         return there
     return there.at_pace(here.whole_us.value / ratio.value / there.whole_us.value)
 

@@ -76,10 +76,12 @@ def _below(
     children: Mapping[int, Sequence[PythonCall]],
     role: Callable[[PythonCall], Role | None],
 ) -> Iterator[PythonCall]:
-    """What the calls of a part call; those of its own role belong to it, and what they call is its own."""
+    """What the calls of a part call. Those of its own role belong to it, as do those that cannot be made
+    again; what they call is its own."""
     for number in numbers:
         for call in children.get(number, ()):
-            if part.role is not None and role(call) == part.role:
+            within = part.role is not None and role(call) == part.role
+            if within or call.function is None:
                 part.calls.add(call.number)
                 yield from _below(part, [call.number], children, role)
             else:

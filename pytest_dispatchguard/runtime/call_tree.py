@@ -6,7 +6,7 @@ from __future__ import annotations
 import inspect
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CellType, CodeType, FrameType, FunctionType
 from typing import Any
@@ -89,7 +89,10 @@ class CallTree:
         parent = self._running[-1] if self._running else -1
         call = PythonCall(len(self.calls), parent, frame.f_code, None)
         if not frame.f_code.co_flags & _NOT_A_CALL:
-            call.function, call.args, call.kwargs = _again(frame)
+            function, call.args, call.kwargs = _again(frame)
+            given = (*call.args, *call.kwargs.values())
+            # An iterator is used up by the first call: a comprehension is given one.
+            call.function = None if any(isinstance(v, Iterator) for v in given) else function
         self.calls.append(call)
         self._running.append(call.number)
         self._frames[frame] = call.number

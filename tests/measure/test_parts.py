@@ -123,3 +123,15 @@ def test_functions_of_one_role_are_one_part() -> None:
 
 def test_a_call_without_python_has_no_parts() -> None:
     assert parts_of([]) == []
+
+
+def test_what_a_comprehension_calls_is_its_functions() -> None:
+    def whole() -> list[int]:
+        return [work(50_000) for _ in (1, 2, 3)]
+
+    found = parts(lambda: [whole(), len("x")])
+    assert [(part.name.rpartition(".")[2], part.depth) for part in found] == [
+        ("whole", 0),
+        ("work", 1),
+    ]
+    assert len(found[1].statements) == 3

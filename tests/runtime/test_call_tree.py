@@ -78,6 +78,14 @@ def test_lists_are_kept_as_they_were_given() -> None:
     assert call.args == ([1, 2],)
 
 
+def test_what_is_given_an_iterator_is_not_called_again() -> None:
+    def summed(values: Iterator[int]) -> int:
+        return sum(values)
+
+    (call,) = recorded(lambda: summed(iter([1, 2])))
+    assert call.function is None
+
+
 def test_a_call_that_fails_leaves_nothing_behind() -> None:
     def failing() -> None:
         raise ValueError
