@@ -18,9 +18,14 @@ from bench_lint import BenchError, machine, version_of
 RESULTS = Path(__file__).resolve().parent / "results"
 
 
-def publish(output: Path, results: Mapping[str, Any], text: str, plot: str = "") -> None:
-    """Writes the numbers, the page beside them, and the plot where there is one; prints the page."""
+def save(output: Path, results: Mapping[str, Any]) -> None:
+    """Writes the numbers."""
     output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+
+
+def publish(output: Path, results: Mapping[str, Any], text: str, plot: str = "") -> None:
+    """Writes the numbers, the page beside them and the plot, where there is one; prints the page."""
+    save(output, results)
     output.with_suffix(".md").write_text(text, encoding="utf-8")
     if plot:
         output.with_suffix(".svg").write_text(plot, encoding="utf-8")
@@ -50,6 +55,7 @@ def study(
             with _surroundings() as around:
                 measured = measure()
             results = {**around, **measured}
+            save(options.output, results)
     except (BenchError, OSError) as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 2
