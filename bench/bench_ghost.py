@@ -110,7 +110,7 @@ def environment(home: Path, libraries: Sequence[str]) -> tuple[Path, dict[str, s
         if subprocess.run(command, check=False, env=clean()).returncode != 0:
             raise BenchError("this project could not be installed beside the libraries")
     asked = "import sys; from importlib.metadata import version; print(*map(version, sys.argv[1:]))"
-    names = ("torch", *libraries)
+    names = ("torch", *(library.partition("==")[0] for library in libraries))
     said = subprocess.run(
         [str(python), "-c", asked, *names], check=True, capture_output=True, text=True, env=clean()
     )

@@ -3,9 +3,10 @@
     python bench/bench_layers.py [--venvs FOLDER]
 
 Calls of many kinds (views, reductions, products, operations with many arguments, layers, Keras,
-torchmetrics, compiled code) are taken apart twice each by `dispatchguard layers`, in processes of their own. The sum of the
-layers is held against the whole, which is measured directly; what is less than nothing, and so left out, counts
-as not attributed. The shares of layers are held against those of the second run: do their intervals meet.
+torchmetrics, compiled code) are taken apart twice each by `dispatchguard layers`, in processes of their
+own. The sum of the layers is held against the whole, which is measured directly; what is less than nothing,
+and so left out, counts as not attributed. The shares of layers are held against those of the second run: do
+their intervals meet.
 Written to bench/results/layers.json and layers.md.
 """
 
