@@ -117,7 +117,7 @@ def measure() -> dict[str, Any]:
 
 
 def counted(way: str, blocks: Any, larger: Any, x: Any) -> dict[str, Any]:
-    """The counters of one model compiled in one way, and the seconds of its last compilation."""
+    """The counters of one model compiled in one way, and the seconds of its quickest compilation."""
     import torch
 
     from pytest_dispatchguard.runtime import compiled
@@ -141,12 +141,12 @@ def counted(way: str, blocks: Any, larger: Any, x: Any) -> dict[str, Any]:
         say(f"cannot be compiled: {why}")
         return {"failed": str(why)}
     assert found is not None
-    last = took[-compiled.CALLS :]
+    rounds = [took[i : i + compiled.CALLS] for i in range(0, len(took), compiled.CALLS)]
     return {
         "counters": {name: found.values[name] for name in COUNTERS},
         "varying": [name for name in found.varying if name in COUNTERS],
-        # Later calls compile as well where shapes turn out to be dynamic.
-        "processor_s": round(sum(last) - compiled.CALLS * min(last), 3),
+        # Later calls compile as well where shapes turn out to be dynamic. What disturbs only adds.
+        "processor_s": round(min(sum(one) - len(one) * min(one) for one in rounds), 3),
         "compile_s": dict(found.facts.compile_s),
         "recompiles": found.values["recompiles"],
         "graph_breaks": found.values["graph_breaks"],
@@ -204,7 +204,7 @@ def page(results: Mapping[str, Any]) -> str:
         "",
         written_by("bench-traces", results)
         + f" Backend {BACKEND}, training mode, static shapes, gradients, unless the row says otherwise. "
-        "Seconds are of the processor, in one compilation that is not the first of its process.",
+        "Seconds are of the processor, in the quicker of two or three compilations.",
         "",
         "## Counts and seconds",
         "",
@@ -328,7 +328,7 @@ def plot(results: Mapping[str, Any]) -> str:
         series.append(Series("all three, Inductor", tuple(map(point, generating))))
     share = results["explained with aot_eager"][COUNTERS[0]]["explained"]
     caption = Caption(
-        "Compile time goes with the dispatches that tracing makes",
+        "Compile time goes with dispatches",
         f"3 models and what users change: dispatches explain {share:.0%} with aot_eager; {where(results)}",
     )
     return lines(
@@ -336,7 +336,7 @@ def plot(results: Mapping[str, Any]) -> str:
         series,
         log_x=True,
         log_y=True,
-        x_label="calls of FakeTensorMode.__torch_dispatch__ while compiling",
+        x_label="dispatches to FakeTensorMode",
         y_label="seconds of the processor",
     )
 
