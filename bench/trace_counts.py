@@ -79,13 +79,13 @@ def models() -> dict[str, Any]:
             torch.randn(2, 16, 8, 8),
         ),
         "transformer": (
-            several(2, Heads, 32, 4),
-            several(2, Transformer, 32, 4),
-            torch.randn(2, 16, 32),
+            several(2, Heads, 24, 3),
+            several(2, Transformer, 24, 3),
+            torch.randn(2, 16, 24),
         ),
         "hashing attention": (
-            several(1, Hashing, 32, 3, 8, 8),
-            several(1, HashingAtOnce, 32, 3, 8, 8),
+            several(1, Hashing, 32, 2, 8, 8),
+            several(1, HashingAtOnce, 32, 2, 8, 8),
             torch.randn(2, 64, 32),
         ),
     }
@@ -117,7 +117,7 @@ def measure() -> dict[str, Any]:
 
 
 def counted(way: str, blocks: Any, larger: Any, x: Any) -> dict[str, Any]:
-    """The counters of one model compiled in one way, and the seconds of its last compilation."""
+    """The counters of one model compiled in one way, and the seconds of its quickest compilation."""
     import torch
 
     from pytest_dispatchguard.runtime import compiled
@@ -141,12 +141,12 @@ def counted(way: str, blocks: Any, larger: Any, x: Any) -> dict[str, Any]:
         say(f"cannot be compiled: {why}")
         return {"failed": str(why)}
     assert found is not None
-    last = took[-compiled.CALLS :]
+    rounds = [took[i : i + compiled.CALLS] for i in range(0, len(took), compiled.CALLS)]
     return {
         "counters": {name: found.values[name] for name in COUNTERS},
         "varying": [name for name in found.varying if name in COUNTERS],
-        # Later calls compile as well where shapes turn out to be dynamic.
-        "processor_s": round(sum(last) - compiled.CALLS * min(last), 3),
+        # Later calls compile as well where shapes turn out to be dynamic. What disturbs only adds.
+        "processor_s": round(min(sum(one) - len(one) * min(one) for one in rounds), 3),
         "compile_s": dict(found.facts.compile_s),
         "recompiles": found.values["recompiles"],
         "graph_breaks": found.values["graph_breaks"],
@@ -160,12 +160,13 @@ def prepared(way: str, blocks: Any, larger: Any, x: Any) -> tuple[Any, Any]:
 
     kind = Region if "nested_compile_region" in way else Stack
     model = kind((larger if "fewer" in way else blocks)())
+    # Where shapes were dynamic torch leaves a mark on the tensor, and they are so wherever it is given next.
+    x = x.clone()
     if "one block" in way:
         for block in model.blocks:
             block.compile(backend=BACKEND, dynamic=False)
         return model, x
     if way == "only the batch dynamic":
-        x = x.clone()
         torch._dynamo.maybe_mark_dynamic(x, 0)
     dynamic = {"dynamic shapes": True, "only the batch dynamic": None}.get(way, False)
     backend = "inductor" if "Inductor" in way else BACKEND
@@ -204,7 +205,7 @@ def page(results: Mapping[str, Any]) -> str:
         "",
         written_by("bench-traces", results)
         + f" Backend {BACKEND}, training mode, static shapes, gradients, unless the row says otherwise. "
-        "Seconds are of the processor, in one compilation that is not the first of its process.",
+        "Seconds are of the processor, in the quicker of two or three compilations.",
         "",
         "## Counts and seconds",
         "",
@@ -328,7 +329,7 @@ def plot(results: Mapping[str, Any]) -> str:
         series.append(Series("all three, Inductor", tuple(map(point, generating))))
     share = results["explained with aot_eager"][COUNTERS[0]]["explained"]
     caption = Caption(
-        "Compile time goes with the dispatches that tracing makes",
+        "Compile time goes with dispatches",
         f"3 models and what users change: dispatches explain {share:.0%} with aot_eager; {where(results)}",
     )
     return lines(
@@ -336,7 +337,7 @@ def plot(results: Mapping[str, Any]) -> str:
         series,
         log_x=True,
         log_y=True,
-        x_label="calls of FakeTensorMode.__torch_dispatch__ while compiling",
+        x_label="dispatches to FakeTensorMode",
         y_label="seconds of the processor",
     )
 

@@ -17,6 +17,7 @@ from pytest_dispatchguard.runtime.compiled_calls import (
     guards_skipped,
     is_generated,
     is_rewritten,
+    keeps_out,
     lets_in,
     made_by,
     unrecorded,
@@ -113,10 +114,11 @@ def _statement(made: Made) -> Statement:
 
 
 def around_part(calls: Sequence[PythonCall]) -> Callable[[Part], Around]:
-    """What a part is called in: below Dynamo's way in, functions are found in their compiled form."""
+    """What a part is called in: below Dynamo's way in, functions are found in their compiled form, unless
+    torch keeps Dynamo out of them."""
     inside: set[int] = set()
     for call in calls:
-        if call.parent in inside or lets_in(call):
+        if lets_in(call) or (call.parent in inside and not keeps_out(call)):
             inside.add(call.number)
 
     def around(part: Part) -> Around:

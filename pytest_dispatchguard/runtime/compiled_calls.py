@@ -76,6 +76,11 @@ def lets_in(call: PythonCall) -> bool:
     return call.code.co_name in _OF_COMPILE and _is_in_dynamo(call)
 
 
+def keeps_out(call: PythonCall) -> bool:
+    """Whether it is a function that has those it calls run as they are."""
+    return role(call) == _DISABLED
+
+
 def _is_in_dynamo(call: PythonCall) -> bool:
     return call.code.co_filename.endswith(f"_dynamo{os.sep}eval_frame.py")
 
