@@ -19,7 +19,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint docs bench bench-counters bench-dispatcher bench-ghost bench-guards bench-keras bench-layers bench-lint bench-metrics bench-noise bench-plugin bench-runtime bench-specimens bench-traces bench-waits clean
+.PHONY: help demo test test-all lint docs bench bench-compile bench-counters bench-dispatcher bench-ghost bench-guards bench-keras bench-layers bench-lint bench-metrics bench-noise bench-plugin bench-runtime bench-specimens bench-traces bench-waits clean
 .DELETE_ON_ERROR:
 
 help: ## say what there is to make
@@ -60,7 +60,7 @@ lint: $(VENV)/.dev ## ruff, mypy --strict, and dispatchguard on itself
 docs: $(VENV)/.docs ## build the site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-bench: bench-lint bench-keras bench-plugin bench-counters bench-specimens bench-ghost bench-metrics bench-runtime bench-layers bench-dispatcher bench-guards bench-traces bench-noise ## measure everything that is measured
+bench: bench-lint bench-keras bench-plugin bench-counters bench-specimens bench-ghost bench-metrics bench-runtime bench-layers bench-dispatcher bench-compile bench-guards bench-traces bench-noise ## measure everything that is measured
 
 bench-lint: $(VENV)/.dev ## measure the linter against its peers
 	$(BIN)/python bench/bench_lint.py
@@ -94,6 +94,9 @@ bench-dispatcher: $(VENV)/.dev $(VENV)/.torch ## what the dispatcher takes of ch
 
 bench-layers: $(VENV)/.dev $(VENV)/.torch ## whether the layers of a call add up to it, and come out the same twice
 	$(BIN)/python bench/bench_layers.py
+
+bench-compile: $(VENV)/.dev $(VENV)/.torch ## what torch.compile takes of a call that does next to nothing
+	$(BIN)/python bench/compile_overhead.py
 
 bench-guards: $(VENV)/.dev $(VENV)/.torch ## what the guards of many small modules take, and what removes them
 	$(BIN)/python bench/guards_study.py

@@ -17,17 +17,17 @@ from __future__ import annotations
 import importlib.util
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bench_lint import BenchError
-from publishing import figures, shown, study, table, where, written_by
+from publishing import figures, interval, shown, study, table, where, written_by
+from warming import WARMING, warmed
 
 from pytest_dispatchguard.measure.turns import Arm, Turned, turned
-from pytest_dispatchguard.model import Interval
 
 HERE = Path(__file__).resolve().parent
 FORMS_FILE = HERE / "guarded_modules.py"
@@ -53,8 +53,6 @@ EAGER, WHOLE, SKIPPED = "eager", "compiled", ", guards skipped"
 TOLD = ("compiled", "a buffer in each module", "one tuple in the whole")
 """Forms whose guards are told as `dispatchguard guards` tells them."""
 CLOCK = time.perf_counter_ns
-WARMING = 5
-"""Calls before each block that are not timed."""
 MEGABYTES = 32
 """What the work between calls reads and writes: more than the caches close to a core hold."""
 
@@ -146,14 +144,7 @@ def arm(call: Any, *, skipping: bool = False, work: Any = None) -> Arm:
     from pytest_dispatchguard.runtime.compiled_calls import guards_skipped
 
     function, args = call.func, call.args
-
-    @contextmanager
-    def warm() -> Iterator[None]:
-        """The first calls after others, and after guards are skipped or checked again, are dearer."""
-        with guards_skipped() if skipping else nullcontext():
-            for _ in range(WARMING):
-                call()
-            yield
+    block = Call(function, args).block(CLOCK)
 
     def after_work(times: Iterable[None]) -> int:
         took = 0
@@ -164,7 +155,8 @@ def arm(call: Any, *, skipping: bool = False, work: Any = None) -> Arm:
             took += CLOCK() - start
         return took
 
-    return Arm(Call(function, args).block(CLOCK) if work is None else after_work, warm)
+    around = guards_skipped if skipping else nullcontext
+    return warmed(Arm(block if work is None else after_work, around), block)
 
 
 def told(found: Turned) -> dict[str, Any]:
@@ -302,12 +294,6 @@ def plot(results: Mapping[str, Any]) -> str:
         x_label="modules",
         y_label="times the call with all constants in one tuple",
     )
-
-
-def interval(figures: Mapping[str, float | None]) -> Interval:
-    value, low, high = (figures[end] for end in ("value", "low", "high"))
-    assert value is not None
-    return Interval(value, value if low is None else low, value if high is None else high)
 
 
 def say(text: str) -> None:

@@ -15,6 +15,8 @@ from typing import Any
 
 from bench_lint import BenchError, machine, version_of
 
+from pytest_dispatchguard.model import Interval
+
 RESULTS = Path(__file__).resolve().parent / "results"
 
 
@@ -102,10 +104,17 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
 
 
-def figures(interval: Any) -> dict[str, float | None]:
+def figures(interval: Interval) -> dict[str, float | None]:
     """A figure with its interval; ends that nobody knows are null."""
     found = {"value": interval.value, "low": interval.low, "high": interval.high}
     return {name: round(end, 4) if math.isfinite(end) else None for name, end in found.items()}
+
+
+def interval(figures: Mapping[str, float | None]) -> Interval:
+    """The same read back, as it can be drawn."""
+    value, low, high = (figures[end] for end in ("value", "low", "high"))
+    assert value is not None
+    return Interval(value, value if low is None else low, value if high is None else high)
 
 
 def shown(figures: Mapping[str, float | None], digits: int = 1) -> str:

@@ -119,9 +119,9 @@ def _units(
         if begin is None or end is None or call.function is None or call in (begin, end):
             continue
         if call.code.co_name == "__init__":
-            text, values = _spelt(call, "type({1})", skip=1)
+            text, values = spelt(call, "type({1})", skip=1)
         else:
-            text, values = _spelt(call, "{0}")
+            text, values = spelt(call, "{0}")
         taken |= {call.number, begin.number, end.number}
         yield Statement(f"with {text}: pass", values), "context", [call, begin, end]
     for number, begin in entered.items():
@@ -132,7 +132,7 @@ def _units(
     for call in calls:
         if call.number in taken or call.function is None or call.code.co_name in _ENDS:
             continue
-        text, values = _spelt(call, "{0}")
+        text, values = spelt(call, "{0}")
         yield Statement(text, values), _kind(call), [call]
 
 
@@ -140,7 +140,7 @@ def _kind(call: PythonCall) -> LayerKind:
     return "override" if call.code.co_name == "__torch_function__" else "python"
 
 
-def _spelt(call: PythonCall, function: str, skip: int = 0) -> tuple[str, Sequence[Any]]:
+def spelt(call: PythonCall, function: str, skip: int = 0) -> tuple[str, Sequence[Any]]:
     """A call as source, with its values; the function is the first of them."""
     values = [call.function, *call.args, *call.kwargs.values()]
     given = [
