@@ -136,14 +136,14 @@ def add1(x: Any) -> Any:
 
 def ways(call: Any, calls: Sequence[Any]) -> dict[str, Arm]:
     """Every way to run a compiled call, and parts of it alone."""
-    from pytest_dispatchguard.measure.parts import spelt
+    from pytest_dispatchguard.measure.parts import again
     from pytest_dispatchguard.measure.statements import Statement, statements_arm
     from pytest_dispatchguard.runtime import compiled_calls as compiled
 
     def alone(
         *chosen: Any, around: Callable[[], AbstractContextManager[object]] = nullcontext
     ) -> Arm:
-        statements = [Statement(*spelt(one, "{0}")) for one in chosen]
+        statements = [Statement(*again(one, "{0}")) for one in chosen]
         return warmed(statements_arm(statements, CLOCK, around))
 
     def stated(text: str, *values: Any) -> Arm:

@@ -20,6 +20,7 @@ from pytest_dispatchguard.model import Layers, Scaling, UserError
 from pytest_dispatchguard.report import layers as report
 from pytest_dispatchguard.report import scaling as report_scaling
 from pytest_dispatchguard.runtime.target import names_after
+from pytest_dispatchguard.runtime.target import told as running
 
 Tell = Callable[[str, int, int], object]
 Format = Literal["text", "json", "markdown", "svg"]
@@ -44,14 +45,17 @@ def taken_apart(asked: Asked, tell: Tell) -> list[Layers] | Scaling:
     if names_test(asked.target):
         return _tests(asked, tell)
     if asked.sizes is None:
-        return [layers(_wanted(asked, {}, tell))]
+        wanted = _wanted(asked, {}, tell)
+        with running(asked.target, asked.cwd):
+            return [layers(wanted)]
 
     def made(size: int) -> tuple[Wanted, Call | None]:
         names = names_after(asked.setup, asked.cwd, {"n": size})
         reference = None if asked.against is None else call_of(asked.against, names, asked.cwd)
         return _wanted(asked, {"n": size}, tell), reference
 
-    return scaling(asked.target, asked.sizes, made, tell)
+    with running(asked.target, asked.cwd):
+        return scaling(asked.target, asked.sizes, made, tell)
 
 
 def _wanted(asked: Asked, given: dict[str, object], tell: Tell) -> Wanted:

@@ -373,6 +373,8 @@ class Layers:
     """How the call is made: ``f(a0, axis=k0)``."""
     torch_calls: Mapping[str, int] = field(default_factory=dict)
     """What it asks of torch, and how often."""
+    functions: tuple[str, ...] = ()
+    """The Python functions that it runs, also those too short to be told apart."""
 
     def at_pace(self, factor: float) -> Layers:
         """The same on a machine that takes so many times as long."""

@@ -105,7 +105,24 @@ def _names(call: Call) -> list[str]:
 
 def _spelt(call: Call) -> bool:
     """Whether a call can spell its keywords out."""
-    return all(name.isidentifier() and not keyword.iskeyword(name) for name in call.kwargs)
+    return all(map(_is_name, call.kwargs))
+
+
+def _is_name(word: str) -> bool:
+    return word.isidentifier() and not keyword.iskeyword(word)
+
+
+def spelt(
+    positional: Iterable[str], kwargs: Mapping[str, Any], first: int
+) -> tuple[str, list[Any]]:
+    """Arguments as source with a place for each value, ``{0}, axis={1}``: those by position as they are given
+    here, the values of `kwargs` from place `first` on. And these values; names that no call can spell out are
+    in one mapping."""
+    words = list(positional)
+    if all(map(_is_name, kwargs)):
+        words += [f"{name}={{{first + i}}}" for i, name in enumerate(kwargs)]
+        return ", ".join(words), list(kwargs.values())
+    return ", ".join([*words, f"**{{{first}}}"]), [dict(kwargs)]
 
 
 @lru_cache(maxsize=256)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
-from pytest_dispatchguard.measure.calling import Call
+from pytest_dispatchguard.measure.calling import Call, spelt
 from pytest_dispatchguard.measure.parts import Part
 from pytest_dispatchguard.measure.python_layers import Around, PythonLayers
 from pytest_dispatchguard.measure.statements import Statement, statements_arm
@@ -106,11 +106,8 @@ def _runs_unguarded(whole: Call, prepare: Callable[[], object]) -> bool:
 
 def _statement(made: Made) -> Statement:
     given = [f"{{{i + 1}}}" for i in range(len(made.args))]
-    after = 1 + len(made.args)
-    given += [f"{name}={{{after + i}}}" for i, name in enumerate(made.kwargs)]
-    return Statement(
-        f"{{0}}({', '.join(given)})", [made.function, *made.args, *made.kwargs.values()]
-    )
+    words, values = spelt(given, made.kwargs, 1 + len(made.args))
+    return Statement(f"{{0}}({words})", [made.function, *made.args, *values])
 
 
 def around_part(calls: Sequence[PythonCall]) -> Callable[[Part], Around]:

@@ -14,7 +14,7 @@ from typing import Any
 from pytest_dispatchguard.measure.calling import Call
 from pytest_dispatchguard.measure.compiled_layers import CompiledLayers, around_part
 from pytest_dispatchguard.measure.devices import HOST, Device
-from pytest_dispatchguard.measure.parts import parts_of
+from pytest_dispatchguard.measure.parts import name_of, parts_of
 from pytest_dispatchguard.measure.python_layers import PythonLayers
 from pytest_dispatchguard.measure.subject import Subject
 from pytest_dispatchguard.measure.turns import Arm, Clock, Turned, turned
@@ -85,30 +85,40 @@ class _Apart:
     def _eager(self) -> Layers:
         wanted = self.wanted
         torch_calls: list[Any] = []
+        passed_over = 0
         if "torch" in sys.modules:
             from pytest_dispatchguard.runtime import torch_calls as seen
 
             self.tree = CallTree()
-            with seen.recording(self.tree.owner, torch_calls):
+            with seen.recording(self.tree.owner, torch_calls) as recorder:
                 self._record(self.tree)
-        python = PythonLayers(
-            parts_of(self.tree.calls, role), wanted.call, wanted.prepare, wanted.clock
-        )
+            passed_over = recorder.passed_over
+        python = PythonLayers(parts_of(self.tree.calls), wanted.call, wanted.prepare, wanted.clock)
         notes = python.notes
+        if passed_over:
+            notes.append(
+                f"{passed_over} calls of torch under autocast, modes or devices that the call enters itself: "
+                "told with the Python that makes them"
+            )
         if not self.tree.complete or len(torch_calls) > _MOST_TORCH_CALLS:
             notes.append("the call is too long to be told apart in all its parts")
             del torch_calls[_MOST_TORCH_CALLS:]
         if not torch_calls:
             found = self._turned(python.arms)
-            return self._made(found, python.layers(found, {}), notes)
+            itself = Layer("the call itself, in C", "python", found.us({"whole": 1.0}))
+            return self._made(found, python.layers(found, {}) or [itself], notes)
         from pytest_dispatchguard.measure.torch_layers import TorchLayers
 
+        names = Counter[str](call.name for call in torch_calls)
         below = TorchLayers(torch_calls, python.owners(self.tree.calls), wanted.clock)
         with below.arranged() as torch_arms:
+            if not torch_arms:
+                found = self._turned(python.arms)
+                above = python.layers(found, {})
+                return self._made(found, above, [*notes, *below.notes], names)
             found = self._turned({**python.arms, **torch_arms})
         above = python.layers(found, below.by_part)
         parts = [*above, *below.layers(found, all_of_it=not above)]
-        names = Counter[str](call.name for call in torch_calls)
         return self._made(found, parts, [*notes, *below.notes], names)
 
     def _turned(self, arms: Mapping[str, Arm]) -> Turned:
@@ -135,7 +145,7 @@ class _Apart:
         lost = [
             f"{part.name}: {part.us.value:.2f} µs, so what it was held against takes more apart"
             for part in parts
-            if part not in kept
+            if part.us.high < 0
         ]
         return Layers(
             self.wanted.name,
@@ -145,6 +155,7 @@ class _Apart:
             (*notes, *lost),
             self.wanted.call.form,
             dict(torch_calls or {}),
+            tuple(dict.fromkeys(map(name_of, self.tree.calls))),
         )
 
 

@@ -278,7 +278,8 @@ class Measuring:
         here = self._layers(self.head, item)
         there = self._layers(self.base, item) if self.base is not None else {}
         for number, verdict in enumerate(found.verdicts):
-            known, base = here.get(verdict.subject), there.get(verdict.subject)
+            known = here.get(verdict.subject, here.get(""))
+            base = there.get(verdict.subject)
             if verdict not in failing or known is None or verdict.measured is None:
                 continue
             if known.layers is None:
@@ -305,6 +306,8 @@ class Measuring:
             layers=_LAYER_SECONDS,
         )
         source.ask(apart, request, lambda: self.tell(item.name, self.done, self.of))
+        if apart.broken:
+            return {"": Verdict(item.nodeid, "", "error", {}, reason=apart.broken)}
         return {verdict.subject: verdict for verdict in apart.verdicts}
 
     def _bases(self, before: Found, verdicts: Sequence[Verdict]) -> list[Base]:

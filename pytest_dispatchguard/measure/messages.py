@@ -123,7 +123,15 @@ def _layers(row: Mapping[str, Any] | None) -> Layers | None:
         return None
     parts = tuple(Layer(**{**one, "us": Interval(**one["us"])}) for one in row["layers"])
     whole = Interval(**row["whole_us"])
-    return Layers(**{**row, "whole_us": whole, "layers": parts, "notes": tuple(row["notes"])})
+    return Layers(
+        **{
+            **row,
+            "whole_us": whole,
+            "layers": parts,
+            "notes": tuple(row["notes"]),
+            "functions": tuple(row["functions"]),
+        }
+    )
 
 
 def _compiled(row: Mapping[str, Any] | None) -> Compiled | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import GeneratorType
 from typing import Any
 
+from pytest_dispatchguard.measure.calling import spelt
 from pytest_dispatchguard.measure.statements import Statement
 from pytest_dispatchguard.model import LayerKind
 from pytest_dispatchguard.runtime.call_tree import PythonCall
@@ -37,6 +38,11 @@ class Part:
     ns: int = 0
     first: PythonCall | None = None
 
+    @property
+    def state(self) -> tuple[bool, bool]:
+        """Whether grad mode is on in it, and inference mode."""
+        return self.first.state if self.first is not None else (True, False)
+
 
 def parts_of(
     calls: Sequence[PythonCall], role: Callable[[PythonCall], Role | None] = lambda call: None
@@ -66,7 +72,10 @@ def parts_of(
         for one in made:
             if one.ns >= _LEAST * whole.ns and len(found) < _MOST:
                 found.append(one)
-                waiting.append(len(found) - 1)
+                if (
+                    one.kind != "context"
+                ):  # what only enters, or only leaves, is not to be done on its own
+                    waiting.append(len(found) - 1)
     return _in_order(found)
 
 
@@ -98,7 +107,7 @@ def _grouped(
     groups: dict[object, Part] = {}
     for statement, kind, members in _units(calls):
         made = _part(members[0], kind, depth, parent, role(members[0]))
-        part = groups.setdefault((kind, made.name, made.path, made.line), made)
+        part = groups.setdefault((kind, made.name, made.path, made.line, made.state), made)
         part.ns = 0 if part is made else part.ns
         part.statements.append(statement)
         part.calls |= {call.number for call in members}
@@ -110,70 +119,78 @@ def _units(
     calls: Sequence[PythonCall],
 ) -> Iterable[tuple[Statement, LayerKind, list[PythonCall]]]:
     """What can be done again on its own: a call, or a context from entering to leaving."""
-    entered = {id(c.owner): c for c in calls if c.code.co_name == "__enter__"}
-    left = {id(c.owner): c for c in calls if c.code.co_name == "__exit__"}
     taken: set[int] = set()
-    for call in calls:
-        made = call.owner if call.code.co_name == "__init__" else call.result
-        begin, end = entered.get(id(made)), left.get(id(made))
-        if begin is None or end is None or call.function is None or call in (begin, end):
-            continue
-        if call.code.co_name == "__init__":
-            text, values = spelt(call, "type({1})", skip=1)
+    for begin, end in _entered_and_left(calls):
+        makers = [c for c in calls if c.number < begin.number and c.number not in taken]
+        made = [c for c in makers if _makes(c, begin.owner)]
+        maker = next((c for c in reversed(made) if c.code.co_name != "__new__"), None)
+        if maker is None or maker.function is None:
+            statement = Statement("with {0}: pass", [begin.owner])
+        elif maker.code.co_name == "__init__":
+            text, values = again(maker, "type({1})", skip=1)
+            statement = Statement(f"with {text}: pass", values)
         else:
-            text, values = spelt(call, "{0}")
-        taken |= {call.number, begin.number, end.number}
-        yield Statement(f"with {text}: pass", values), "context", [call, begin, end]
-    for number, begin in entered.items():
-        end = left.get(number)
-        if end is not None and begin.number not in taken:
-            taken |= {begin.number, end.number}
-            yield Statement("with {0}: pass", [begin.owner]), "context", [begin, end]
+            text, values = again(maker, "{0}")
+            statement = Statement(f"with {text}: pass", values)
+        taken |= {c.number for c in (*made, begin, end)}
+        yield statement, "context", [begin, end, *made]
     for call in calls:
         if call.number in taken or call.function is None or call.code.co_name in _ENDS:
             continue
-        text, values = spelt(call, "{0}")
+        text, values = again(call, "{0}")
         yield Statement(text, values), _kind(call), [call]
+
+
+def _entered_and_left(calls: Sequence[PythonCall]) -> Iterator[tuple[PythonCall, PythonCall]]:
+    """Contexts that are entered and left again, in the order in which they are entered."""
+    left: set[int] = set()
+    for begin in calls:
+        if begin.code.co_name != "__enter__":
+            continue
+        for end in calls:
+            later = end.number > begin.number and end.number not in left
+            if later and end.code.co_name == "__exit__" and end.owner is begin.owner:
+                left.add(end.number)
+                yield begin, end
+                break
+
+
+def _makes(call: PythonCall, made: object) -> bool:
+    """Whether a call makes an object: its own, or as its result."""
+    if call.code.co_name in _ENDS:
+        return False
+    return (call.owner if call.code.co_name == "__init__" else call.result) is made
 
 
 def _kind(call: PythonCall) -> LayerKind:
     return "override" if call.code.co_name == "__torch_function__" else "python"
 
 
-def spelt(call: PythonCall, function: str, skip: int = 0) -> tuple[str, Sequence[Any]]:
+def again(call: PythonCall, function: str, skip: int = 0) -> tuple[str, Sequence[Any]]:
     """A call as source, with its values; the function is the first of them."""
-    values = [call.function, *call.args, *call.kwargs.values()]
     given = [
         f"[*{{{i + 1}}}]" if type(call.args[i]) is list else f"{{{i + 1}}}"
         for i in range(skip, len(call.args))
     ]
-    after = 1 + len(call.args)
-    if all(name.isidentifier() for name in call.kwargs):
-        given += [f"{name}={{{after + i}}}" for i, name in enumerate(call.kwargs)]
-    else:
-        values = [*values[:after], dict(call.kwargs)]
-        given.append(f"**{{{after}}}")
-    return f"{function}({', '.join(given)})", values
+    words, values = spelt(given, call.kwargs, 1 + len(call.args))
+    return f"{function}({words})", [call.function, *call.args, *values]
 
 
 def _part(call: PythonCall, kind: LayerKind, depth: int, parent: int, role: Role | None) -> Part:
-    code, name = call.code, _name(call)
-    inside = _inside(call)
-    if inside is not None:
-        code, name = inside.gi_code, getattr(inside, "__qualname__", inside.gi_code.co_name)
+    code, name = call.code, name_of(call)
+    if kind == "context":
+        inside = getattr(call.owner, "gen", None)
+        name = type(call.owner).__qualname__
+        if isinstance(inside, GeneratorType):
+            code, name = inside.gi_code, inside.__qualname__
     if role is not None:
         name, kind = role.name, role.kind
     place = code.co_filename, code.co_firstlineno
     return Part(name, kind, *place, depth, parent, role=role, ns=call.ns, first=call)
 
 
-def _inside(call: PythonCall) -> GeneratorType[Any, Any, Any] | None:
-    """The generator that a context manager made of a function runs."""
-    inside = getattr(call.result, "gen", None)
-    return inside if isinstance(inside, GeneratorType) else None
-
-
-def _name(call: PythonCall) -> str:
+def name_of(call: PythonCall) -> str:
+    """The qualified name of the function that was called."""
     qualified = getattr(call.code, "co_qualname", call.code.co_name)
     owner = call.owner
     if "." in qualified or owner is None or call.code.co_varnames[:1] not in (("self",), ("cls",)):

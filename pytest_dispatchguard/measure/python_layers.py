@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr
+from dataclasses import replace
+from io import StringIO
 
 from pytest_dispatchguard.measure.calling import Call
 from pytest_dispatchguard.measure.parts import Part
@@ -34,16 +37,24 @@ class PythonLayers:
         self.notes: list[str] = []
         self._whole = whole
         self._prepare = prepare or (lambda: None)
+        repeatable = len(parts) < 2 or self._is_repeatable()
+        if not repeatable:
+            self.notes.append(
+                "the call does something else each time: its functions are not told apart"
+            )
         moved: dict[int, int] = {-1: -1}
         for number, part in enumerate(parts):
-            arm = statements_arm(part.statements, clock, around(part)) if number else None
+            arm = None
+            if number:
+                arm = statements_arm(part.statements, clock, _as_it_was(part, around(part)))
+                arm = replace(arm, fresh=self._prepare)
             part.parent = moved[part.parent]
-            if arm is not None and not self._repeats(arm):
+            if arm is not None and not (repeatable and self._repeats(arm)):
                 moved[number] = part.parent
                 self.parts[part.parent].calls |= part.calls
-                self.notes.append(
-                    f"{part.name}: told with what calls it, as it cannot be called alone"
-                )
+                if repeatable:
+                    said = "told with what calls it, as it does something else when called alone"
+                    self.notes.append(f"{part.name}: {said}")
                 continue
             moved[number] = len(self.parts)
             part.depth = self.parts[part.parent].depth + 1 if number else 0
@@ -80,12 +91,16 @@ class PythonLayers:
             for part, sums in zip(self.parts, own, strict=True)
         ]
 
+    def _is_repeatable(self) -> bool:
+        """Whether the call does the same each time."""
+        return self._instructions(self._whole) == self._instructions(self._whole)
+
     def _repeats(self, arm: Arm) -> bool:
         """Whether what was seen can be done again on its own, and changes nothing for the call."""
         before = self._instructions(self._whole)
         once = Call(arm.block, (_ONCE,))
         try:
-            with arm.around():
+            with arm.around(), redirect_stderr(StringIO()):
                 alike = self._instructions(once) == self._instructions(once)
         except Exception:  # noqa: BLE001 - whatever it says: it is no call of its own
             return False
@@ -94,6 +109,23 @@ class PythonLayers:
     def _instructions(self, call: Call) -> int:
         self._prepare()
         return instructions_by_place(call.once()).total()
+
+
+def _as_it_was(part: Part, around: Around) -> Around:
+    """What a part is called in: grad mode as it was, and what else is asked for."""
+    if "torch" not in sys.modules:
+        return around
+    import torch
+
+    grad, inference = part.state
+
+    @contextmanager
+    def entered() -> Iterator[None]:
+        mode = torch.inference_mode() if inference else torch.set_grad_enabled(grad)
+        with mode, around():
+            yield
+
+    return entered
 
 
 def _arm(number: int) -> str:

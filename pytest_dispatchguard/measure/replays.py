@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
-from pytest_dispatchguard.measure.calling import Block
+from pytest_dispatchguard.measure.calling import Block, spelt
 from pytest_dispatchguard.measure.statements import Statement
 from pytest_dispatchguard.measure.turns import Arm, Clock
 from pytest_dispatchguard.runtime import torch_private
-from pytest_dispatchguard.runtime.aten_loops import Loop, Operation, bare_loop, loop_of
+from pytest_dispatchguard.runtime.aten_loops import Loop, Operation, bare_loop, loop_of, reached
 from pytest_dispatchguard.runtime.torch_calls import State, TorchCall
 
 
@@ -37,12 +37,12 @@ def statement_of(call: TorchCall) -> Statement:
     if call.method == "__setitem__":
         return Statement("{0}[{1}] = {2}", call.args)
     after = len(call.args)
-    named = [f"{name}={{{after + i}}}" for i, name in enumerate(call.kwargs)]
-    values = [*call.args, *call.kwargs.values()]
     if call.method:
-        return Statement(f"{{0}}.{call.method}({', '.join([*given[1:], *named])})", values)
-    last = len(values)
-    return Statement(f"{{{last}}}({', '.join([*given, *named])})", [*values, call.function])
+        words, values = spelt(given[1:], call.kwargs, after)
+        return Statement(f"{{0}}.{call.method}({words})", [*call.args, *values])
+    words, values = spelt(given, call.kwargs, after)
+    last = after + len(values)
+    return Statement(f"{{{last}}}({words})", [*call.args, *values, call.function])
 
 
 _LEAST_LOOPS = 50
@@ -50,23 +50,24 @@ _LEAST_LOOPS = 50
 
 
 def renewed_by(calls: Sequence[TorchCall]) -> dict[int, Callable[[], Any]]:
-    """What makes anew the tensors that calls write to, by their ids."""
-    return {
-        id(tensor): partial(_anew, tensor.detach().clone(), tensor)
-        for call in calls
-        for tensor in _written_by(call)
-    }
+    """What makes anew the tensors that calls write to, and lists of such, by their ids."""
+    return {id(place): _renewing(place) for call in calls for place in _written_by(call)}
 
 
-def _written_by(call: TorchCall) -> list[torch.Tensor]:
+def _renewing(place: Any) -> Callable[[], Any]:
+    if isinstance(place, torch.Tensor):
+        return partial(_anew, place.detach().clone(), place)
+    makers = [_renewing(one) for one in place]
+    return lambda: [make() for make in makers]
+
+
+def _written_by(call: TorchCall) -> Iterator[Any]:
     name = call.method or getattr(call.function, "__name__", "")
     writes = name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
-    out = call.kwargs.get("out")
-    places = [
-        *(call.args[:1] if writes else ()),
-        *(out if isinstance(out, tuple | list) else (out,)),
-    ]
-    return [place for place in places if isinstance(place, torch.Tensor)]
+    for place in (*(call.args[:1] if writes else ()), call.kwargs.get("out")):
+        several = place if isinstance(place, tuple | list) else [place]
+        if several and all(isinstance(one, torch.Tensor) for one in several):
+            yield place
 
 
 @contextmanager
@@ -130,13 +131,24 @@ def _written(operation: Operation) -> tuple[Operation, Callable[[], None]]:
         for i, argument in enumerate(operation.overload._schema.arguments)
         if argument.alias_info is not None and argument.alias_info.is_write
     }
-    values, kept = list(operation.values), []
+    values: list[Any] = list(operation.values)
+    kept: list[tuple[torch.Tensor, torch.Tensor]] = []
     for i in places:
-        if isinstance(values[i], torch.Tensor) and values[i].numel():
-            held = values[i].detach().clone().requires_grad_(values[i].requires_grad)
-            values[i] = _anew(held, values[i])
-            kept.append((values[i], held))
+        if isinstance(values[i], torch.Tensor):
+            values[i] = _of_its_own(values[i], kept)
+        elif isinstance(values[i], list):
+            values[i] = [_of_its_own(one, kept) for one in values[i]]
     return Operation(operation.overload, values), partial(_put_back, kept)
+
+
+def _of_its_own(value: Any, kept: list[tuple[torch.Tensor, torch.Tensor]]) -> Any:
+    """A tensor to write to in place of one; with what it holds at first, it is added to those kept."""
+    if not isinstance(value, torch.Tensor) or not value.numel():
+        return value
+    held = value.detach().clone().requires_grad_(value.requires_grad)
+    made = _anew(held, value)
+    kept.append((made, held))
+    return made
 
 
 def _put_back(kept: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
@@ -149,29 +161,52 @@ def _put_back(kept: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
 
 def emptied(operation: Operation) -> Operation | None:
     """The same operation on tensors without elements, so that its kernel has nothing to do; None where it
-    refuses such."""
+    refuses such, or might trust that nobody gives it such."""
+    lists = sum(isinstance(value, list) and bool(_tensors(value)) for value in operation.values)
     tensors = {
         (number, inner): tensor
         for number, value in enumerate(operation.values)
         for inner, tensor in enumerate(value if isinstance(value, list) else [value])
         if isinstance(tensor, torch.Tensor) and tensor.dim()
     }
-    if not tensors:
+    # Lists beside tensors are weights of recurrent layers, say, whose kernels do not look.
+    if (
+        not tensors
+        or not operation.name.startswith("aten::")
+        or (lists and len(operation.values) > 2)
+    ):
         return None
     widest = max(tensor.dim() for tensor in tensors.values())
     wide = {place: t for place, t in tensors.items() if t.dim() == widest}
     first = next(iter(wide.values())).shape[0]
     alike = {place for place, tensor in wide.items() if tensor.shape[0] == first}
-    for chosen in (alike, *({place} for place in tensors)):
-        values = [_narrowed(value, number, chosen) for number, value in enumerate(operation.values)]
-        made = Operation(operation.overload, values)
+    places = [{place} for place, t in tensors.items() if place in wide or not t.is_floating_point()]
+    for chosen in (alike, *places):
         try:
+            values = [_narrowed(v, number, chosen) for number, v in enumerate(operation.values)]
             with torch.no_grad():
+                Operation(operation.overload, [_on_meta(value) for value in values]).run()
+                made = Operation(operation.overload, values)
                 made.run()
-        except (RuntimeError, IndexError, ValueError, TypeError):
+                if [o.name for o in reached(made.run)] != [o.name for o in reached(operation.run)]:
+                    continue  # it has a way of its own for nothing
+        except (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError):
             continue
         return made
     return None
+
+
+def _tensors(values: Sequence[Any]) -> list[torch.Tensor]:
+    return [value for value in values if isinstance(value, torch.Tensor)]
+
+
+def _on_meta(value: Any) -> Any:
+    """A value as shapes alone: what does not fit together is told there, and not by a kernel."""
+    if isinstance(value, list):
+        return [_on_meta(one) for one in value]
+    if isinstance(value, torch.device):
+        return torch.device("meta")
+    return value.to("meta") if isinstance(value, torch.Tensor) else value
 
 
 def _narrowed(value: Any, number: int, chosen: set[tuple[int, int]]) -> Any:

@@ -10,6 +10,10 @@ from pytest_dispatchguard.measure.turns import Arm, turned
 from pytest_dispatchguard.model import Interval, Scaling, Sized, UserError
 
 _LEAST_SIZES = 3
+_ENOUGH_SIZES = 5
+"""Fewer fit any power."""
+_WORST_FIT = 0.3
+"""A form that is off by more is none."""
 _POWERS = [power / 20 for power in range(4, 81)]
 """What a size may be raised to: from 0.2 to 4."""
 _GROWS = 1.2
@@ -56,7 +60,8 @@ def fitted(name: str, sizes: Sequence[Sized]) -> Scaling:
     dominates = _dominating(sizes)
     points = [(float(one.size), one.whole_us.value) for one in sizes]
     best: tuple[float, float, float, float] | None = None
-    for power in _POWERS if points[-1][1] >= _GROWS * points[0][1] else ():
+    powers = _POWERS if len(points) >= _ENOUGH_SIZES else [1.0]
+    for power in powers if points[-1][1] >= _GROWS * points[0][1] else ():
         fixed, slope = _line([(size**power, took) for size, took in points])
         off = sum(((fixed + slope * size**power) / took - 1) ** 2 for size, took in points)
         if fixed > 0 and slope > 0 and (best is None or off < best[0]):
@@ -65,20 +70,25 @@ def fitted(name: str, sizes: Sequence[Sized]) -> Scaling:
         return Scaling(name, tuple(sizes), dominates=dominates)
     _, fixed, slope, power = best
     error = max(abs((fixed + slope * size**power) / took - 1) for size, took in points)
+    if error > _WORST_FIT:
+        return Scaling(name, tuple(sizes), dominates=dominates)
     return Scaling(name, tuple(sizes), fixed, slope, power, dominates, error)
 
 
 def _dominating(sizes: Sequence[Sized]) -> float | None:
     """The size from which kernels take more than half, between two that were measured."""
     shares = [(one.size, one.overhead) for one in sizes if one.overhead is not None]
-    for number, (size, share) in enumerate(shares):
-        if share <= 0.5:
-            if not number:
-                return float(size)
-            before, more = shares[number - 1]
-            part = (more - 0.5) / (more - share)
-            return float(before ** (1 - part) * size**part)
-    return None
+    number = len(shares)
+    while number and shares[number - 1][1] <= 0.5:
+        number -= 1
+    if number == len(shares):
+        return None
+    size, share = shares[number]
+    if not number:
+        return float(size)
+    before, more = shares[number - 1]
+    part = (more - 0.5) / (more - share)
+    return float(before ** (1 - part) * size**part)
 
 
 def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:

@@ -17,7 +17,7 @@ from pytest_dispatchguard.runtime.target import compiled, told
 
 def names_test(target: str) -> bool:
     """Whether a target is a test, ``tests/test_add.py::test_wide``, and no expression."""
-    return "::" in target or target.endswith(".py")
+    return target.partition("::")[0].endswith(".py")
 
 
 def call_of(expression: str, names: dict[str, Any], folder: Path) -> Call:
@@ -80,6 +80,7 @@ class _Subjects:
     def __init__(self, use: Callable[[str, Any], None]) -> None:
         self.use = use
         self.wrong: list[str] = []
+        self.skipped: list[str] = []
         self.found = 0
 
     def plugin(self) -> Any:
@@ -106,6 +107,8 @@ class _Subjects:
             def pytest_runtest_logreport(self, report: Any) -> None:
                 if report.failed:
                     said.wrong.append(f"{report.nodeid}: {_last_line(report.longreprtext)}")
+                elif report.skipped:
+                    said.skipped.append(report.longrepr[2].removeprefix("Skipped: "))
 
             def pytest_collectreport(self, report: Any) -> None:
                 if report.failed:
@@ -125,16 +128,22 @@ def each_subject(test: str, use: Callable[[str, Any], None]) -> None:
     import pytest
 
     subjects = _Subjects(use)
-    arguments = ["-p", "no:terminal", "-p", "no:cacheprovider", test]
+    arguments = ["-p", "no:cacheprovider", test]
     environment = dict(os.environ)
     try:
-        with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+        with redirect_stdout(StringIO()) as said, redirect_stderr(said):
             status = pytest.main(arguments, plugins=[subjects.plugin()])
     finally:
         os.environ.clear()
         os.environ.update(environment)
     if subjects.wrong:
         raise UserError(subjects.wrong[0])
-    if not subjects.found:
-        known = "there is no such test" if status else "it names no subject: call overhead(...)"
-        raise UserError(f"{test}: {known}")
+    if subjects.found:
+        return
+    errors = [line for line in said.getvalue().splitlines() if line.startswith("ERROR: ")]
+    if subjects.skipped:
+        raise UserError(f"{test}: it is skipped: {subjects.skipped[0]}")
+    if errors and "not found" not in errors[0]:
+        raise UserError(f"{test}: pytest says: {errors[0].removeprefix('ERROR: ')}")
+    known = "there is no such test" if status else "it names no subject: call overhead(...)"
+    raise UserError(f"{test}: {known}")

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import repeat
 
 import torch
 
@@ -38,9 +39,17 @@ class TorchLayers:
 
     @contextmanager
     def arranged(self) -> Iterator[dict[str, Arm]]:
-        """The arms, while loops run as they are written."""
+        """The arms, while loops run as they are written; none where the calls cannot be made again."""
         with as_they_are():
-            yield {**dict(self._from_python()), **dict(self._from_below())}
+            above = dict(self._from_python())
+            if not all(map(_runs, above.values())):
+                self.notes.append(
+                    "calls of torch cannot be made again: told with the Python that makes them"
+                )
+                self.by_part.clear()
+                yield {}
+                return
+            yield {**above, **self._from_below()}
 
     def layers(self, found: Turned, *, all_of_it: bool) -> list[Layer]:
         """The layers, outermost first. `all_of_it` says that nothing else is in the whole."""
@@ -95,16 +104,27 @@ class TorchLayers:
             self.by_part.setdefault(part, {})[name] = 1.0
             yield name, arm
 
-    def _from_below(self) -> Iterator[tuple[str, Arm]]:
+    def _from_below(self) -> dict[str, Arm]:
         states: dict[State, list[Operation]] = {}
-        for call in self.calls:
-            with replays.in_state(call.state):
-                states.setdefault(call.state, []).extend(operations_of(call))
-        for state, operations in states.items():
-            if operations:
-                yield from self._loops(state, operations)
+        arms: dict[str, Arm] = {}
+        try:
+            for call in self.calls:
+                with replays.in_state(call.state):
+                    states.setdefault(call.state, []).extend(operations_of(call))
+            for number, (state, operations) in enumerate(states.items()):
+                if operations:
+                    made = self._loops(state, operations)
+                    if not all(map(_runs, made.values())):
+                        raise RuntimeError(f"the operations of state {number} do not run again")
+                    arms |= made
+        except Exception as error:  # noqa: BLE001 - whatever an operation says to being run alone
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            self.notes.append(f"what torch does below its binding cannot be told apart: {lines[0]}")
+            self._below.clear()
+            return {}
+        return arms
 
-    def _loops(self, state: State, operations: list[Operation]) -> Iterator[tuple[str, Arm]]:
+    def _loops(self, state: State, operations: list[Operation]) -> dict[str, Arm]:
         number = len(self._below)
         with replays.in_state(state):
             doing = [operation for operation in operations if not operation.only_allocates]
@@ -121,16 +141,10 @@ class TorchLayers:
             "into memory that is there": (writing, partial(replays.below_autograd, state)),
             "on no elements": (empty, partial(replays.below_autograd, state)),
         }
-        try:
-            arms = {
-                f"loop {number} {way}": replays.loop_arm(run, self.clock, around)
-                for way, (run, around) in ways.items()
-            }
-        except RuntimeError as error:
-            self.notes.append(
-                f"what torch does below its binding cannot be told apart: {str(error).splitlines()[0]}"
-            )
-            return
+        arms = {
+            f"loop {number} {way}": replays.loop_arm(run, self.clock, around)
+            for way, (run, around) in ways.items()
+        }
         self._below.append((state, operations))
         self._allocates |= len(doing) < len(operations)
         self._allocates |= any(a is not b for a, b in zip(writing, doing, strict=True))
@@ -138,7 +152,7 @@ class TorchLayers:
         left = [o.name for o, made in zip(doing, bare, strict=True) if made is None]
         if left:
             self.notes.append(f"kernels counted with the dispatcher: {_counted(left)}")
-        yield from arms.items()
+        return arms
 
     def _bound(self) -> str:
         calls = _counted(call.name for call in self.calls)
@@ -146,6 +160,17 @@ class TorchLayers:
 
     def _operations(self) -> str:
         return _counted(operation.name for _, ops in self._below for operation in ops)
+
+
+def _runs(arm: Arm) -> bool:
+    """Whether an arm can take its turn."""
+    try:
+        arm.fresh()
+        with arm.around():
+            arm.block(repeat(None, 1))
+    except Exception:  # noqa: BLE001 - whatever it says
+        return False
+    return True
 
 
 def _recorded(operations: Iterable[Operation]) -> bool:

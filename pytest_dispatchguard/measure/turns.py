@@ -127,6 +127,8 @@ def turned(
                 break
             tell(min(spent / seconds, 1.0) if seconds else 1.0)
             for _ in range(_BATCH):
+                if clock() - start > _PATIENCE * seconds * 1e9 and times[order[0]]:
+                    break
                 _CHANCE.shuffle(order)
                 for name in order:
                     arm = arms[name]

@@ -34,6 +34,8 @@ _STYLES = {
 _WORDS = {"override": "__torch_function__", "context": "with"}
 _TELLABLE = 0.005
 """A part of the whole that is worth a word."""
+_UNSURE = 0.1
+"""A part of the whole that a layer should be known by."""
 _NARROWEST, _WIDEST = 10, 40
 """Characters of the whole call's bar."""
 _LONGEST_NAME = 48
@@ -57,7 +59,8 @@ def waterfall(call: Layers, width: int = 100) -> list[Line]:
     wide = max([len(name) for name in names] + [len("the whole call")])
     figures = [_figures(layer.us, whole) for layer in call.layers]
     room = width - wide - len(_figures(call.whole_us, whole)) - 4
-    scale = max(_NARROWEST, min(_WIDEST, room)) / max(whole, call.sum_us, 1e-9)
+    drawn_us = sum(max(layer.us.value, 0.0) for layer in call.layers)
+    scale = max(_NARROWEST, min(_WIDEST, room)) / max(whole, drawn_us, 1e-9)
     lines: list[Line] = [[(call.subject, "bold"), (f"  {us(whole)} a call", "")]]
     at = 0.0
     for name, figure, layer in zip(names, figures, call.layers, strict=True):
@@ -80,7 +83,17 @@ def remarks(call: Layers) -> list[str]:
     if abs(share) > _TELLABLE:
         off = call.whole_us.value - call.sum_us
         said[0] += f"; the parts come to {1 + share:.0%} of the whole: {off:+.2f} µs not attributed"
+    unsure = [layer for layer in call.layers if _wide(layer.us) > _UNSURE * call.whole_us.value]
+    if unsure:
+        said.append(
+            f"{len(unsure)} of {len(call.layers)} layers are known no better than by {_UNSURE:.0%} of the "
+            "call: measure longer, on a quieter machine, or with one thread"
+        )
     return [*said, *call.notes]
+
+
+def _wide(interval: Interval) -> float:
+    return max(interval.high - interval.value, interval.value - interval.low)
 
 
 def as_markdown(found: Sequence[Layers], machine: Mapping[str, str]) -> str:
@@ -155,7 +168,7 @@ def as_object(call: Layers | None) -> dict[str, Any] | None:
                 "depth": layer.depth,
                 "times": layer.times,
                 "note": layer.note,
-                "path": layer.path,
+                "path": relative(layer.path),
                 "line": layer.line,
             }
             for layer in call.layers
@@ -183,17 +196,19 @@ def _cut(name: str) -> str:
 
 
 def _place(layer: Layer) -> str:
-    if not layer.line:
-        return ""
+    return f"{relative(layer.path)}:{layer.line}" if layer.line else ""
+
+
+def relative(path: str) -> str:
+    """A path from the working folder; of files elsewhere the last parts, as from the folder of a package."""
     try:
-        path = Path(layer.path).relative_to(Path.cwd())
+        return Path(path).relative_to(Path.cwd()).as_posix()
     except ValueError:
-        path = Path(*Path(layer.path).parts[-3:])
-    return f"{path.as_posix()}:{layer.line}"
+        return Path(*Path(path).parts[-3:]).as_posix()
 
 
 def _figures(interval: Interval, whole: float) -> str:
-    wide = max(interval.high - interval.value, interval.value - interval.low)
+    wide = _wide(interval)
     around = f"±{_number(wide)}" if math.isfinite(wide) else "±?"
     share = interval.value / whole if whole else 0.0
     return f"  {us(interval.value):>9} {around:<6} {share:>4.0%}"

@@ -43,7 +43,7 @@ def as_text(found: Scaling, *, color: bool = False) -> str:
 def conclusion(found: Scaling) -> list[str]:
     """What the sizes say, in words."""
     if found.fixed_us is None:
-        said = ["the time does not grow with the size as a fixed part and a slope do"]
+        said = [_shape(found)]
     else:
         slope = f"{found.slope_us:.3g} µs · n^{found.power:g} on top"
         said = [
@@ -59,6 +59,14 @@ def conclusion(found: Scaling) -> list[str]:
         at = f"size {_size(found.dominates)}"
         said.append(f"kernels take more than the overhead from about {at} on")
     return said
+
+
+def _shape(found: Scaling) -> str:
+    """What to say where no fixed part and slope fit."""
+    times = [one.whole_us.value for one in found.sizes]
+    if max(times) < 1.3 * min(times):
+        return f"about {us(sum(times) / len(times))} at every size measured"
+    return "a fixed part and a slope do not fit these times"
 
 
 def as_markdown(found: Scaling, machine: Mapping[str, str]) -> str:

@@ -7,7 +7,6 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from pytest_dispatchguard.model import (
@@ -23,7 +22,7 @@ from pytest_dispatchguard.model import (
 )
 
 from .blame import Dearer, dearer, held_against
-from .layers import as_object, waterfall
+from .layers import as_object, relative, waterfall
 
 SCHEMA = 1
 """The number of the JSON layout. Fields are added, never renamed."""
@@ -227,6 +226,8 @@ def _blamed(verdict: Verdict) -> list[str]:
         return ["  where its time goes:", *_waterfall(verdict.layers)]
     there, whose = other
     rows = _dearer(verdict)
+    if verdict.layers.whole_us.value <= there.whole_us.value:
+        return []
     asked = Counter[str](verdict.layers.torch_calls) - Counter[str](there.torch_calls)
     if not rows:
         return []
@@ -234,13 +235,20 @@ def _blamed(verdict: Verdict) -> list[str]:
     lines = [f"  of the {total:+.2f} µs that it takes more than {whose}, most is here:"]
     width = max(len(row.name) for row in rows)
     for row in rows:
-        before = f"{row.there:.2f} → {row.here.value:.2f} µs" if row.there else "new"
+        before = _before(row, there)
         place = _place(row.layer.path, row.layer.line) if row.layer.line else row.layer.note
-        lines.append(f"  {row.more:>+7.2f} µs  {row.name:<{width}}  {before:<18}  {place}".rstrip())
+        lines.append(f"  {row.more:>+7.2f} µs  {row.name:<{width}}  {before:<20}  {place}".rstrip())
     if asked and there.torch_calls:
         told = ", ".join(name if n == 1 else f"{name} ({n} times)" for name, n in asked.items())
         lines.append(f"  it asks more of torch than {whose}: {told}")
     return lines
+
+
+def _before(row: Dearer, there: Layers) -> str:
+    """What a layer takes there, and here."""
+    if row.there:
+        return f"{row.there:.2f} → {row.here.value:.2f} µs"
+    return "not told apart there" if row.layer.name in there.functions else "new"
 
 
 def _waterfall(layers: Layers) -> list[str]:
@@ -342,10 +350,7 @@ def _measured(measured: Measurement) -> str:
 
 
 def _place(path: str, line: int) -> str:
-    try:
-        return f"{Path(path).relative_to(Path.cwd())}:{line}"
-    except ValueError:
-        return f"{Path(*Path(path).parts[-3:])}:{line}"
+    return f"{relative(path)}:{line}"
 
 
 def as_json(verdicts: Sequence[Verdict], machine: Mapping[str, str]) -> str:

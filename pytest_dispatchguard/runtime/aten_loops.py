@@ -71,10 +71,10 @@ class Operation:
 def operations_of(call: TorchCall) -> list[Operation]:
     """The operations that a call of torch comes down to: the one that the binding calls, where it can be
     told; else those that get to the bottom."""
-    seen = _reached(lambda: call.function(*call.args, **call.kwargs))
+    seen = reached(lambda: call.function(*call.args, **call.kwargs))
     names = [operation.overload for operation in seen]
     for candidate in _candidates(call) if seen else ():
-        if [operation.overload for operation in _reached(candidate.run)] == names:
+        if [operation.overload for operation in reached(candidate.run)] == names:
             return [candidate]
     return seen
 
@@ -93,7 +93,8 @@ class _Reached(DispatchMode):
         return func(*args, **kwargs)
 
 
-def _reached(run: Callable[[], object]) -> list[Operation]:
+def reached(run: Callable[[], object]) -> list[Operation]:
+    """The operations that get to the bottom of the dispatcher; none of what fails."""
     seen = _Reached()
     with seen:
         try:

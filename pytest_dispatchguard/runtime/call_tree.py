@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from types import CellType, CodeType, FrameType, FunctionType
 from typing import Any
 
+from pytest_dispatchguard.runtime import torch_private
+
 MOST_CALLS = 5000
 """Python calls that are kept of one call: what arguments they were given keeps memory alive."""
 
@@ -36,6 +38,8 @@ class PythonCall:
     """How long it took, with what it called, while it was watched."""
     result: Any = None
     began: int = 0
+    state: tuple[bool, bool] = (True, False)
+    """Whether grad mode was on, and inference mode."""
 
     @property
     def owner(self) -> Any:
@@ -50,12 +54,14 @@ class CallTree:
         self.calls: list[PythonCall] = []
         self.complete = True
         """False where there were more calls than are kept."""
+        self._around: tuple[object, ...] = ()
         self._running: list[int] = []
         self._frames: dict[FrameType, int] = {}
 
     def record(self, run: Callable[[], object]) -> None:
         """Runs it once and keeps what it calls."""
         before = sys.getprofile()
+        self._around = torch_private.surroundings()
         bottom = getattr(run, "__code__", None)
 
         def seen(frame: FrameType, event: str, arg: Any) -> None:
@@ -91,8 +97,11 @@ class CallTree:
         if not frame.f_code.co_flags & _NOT_A_CALL:
             function, call.args, call.kwargs = _again(frame)
             given = (*call.args, *call.kwargs.values())
+            call.state = torch_private.grad_state()
             # An iterator is used up by the first call: a comprehension is given one.
-            call.function = None if any(isinstance(v, Iterator) for v in given) else function
+            used_up = any(isinstance(value, Iterator) for value in given)
+            elsewhere = torch_private.surroundings() != self._around
+            call.function = None if used_up or elsewhere else function
         self.calls.append(call)
         self._running.append(call.number)
         self._frames[frame] = call.number

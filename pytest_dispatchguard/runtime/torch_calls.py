@@ -78,6 +78,9 @@ class _Recording(TorchFunctionMode):  # type: ignore[misc]  # torch is not there
         super().__init__()
         self._owner = owner
         self._calls = calls
+        self.passed_over = 0
+        """Calls that are not kept: under autocast, say, they would do something else on their own."""
+        self._around = torch_private.surroundings()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
@@ -85,20 +88,25 @@ class _Recording(TorchFunctionMode):  # type: ignore[misc]  # torch is not there
         if overriding is not None:
             with self:
                 return overriding.__torch_function__(func, types, args, given)
-        state = State(torch.is_grad_enabled(), torch.is_inference_mode_enabled())
+        around = torch_private.surroundings()
+        state = State(*torch_private.grad_state())
         result = func(*args, **given)
         if getattr(func, "__name__", "").startswith(_SWITCHES):
             return result  # it changes what is around the next calls
+        if around != self._around:
+            self.passed_over += 1
+            return result
         owner = self._owner(sys._getframe(1))
         self._calls.append(TorchCall(func, tuple(args), dict(given), result, state, owner))
         return result
 
 
 @contextmanager
-def recording(owner: Callable[[FrameType], int], calls: list[TorchCall]) -> Iterator[None]:
+def recording(owner: Callable[[FrameType], int], calls: list[TorchCall]) -> Iterator[_Recording]:
     """Adds what is called to `calls`; `owner` says for the calling frame which Python call that is."""
-    with _asking_nobody(), _Recording(owner, calls):
-        yield
+    recorder = _Recording(owner, calls)
+    with _asking_nobody(), recorder:
+        yield recorder
 
 
 @contextmanager

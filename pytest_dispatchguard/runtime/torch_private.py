@@ -479,3 +479,25 @@ def compiled_code_found() -> Iterator[None]:
         yield
     finally:
         eval_frame.set_eval_frame(before)
+
+
+def surroundings() -> tuple[object, ...]:
+    """What is around a call beside grad mode that decides what torch does: autocast, modes, the default type;
+    empty where torch is not imported."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return ()
+    return (
+        torch._C._is_any_autocast_enabled(),
+        torch._C._len_torch_function_stack(),
+        torch._C._len_torch_dispatch_stack(),
+        torch.get_default_dtype(),
+    )
+
+
+def grad_state() -> tuple[bool, bool]:
+    """Whether a backward pass is recorded for, and whether tensors are for inference alone."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return True, False
+    return torch.is_grad_enabled(), torch.is_inference_mode_enabled()

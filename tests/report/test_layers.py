@@ -133,9 +133,26 @@ def failing(**more: object) -> Verdict:
 def test_a_failing_budget_names_what_takes_more_than_its_reference() -> None:
     told = explained(failing(layers=CALL, reference_layers=REFERENCE))
     assert "of the +2.00 µs that it takes more than its reference, most is here:" in told
-    assert "  +1.00 µs  f                new                 lib.py:3" in told
-    assert "  +0.40 µs  kernels          1.10 → 1.50 µs      aten::add" in told
+    assert "  +1.00 µs  f                new                   lib.py:3" in told
+    assert "  +0.40 µs  kernels          1.10 → 1.50 µs        aten::add" in told
     assert "asks more of torch" not in told
+
+
+def test_what_was_too_short_there_is_not_called_new() -> None:
+    short = Layers("g", around(2.0), REFERENCE.layers, 9, functions=("f",))
+    told = explained(failing(layers=CALL, reference_layers=short))
+    assert "  +1.00 µs  f                not told apart there  lib.py:3" in told
+    assert "  +0.50 µs  with scope       new" in told
+
+
+def test_a_call_that_is_faster_has_no_layers_to_blame() -> None:
+    told = explained(failing(layers=REFERENCE, reference_layers=CALL))
+    assert "takes more than" not in told
+
+
+def test_layers_that_are_hardly_known_are_said_to_be() -> None:
+    wide = Layers("f", around(4.0), (Layer("f", "python", Interval(1.0, -9.0, 9.0)),), 9)
+    assert "1 of 1 layers are known no better than by 10% of the call" in report.as_text([wide])
 
 
 def test_a_base_says_more_than_a_reference() -> None:
