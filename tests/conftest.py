@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -16,6 +17,12 @@ settings.load_profile("any pace")
 pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+def pytest_collection_finish() -> None:
+    """What thousands of tests are made of is no garbage: nobody need look through it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

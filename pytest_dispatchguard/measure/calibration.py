@@ -51,11 +51,14 @@ def undisturbed() -> Iterator[None]:
     sys.settrace(None)
     sys.setprofile(None)
     gc.collect()
-    gc.freeze()
+    frozen = gc.get_freeze_count() > 0  # by somebody who will not have it undone
+    if not frozen:
+        gc.freeze()
     try:
         with collector_off():
             yield
     finally:
-        gc.unfreeze()
+        if not frozen:
+            gc.unfreeze()
         sys.setprofile(profile)
         sys.settrace(trace)

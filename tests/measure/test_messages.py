@@ -19,6 +19,8 @@ from pytest_dispatchguard.model import (
     CostlyLine,
     Guards,
     Interval,
+    Layer,
+    Layers,
     Limit,
     Measurement,
     Verdict,
@@ -57,6 +59,20 @@ COMPILED = st.builds(
     st.dictionaries(TEXTS, NUMBERS, max_size=2),
     st.none() | INTERVALS,
 )
+LAYERS = st.none() | st.builds(
+    Layers,
+    TEXTS,
+    INTERVALS,
+    st.lists(
+        st.builds(Layer, TEXTS, st.sampled_from(["python", "kernel"]), INTERVALS, st.integers(0)),
+        max_size=2,
+    ).map(tuple),
+    st.integers(0),
+    st.lists(TEXTS, max_size=1).map(tuple),
+    TEXTS,
+    COUNTERS,
+    st.lists(TEXTS, max_size=1).map(tuple),
+)
 BASES = st.builds(
     Base,
     TEXTS,
@@ -65,7 +81,8 @@ BASES = st.builds(
     st.none() | INTERVALS,
     TEXTS,
     LINES,
-    st.none() | COMPILED,
+    layers=LAYERS,
+    compiled=st.none() | COMPILED,
 )
 VERDICTS = st.builds(
     Verdict,
@@ -79,6 +96,8 @@ VERDICTS = st.builds(
     LINES,
     st.none() | MEASURED,
     st.none() | BASES,
+    layers=LAYERS,
+    reference_layers=LAYERS,
     compiled=st.none() | COMPILED,
 )
 SAMPLES = st.builds(
