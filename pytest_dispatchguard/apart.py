@@ -85,7 +85,7 @@ def _tests(asked: Asked, tell: Tell) -> list[Layers]:
     return found
 
 
-def told(
+def written(
     found: Sequence[Layers] | Scaling, form: Format, *, color: bool = False, width: int = 100
 ) -> str:
     """What was found, in one of the formats."""

@@ -714,7 +714,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _layers(arguments: argparse.Namespace) -> int:
-    from pytest_dispatchguard.apart import Asked, taken_apart, told
+    from pytest_dispatchguard.apart import Asked, taken_apart, written
     from pytest_dispatchguard.progress import progress
 
     if arguments.against and not arguments.sizes:
@@ -731,7 +731,7 @@ def _layers(arguments: argparse.Namespace) -> int:
     with progress() as tell:
         found = taken_apart(asked, tell or (lambda what, done, of: None))
     color = arguments.output is None and _color(arguments.color)
-    _put(arguments, told(found, arguments.format, color=color, width=_width()), sys.stdout)
+    _put(arguments, written(found, arguments.format, color=color, width=_width()), sys.stdout)
     return CLEAN
 
 

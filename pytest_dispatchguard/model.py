@@ -356,6 +356,11 @@ class Layer:
     line: int = 0
     """Where a Python function begins; 0 for what has no source."""
 
+    @property
+    def called(self) -> str:
+        """What people call it: ``with scope``, ``Sub.__torch_function__``."""
+        return f"with {self.name}" if self.kind == "context" else self.name
+
 
 @dataclass(frozen=True, slots=True)
 class Layers:

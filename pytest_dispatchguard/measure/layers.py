@@ -13,7 +13,7 @@ from typing import Any
 
 from pytest_dispatchguard.measure.calling import Call
 from pytest_dispatchguard.measure.compiled_layers import CompiledLayers, around_part
-from pytest_dispatchguard.measure.devices import HOST, Device
+from pytest_dispatchguard.measure.devices import HOST, Device, here
 from pytest_dispatchguard.measure.parts import name_of, parts_of
 from pytest_dispatchguard.measure.python_layers import PythonLayers
 from pytest_dispatchguard.measure.subject import Subject
@@ -159,6 +159,18 @@ class _Apart:
         )
 
 
-def of_subject(subject: Subject, name: str, seconds: float) -> Layers:
-    """Takes the call of a subject apart."""
-    return layers(Wanted(subject.call, name, seconds, prepare=subject.fresh, mode=subject.in_mode))
+def of_subject(
+    subject: Subject, name: str, seconds: float, call: Call | None = None, device: str | None = None
+) -> Layers:
+    """Takes the call of a subject apart, or another as if it were the subject's. `device` is the one of the
+    test's `overhead_device`."""
+    return layers(
+        Wanted(
+            call or subject.call,
+            name,
+            seconds,
+            prepare=subject.fresh,
+            mode=subject.in_mode,
+            device=here(device),
+        )
+    )

@@ -22,7 +22,7 @@ from pytest_dispatchguard.measure.budget_file import (
 )
 from pytest_dispatchguard.measure.devices import KINDS, LAZY, here
 from pytest_dispatchguard.measure.first_run import first_run
-from pytest_dispatchguard.measure.layers import Wanted, layers
+from pytest_dispatchguard.measure.layers import of_subject
 from pytest_dispatchguard.measure.limits import Marker, limits_for
 from pytest_dispatchguard.measure.messages import Request, Samples
 from pytest_dispatchguard.measure.subject import Overhead, Subject
@@ -91,7 +91,7 @@ def settle(
                 verdicts.append(Verdict(node_id, subject.name, "fail", {}, reason=said))
             elif asked is not None and asked.request is not None and asked.request.layers:
                 with unheard():
-                    verdicts.append(_taken_apart(node_id, subject, asked.request))
+                    verdicts.append(_taken_apart(node_id, subject, asked.request.layers, device))
             elif asked is not None:
                 recorded = asked.recorded.get(key_of(node_id, subject.name, several), {}).get(
                     version_here
@@ -115,22 +115,14 @@ def settle(
     return Settled("", verdicts, samples)
 
 
-def _taken_apart(node_id: str, subject: Subject, request: Request) -> Verdict:
+def _taken_apart(node_id: str, subject: Subject, seconds: float, device: str | None) -> Verdict:
     """What there is to tell of a verdict that fails: the layers of its subject and its reference."""
     verdict = Verdict(node_id, subject.name, "fail", {})
-    wanted = Wanted(
-        subject.call,
-        subject.name,
-        request.layers,
-        request.confidence,
-        prepare=subject.fresh,
-        mode=subject.in_mode,
-    )
     try:
-        found = layers(wanted)
+        found = of_subject(subject, subject.name, seconds, device=device)
         if subject.reference is None:
             return replace(verdict, layers=found)
-        reference = layers(replace(wanted, call=subject.reference, name="its reference"))
+        reference = of_subject(subject, "its reference", seconds, subject.reference, device)
     except Exception as error:  # noqa: BLE001 - what fails here is no failure of the subject
         said = f"it could not be taken apart: {type(error).__name__}: {error}".splitlines()[0]
         return replace(verdict, reason=said)

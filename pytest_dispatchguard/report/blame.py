@@ -13,7 +13,6 @@ _MOST = 12
 _LEAST = 0.02
 """A layer that is less of the difference is not told."""
 _PYTHON: tuple[LayerKind, ...] = ("python", "override", "context")
-_WORDS: dict[LayerKind, str] = {"override": "__torch_function__", "context": "with"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +27,6 @@ class Dearer:
     def more(self) -> float:
         """What it takes more."""
         return self.here.value - self.there
-
-    @property
-    def name(self) -> str:
-        """What it is called."""
-        word = _WORDS.get(self.layer.kind, "")
-        return self.layer.name if word in self.layer.name else f"{word} {self.layer.name}".strip()
 
 
 def held_against(verdict: Verdict) -> tuple[Layers, str] | None:

@@ -31,7 +31,6 @@ _STYLES = {
     "wrapper": "yellow",
     "compiled": "green",
 }
-_WORDS = {"override": "__torch_function__", "context": "with"}
 _TELLABLE = 0.005
 """A part of the whole that is worth a word."""
 _UNSURE = 0.1
@@ -185,10 +184,8 @@ def plain(interval: Interval) -> dict[str, float | None]:
 
 
 def _name(layer: Layer) -> str:
-    word = _WORDS.get(layer.kind, "")
-    name = layer.name if word in layer.name else f"{word} {layer.name}".strip()
     times = f" ({layer.times} times)" if layer.times > 1 else ""
-    return f"{'  ' * layer.depth}{name}{times}"
+    return f"{'  ' * layer.depth}{layer.called}{times}"
 
 
 def _cut(name: str) -> str:

@@ -233,11 +233,13 @@ def _blamed(verdict: Verdict) -> list[str]:
         return []
     total = verdict.layers.whole_us.value - there.whole_us.value
     lines = [f"  of the {total:+.2f} µs that it takes more than {whose}, most is here:"]
-    width = max(len(row.name) for row in rows)
+    width = max(len(row.layer.called) for row in rows)
     for row in rows:
         before = _before(row, there)
         place = _place(row.layer.path, row.layer.line) if row.layer.line else row.layer.note
-        lines.append(f"  {row.more:>+7.2f} µs  {row.name:<{width}}  {before:<20}  {place}".rstrip())
+        lines.append(
+            f"  {row.more:>+7.2f} µs  {row.layer.called:<{width}}  {before:<20}  {place}".rstrip()
+        )
     if asked and there.torch_calls:
         told = ", ".join(name if n == 1 else f"{name} ({n} times)" for name, n in asked.items())
         lines.append(f"  it asks more of torch than {whose}: {told}")

@@ -28,7 +28,7 @@ class Clock:
             self.now += took
             return took
 
-        return Arm(block, **settings)  # type: ignore[arg-type]
+        return Arm(block, **settings)  # type: ignore[arg-type]  # as Arm has them
 
 
 def test_differences_of_arms_are_found_and_add_up() -> None:
@@ -55,7 +55,7 @@ def test_every_block_is_made_ready_and_stands_in_its_context() -> None:
     clock, said = Clock(), []
 
     @contextmanager
-    def around():  # type: ignore[no-untyped-def]
+    def around():  # type: ignore[no-untyped-def]  # pytest's way
         said.append("in")
         yield
         said.append("out")

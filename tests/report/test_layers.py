@@ -109,7 +109,7 @@ def test_a_drawing_shows_one_call() -> None:
 
 def test_what_is_new_or_dearer_comes_first() -> None:
     rows = dearer(CALL, REFERENCE)
-    assert [(row.name, round(row.more, 2)) for row in rows] == [
+    assert [(row.layer.called, round(row.more, 2)) for row in rows] == [
         ("f", 1.0),
         ("with scope", 0.5),
         ("kernels", 0.4),

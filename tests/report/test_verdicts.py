@@ -80,7 +80,7 @@ def test_guards_are_told_where_they_are_too_many() -> None:
     assert f"        3  {named}" in told
     assert "a print" not in told and "x grew" not in told and "compiling takes" not in told
     assert "checking them" not in told
-    timed = replace(COMPILED.compiled, guard_us=Interval(2.0, 1.5, 2.5))  # type: ignore[type-var]
+    timed = replace(COMPILED.compiled, guard_us=Interval(2.0, 1.5, 2.5))  # type: ignore[type-var]  # it is there
     told = explained(replace(COMPILED, compiled=timed))
     assert "  checking them takes 2.00 µs (1.50 to 2.50)" in told
 

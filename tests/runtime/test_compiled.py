@@ -46,7 +46,7 @@ def test_it_repeats_whatever_was_compiled_before() -> None:
 
 
 def test_each_constant_of_an_instance_is_a_guard_more() -> None:
-    class Scaled(torch.nn.Module):  # type: ignore[misc, name-defined, unused-ignore]
+    class Scaled(torch.nn.Module):  # type: ignore[misc, name-defined, unused-ignore]  # torch is not there when types are checked
         def __init__(self, scale: Any) -> None:
             super().__init__()
             self.scale = scale

@@ -74,7 +74,7 @@ def test_a_constant_of_an_instance_is_named_with_its_line() -> None:
     torch = pytest.importorskip("torch")
     from pytest_dispatchguard.runtime import torch_private
 
-    class Scaled(torch.nn.Module):  # type: ignore[misc, name-defined, unused-ignore]
+    class Scaled(torch.nn.Module):  # type: ignore[misc, name-defined, unused-ignore]  # torch is not there when types are checked
         def __init__(self, scale: float) -> None:
             super().__init__()
             self.scale = scale
@@ -82,7 +82,7 @@ def test_a_constant_of_an_instance_is_named_with_its_line() -> None:
         def forward(self, x: Any) -> Any:
             return x * self.scale
 
-    class Net(torch.nn.Module):  # type: ignore[misc, name-defined, unused-ignore]
+    class Net(torch.nn.Module):  # type: ignore[misc, name-defined, unused-ignore]  # torch is not there when types are checked
         def __init__(self) -> None:
             super().__init__()
             self.layers = torch.nn.ModuleList(Scaled(1.0 + i) for i in range(4))

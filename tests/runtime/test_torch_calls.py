@@ -72,7 +72,7 @@ class Counting(torch.Tensor):  # type: ignore[misc]  # torch is not there when t
     seen = 0
 
     @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+    def __torch_function__(cls, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]  # as torch has it
         Counting.seen += 1
         return super().__torch_function__(func, types, args, kwargs or {})
 

@@ -99,7 +99,7 @@ def test_code_that_is_compiled_is_told_with_its_guards(compiled: Any) -> None:
 
 
 def test_every_guard_that_torch_prints_is_found(compiled: Any) -> None:
-    class Net(torch.nn.Module):  # type: ignore[misc, name-defined, unused-ignore]
+    class Net(torch.nn.Module):  # type: ignore[misc, name-defined, unused-ignore]  # torch is not there when types are checked
         def __init__(self) -> None:
             super().__init__()
             self.layers = torch.nn.ModuleList(torch.nn.Linear(2, 2) for _ in range(3))
