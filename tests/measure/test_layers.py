@@ -82,12 +82,20 @@ def test_a_function_that_breaks_when_called_again_does_no_harm() -> None:
 
 def test_state_is_made_anew_where_the_subject_says_how() -> None:
     held: list[int] = []
+    made = 0
 
     def fresh() -> None:
+        nonlocal made
+        made += 1
         held[:] = [1, 2, 3]
 
-    found = apart(lambda: sum(held), prepare=fresh)
-    assert found.rounds >= 60
+    def emptied() -> int:
+        total = held[0]  # fails where nobody made it anew
+        held.append(total)
+        return total
+
+    found = apart(emptied, prepare=fresh)
+    assert made >= found.rounds >= 60
 
 
 def test_nothing_but_c_has_no_layers_of_python() -> None:
