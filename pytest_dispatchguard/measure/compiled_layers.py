@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
+from typing import Any
 
 from pytest_dispatchguard.measure.calling import Call, spelt
 from pytest_dispatchguard.measure.parts import Part
 from pytest_dispatchguard.measure.python_layers import Around, PythonLayers
 from pytest_dispatchguard.measure.statements import Statement, statements_arm
-from pytest_dispatchguard.measure.turns import Arm, Clock, Turned
+from pytest_dispatchguard.measure.turns import Arm, Clock, Sum, Turned
 from pytest_dispatchguard.model import Layer, LayerKind
 from pytest_dispatchguard.runtime.call_tree import PythonCall
 from pytest_dispatchguard.runtime.compiled_calls import (
+    Checks,
     Made,
+    checks_of,
     guards_skipped,
     is_generated,
     is_rewritten,
@@ -22,7 +26,11 @@ from pytest_dispatchguard.runtime.compiled_calls import (
     made_by,
     unrecorded,
 )
-from pytest_dispatchguard.runtime.torch_private import compiled_code_found
+from pytest_dispatchguard.runtime.torch_private import (
+    compiled_code_found,
+    in_grad_state,
+    no_guards_tree,
+)
 
 _UNGUARDED = "whole without guards"
 _PIECES: tuple[tuple[LayerKind, str], ...] = (("allocation", "allocation"), ("kernel", "kernels"))
@@ -41,16 +49,28 @@ class CompiledLayers:
     ) -> None:
         self.python = python
         owners = python.owners(calls)
-        rewritten = [call for call in calls if is_rewritten(call)]
-        # Guards are checked by who calls: by the time that a rewritten function runs they have passed.
-        self._guarding = owners[rewritten[0].parent] if rewritten else 0
         self.arms: dict[str, Arm] = {}
         self.notes: list[str] = []
-        if _runs_unguarded(whole, prepare):
+        self._guards: dict[int, Sum] = {}
+        """What guards take, by the part that they are of: who calls a rewritten function, which runs only
+        once they have passed."""
+        rewritten: dict[int, list[PythonCall]] = {}
+        for call in filter(is_rewritten, calls):
+            rewritten.setdefault(owners[call.parent], []).append(call)
+        checks = {owner: list(map(checks_of, found)) for owner, found in rewritten.items()}
+        if all(one is not None for found in checks.values() for one in found):
+            for owner, found in checks.items():
+                self._check(owner, [one for one in found if one is not None], clock)
+        elif _runs_unguarded(whole, prepare):
             self.arms[_UNGUARDED] = Arm(whole.block(clock), guards_skipped, prepare)
+            self._guards[min(checks)] = {"whole": 1.0, _UNGUARDED: -1.0}
+            self.notes.append(
+                "guards hold only within the call: told is what skipping them saves, which leaves those of "
+                "tensors in place"
+            )
         else:
             self.notes.append(
-                "guards cannot be skipped: the call is compiled anew, or left uncompiled"
+                "guards cannot be told apart: they hold only within the call, and cannot be skipped"
             )
         self._owned: dict[str, int] = {}
         self._told: dict[str, str] = {}
@@ -65,20 +85,29 @@ class CompiledLayers:
                 self._kinds[name] = kind
                 self._told[name] = ", ".join(dict.fromkeys(one.name for _, one in chosen))
 
+    def _check(self, owner: int, checks: Sequence[Checks], clock: Clock) -> None:
+        """The guards of one part, beside as many trees that check nothing."""
+        name, nothing = f"guards {owner}", f"no guards {owner}"
+        pairs = [(root, one.values) for one in checks for root in one.roots]
+        around = partial(in_grad_state, *checks[0].state)
+        self.arms[name] = _checking(pairs, clock, around)
+        nothings = [(no_guards_tree(), values) for _, values in pairs]
+        self.arms[nothing] = _checking(nothings, clock, around)
+        self._guards[owner] = {name: 1.0, nothing: -1.0}
+
     def layers(self, found: Turned) -> list[Layer]:
         """The layers, each after the function that it is in."""
-        guards = {"whole": 1.0, _UNGUARDED: -1.0}
-        guarded = _UNGUARDED in self.arms
-        others: dict[int, dict[str, float]] = {self._guarding: dict(guards)} if guarded else {}
+        others: dict[int, dict[str, float]] = {owner: {**s} for owner, s in self._guards.items()}
         for name, owner in self._owned.items():
             others.setdefault(owner, {})[name] = 1.0
         made = self.python.layers(found, others)
         rows: list[Layer] = []
         for number, layer in enumerate(made):
             rows.append(layer)
-            if guarded and number == self._guarding:
+            if number in self._guards:
                 note = "checks of what the compiled code was made for"
-                rows.append(Layer("guards", "guards", found.us(guards), layer.depth + 1, note=note))
+                us = found.us(self._guards[number])
+                rows.append(Layer("guards", "guards", us, layer.depth + 1, note=note))
             rows += [
                 Layer(
                     name,
@@ -91,6 +120,11 @@ class CompiledLayers:
                 if owner == number
             ]
         return rows
+
+
+def _checking(pairs: Sequence[tuple[Any, Mapping[str, Any]]], clock: Clock, around: Around) -> Arm:
+    checks = [Statement("{0}({1})", [root.check, values]) for root, values in pairs]
+    return statements_arm(checks, clock, around)
 
 
 def _runs_unguarded(whole: Call, prepare: Callable[[], object]) -> bool:

@@ -30,11 +30,13 @@ _RUNS_KNOWN = 15
 """How many runs the assumed spread between runs was seen in."""
 
 
-def median_interval(values: Sequence[float], confidence: float) -> Interval | None:
-    """The median with an interval that holds at every one of LOOKS looks at PROCESSES processes; None for
-    too few values. No shape of the noise is assumed: the ends are values of certain ranks."""
+def median_interval(
+    values: Sequence[float], confidence: float, looks: int = LOOKS * PROCESSES
+) -> Interval | None:
+    """The median with an interval that holds at every one of so many looks; None for too few values. No shape
+    of the noise is assumed: the ends are values of certain ranks."""
     ordered = sorted(values)
-    rank = _rank(len(ordered) // _DEPENDENCE, _each(confidence))
+    rank = _rank(len(ordered) // _DEPENDENCE, _each(confidence, looks))
     if rank is None:
         return None
     low = int(rank / (len(ordered) // _DEPENDENCE) * len(ordered))
@@ -49,7 +51,12 @@ def median(ordered: Sequence[float]) -> float:
     return (ordered[half - 1] + ordered[half]) / 2
 
 
-def over_processes(intervals: Sequence[Interval], spread: float, confidence: float) -> Interval:
+def over_processes(
+    intervals: Sequence[Interval],
+    spread: float,
+    confidence: float,
+    looks: int = LOOKS * PROCESSES,
+) -> Interval:
     """What several processes say together. `spread` is the standard deviation that processes of one program
     have among each other anyway: one process alone cannot tell it. Processes that had time for too few pairs
     are left out where others had not."""
@@ -59,7 +66,7 @@ def over_processes(intervals: Sequence[Interval], spread: float, confidence: flo
     seen = sum((i.value - centre) ** 2 for i in intervals)
     freedom = _SPREAD_KNOWN + count - 1
     sd = math.sqrt((_SPREAD_KNOWN * spread**2 + seen) / freedom)
-    between = _t_quantile(1 - _each(confidence), freedom) * sd / math.sqrt(count)
+    between = _t_quantile(1 - _each(confidence, looks), freedom) * sd / math.sqrt(count)
     below = math.sqrt(sum((i.value - i.low) ** 2 for i in intervals)) / count
     above = math.sqrt(sum((i.high - i.value) ** 2 for i in intervals)) / count
     return Interval(
@@ -89,9 +96,9 @@ def between_share(spread: float, confidence: float) -> float:
     return _t_quantile(1 - _each(confidence), _SPREAD_KNOWN) * spread
 
 
-def _each(confidence: float) -> float:
+def _each(confidence: float, looks: int = LOOKS * PROCESSES) -> float:
     """The chance of error that one look may have on one side."""
-    return (1 - confidence) / 2 / (LOOKS * PROCESSES)
+    return (1 - confidence) / 2 / looks
 
 
 @lru_cache(maxsize=1024)

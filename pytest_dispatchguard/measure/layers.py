@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any
 
 from pytest_dispatchguard.measure.calling import Call
@@ -24,6 +25,8 @@ from pytest_dispatchguard.runtime.collector import collector_off
 from pytest_dispatchguard.runtime.compiled_calls import lets_in, role
 
 _WARM_UPS = 3
+_LOOKS = 5
+"""Times that a call is watched for which of its functions take long."""
 _MOST_TORCH_CALLS = 2000
 
 
@@ -55,6 +58,7 @@ class _Apart:
         self.wanted = wanted
         self.prepare = wanted.prepare or (lambda: None)
         self.tree = CallTree()
+        self._took: list[list[tuple[CodeType, int]]] = []
 
     def layers(self) -> Layers:
         """Records the call, has its parts take turns, and tells them apart."""
@@ -63,6 +67,11 @@ class _Apart:
             self.wanted.call.once()()
         self._record(CallTree())  # what is compiled, or made, because somebody watches
         self._record(self.tree)
+        for _ in range(_LOOKS):
+            again = CallTree()
+            self._record(again)
+            self._took.append(again.times())
+        self.tree.at_best(self._took)
         if any(map(lets_in, self.tree.calls)):
             return self._compiled()
         return self._eager()
@@ -92,6 +101,7 @@ class _Apart:
             self.tree = CallTree()
             with seen.recording(self.tree.owner, torch_calls) as recorder:
                 self._record(self.tree)
+            self.tree.at_best(self._took)
             passed_over = recorder.passed_over
         python = PythonLayers(parts_of(self.tree.calls), wanted.call, wanted.prepare, wanted.clock)
         notes = python.notes

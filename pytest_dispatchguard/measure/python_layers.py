@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr
 from dataclasses import replace
@@ -15,6 +14,7 @@ from pytest_dispatchguard.measure.turns import Arm, Clock, Turned
 from pytest_dispatchguard.model import Layer
 from pytest_dispatchguard.runtime.call_tree import PythonCall
 from pytest_dispatchguard.runtime.instructions import instructions_by_place
+from pytest_dispatchguard.runtime.torch_private import in_grad_state
 
 _ONCE = (None,)
 
@@ -113,16 +113,10 @@ class PythonLayers:
 
 def _as_it_was(part: Part, around: Around) -> Around:
     """What a part is called in: grad mode as it was, and what else is asked for."""
-    if "torch" not in sys.modules:
-        return around
-    import torch
-
-    grad, inference = part.state
 
     @contextmanager
     def entered() -> Iterator[None]:
-        mode = torch.inference_mode() if inference else torch.set_grad_enabled(grad)
-        with mode, around():
+        with in_grad_state(*part.state), around():
             yield
 
     return entered

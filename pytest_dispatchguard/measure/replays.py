@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from itertools import repeat
 from typing import Any
@@ -70,15 +70,9 @@ def _written_by(call: TorchCall) -> Iterator[Any]:
             yield place
 
 
-@contextmanager
-def in_state(state: State, *, recorded: bool = True) -> Iterator[None]:
+def in_state(state: State, *, recorded: bool = True) -> AbstractContextManager[None]:
     """As torch's state was; not `recorded` for backward."""
-    if state.inference:
-        with torch.inference_mode():
-            yield
-    else:
-        with torch.set_grad_enabled(state.grad and recorded):
-            yield
+    return torch_private.in_grad_state(state.grad and recorded, state.inference)
 
 
 @contextmanager

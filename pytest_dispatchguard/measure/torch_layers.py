@@ -4,24 +4,22 @@ kernels."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import repeat
+from typing import Any
 
 import torch
 
 from pytest_dispatchguard.measure import replays
 from pytest_dispatchguard.measure.statements import statements_arm
-from pytest_dispatchguard.measure.turns import Arm, Clock, Turned
+from pytest_dispatchguard.measure.turns import Arm, Clock, Sum, Turned
 from pytest_dispatchguard.model import Layer, LayerKind
 from pytest_dispatchguard.runtime.aten_loops import Operation, as_they_are, operations_of
 from pytest_dispatchguard.runtime.torch_calls import State, TorchCall
 
 _MOST_NAMES = 4
-
-Sum = dict[str, float]
-"""Arms, each times a factor."""
 
 
 class TorchLayers:
@@ -32,7 +30,7 @@ class TorchLayers:
         self.owners = owners
         self.clock = clock
         self.notes: list[str] = []
-        self.by_part: dict[int, Sum] = {}
+        self.by_part: dict[int, dict[str, float]] = {}
         """The calls of torch that each part of Python makes itself."""
         self._below: list[tuple[State, list[Operation]]] = []
         self._allocates = self._computes = False
@@ -134,7 +132,7 @@ class TorchLayers:
                 (made.writing() or made) if made else there
                 for made, there in zip(bare, writing, strict=True)
             ]
-        ways = {
+        ways: dict[str, tuple[Sequence[Operation], Callable[[], Any]]] = {
             "as it is": (operations, partial(replays.in_state, state)),
             "unrecorded": (operations, partial(replays.in_state, state, recorded=False)),
             "below autograd": (operations, partial(replays.below_autograd, state)),

@@ -18,11 +18,13 @@ from itertools import repeat
 from pytest_dispatchguard.measure.calibration import pace, undisturbed
 from pytest_dispatchguard.measure.calling import Block, empty_block
 from pytest_dispatchguard.measure.devices import HOST, Device
-from pytest_dispatchguard.measure.intervals import median, median_interval
+from pytest_dispatchguard.measure.intervals import median, median_interval, over_processes
 from pytest_dispatchguard.model import Interval
 
 Clock = Callable[[], int]
 """Nanoseconds."""
+Sum = Mapping[str, float]
+"""Arms, each times a factor: ``{"whole": 1, "torch": -1}``."""
 
 _CHANCE = random.Random()
 """One's own: a subject may well seed that of Python."""
@@ -31,6 +33,11 @@ _LONGEST_NS = 300_000
 _BATCH = 10
 """Rounds between collections of garbage."""
 _LEAST_ROUNDS = 60
+# Standard deviations that processes have among each other, as parts of the longer side: seen in 8 processes
+# for each of 8 calls, thin wrappers of a long call and torch's binding in a short one.
+_ALIKE, _UNLIKE = 0.005, 0.015
+_HALFWAY = 0.1
+"""The part of the longer side by which both differ where half of that is reached."""
 _PATIENCE = 5
 """Times the seconds that are allowed, where so few rounds need it."""
 
@@ -63,10 +70,10 @@ class Turned:
     loops: Mapping[str, int] = field(default_factory=dict)
     """Calls in a block of each arm."""
 
-    def us(self, parts: Mapping[str, float]) -> Interval:
-        """A sum of arms, each times a factor, in microseconds: ``{"whole": 1, "torch": -1}``. It is found as
-        a share of the first arm's time, so that a round in which the machine was slow counts for no more than
-        another."""
+    def us(self, parts: Sum) -> Interval:
+        """A sum of arms, in microseconds. It is found as a share of the first arm's time, so that a round in
+        which the machine was slow counts for no more than another. The interval holds for other processes
+        too, which have their own memory, and so differ by more than rounds do."""
         first = next(iter(self.times.values()))
         usual = median(sorted(first)) / 1000
         values = [
@@ -74,22 +81,24 @@ class Turned:
             for i, whole in enumerate(first)
         ]
         # Medians do not add up of themselves: those of single arms are what sums are made of.
-        value = sum(factor * self._level(name) for name, factor in parts.items()) * usual
-        found = median_interval(values, self.confidence)
+        levels = [factor * self._level(name) * usual for name, factor in parts.items()]
+        value = sum(levels)
+        found = median_interval(values, self.confidence, looks=1)
         if found is None:
             return Interval(value, -math.inf, math.inf)
-        return Interval(value, min(found.low, value), max(found.high, value))
+        here = Interval(value, min(found.low, value), max(found.high, value))
+        return over_processes([here], _spread(levels), self.confidence, looks=1)
 
     def alone(self, name: str) -> Interval:
         """What an arm takes, in microseconds, held against nothing."""
         values = [took / 1000 for took in self.times[name]]
-        found = median_interval(values, self.confidence)
+        found = median_interval(values, self.confidence, looks=1)
         return found or Interval(median(sorted(values)), -math.inf, math.inf)
 
     def ratio(self, name: str, other: str) -> Interval:
         """How many times one arm takes what another does."""
         values = [a / b for a, b in zip(self.times[name], self.times[other], strict=True)]
-        found = median_interval(values, self.confidence)
+        found = median_interval(values, self.confidence, looks=1)
         return found or Interval(median(sorted(values)), -math.inf, math.inf)
 
     def _level(self, name: str) -> float:
@@ -101,6 +110,18 @@ class Turned:
     def rounds(self) -> int:
         """How many rounds there were."""
         return min(map(len, self.times.values()), default=0)
+
+
+def _spread(levels: Sequence[float]) -> float:
+    """The standard deviation among processes of a sum of arms, some of them taken off: small where both sides
+    are nearly the same."""
+    more, less = (math.fsum(max(sign * level, 0.0) for level in levels) for sign in (1, -1))
+    longer = max(more, less)
+    if not longer:
+        return 0.0
+    unlike = abs(more - less) / longer
+    rise = unlike**2 / (unlike**2 + _HALFWAY**2)
+    return longer * (_ALIKE + (_UNLIKE - _ALIKE) * rise)
 
 
 def turned(

@@ -7,6 +7,7 @@ import inspect
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import CellType, CodeType, FrameType, FunctionType
 from typing import Any
@@ -79,6 +80,17 @@ class CallTree:
             self._frames.clear()
             self._running.clear()
 
+    def times(self) -> list[tuple[CodeType, int]]:
+        """How long each call took, in order."""
+        return [(call.code, call.ns) for call in self.calls]
+
+    def at_best(self, others: Sequence[Sequence[tuple[CodeType, int]]]) -> None:
+        """Has calls have taken the least of what they took here and in others that did the same."""
+        for other in others:
+            if [code for code, _ in other] == [call.code for call in self.calls]:
+                for call, (_, ns) in zip(self.calls, other, strict=True):
+                    call.ns = min(call.ns, ns)
+
     def owner(self, frame: FrameType | None) -> int:
         """The number of the call that a frame belongs to, or the nearest one around it; -1 for none."""
         while frame is not None:
@@ -141,6 +153,26 @@ def _again(frame: FrameType) -> tuple[FunctionType, Sequence[Any], Mapping[str, 
     if code.co_flags & inspect.CO_VARKEYWORDS:
         kwargs |= given[names[after]]
     return function, tuple(args), kwargs
+
+
+def variables_of(call: PythonCall) -> dict[str, Any]:
+    """What the variables of a call held when it began, as far as they had a value."""
+    code, function = call.code, call.function
+    names = [*code.co_varnames[: code.co_argcount]]
+    found = dict(zip(names, call.args, strict=False))
+    after = code.co_argcount + code.co_kwonlyargcount
+    keyword = code.co_varnames[code.co_argcount : after]
+    found |= {name: call.kwargs[name] for name in keyword}
+    if code.co_flags & inspect.CO_VARARGS:
+        found[code.co_varnames[after]] = tuple(call.args[code.co_argcount :])
+        after += 1
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        found[code.co_varnames[after]] = {k: v for k, v in call.kwargs.items() if k not in keyword}
+    cells = (function.__closure__ or ()) if function is not None else ()
+    for name, cell in zip(code.co_freevars, cells, strict=False):
+        with suppress(ValueError):  # an empty one
+            found[name] = cell.cell_contents
+    return found
 
 
 def _kept(value: Any) -> Any:

@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_dispatchguard.model import LayerKind
-from pytest_dispatchguard.runtime.call_tree import PythonCall
+from pytest_dispatchguard.runtime.call_tree import PythonCall, variables_of
+from pytest_dispatchguard.runtime.torch_private import (
+    cache_entries,
+    code_before,
+    guard_tree,
+    in_grad_state,
+)
 
 _GRAPH, _RESUME = "__compiled_fn", "__resume_at"
 """How names begin that Dynamo gives to graphs, and to what follows a break."""
@@ -83,6 +89,36 @@ def keeps_out(call: PythonCall) -> bool:
 
 def _is_in_dynamo(call: PythonCall) -> bool:
     return call.code.co_filename.endswith(f"_dynamo{os.sep}eval_frame.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """The guards that are checked before one call runs what Dynamo made for it."""
+
+    roots: Sequence[Any]
+    """Of the trees that are looked through: all up to the first that holds."""
+    values: Mapping[str, Any]
+    """What they are checked on: the variables of the call."""
+    state: tuple[bool, bool]
+    """Whether grad mode is on, and inference mode."""
+
+
+def checks_of(call: PythonCall) -> Checks | None:
+    """The guards that a function which Dynamo rewrote was let in by; None where they cannot be found, or do
+    not hold outside of the call."""
+    before = code_before(call.code)
+    if before is None or call.function is None:
+        return None
+    roots = []
+    for entry in cache_entries(before):
+        roots.append(guard_tree(entry))
+        if entry.code is call.code:
+            values = variables_of(call)
+            with in_grad_state(*call.state):
+                held = [root.check(values) for root in roots]
+            alone = held == [*[False] * (len(roots) - 1), True]
+            return Checks(roots, values, call.state) if alone else None
+    return None
 
 
 @contextmanager

@@ -93,6 +93,21 @@ def cache_entries(code: CodeType) -> list[Any]:
     return list(_debug_get_cache_entry_list(code))
 
 
+def code_before(made: CodeType) -> CodeType | None:
+    """The code that Dynamo rewrote; None for what it did not write."""
+    from torch._dynamo.utils import orig_code_map
+
+    found: CodeType | None = orig_code_map.get(made)
+    return found
+
+
+def no_guards_tree() -> Any:
+    """The root of guards that check nothing."""
+    from torch._C._dynamo.guards import RootGuardManager
+
+    return RootGuardManager()
+
+
 def guard_tree(entry: Any) -> Any:
     """The root of the guards that are checked before an entry is used."""
     manager = getattr(entry, "guard_manager", None)
@@ -461,12 +476,15 @@ def plain_tensors() -> AbstractContextManager[object]:
     return found
 
 
-def below_autograd() -> AbstractContextManager[object]:
-    """Operations begin below the keys of autograd, of views and of writing in place."""
+@contextmanager
+def below_autograd() -> Iterator[None]:
+    """Operations begin below the keys of autograd, of views and of writing in place, and so do those that
+    kernels call: those find these keys left out after autograd's own kernels too."""
     import torch
 
-    found: AbstractContextManager[object] = torch._C._AutoDispatchBelowAutograd()
-    return found
+    views = torch._C.DispatchKeySet(torch._C.DispatchKey.ADInplaceOrView)
+    with torch._C._AutoDispatchBelowAutograd(), torch._C._ExcludeDispatchKeyGuard(views):
+        yield
 
 
 @contextmanager
@@ -501,3 +519,14 @@ def grad_state() -> tuple[bool, bool]:
     if torch is None:
         return True, False
     return torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+
+
+@contextmanager
+def in_grad_state(grad: bool, inference: bool) -> Iterator[None]:
+    """As `grad_state` told."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        yield
+        return
+    with torch.inference_mode() if inference else torch.set_grad_enabled(grad):
+        yield
