@@ -25,6 +25,12 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_runtest_setup() -> None:
+    """Some tests thaw what is frozen, as counting allocations does."""
+    if not gc.get_freeze_count():
+        gc.freeze()
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The root of the checkout."""

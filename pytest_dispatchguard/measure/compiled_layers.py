@@ -9,7 +9,7 @@ from typing import Any
 
 from pytest_dispatchguard.measure.calling import Call, spelt
 from pytest_dispatchguard.measure.parts import Part
-from pytest_dispatchguard.measure.python_layers import Around, PythonLayers
+from pytest_dispatchguard.measure.python_layers import Around, PythonLayers, arm_of
 from pytest_dispatchguard.measure.statements import Statement, statements_arm
 from pytest_dispatchguard.measure.turns import Arm, Clock, Sum, Turned
 from pytest_dispatchguard.model import Layer, LayerKind
@@ -93,7 +93,13 @@ class CompiledLayers:
         self.arms[name] = _checking(pairs, clock, around)
         nothings = [(no_guards_tree(), values) for _, values in pairs]
         self.arms[nothing] = _checking(nothings, clock, around)
-        self._guards[owner] = {name: 1.0, nothing: -1.0}
+        # Those that are written in Python have a row of their own.
+        written = {
+            arm_of(number): -1.0
+            for number, part in enumerate(self.python.parts)
+            if part.kind == "guards" and part.parent == owner
+        }
+        self._guards[owner] = {name: 1.0, nothing: -1.0, **written}
 
     def layers(self, found: Turned) -> list[Layer]:
         """The layers, each after the function that it is in."""

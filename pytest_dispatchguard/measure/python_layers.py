@@ -59,7 +59,7 @@ class PythonLayers:
             moved[number] = len(self.parts)
             part.depth = self.parts[part.parent].depth + 1 if number else 0
             if arm is not None:
-                self.arms[_arm(len(self.parts))] = arm
+                self.arms[arm_of(len(self.parts))] = arm
             self.parts.append(part)
 
     def owners(self, calls: Sequence[PythonCall]) -> Mapping[int, int]:
@@ -72,10 +72,10 @@ class PythonLayers:
 
     def layers(self, found: Turned, others: Mapping[int, Mapping[str, float]]) -> list[Layer]:
         """What each part takes itself: without the parts that it calls, and without the `others` of it."""
-        own = [{_arm(i) if i else "whole": 1.0} for i in range(len(self.parts))]
+        own = [{arm_of(i) if i else "whole": 1.0} for i in range(len(self.parts))]
         for number, part in enumerate(self.parts):
             if number:
-                own[part.parent][_arm(number)] = -1.0
+                own[part.parent][arm_of(number)] = -1.0
             for arm, factor in others.get(number, {}).items():
                 own[number][arm] = own[number].get(arm, 0.0) - factor
         return [
@@ -122,5 +122,6 @@ def _as_it_was(part: Part, around: Around) -> Around:
     return entered
 
 
-def _arm(number: int) -> str:
+def arm_of(number: int) -> str:
+    """The name of a part's arm."""
     return f"python {number}"

@@ -48,6 +48,39 @@ def test_python_is_told_by_function_without_what_each_calls() -> None:
     assert found.sum_us == pytest.approx(found.whole_us.value, rel=0.2)
 
 
+def test_what_is_planted_is_found_where_it_is_planted() -> None:
+    def low() -> int:
+        return sum(i for i in range(100) for _ in (0, 1))
+
+    def middle() -> int:
+        total = 0
+        for i in range(1600):
+            total += i
+        return total + low()
+
+    def high() -> int:
+        total = middle()
+        for i in range(3200):
+            total += i
+        return total
+
+    found = apart(high)
+    ratio = of(found, "high") / of(found, "middle")
+    assert ratio == pytest.approx(2, rel=0.25)
+    assert of(found, "low") < of(found, "middle")
+
+
+def test_the_same_functions_are_told_each_time() -> None:
+    def rare() -> int:
+        return spin(40)
+
+    def often() -> int:
+        return spin(600) + rare()
+
+    told = {tuple(part.name for part in apart(often).layers) for _ in range(5)}
+    assert len(told) == 1
+
+
 def test_what_cannot_be_done_again_is_told_with_its_caller() -> None:
     state = {"n": 0}
 
@@ -212,10 +245,52 @@ class TestOfTorch:
         names = [part.name for part in found.layers]
         assert "Dynamo's way in" in names
         assert "scaled, as Dynamo rewrote it" in names
-        assert any(part.kind == "guards" for part in found.layers) or any(
-            note.startswith("guards") for note in found.notes
-        )
+        (guards,) = (part for part in found.layers if part.name == "guards")
+        assert guards.us.low > 0
         assert any(part.kind == "context" for part in found.layers)
+
+    def test_guards_are_of_all_that_is_looked_through_and_of_the_mode_it_was_called_in(
+        self,
+    ) -> None:
+        torch = pytest.importorskip("torch")
+        numbers = [float(n) for n in range(200)]
+
+        def once(x: Any, power: int) -> Any:
+            return x * sum(numbers) ** power
+
+        def guards_of(powers: int) -> float:
+            torch.compiler.reset()
+            compiled = torch.compile(once, backend="eager", dynamic=False)
+
+            def quiet(x: Any) -> Any:
+                with torch.no_grad():
+                    for power in range(powers):
+                        compiled(x, power)
+                    return compiled(x, 0)
+
+            found = apart(quiet, torch.ones(4, requires_grad=True))
+            assert not any("guards" in note for note in found.notes)
+            return sum(part.us.value for part in found.layers if part.kind == "guards")
+
+        assert guards_of(4) > 1.5 * guards_of(1)  # 5 calls for 2, and more to look through
+
+    def test_guards_that_hold_only_within_the_call_are_told_so(self) -> None:
+        torch = pytest.importorskip("torch")
+        state = {"n": 0}
+
+        @torch.compile(backend="eager")  # type: ignore[untyped-decorator]  # torch is not there
+        def double(x: Any) -> Any:
+            return x * state["n"]
+
+        def within(x: Any) -> Any:
+            state["n"] = 2
+            try:
+                return double(x)
+            finally:
+                state["n"] = 3
+
+        found = apart(within, torch.ones(4))
+        assert any("guards hold only within the call" in note for note in found.notes)
 
     def test_functions_are_held_in_the_grad_mode_that_they_ran_in(self) -> None:
         torch = pytest.importorskip("torch")

@@ -115,3 +115,22 @@ def test_a_slow_stretch_changes_no_difference() -> None:
     found = Turned(slowed, 0.999)
     share = found.us({"whole": 1, "inside": -1}).value / found.us({"whole": 1}).value
     assert share == pytest.approx(2 / 3)
+
+
+def test_intervals_hold_for_other_processes_and_thin_differences_are_surer() -> None:
+    times = {"whole": [3000.0] * 100, "inside": [2900.0] * 100, "core": [1000.0] * 100}
+    found = Turned(times, 0.999)
+    thin, thick = (found.us({"whole": 1, other: -1}) for other in ("inside", "core"))
+    assert 0.01 < thin.value - thin.low < 0.1, "rounds agree to the last digit, processes never do"
+    assert thick.value - thick.low > 2 * (thin.value - thin.low)
+    assert found.us({}).high == 0
+
+
+@given(st.floats(0.1, 1e4), st.floats(0, 1e4), st.floats(0.01, 100))
+def test_intervals_grow_with_what_they_are_of(whole: float, inside: float, unit: float) -> None:
+    def width(scale: float) -> float:
+        times = {"whole": [whole * scale] * 60, "inside": [inside * scale] * 60}
+        found = Turned(times, 0.999).us({"whole": 1, "inside": -1})
+        return found.high - found.low
+
+    assert width(unit) == pytest.approx(unit * width(1.0), abs=1e-9)

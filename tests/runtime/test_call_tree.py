@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from pytest_dispatchguard.runtime import call_tree
-from pytest_dispatchguard.runtime.call_tree import CallTree, PythonCall
+from pytest_dispatchguard.runtime.call_tree import CallTree, PythonCall, variables_of
 
 
 def recorded(run: Callable[[], object]) -> list[PythonCall]:
@@ -35,6 +35,31 @@ def test_every_call_can_be_made_again_with_what_it_was_given() -> None:
     for call in recorded(lambda: outer(1)):
         assert call.function is not None
         assert call.function(*call.args, **call.kwargs) == (1, 2, (5, 6), 4, {"z": 9})
+
+
+def test_variables_are_those_of_the_frame() -> None:
+    free = 7
+
+    def reading(a: int, *rest: int, c: int = 3, **more: int) -> dict[str, Any]:
+        seen = dict(locals())
+        return seen if free else {}
+
+    def plain(a: int, /, b: int) -> dict[str, Any]:
+        return dict(locals())
+
+    for call in recorded(lambda: (reading(1, 2, 5, c=4, z=9), reading(1), plain(1, b=2))):
+        if call.code.co_name != "<lambda>":
+            assert variables_of(call) == call.result
+
+
+def test_the_least_of_what_calls_took_is_kept() -> None:
+    tree, other = CallTree(), CallTree()
+    tree.record(lambda: outer(1))
+    took = tree.times()
+    faster = [(code, ns // 2) for code, ns in took]
+    other.record(lambda: outer(2) and outer(3))
+    tree.at_best([faster, other.times(), [(code, ns * 2) for code, ns in took]])
+    assert tree.times() == faster
 
 
 def test_closures_methods_and_super_can_be_called_again() -> None:

@@ -281,7 +281,31 @@ def test_nothing_is_recorded_below_autograd() -> None:
     x = torch.ones(2, requires_grad=True)
     with torch_private.below_autograd():
         assert (x * 2).grad_fn is None
+        assert not x[0]._is_view(), "views are looked after yet: ADInplaceOrView is not left out"
+        assert not torch.ones(2)[0]._is_view()
     assert (x * 2).grad_fn is not None
+    assert x[0]._is_view()
+
+
+def test_a_tree_without_guards_always_holds() -> None:
+    assert torch_private.no_guards_tree().check({"x": 1})
+
+
+def test_code_is_known_by_what_it_was_made_from(compiled: Any) -> None:
+    compiled(torch.ones(3))
+    code = compiled.__wrapped__.__code__
+    (entry,) = torch_private.cache_entries(code)
+    assert torch_private.code_before(entry.code) is code, "orig_code_map knows no compiled code"
+    assert torch_private.code_before(code) is None
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("inference", [False, True])
+def test_grad_mode_is_as_it_was(grad: bool, inference: bool) -> None:
+    around = torch_private.grad_state()
+    with torch_private.in_grad_state(grad, inference):
+        assert torch_private.grad_state() == (grad and not inference, inference)
+    assert torch_private.grad_state() == around
 
 
 def test_compiled_code_is_found_and_none_is_made(compiled: Any) -> None:
