@@ -30,6 +30,8 @@ _MOST_TIMED = 12
 _MOST_TREES = 8
 _CONFIDENCE = 0.999
 _MOST_PLACES = 3
+_WORTH_A_TUPLE = 8
+"""Constants from which on a tuple of all is fewer checks: its own are some four."""
 _CAUSES = {
     "attribute": "module attribute",
     "tensors": "parameters and buffers",
@@ -215,7 +217,13 @@ def _of_constants(cause: Cause, guards: Sequence[Guard], trees: _Trees) -> list[
     if not attribute.isidentifier() or cause not in trees.without:
         return []
     values = trees.values[cause]
-    if len(guards) > 1 and all(type(v) is type(values[0]) and v == values[0] for v in values):
+    equal = all(type(v) is type(values[0]) and v == values[0] for v in values)
+    if len(guards) >= _WORTH_A_TUPLE and not equal:
+        found.append(
+            f"a tuple of all {len(guards)} as one attribute of the module that is compiled, handed to each, is a "
+            "handful of checks"
+        )
+    if len(guards) > 1 and equal:
         found.append(
             f"all {len(guards)} are {values[0]!r}: a constant of the file that is read in place of the "
             "attribute is checked once"

@@ -39,6 +39,8 @@ def _there() -> Iterator[None]:
     with ExitStack() as stack:
         taken: dict[Any, Callable[..., Any]] = {}
         for owner, name, value in names(NOTES):
+            if isinstance(owner, ModuleType) and not hasattr(owner, name):
+                continue  # a function that this torch does not have yet
             if owner is torch and isinstance(value, FunctionType):
                 taken[getattr(owner, name)] = value
             stack.enter_context(_replaced(owner, name, _for_now(owner, name, value)))
