@@ -220,8 +220,8 @@ def _of_constants(cause: Cause, guards: Sequence[Guard], trees: _Trees) -> list[
     equal = all(type(v) is type(values[0]) and v == values[0] for v in values)
     if len(guards) >= _WORTH_A_TUPLE and not equal:
         found.append(
-            f"a tuple of all {len(guards)} as one attribute of the module that is compiled, handed to each, is a "
-            "handful of checks"
+            f"a tuple of all {len(guards)} as one attribute of the module that is compiled, handed to each, is "
+            "a handful of checks"
         )
     if len(guards) > 1 and equal:
         found.append(
