@@ -219,10 +219,8 @@ def _of_constants(cause: Cause, guards: Sequence[Guard], trees: _Trees) -> list[
     values = trees.values[cause]
     equal = all(type(v) is type(values[0]) and v == values[0] for v in values)
     if len(guards) >= _WORTH_A_TUPLE and not equal:
-        found.append(
-            f"a tuple of all {len(guards)} as one attribute of the module that is compiled, handed to each, is "
-            "a handful of checks"
-        )
+        said = "in the module that is compiled, handed to each, is a handful of checks"
+        found.append(f"a tuple of all {len(guards)} {said}")
     if len(guards) > 1 and equal:
         found.append(
             f"all {len(guards)} are {values[0]!r}: a constant of the file that is read in place of the "

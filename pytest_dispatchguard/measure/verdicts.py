@@ -51,6 +51,13 @@ class Timing:
     """Whether the ratio is to be as sure as one process can make it, whatever the limits."""
 
 
+_UNCOUNTED = {
+    "py_allocations": "before Python 3.11",
+    "functions": "of compiled code by this torch: it would be compiled anew for who counts",
+}
+"""Counters that may be missing where others are there, and where."""
+
+
 def judged(
     node_id: str,
     subject: Subject,
@@ -103,9 +110,9 @@ def judged(
         ]
         told = [note] if note else []
         told += [
-            f"{name} is not counted before Python 3.11"
+            f"{name} is not counted {_UNCOUNTED[name]}"
             for name in allowed
-            if name == "py_allocations" and name not in counts.values
+            if name in _UNCOUNTED and counts.values and name not in counts.values
         ]
         told += [_too_many(limit, counts.values[limit.name]) for limit in over]
         told += [

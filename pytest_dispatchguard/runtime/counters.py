@@ -93,7 +93,11 @@ def _once(
         prepare()
         found["dispatches"], found["tensor_allocations"] = torch_modes.dispatched(run)
         prepare()
-        found["functions"] = torch_modes.functions(run)
+        functions = torch_modes.functions(run)
+        if functions is None:
+            del found["functions"]
+        else:
+            found["functions"] = functions
     if "lazy_ops" in names:
         prepare()
         before = torch_private.lazy_operations()

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from pytest_dispatchguard.runtime import torch_private
+
 
 class DispatchMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not read when types are checked
     """Sees every ATen operation.
@@ -29,6 +31,12 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not rea
         """torch.compile works under it as it does without: this one only watches."""
         return True
 
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        """The same for a torch that has no such word: there, what is compiled is left for good once it is met
+        under a mode that is none of torch's own."""
+        return torch_private.modes_are_guarded()
+
     def __torch_dispatch__(
         self,
         func: Any,
@@ -45,6 +53,7 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not rea
     def __enter__(self) -> Any:
         if "torch._dynamo" in sys.modules:
             self.__class__ = _hidden(type(self))
+        torch_private.see_operators_of_functions(type(self))
         return super().__enter__()
 
 

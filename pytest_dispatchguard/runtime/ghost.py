@@ -75,6 +75,8 @@ def _default_device_kept() -> Iterator[None]:
         if _default_context() is not before:
             # None where there was none: the CPU by name would put a layer of Python under every call.
             torch.set_default_device(None if before is None else before.device)
+            if before is None:  # older releases ask what is there for its device
+                vars(torch._GLOBAL_DEVICE_CONTEXT).pop("device_context", None)
 
 
 def _default_context() -> Any:

@@ -47,6 +47,9 @@ _MAY_MIX = frozenset(
         "aten::tensor_split",
     }
 )
+_FILLS = frozenset({"aten::masked_fill_", "aten::index_fill_"})
+"""What writing a number through a mask or indices comes down to from 2.15 on, where all is on one device: it is
+on the CPU that the ghost computes on."""
 _INDEXED = {"aten::index": False, "aten::index_put": True, "aten::index_put_": True}
 _READS = {
     "__bool__": ("truth", "DG401"),
@@ -210,6 +213,8 @@ class Operations(DispatchMode):
                 )
             if _INDEXED[name] and not is_ghost(args[2]) and args[2].dim():
                 raise RuntimeError(_TWO_DEVICES)
+        elif name in _FILLS and getattr(_local, "function", None) == "__setitem__":
+            pass
         elif name not in _MAY_MIX and any(
             tensor.dim() and not ghost for tensor, ghost in zip(given, ghosts, strict=True)
         ):

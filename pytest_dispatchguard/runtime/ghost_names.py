@@ -427,6 +427,9 @@ def _of_cuda(notes: Notes) -> Iterator[Name]:
     yield cuda, "current_device", always(0)
     yield cuda, "set_device", always(None)
     yield cuda, "device", on
+    yield cuda, "device_of", on
+    # A torch built for CUDA has it, and would lay the weights of recurrent layers out on a real GPU.
+    yield torch.backends.cudnn, "is_acceptable", always(False)
     yield cuda, "default_stream", always(stream)
     yield cuda, "stream", lambda given=None: nullcontext(given)
     yield cuda, "Stream", stream_type

@@ -11,6 +11,12 @@ from torch.overrides import TorchFunctionMode
 
 from pytest_dispatchguard.runtime.dispatch_mode import DispatchMode
 from pytest_dispatchguard.runtime.tensors import storage_of, tensors
+from pytest_dispatchguard.runtime.torch_private import (
+    as_compiled,
+    compiler_is_there,
+    lookups,
+    modes_are_guarded,
+)
 
 
 class Dispatched(NamedTuple):
@@ -65,13 +71,16 @@ class _Functions(TorchFunctionMode):  # type: ignore[misc]  # torch is not read 
 
 def dispatched(run: FunctionType) -> Dispatched:
     """Runs a function once and counts the operations that reach the dispatcher, below autograd."""
-    with _Dispatches() as mode:
+    with as_compiled(), _Dispatches() as mode:
         run()
     return Dispatched(mode.operations, mode.allocations)
 
 
-def functions(run: FunctionType) -> int:
-    """Runs a function once and counts the calls of torch's Python functions, methods and attributes."""
+def functions(run: FunctionType) -> int | None:
+    """Runs a function once and counts the calls of torch's Python functions, methods and attributes; None
+    where this torch would compile what it runs for the one that counts."""
+    if compiler_is_there() and modes_are_guarded() and lookups(run):
+        return None
     with _Functions() as mode:
         run()
     calls: int = mode.calls

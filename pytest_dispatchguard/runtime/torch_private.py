@@ -166,7 +166,26 @@ def no_caches() -> Iterator[None]:
             config = sys.modules.get(module)
             if config is not None and hasattr(config, name):
                 stack.enter_context(config.patch({name: value}))
+        stack.enter_context(_guards_know_their_place())
         yield
+
+
+@contextmanager
+def _guards_know_their_place() -> Iterator[None]:
+    """Guards are made with the line that made torch check: releases before 2.13 look for it only where guards
+    are to be logged in full."""
+    log = logging.getLogger("torch._dynamo.guards.__verbose_guards")
+    before = log.level, log.propagate, log.handlers[:]
+    log.setLevel(logging.DEBUG)
+    log.propagate = bool(before[2]) and before[1]
+    if not before[2]:
+        log.addHandler(logging.NullHandler())
+    try:
+        yield
+    finally:
+        log.setLevel(before[0])
+        log.propagate = before[1]
+        log.handlers[:] = before[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,6 +397,40 @@ def name_of(entry: Any) -> str:
     """What a guard checks, of what a filter is given."""
     name = entry.orig_guard.name
     return str(name() if callable(name) else name)
+
+
+def modes_are_guarded() -> bool:
+    """Whether this torch compiles code anew where somebody watches it who was not there before."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    return not hasattr(TorchDispatchMode, "ignore_compile_internals")
+
+
+@contextmanager
+def as_compiled() -> Iterator[None]:
+    """What was compiled before runs as it was compiled, though somebody watches."""
+    if not compiler_is_there() or not modes_are_guarded():
+        yield
+        return
+    import torch
+
+    with torch.compiler.set_stance(skip_guard_eval_unsafe=True):
+        yield
+
+
+def see_operators_of_functions(mode: type) -> None:
+    """Has a kind of mode see operators that take functions, in a torch that asks for a rule for each."""
+    from torch._ops import _higher_order_ops
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    if hasattr(TorchDispatchMode, "supports_higher_order_operators"):
+        return
+
+    def rule(operator: Any) -> Callable[..., Any]:
+        return lambda mode, *args, **kwargs: mode.__torch_dispatch__(operator, (), args, kwargs)
+
+    for operator in _higher_order_ops.values():
+        operator.python_key_table.setdefault(mode, rule(operator))
 
 
 def lazy_backend_started() -> str:

@@ -118,7 +118,7 @@ def test_the_filter_of_an_attribute_removes_its_guards(tmp_path: Path) -> None:
 def test_values_that_differ_are_few_guards_as_a_tuple_of_the_whole(tmp_path: Path) -> None:
     code = found(tmp_path, "range(1, 21)")
     advice = group(code, "module attribute", "L['self'].layers[*].scale").advice
-    assert advice[0].startswith("a tuple of all 20 as one attribute")
+    assert advice[0].startswith("a tuple of all 20 in the module that is compiled")
     handed = NET
     for old, new in (
         ("self, x):", "self, x, scale):"),

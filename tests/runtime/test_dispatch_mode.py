@@ -10,6 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the modes are torch's")
 
+from pytest_dispatchguard.runtime import torch_private  # noqa: E402 - torch first
 from pytest_dispatchguard.runtime.dispatch_mode import DispatchMode  # noqa: E402 - needs torch
 
 
@@ -54,9 +55,12 @@ def test_torch_compile_leaves_it_alone() -> None:
     compiled = counter.frame_count
     with Names() as mode:
         subject(x)
-    assert counter.frame_count == compiled == 2
+    again = (
+        torch_private.modes_are_guarded()
+    )  # by older releases: compiled once more, and run as such
+    assert counter.frame_count == compiled * (2 if again else 1) == (4 if again else 2)
     assert mode.seen == ["add.Tensor", "mul.Tensor"]
-    with Names() as again:
+    with Names() as another:
         x + 1
-    assert type(again) is type(mode) is not Names
-    assert isinstance(again, Names)
+    assert type(another) is type(mode) is not Names
+    assert isinstance(another, Names)

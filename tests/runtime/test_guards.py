@@ -94,7 +94,7 @@ def test_a_constant_of_an_instance_is_named_with_its_line() -> None:
 
     net = Net()
     torch.compiler.reset()
-    with torch_private.compiled_codes() as codes:
+    with torch_private.no_caches(), torch_private.compiled_codes() as codes:
         torch.compile(net, backend="eager")(torch.ones(2))
     found = guards_of(dict.fromkeys(codes))
     about = [g for g in grouped(found) if g.pattern == "L['self'].layers[*].scale"]
