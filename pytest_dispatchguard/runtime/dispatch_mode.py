@@ -35,7 +35,7 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not rea
     def is_infra_mode(cls) -> bool:
         """The same for a torch that has no such word: there, what is compiled is left for good once it is met
         under a mode that is none of torch's own."""
-        return torch_private.modes_are_guarded()
+        return cls.ignore_compile_internals() and torch_private.modes_are_guarded()
 
     def __torch_dispatch__(
         self,

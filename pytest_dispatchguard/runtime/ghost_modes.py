@@ -48,8 +48,8 @@ _MAY_MIX = frozenset(
     }
 )
 _FILLS = frozenset({"aten::masked_fill_", "aten::index_fill_"})
-"""What writing a number through a mask or indices comes down to from 2.15 on, where all is on one device: it is
-on the CPU that the ghost computes on."""
+"""What writing a number through a mask or indices comes down to from 2.15 on where all is on one device, as
+it is on the CPU that the ghost computes on."""
 _INDEXED = {"aten::index": False, "aten::index_put": True, "aten::index_put_": True}
 _READS = {
     "__bool__": ("truth", "DG401"),
