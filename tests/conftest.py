@@ -19,16 +19,12 @@ pytest_plugins = ["pytester"]
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def pytest_collection_finish() -> None:
-    """What thousands of tests are made of is no garbage: nobody need look through it again and again."""
+@pytest.fixture(autouse=True, scope="module")
+def _frozen() -> None:
+    """What tests are made of, and what they imported up to here, is no garbage: nobody need look through it
+    again and again."""
     gc.collect()
     gc.freeze()
-
-
-def pytest_runtest_setup() -> None:
-    """Some tests thaw what is frozen, as counting allocations does."""
-    if not gc.get_freeze_count():
-        gc.freeze()
 
 
 @pytest.fixture(scope="session")
