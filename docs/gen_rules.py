@@ -39,6 +39,7 @@ def rule_page(rule: dict[str, Any]) -> str:
     facts = [
         f"**Fix:** {FIXES[rule['fix']]}",
         f"**Origin:** {rule['origin']}" if rule["origin"] else "",
+        "**Seen** only in [code that runs](../running.md)" if rule.get("running") else "",
         "" if rule.get("default", True) else f"**Off** unless selected by `{rule['code']}`",
     ]
     aside = f"# dispatchguard: ignore[{rule['code']}] -- the reason"

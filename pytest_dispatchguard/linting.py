@@ -18,7 +18,7 @@ from pytest_dispatchguard.lint.hot import hot_lines
 from pytest_dispatchguard.lint.observed import Sieve
 from pytest_dispatchguard.model import OperationsAt, Report, UserError, together, with_remarks
 from pytest_dispatchguard.report import render
-from pytest_dispatchguard.runtime import device_waits, findings, syncs, waste
+from pytest_dispatchguard.runtime import compiling, device_waits, findings, syncs, waste
 
 if TYPE_CHECKING:
     from pytest_dispatchguard.runtime.operations import Operations
@@ -151,7 +151,9 @@ class Linting:
         )
         others = 0
         if kept:
-            kept, others = hot_lines(self.config.rootpath, self.config.rootpath).only(kept)
+            kept, others = hot_lines(self.config.rootpath, self.config.rootpath).only(
+                kept, compiling.CODES
+            )
         notes = []
         if others:
             notes.append(f"{others} more in code that is not hot")

@@ -150,6 +150,8 @@ class RuleInfo:
     origin: str
     default: bool = True
     """False for rules that speak only when selected by their code."""
+    running: bool = False
+    """Whether only running code tells."""
 
 
 @dataclass(frozen=True, slots=True)

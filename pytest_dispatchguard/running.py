@@ -14,7 +14,7 @@ from pytest_dispatchguard import recording
 from pytest_dispatchguard.lint.hot import hot_lines
 from pytest_dispatchguard.lint.observed import Sieve, own_files, read_config
 from pytest_dispatchguard.model import Report, UserError, with_remarks
-from pytest_dispatchguard.runtime import device_waits, findings, program, waste
+from pytest_dispatchguard.runtime import compiling, device_waits, findings, program, waste
 from pytest_dispatchguard.runtime.program import Program
 from pytest_dispatchguard.runtime.recorder import Recorder
 from pytest_dispatchguard.runtime.syncs import Sync
@@ -115,7 +115,9 @@ def _costs(
         )
         others = 0
         if costly:  # else nobody needs to know what is hot
-            costly, others = hot_lines(place, wishes.cwd, wishes.config).only(costly)
+            costly, others = hot_lines(place, wishes.cwd, wishes.config).only(
+                costly, compiling.CODES
+            )
         notes = [f"{others} more in code that is not hot"] if others else []
         if any(ended):
             notes.append(f"the program ended with status {ended[0]}: this is of what ran before")

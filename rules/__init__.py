@@ -19,6 +19,7 @@ FAMILIES = (
     "allocations",
     "python_cost",
     "compile",
+    "compile_running",
 )
 """Modules of this package that define rules."""
 

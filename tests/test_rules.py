@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +19,7 @@ import pytest
 
 from pytest_dispatchguard import Finding, Rule
 from pytest_dispatchguard.lint.check import Checked, Request, check
+from pytest_dispatchguard.runtime.findings import observed
 
 rules = pytest.importorskip(
     "dispatchguard_rules",
@@ -39,7 +41,10 @@ _EXPECT = re.compile(r"#\s*expect:\s*([A-Z]+\d+(?:\s*,\s*[A-Z]+\d+)*)\s*$")
 _KEBAB = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)+")
 
 CLASSES: dict[str, type[Rule]] = {cls.code: cls for cls in rules.dispatchguard_rules()}
-SPECIMENS = sorted(FIXTURES.glob("DG*/specimen*.py"))
+RUNNING = {code for code, cls in CLASSES.items() if cls.running}
+"""What the linter does not look for."""
+RUN = sorted(FIXTURES.glob("DG*/specimen*.py"))
+SPECIMENS = [path for path in RUN if path.parent.name not in RUNNING]
 LOOKALIKES = sorted(FIXTURES.glob("DG*/lookalikes*.py"))
 
 
@@ -137,7 +142,7 @@ def test_a_rule_has_its_page(code: str) -> None:
             ast.parse(block)
     assert sections["Example"] != sections["Instead"]
     assert len(sections["Fix safety"].split()) >= 4
-    assert cls.looks()
+    assert bool(cls.looks()) != cls.running
 
 
 @pytest.mark.parametrize("code", sorted(CLASSES))
@@ -175,6 +180,8 @@ def test_findings_say_why_the_place_is_hot(path: Path, lint: Any) -> None:
 @pytest.mark.parametrize("path", LOOKALIKES, ids=shown)
 def test_lookalikes_stay_silent(path: Path, lint: Any) -> None:
     text = path.read_text(encoding="utf-8")
+    if code_of(path) in RUNNING:
+        return  # tried where it runs
     assert len(_hot_functions(text)) >= 4, "at least four look-alikes, in hot functions"
     said = [(f.span.line, f.message) for f in findings(lint, text, code_of(path))]
     assert said == []
@@ -271,7 +278,7 @@ def _load(path: Path) -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("path", SPECIMENS, ids=shown)
+@pytest.mark.parametrize("path", RUN, ids=shown)
 @pytest.mark.filterwarnings("ignore")
 def test_good_returns_what_bad_returned(path: Path, torch: Any) -> None:
     torch.manual_seed(0)
@@ -305,6 +312,49 @@ def _assert_same(torch: Any, bad: Any, good: Any) -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_lookalikes_are_code_that_runs(path: Path, torch: Any) -> None:
     _load(path)
+
+
+# -- what is seen of them running ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def seen(torch: Any) -> Iterator[Any]:
+    """Runs something, and says by line what is found by rules that only running code tells."""
+    from pytest_dispatchguard.runtime.compiling import Compiling
+
+    def run(path: Path, what: Any) -> Counter[tuple[int, str]]:
+        watched = Compiling()
+        with watched.watching():
+            what()
+        told, _ = observed(watched.times, lambda p: p if Path(p) == path else None, {})
+        assert all(len(f.message) > 20 and not f.message.endswith(".") for f in told)
+        return Counter((f.span.line, f.code) for f in told)
+
+    torch.compiler.reset()
+    yield run
+    torch.compiler.reset()
+
+
+def ran(path: Path, name: str) -> None:
+    module = _load(path)
+    for _ in range(3):
+        getattr(module, name)(*module.inputs())
+
+
+@pytest.mark.parametrize("path", [p for p in RUN if code_of(p) in RUNNING], ids=shown)
+@pytest.mark.filterwarnings("ignore")
+def test_bad_is_seen_running_and_good_is_not(path: Path, seen: Any) -> None:
+    wanted = expected(path.read_text(encoding="utf-8"))
+    assert {code for _, code in wanted} == {code_of(path)}
+    assert seen(path, lambda: ran(path, "bad")) == wanted
+    assert not seen(path, lambda: ran(path, "good"))
+
+
+@pytest.mark.parametrize("code", sorted(RUNNING))
+@pytest.mark.filterwarnings("ignore")
+def test_lookalikes_run_in_silence(code: str, seen: Any) -> None:
+    for path in (FIXTURES / code).glob("lookalikes*.py"):
+        assert not seen(path, lambda path=path: _load(path))
 
 
 # -- the harness itself -----------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,12 +38,17 @@ class HotLines:
         _, _, name, hot = min(around, key=lambda span: span[1] - span[0])
         return name, hot
 
-    def only(self, findings: Iterable[Finding]) -> tuple[list[Finding], int]:
-        """The findings that are in hot functions, which they say, and how many are not."""
+    def only(
+        self, findings: Iterable[Finding], anywhere: Collection[str] = ()
+    ) -> tuple[list[Finding], int]:
+        """The findings that are in hot functions, which they say, and how many are not. Those with codes that
+        are told `anywhere` stay as they are."""
         kept, others = [], 0
         for finding in findings:
             place = self.at(finding.path, finding.span.line)
-            if place is None:
+            if place is None and finding.code in anywhere:
+                kept.append(finding)
+            elif place is None:
                 others += 1
             else:
                 kept.append(replace(finding, function=place[0], hot=place[1]))

@@ -120,7 +120,7 @@ def _check(cls: object, taken: Mapping[str, Rule]) -> None:
         other = type(taken[code]).__name__ if code in taken else "the linter itself"
         raise UserError(f"rule {cls.__name__} has the code {code} of {other}; choose another")
     for attribute in ("name", "looks_for", "origin"):
-        if not getattr(cls, attribute, None):
+        if not getattr(cls, attribute, None) and not (cls.running and attribute == "looks_for"):
             raise UserError(f"rule {cls.__name__} ({code}) does not state its {attribute!r}")
     for look in cls.looks():
         if not isinstance(look, Look):

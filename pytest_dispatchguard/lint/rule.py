@@ -182,7 +182,7 @@ class Rule:
     """In kebab case: ``flatten-of-one-tensor``."""
     origin: ClassVar[str]
     """Where the pattern was paid for: ``keras#23183``."""
-    looks_for: ClassVar[Look | tuple[Look, ...]]
+    looks_for: ClassVar[Look | tuple[Look, ...]] = ()
     fixes: ClassVar[Literal["safe", "unsafe", "none"]] = "none"
     """The best fix this rule ever offers."""
     default: ClassVar[bool] = True
@@ -193,6 +193,8 @@ class Rule:
     """Specifier of the torch releases on which the pattern costs. Empty: on all."""
     also_cold: ClassVar[bool] = False
     """Whether cold regions of hot functions are shown too."""
+    running: ClassVar[bool] = False
+    """Whether only running code tells: the linter looks for nothing then."""
 
     def judge(self, node: Any, place: Place) -> Finding | Iterable[Finding] | None:
         """The verdict on one node: a finding (made by `place.finding`), several, or None."""
@@ -216,4 +218,5 @@ class Rule:
             fix=cls.fixes,
             origin=cls.origin,
             default=cls.default,
+            running=cls.running,
         )

@@ -36,6 +36,8 @@ def page(rule: RuleInfo, *, color: bool, width: int) -> str:
     head = f"# {rule.code} {rule.name}\n\n{rule.summary}\n\nFix: {_FIX[rule.fix]}. Origin: {rule.origin}."
     if not rule.default:
         head += " Off by default."
+    if rule.running:
+        head += " Seen only in code that runs: `dispatchguard run`, `pytest --overhead-lint`."
     text = f"{head}\n\n{rule.help}\n"
     if not color:
         return text

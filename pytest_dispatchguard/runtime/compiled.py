@@ -121,12 +121,12 @@ def _breaks(made: Sequence[torch_private.Record]) -> tuple[CompileEvent, ...]:
     """Graph breaks, those that left a whole function uncompiled too; each once, however often it is
     compiled."""
     found = [
-        CompileEvent(_innermost(places), _first(why)) for why, places in torch_private.breaks()
+        CompileEvent(_innermost(places), first_of(why)) for why, places in torch_private.breaks()
     ]
     found += [
         CompileEvent(
             _shown(r.failed_file or r.file, r.failed_line or r.line),
-            f"{_first(r.failed)}; {r.function} is not compiled at all",
+            f"{first_of(r.failed)}; {r.function} is not compiled at all",
         )
         for r in made
         if r.failed
@@ -140,7 +140,7 @@ def _recompiles(made: Sequence[torch_private.Record], last: int) -> tuple[Compil
     for number, record in enumerate(made):
         if not record.again or (record.compiled in found and not record.reason):
             continue
-        reason = _first(record.reason) or "torch gives no reason"
+        reason = first_of(record.reason) or "torch gives no reason"
         if number >= last:
             reason += f"; in call {CALLS} still: it may compile at every call"
         found[record.compiled] = CompileEvent(
@@ -161,13 +161,14 @@ def _seconds(made: Sequence[torch_private.Record]) -> dict[str, float]:
     }
 
 
-def _innermost(places: Sequence[tuple[str, int]]) -> str:
+def _innermost(places: Sequence[tuple[str, int, str]]) -> str:
     """The user's place: the innermost that is not torch's own, where there is one."""
     own = [place for place in places if not is_foreign_file(place[0])]
-    return _shown(*(own or list(places) or [("", 0)])[-1])
+    path, line, _ = (own or list(places) or [("", 0, "")])[-1]
+    return _shown(path, line)
 
 
-def _first(reason: str) -> str:
+def first_of(reason: str) -> str:
     """What a reason begins with: torch explains at length."""
     lines = [" ".join(line.split()) for line in reason.strip().splitlines()]
     said = lines[0] if lines else ""
@@ -192,7 +193,7 @@ def failure(error: BaseException) -> UserError | None:
     if not torch_private.compile_failed(error):
         return None
     words = str(error)
-    said = _first(words) or type(error).__name__
+    said = first_of(words) or type(error).__name__
     if "InvalidCxxCompiler" in words or type(error).__name__ == "InvalidCxxCompiler":
         return UserError(
             "it cannot be compiled: no C++ compiler works here; install one, or name it by the environment "

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from pytest_dispatchguard.model import Finding, Hot, Span
+from pytest_dispatchguard.runtime.compiling import AGAIN, BREAKS, GUARDS
 from pytest_dispatchguard.runtime.syncs import Frame, Sync
 
 Rel = Callable[[str], str | None]
@@ -101,11 +102,21 @@ def _finding(
     )
 
 
+_OF_COMPILER = {
+    BREAKS: "the graph that `{what}` makes breaks here, {often}: {why}",
+    AGAIN: "`{what}` was compiled {often} again: {why}",
+    GUARDS: "compiled code checks {times} values before every call because of `{what}`: {why}",
+}
+
+
 def _message(
     sync: Sync, operations: Sequence[str], times: int, place: Frame, instructions: int | None
 ) -> str:
     often = "once" if times == 1 else f"{times} times"
     what = " and ".join(f"`{name}`" for name in operations)
+    said = _OF_COMPILER.get(sync.code)
+    if said is not None:
+        return said.format(what=sync.operation, times=times, often=often, why=sync.why)
     if not sync.waits:
         taken = (
             f" ({instructions:,} instructions a call on this line)"

@@ -253,6 +253,20 @@ def records() -> Iterator[Callable[[], list[Record]]]:
         utils.set_compilation_metrics_limit(limit)
 
 
+def recorded() -> list[Record]:
+    """What the compiler remembers of what it compiled, as far as that goes back."""
+    from torch._dynamo.utils import get_compilation_metrics
+
+    return [_record(metrics) for metrics in get_compilation_metrics()]
+
+
+def codes_compiled() -> list[CodeType]:
+    """All code that there is compiled code for."""
+    from torch._dynamo.utils import orig_code_map
+
+    return [code for code in list(orig_code_map.values.values()) if isinstance(code, CodeType)]
+
+
 def _record(metrics: Any) -> Record:
     number = str(getattr(metrics, "compile_id", None) or "")
     seconds = {part: getattr(metrics, f"{part}_time_s", None) or 0.0 for part in _PARTS}
@@ -271,15 +285,24 @@ def _record(metrics: Any) -> Record:
     )
 
 
-def breaks() -> list[tuple[str, list[tuple[str, int]]]]:
-    """The graph breaks since the compiler was reset: the reason, and the places that led to it, the outermost
-    first."""
+Break = tuple[str, list[tuple[str, int, str]]]
+"""Why a graph broke, and the places that led to it, the outermost first: file, line, function."""
+
+
+def breaks(known: Sequence[object] = ()) -> list[Break]:
+    """The graph breaks since the compiler was reset, but for those of which `known` has the records."""
+    return [
+        (found.reason, [(at.filename, at.lineno or 0, at.name) for at in found.user_stack])
+        for found in break_records()
+        if not any(found is one for one in known)
+    ]
+
+
+def break_records() -> list[Any]:
+    """What the compiler remembers of graph breaks."""
     from torch._dynamo.utils import graph_break_reasons
 
-    return [
-        (found.reason, [(at.filename, at.lineno or 0) for at in found.user_stack])
-        for found in graph_break_reasons
-    ]
+    return list(graph_break_reasons)
 
 
 def compile_failed(error: BaseException) -> bool:

@@ -16,6 +16,7 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from pytest_dispatchguard.runtime.building import Building
+from pytest_dispatchguard.runtime.compiling import Compiling
 from pytest_dispatchguard.runtime.entering import each_function
 from pytest_dispatchguard.runtime.foreign import is_user_s
 from pytest_dispatchguard.runtime.importing import Importing
@@ -145,12 +146,17 @@ class Waste:
         """A call by what is called, in what name, and from where: how to tell of it, and how often."""
         self._building = Building()
         self._importing = Importing(own)
+        self._compiling = Compiling()
         self.looks = Looks(own, figures)
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Counts what runs inside."""
-        with self._importing.watching(), each_function(self._entered):
+        with (
+            self._compiling.watching(),
+            self._importing.watching(),
+            each_function(self._entered),
+        ):
             try:
                 yield
             finally:
@@ -161,6 +167,7 @@ class Waste:
         """Such calls, and how often each was made."""
         times = self._building.wasted()
         times.update(self._importing.times)
+        times.update(self._compiling.times)
         for seen, number in list(self._places.values()):
             times[seen] += number
         return times

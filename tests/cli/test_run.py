@@ -284,6 +284,53 @@ def test_what_hot_code_does_at_every_call(project: Path) -> None:
     assert run(project, "--ignore", "DG606", "train.py").returncode == 0
 
 
+COMPILED = """
+import torch
+from torch import nn
+
+class Scale(nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x):
+        return x * self.factor  # one each
+
+class Chain(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.ModuleList(Scale(1.0 + i) for i in range(20))
+
+    def forward(self, x):
+        for part in self.parts:
+            x = part(x)
+        print(end="")
+        return x
+"""
+
+
+@needs_torch
+def test_what_torch_compile_made_of_it(project: Path) -> None:
+    (project / "library.py").write_text(COMPILED)
+    (project / "train.py").write_text(
+        "import torch\nfrom library import Chain\n\nstep = torch.compile(Chain(), backend='eager')\n"
+        "for _ in range(3):\n    step(torch.ones(3))\n"
+    )
+    done = run(project, "train.py")
+    assert done.returncode == 1, done.stderr
+    said = [line for line in done.stdout.splitlines() if line.startswith("library.py:")]
+    assert len(said) == 2, done.stdout
+    assert (
+        "library.py:11:9 DG713 compiled code checks 20 values before every call because of "
+        "`return x * self.factor`: `L['self'].parts[*].factor` has a value of its own in each"
+    ) in done.stdout
+    assert (
+        "library.py:21:9 DG711 the graph that `torch.compile` makes breaks here, once: "
+        in done.stdout
+    )
+    assert run(project, "--ignore", "DG71", "train.py").returncode == 0
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
