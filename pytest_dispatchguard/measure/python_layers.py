@@ -14,7 +14,7 @@ from pytest_dispatchguard.measure.turns import Arm, Clock, Turned
 from pytest_dispatchguard.model import Layer
 from pytest_dispatchguard.runtime.call_tree import PythonCall
 from pytest_dispatchguard.runtime.instructions import instructions_by_place
-from pytest_dispatchguard.runtime.torch_private import in_grad_state
+from pytest_dispatchguard.runtime.torch_private import dynamo_kept, in_grad_state
 
 _ONCE = (None,)
 
@@ -100,8 +100,10 @@ class PythonLayers:
         before = self._instructions(self._whole)
         once = Call(arm.block, (_ONCE,))
         try:
-            with arm.around(), redirect_stderr(StringIO()):
-                alike = self._instructions(once) == self._instructions(once)
+            with dynamo_kept() as switched, redirect_stderr(StringIO()):
+                with arm.around():
+                    alike = self._instructions(once) == self._instructions(once)
+                alike = alike and not switched()
         except Exception:  # noqa: BLE001 - whatever it says: it is no call of its own
             return False
         return alike and self._instructions(self._whole) == before

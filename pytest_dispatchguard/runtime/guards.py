@@ -71,7 +71,7 @@ class Guard:
         raw = self.manager.get_source()
         return cause_of(
             raw if _ROOT.search(raw) else self.source,
-            self.manager.get_type_of_guarded_value(),
+            torch_private.guarded_type(self.manager),
             modules,
         )
 

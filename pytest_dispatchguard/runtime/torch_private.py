@@ -133,6 +133,22 @@ def leaf_guards(manager: Any) -> list[Any]:
     return [*manager.get_leaf_guards(), *last()]
 
 
+def guarded_type(manager: Any) -> type:
+    """The type of the value that a node of a guard tree is about: before 2.9, as far as its checks tell."""
+    known = getattr(manager, "get_type_of_guarded_value", None)
+    if known is not None:
+        found: type = known()
+        return found
+    import torch
+
+    kinds = {type(leaf).__name__ for leaf in leaf_guards(manager)}
+    if "TENSOR_MATCH" in kinds:
+        tensor: type = torch.Tensor
+        return tensor
+    constant = kinds & {"EQUALS_MATCH", "TRUE_MATCH", "FALSE_MATCH"}
+    return float if constant else object
+
+
 def forget_compiled() -> None:
     """Has torch forget all that it has compiled in this process, and what it knows of operations on fake
     tensors."""
@@ -571,6 +587,27 @@ def compiled_code_found() -> Iterator[None]:
     before = eval_frame.set_eval_frame(False)
     try:
         yield
+    finally:
+        eval_frame.set_eval_frame(before)
+
+
+@contextmanager
+def dynamo_kept() -> Iterator[Callable[[], bool]]:
+    """Yields what says whether Dynamo was switched on or off in this thread; afterwards it is as before."""
+    if not compiler_is_there():
+        yield lambda: False
+        return
+    from torch._C._dynamo import eval_frame
+
+    def switched() -> bool:
+        now = eval_frame.set_eval_frame(None)
+        eval_frame.set_eval_frame(now)
+        return now is not before
+
+    before = eval_frame.set_eval_frame(None)
+    eval_frame.set_eval_frame(before)
+    try:
+        yield switched
     finally:
         eval_frame.set_eval_frame(before)
 

@@ -291,6 +291,25 @@ def test_a_tree_without_guards_always_holds() -> None:
     assert torch_private.no_guards_tree().check({"x": 1})
 
 
+def test_dynamo_is_as_before(compiled: Any) -> None:
+    from torch._C._dynamo import eval_frame
+
+    with torch_private.dynamo_kept() as switched:
+        compiled(torch.ones(3))
+        assert not switched()
+        eval_frame.set_eval_frame(False)
+        assert switched()
+    assert eval_frame.set_eval_frame(None) is None
+
+
+def test_what_is_compiled_is_listed(compiled: Any) -> None:
+    with torch_private.records() as told:
+        compiled(torch.ones(3))
+        (record,) = told()
+        assert torch_private.recorded()[-1] == record
+    assert compiled.__wrapped__.__code__ in torch_private.codes_compiled()
+
+
 def test_code_is_known_by_what_it_was_made_from(compiled: Any) -> None:
     compiled(torch.ones(3))
     code = compiled.__wrapped__.__code__
