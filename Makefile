@@ -19,7 +19,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint docs bench bench-compile bench-counters bench-dispatcher bench-ghost bench-guards bench-keras bench-layers bench-lint bench-metrics bench-noise bench-plugin bench-runtime bench-specimens bench-traces bench-waits clean
+.PHONY: help demo test test-all test-torches lint docs bench bench-compile bench-counters bench-dispatcher bench-ghost bench-guards bench-keras bench-layers bench-lint bench-metrics bench-noise bench-plugin bench-runtime bench-specimens bench-traces bench-waits clean
 .DELETE_ON_ERROR:
 
 help: ## say what there is to make
@@ -125,6 +125,17 @@ $(addprefix test-,$(PYTHONS)): test-%:
 	.venv-$*/bin/python -m pip install $(PIP_FLAGS) 'hypothesis>=6.100' 'jsonschema>=4.20' 'pytest-xdist>=3.5' 'setuptools>=77'
 	.venv-$*/bin/pytest -n $(WORKERS) -m 'not slow' $(PYTEST_ARGS)
 
+# The releases at both ends; any other by its number. They come with gigabytes of CUDA, on a machine without too.
+TORCHES ?= 2.8.0 2.15.0
+test-torches: $(addprefix test-torch-,$(TORCHES)) ## run what uses torch on the oldest torch that is supported, and the newest
+
+.PHONY: $(addprefix test-torch-,$(TORCHES))
+test-torch-%:
+	$(PYTHON) -m venv .venv-torch-$*
+	.venv-torch-$*/bin/python -m pip install $(PIP_FLAGS) -e '.[dev]' numpy torch==$*
+	.venv-torch-$*/bin/python -m pytest -p no:cacheprovider tests/runtime tests/measure tests/test_rules.py tests/test_layers.py \
+	    tests/test_compiled.py tests/test_syncs.py tests/test_budgets.py tests/test_against.py $(PYTEST_ARGS)
+
 clean: ## remove what the targets above made
-	rm -rf $(VENV) $(addprefix .venv-,$(PYTHONS)) build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(addprefix .venv-,$(PYTHONS)) .venv-torch-* build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

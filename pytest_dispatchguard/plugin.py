@@ -305,13 +305,20 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
         outcome = yield
     named = item.stash.get(_NAMED, None)
     marked = any(mark.name == "overhead_budget" for mark in item.own_markers)
-    if outcome.excinfo is not None or (named is None and not marked):
+    asked = item.config.stash.get(_ASKED, None)
+    broken = outcome.excinfo is not None
+    if (broken and asked is None) or (named is None and not marked):
         return
     from dataclasses import replace
 
     from pytest_dispatchguard.measure import measuring, session
 
-    asked = item.config.stash.get(_ASKED, None)
+    if broken:
+        verdict = session.not_compiled(item.nodeid, outcome.excinfo[1])
+        if verdict is not None:
+            item.stash[_VERDICTS] = [verdict]
+            outcome.force_exception(pytest.fail.Exception(verdict.reason, pytrace=False))
+        return
     if item.config.stash[_OPTIONS].worker is not None:
         from pytest_dispatchguard.measure.worker import REQUEST, SAMPLES
 

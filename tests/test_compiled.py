@@ -221,6 +221,24 @@ def test_add(overhead):
 """
 
 
+def test_where_the_cache_cannot_be_made_the_others_go_on(
+    pytester: pytest.Pytester, plugin_flags: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makepyfile(FAILING)
+    file = pytester.path / "file"
+    file.touch()
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(file / "cache"))
+    (pytester.path / "test_other.py").write_text(
+        "import torch\n\ndef test_plain(overhead):\n    overhead(abs, torch.ones(4))\n"
+    )
+    result = run(pytester, plugin_flags, "--overhead-budget=count")
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(
+        ["it cannot be compiled: torch cannot write its cache: *TORCHINDUCTOR_CACHE_DIR"]
+    )
+    result.stdout.no_fnmatch_line("*Traceback*")
+
+
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [

@@ -161,6 +161,14 @@ def broken(node_id: str, overhead: Overhead, error: BaseException) -> list[Verdi
     ]
 
 
+def not_compiled(node_id: str, error: BaseException) -> Verdict | None:
+    """The verdict of a test in which something cannot be compiled; None where it fails by itself."""
+    known = failure(error)
+    if known is None:
+        return None
+    return Verdict(node_id, node_id.rpartition("::")[2], "error", {}, reason=str(known))
+
+
 def properties(verdicts: Sequence[Verdict]) -> list[tuple[str, object]]:
     """Verdicts as properties of a test's report, as junit files show them."""
     found: list[tuple[str, object]] = []

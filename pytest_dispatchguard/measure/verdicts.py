@@ -91,7 +91,8 @@ def judged(
     with subject.in_mode():
         asked = {*counters.ALWAYS, *counted, *allowed, *(recorded or {})}
         counts = counters.count(run, asked, subject.prepare)
-        made = compiled.counted(run, subject.prepare) if counts.compiled else None
+        given = subject.call.args, dict(subject.call.kwargs)
+        made = compiled.counted(run, subject.prepare, given) if counts.compiled else None
         if made is None:
             _refuse_uncompiled(limits)
         else:

@@ -58,12 +58,19 @@ def compiles(run: Callable[[], object]) -> bool:
         return bool(records())
 
 
-def counted(run: Callable[[], object], prepare: Callable[[], object]) -> Found | None:
+def counted(
+    run: Callable[[], object], prepare: Callable[[], object], given: object = ()
+) -> Found | None:
     """Compiles what a call compiles anew, and counts: again and again until two in a row are equal, for what
-    torch sets up once in a process is none of it. None where nothing is compiled."""
+    torch sets up once in a process is none of it. None where nothing is compiled. `given` is what the call is
+    given: what was compiled before leaves marks on tensors."""
+    from pytest_dispatchguard.runtime.tensors import tensors
+
     found: list[Found] = []
     with torch_private.no_caches():
         for _ in range(3):
+            for tensor in tensors(given):
+                torch_private.unmark(tensor)
             one = _once(run, prepare)
             if one is None:
                 return None

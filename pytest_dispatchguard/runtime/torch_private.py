@@ -39,7 +39,8 @@ _MOST_RECORDS = 100_000
 
 def compiler_is_there() -> bool:
     """Whether torch's compiler was imported: where it was not, nothing is compiled."""
-    return "torch._dynamo.eval_frame" in sys.modules
+    # Where importing it failed, parts of it are left there.
+    return "torch._dynamo" in sys.modules and "torch._dynamo.eval_frame" in sys.modules
 
 
 def entry_file() -> str:
@@ -157,6 +158,13 @@ def forget_compiled() -> None:
 
     torch.compiler.reset()
     FakeTensorMode.cache_clear()
+
+
+def unmark(tensor: Any) -> None:
+    """Takes off what code that was compiled before has left on a tensor for what is compiled next: which of
+    its sizes were dynamic. Nested tensors are born with it."""
+    if not tensor.is_nested:
+        vars(tensor).pop("_dynamo_propagated_dynamic_indices", None)
 
 
 @contextmanager
@@ -324,14 +332,10 @@ def break_records() -> list[Any]:
 def compile_failed(error: BaseException) -> bool:
     """Whether an exception comes from compiling, not from what was compiled."""
     exceptions = sys.modules.get("torch._dynamo.exc")
-    if exceptions is None:
-        return False
-    if isinstance(error, exceptions.TorchDynamoException):
+    if exceptions is not None and isinstance(error, exceptions.TorchDynamoException):
         return True
-    return isinstance(error, OSError) and any(
-        name.startswith(("torch._inductor", "torch._dynamo.convert_frame"))
-        for name in _modules(error)
-    )
+    compiler = ("torch._inductor", "torch._dynamo.convert_frame", "torch._functorch")
+    return isinstance(error, OSError) and any(n.startswith(compiler) for n in _modules(error))
 
 
 def is_of_files(error: BaseException) -> bool:

@@ -24,6 +24,10 @@ def eager(function: Any, **how: Any) -> Any:
     return torch.compile(function, backend="aot_eager", **how)
 
 
+def torch_release() -> tuple[int, ...]:
+    return tuple(int(part) for part in torch.__version__.split(".")[:2])
+
+
 def test_a_function() -> None:
     x, compiled = torch.ones(4), eager(lambda x: x * 2 + 1)
     made = found(lambda: compiled(x))
@@ -43,6 +47,23 @@ def test_it_repeats_whatever_was_compiled_before() -> None:
     eager(lambda x: torch.nn.functional.softmax(x @ x, 0))(torch.ones(3, 3))
     assert found(lambda: compiled(x)).values == before
     assert torch.equal(compiled(x), x * 2)
+
+
+def test_it_repeats_whatever_the_tensor_was_given_to_before() -> None:
+    def written(x: Any) -> Any:
+        x.add_(1)
+        return x
+
+    def counts(x: Any) -> Any:
+        compiled = eager(lambda x: x.sum() * 2)
+        made = counted(lambda: compiled(x), lambda: None, ([x],))
+        assert made is not None
+        return made.values
+
+    used = torch.ones(4, 3)
+    eager(written, dynamic=True)(used)
+    assert "_dynamo_propagated_dynamic_indices" in vars(used) or torch_release() < (2, 12)
+    assert counts(used) == counts(torch.ones(4, 3))
 
 
 def test_each_constant_of_an_instance_is_a_guard_more() -> None:
