@@ -12,7 +12,6 @@ from torch.overrides import TorchFunctionMode
 from pytest_dispatchguard.runtime.dispatch_mode import DispatchMode
 from pytest_dispatchguard.runtime.tensors import storage_of, tensors
 from pytest_dispatchguard.runtime.torch_private import (
-    as_compiled,
     compiler_is_there,
     lookups,
     modes_are_guarded,
@@ -71,7 +70,7 @@ class _Functions(TorchFunctionMode):  # type: ignore[misc]  # torch is not read 
 
 def dispatched(run: FunctionType) -> Dispatched:
     """Runs a function once and counts the operations that reach the dispatcher, below autograd."""
-    with as_compiled(), _Dispatches() as mode:
+    with _Dispatches() as mode:
         run()
     return Dispatched(mode.operations, mode.allocations)
 

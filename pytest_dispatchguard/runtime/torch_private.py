@@ -449,18 +449,6 @@ def modes_are_guarded() -> bool:
     return not hasattr(TorchDispatchMode, "ignore_compile_internals")
 
 
-@contextmanager
-def as_compiled() -> Iterator[None]:
-    """What was compiled before runs as it was compiled, though somebody watches."""
-    if not compiler_is_there() or not modes_are_guarded():
-        yield
-        return
-    import torch
-
-    with torch.compiler.set_stance(skip_guard_eval_unsafe=True):
-        yield
-
-
 def see_operators_of_functions(mode: type) -> None:
     """Has a kind of mode see operators that take functions, in a torch that asks for a rule for each."""
     from torch._ops import _higher_order_ops
