@@ -164,6 +164,8 @@ def test_what_makes_a_compiled_call_dear_is_named(
     assert re.search(
         r"graph breaks:\n +test_planted\.py:\d+: .*graph_break\(\)", texts["test_break"]
     )
+    # Older releases break the graph where a class is written to, and compile no more.
     assert re.search(
-        r"recompiles:\n +test_planted\.py:\d+ in anew: .*\.n ==", texts["test_recompiles"]
+        r"recompiles:\n +test_planted\.py:\d+ in anew: .*\.n ==|breaks:\n +test_planted\.py:\d+: store_attr",
+        texts["test_recompiles"],
     )
