@@ -139,6 +139,7 @@ def ways(call: Any, calls: Sequence[Any]) -> dict[str, Arm]:
     from pytest_dispatchguard.measure.parts import again
     from pytest_dispatchguard.measure.statements import Statement, statements_arm
     from pytest_dispatchguard.runtime import compiled_calls as compiled
+    from pytest_dispatchguard.runtime.torch_private import compiled_code_found
 
     def alone(
         *chosen: Any, around: Callable[[], AbstractContextManager[object]] = nullcontext
@@ -162,7 +163,7 @@ def ways(call: Any, calls: Sequence[Any]) -> dict[str, Arm]:
     found = {
         WHOLE: warmed(Arm(block)),
         SKIPPED: warmed(Arm(block, compiled.guards_skipped)),
-        REWRITTEN: alone(rewritten, around=compiled.compiled_code_found),
+        REWRITTEN: alone(rewritten, around=compiled_code_found),
         AOT: alone(by_name["AOTAutograd's wrapper"]),
         INDUCTOR: alone(by_name["Inductor's wrapper"], around=compiled.unrecorded),
         CODE: alone(code, around=compiled.unrecorded),

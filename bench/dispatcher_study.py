@@ -55,7 +55,7 @@ WHOLE = "eager"
 WAYS = {
     WHOLE: "as users write it: Python, grad mode on, no tensor that needs a gradient",
     "inference mode": "tensors made in inference mode, and used there",
-    "below autograd": "Python, keys of autograd left out (torch._C._AutoDispatchBelowAutograd)",
+    "below autograd": "Python, keys of autograd, of views and of writing in place left out",
     "without Python": "the chain in a loop of TorchScript's interpreter, nothing optimised",
     "without Python, below autograd": "that loop with the keys of autograd left out",
     "no elements": "as users write it, on tensors without elements",
@@ -269,7 +269,7 @@ def ways(length: int, size: int) -> dict[str, Callable[[], Any]]:
     from pytest_dispatchguard.runtime import torch_private
     from pytest_dispatchguard.runtime.aten_loops import Operation
 
-    below = torch._C._AutoDispatchBelowAutograd
+    below = torch_private.below_autograd
     execute = torch_private.lazy_trace_executed
 
     def inference() -> Any:

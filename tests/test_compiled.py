@@ -163,6 +163,45 @@ def test_what_is_not_compiled_imports_no_compiler(
     run(pytester, plugin_flags, "--overhead-budget=count").assert_outcomes(passed=2)
 
 
+CHECKED = """
+import pytest
+import torch, torch._dynamo
+
+def add(x):
+    return x + 1
+
+def eager(f):
+    return torch.compile(f, backend="aot_eager")
+
+@pytest.mark.overhead_budget(guard_us=0.001)
+def test_dear(overhead):
+    overhead(eager(add), torch.ones(4))
+
+@pytest.mark.overhead_budget(guard_us=100_000)
+def test_cheap(overhead):
+    overhead(eager(add), torch.ones(4))
+
+@pytest.mark.overhead_budget(guard_us=1)
+def test_plain(overhead):
+    overhead(add, torch.ones(4))
+"""
+
+
+def test_what_checking_guards_may_take(
+    pytester: pytest.Pytester, plugin_flags: tuple[str, ...]
+) -> None:
+    pytester.makepyfile(CHECKED)
+    result = run(pytester, plugin_flags, "--overhead-budget", "--overhead-max-time=4")
+    result.stdout.fnmatch_lines(["*guard_us: * µs (* to *), allowed 0.001*"])
+    result.stdout.fnmatch_lines(["*guard_us can be told of compiled code alone*"])
+    found = json.loads((pytester.path / "out.json").read_text())["tests"]
+    outcomes = {row["nodeid"].rpartition("::")[2]: row["verdict"] for row in found}
+    assert outcomes == {"test_dear": "fail", "test_cheap": "pass", "test_plain": "error"}
+    # Where nothing is timed, times are no limits.
+    counted = run(pytester, plugin_flags, "--overhead-budget=count", "-k", "dear")
+    counted.assert_outcomes(passed=1)
+
+
 def test_the_budget_file_holds_compile_counters(
     pytester: pytest.Pytester, plugin_flags: tuple[str, ...]
 ) -> None:

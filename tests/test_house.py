@@ -137,3 +137,49 @@ def test_the_arrows_are_read_as_they_are_written() -> None:
     assert target("libcst") is None
     model = list(imports(ROOT / PACKAGE / "model.py"))
     assert all(target(name) is None for name, _ in model)
+
+
+# The ghost stands in for torch: what it replaces is private more often than not.
+KNOWS_TORCH = frozenset({"torch_private", "ghost", "ghost_marks", "ghost_modes", "ghost_names"})
+
+
+def root_of(node: ast.expr) -> str:
+    """The name that a chain of attributes begins with."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def private_names_of_torch(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Names under `torch` that begin with an underscore, with lines."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom | ast.Import):
+            names = [alias.name for alias in node.names]
+            module = getattr(node, "module", None)
+            found = [f"{module}.{name}" if module else name for name in names]
+        elif isinstance(node, ast.Attribute) and root_of(node) == "torch":
+            found = [ast.unparse(node)]
+        else:
+            continue
+        for name in found:
+            parts = name.split(".")
+            private = any(p.startswith("_") and not p.startswith("__") for p in parts[1:])
+            if parts[0] == "torch" and private:
+                yield name, node.lineno
+
+
+@pytest.mark.parametrize("path", [p for p in modules() if p.stem not in KNOWS_TORCH], ids=shown)
+def test_private_names_of_torch_are_in_one_place(path: Path) -> None:
+    """So that a torch that has renamed one is met there."""
+    public = {"torch.utils._python_dispatch", "torch.utils._pytree"}
+    found = [
+        (name, line)
+        for name, line in private_names_of_torch(ast.parse(path.read_text(encoding="utf-8")))
+        if not any(name.startswith(known) for known in public)
+    ]
+    assert not found
+
+
+def test_private_names_are_found() -> None:
+    text = "import torch._dynamo\nfrom torch._C import x\ntorch._C.y()\ntorch.add.__name__\ntorch.ones(1)"
+    assert [line for _, line in private_names_of_torch(ast.parse(text))] == [1, 2, 3, 3]

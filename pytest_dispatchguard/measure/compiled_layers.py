@@ -11,7 +11,7 @@ from pytest_dispatchguard.measure.calling import Call, spelt
 from pytest_dispatchguard.measure.parts import Part
 from pytest_dispatchguard.measure.python_layers import Around, PythonLayers, arm_of
 from pytest_dispatchguard.measure.statements import Statement, statements_arm
-from pytest_dispatchguard.measure.turns import Arm, Clock, Sum, Turned
+from pytest_dispatchguard.measure.turns import Arm, Clock, Turned
 from pytest_dispatchguard.model import Layer, LayerKind
 from pytest_dispatchguard.runtime.call_tree import PythonCall
 from pytest_dispatchguard.runtime.compiled_calls import (
@@ -51,19 +51,16 @@ class CompiledLayers:
         owners = python.owners(calls)
         self.arms: dict[str, Arm] = {}
         self.notes: list[str] = []
-        self._guards: dict[int, Sum] = {}
+        self._guards: dict[int, dict[str, float]] = {}
         """What guards take, by the part that they are of: who calls a rewritten function, which runs only
         once they have passed."""
-        rewritten: dict[int, list[PythonCall]] = {}
-        for call in filter(is_rewritten, calls):
-            rewritten.setdefault(owners[call.parent], []).append(call)
-        checks = {owner: list(map(checks_of, found)) for owner, found in rewritten.items()}
-        if all(one is not None for found in checks.values() for one in found):
-            for owner, found in checks.items():
-                self._check(owner, [one for one in found if one is not None], clock)
+        rewritten = list(filter(is_rewritten, calls))
+        checks = [(owners[call.parent], checks_of(call)) for call in rewritten]
+        if all(one is not None for _, one in checks):
+            self._check([(owner, one) for owner, one in checks if one is not None], clock)
         elif _runs_unguarded(whole, prepare):
             self.arms[_UNGUARDED] = Arm(whole.block(clock), guards_skipped, prepare)
-            self._guards[min(checks)] = {"whole": 1.0, _UNGUARDED: -1.0}
+            self._guards[checks[0][0]] = {"whole": 1.0, _UNGUARDED: -1.0}
             self.notes.append(
                 "guards hold only within the call: told is what skipping them saves, which leaves those of "
                 "tensors in place"
@@ -85,21 +82,23 @@ class CompiledLayers:
                 self._kinds[name] = kind
                 self._told[name] = ", ".join(dict.fromkeys(one.name for _, one in chosen))
 
-    def _check(self, owner: int, checks: Sequence[Checks], clock: Clock) -> None:
-        """The guards of one part, beside as many trees that check nothing."""
-        name, nothing = f"guards {owner}", f"no guards {owner}"
-        pairs = [(root, one.values) for one in checks for root in one.roots]
-        around = partial(in_grad_state, *checks[0].state)
-        self.arms[name] = _checking(pairs, clock, around)
-        nothings = [(no_guards_tree(), values) for _, values in pairs]
-        self.arms[nothing] = _checking(nothings, clock, around)
-        # Those that are written in Python have a row of their own.
-        written = {
-            arm_of(number): -1.0
-            for number, part in enumerate(self.python.parts)
-            if part.kind == "guards" and part.parent == owner
-        }
-        self._guards[owner] = {name: 1.0, nothing: -1.0, **written}
+    def _check(self, checks: Sequence[tuple[int, Checks]], clock: Clock) -> None:
+        """The guards of each part, beside as many trees that check nothing."""
+        groups: dict[tuple[int, tuple[bool, bool]], list[Checks]] = {}
+        for owner, one in checks:
+            groups.setdefault((owner, one.state), []).append(one)
+        for (owner, state), found in groups.items():
+            name, nothing = f"guards {owner} {state}", f"no guards {owner} {state}"
+            pairs = [(root, one.values) for one in found for root in one.roots]
+            around = partial(in_grad_state, *state)
+            self.arms[name] = _checking(pairs, clock, around)
+            nothings = [(no_guards_tree(), values) for _, values in pairs]
+            self.arms[nothing] = _checking(nothings, clock, around)
+            self._guards.setdefault(owner, {}).update({name: 1.0, nothing: -1.0})
+        for number, part in enumerate(self.python.parts):
+            if part.kind == "guards" and part.parent in self._guards:
+                # Those that are written in Python have a row of their own.
+                self._guards[part.parent][arm_of(number)] = -1.0
 
     def layers(self, found: Turned) -> list[Layer]:
         """The layers, each after the function that it is in."""

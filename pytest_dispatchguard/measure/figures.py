@@ -18,6 +18,8 @@ from pytest_dispatchguard.model import Interval, Limit, Measurement
 
 OF_TIME = ("ratio", "extra_us", "host_us", "device_us")
 """Limits that are held against times."""
+OF_GUARDS = "guard_us"
+"""The limit that is held against what checking guards takes."""
 AGAINST_BASE = "regression"
 """The limit that is held against the same subject in another revision or run."""
 

@@ -88,7 +88,7 @@ def checking(
         run()
     if not 0 < len(found) <= _MOST_TREES or not all(b.root.check(b.values) for b, _ in found):
         return None
-    parts = [_saved(built, empty, seconds / len(found)) for built, empty in found]
+    parts = [_saved(b.root, b.values, empty, seconds / len(found)) for b, empty in found]
     ends = [(part.value, part.low, part.high) for part in parts if part is not None]
     return Interval(*map(math.fsum, zip(*ends, strict=True)))
 
@@ -130,8 +130,9 @@ def _code(trees: _Trees, seconds: float) -> GuardedCode:
     built = trees.built
     total = sum(map(len, trees.groups.values()))
     holds = built.root.check(built.values)
-    timed = partial(_saved, built) if holds and seconds else lambda other, seconds: None
-    whole = timed(trees.empty, seconds)
+    timing = holds and seconds
+    timed = partial(_saved, built.again, built.values) if timing else lambda other, seconds: None
+    whole = _saved(built.root, built.values, trees.empty, seconds) if timing else None
     groups = [
         GuardGroup(
             _CAUSES[cause.kind],
@@ -169,11 +170,11 @@ def _number(root: Any) -> int:
     return sum(1 for _ in guards_in(root))
 
 
-def _saved(built: Built, other: Any, seconds: float) -> Interval | None:
-    """What checking all guards takes more than checking those of another tree."""
+def _saved(root: Any, values: Mapping[str, object], other: Any, seconds: float) -> Interval | None:
+    """What checking the guards of one tree takes more than checking those of another."""
     taken: Sample = sample(
-        Call(built.root.check, (built.values,)),
-        Call(other.check, (built.values,)),
+        Call(root.check, (values,)),
+        Call(other.check, (values,)),
         enough=lambda found: False,
         seconds=seconds,
         confidence=_CONFIDENCE,

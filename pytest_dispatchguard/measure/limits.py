@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pytest_dispatchguard.config import did_you_mean
-from pytest_dispatchguard.measure.figures import AGAINST_BASE, OF_TIME
+from pytest_dispatchguard.measure.figures import AGAINST_BASE, OF_GUARDS, OF_TIME
 from pytest_dispatchguard.model import Limit, UserError
 from pytest_dispatchguard.runtime import counters
 
-NAMES = (*OF_TIME, AGAINST_BASE, *counters.NAMES)
+NAMES = (*OF_TIME, OF_GUARDS, AGAINST_BASE, *counters.NAMES)
 """Everything that can be limited."""
 
 Marker = tuple[tuple[Any, ...], Mapping[str, Any]]

@@ -122,7 +122,7 @@ def _written(operation: Operation) -> tuple[Operation, Callable[[], None]]:
     """The operation writing to memory of its own, and what puts back what was there."""
     places = {
         i
-        for i, argument in enumerate(operation.overload._schema.arguments)
+        for i, argument in enumerate(operation.schema.arguments)
         if argument.alias_info is not None and argument.alias_info.is_write
     }
     values: list[Any] = list(operation.values)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from pytest_dispatchguard.measure.devices import HOST, Device
 from pytest_dispatchguard.measure.figures import (
+    OF_GUARDS,
     OF_TIME,
     figure,
     measurement,
@@ -51,6 +52,7 @@ class Timing:
     """Whether the ratio is to be as sure as one process can make it, whatever the limits."""
 
 
+_WORST: tuple[Outcome, ...] = ("error", "fail", "undecided", "pass", "skipped")
 _UNCOUNTED = {
     "py_allocations": "before Python 3.11",
     "functions": "of compiled code by this torch: it would be compiled anew for who counts",
@@ -86,7 +88,7 @@ def judged(
     allowed = {
         name: limit
         for name, limit in limits.items()
-        if name in counters.NAMES or (timing and name in OF_TIME)
+        if name in counters.NAMES or (timing and name in (*OF_TIME, OF_GUARDS))
     }
     with subject.in_mode():
         asked = {*counters.ALWAYS, *counted, *allowed, *(recorded or {})}
@@ -107,7 +109,7 @@ def judged(
         over = [
             limit
             for name, limit in allowed.items()
-            if name not in OF_TIME and counts.values.get(name, 0) > limit.most
+            if name in counters.NAMES and counts.values.get(name, 0) > limit.most
         ]
         told = [note] if note else []
         told += [
@@ -138,6 +140,10 @@ def judged(
         if facts is not None and timing is not None:
             guard_us = checking(run, subject.prepare, min(_GUARD_SECONDS, timing.seconds))
             facts = replace(facts, guard_us=guard_us)
+            if OF_GUARDS in allowed:
+                by_guards, words = _by_guards(allowed[OF_GUARDS], guard_us)
+                told += words
+                outcome = min(outcome, by_guards, key=_WORST.index)
     verdict = Verdict(
         node_id,
         subject.name,
@@ -173,7 +179,7 @@ def _uncounted(limits: Iterable[str], note: str) -> str:
 
 
 def _refuse_uncompiled(limits: Iterable[str]) -> None:
-    names = [name for name in limits if name in counters.OF_COMPILER]
+    names = [name for name in limits if name in (*counters.OF_COMPILER, OF_GUARDS)]
     if names:
         raise UserError(
             f"{', '.join(names)} can be told of compiled code alone, and a call runs none: compile the "
@@ -255,6 +261,18 @@ def _by_time(limits: Sequence[Limit], measured: Measurement) -> tuple[Outcome, l
                 f"{limit.name}: {_shown(interval, limit)}, {limit.said}: {_missing(interval, limit)}"
             )
     return "undecided" if None in kept_or_not.values() else "pass", told
+
+
+def _by_guards(limit: Limit, interval: Interval | None) -> tuple[Outcome, list[str]]:
+    """The verdict that checking the guards gives, and what to say of it."""
+    if interval is None:
+        said = "they hold only within the call, or are of many functions"
+        return "undecided", [f"{limit.name} cannot be measured: {said}"]
+    fine = limit_kept(limit, interval)
+    if fine:
+        return "pass", []
+    said = f"{limit.name}: {_shown(interval, limit)}, {limit.said}"
+    return ("fail" if fine is False else "undecided"), [said]
 
 
 def _shown(interval: Interval, limit: Limit) -> str:

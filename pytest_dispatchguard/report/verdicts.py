@@ -108,7 +108,7 @@ def _time_columns(verdicts: Sequence[Verdict]) -> list[Column]:
     on_device = [_microseconds(m.device_us if m else None) for m in measured]
     if any(on_device):
         columns.append(("device", on_device))
-    for name in ("ratio", "extra_us", "host_us", "device_us"):
+    for name in ("ratio", "extra_us", "host_us", "device_us", "guard_us"):
         cells = [_allowed(verdict, name) for verdict in verdicts]
         if any(cells):
             columns.append(("allowed" if name == "ratio" else f"{name} allowed", cells))

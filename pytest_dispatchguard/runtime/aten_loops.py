@@ -30,13 +30,18 @@ class Operation:
     """One for every parameter of its schema."""
 
     @property
+    def schema(self) -> Any:
+        """What it takes and returns."""
+        return torch_private.schema_of(self.overload)
+
+    @property
     def name(self) -> str:
         """The operation in the dispatcher's words: ``aten::add``."""
-        return str(self.overload._schema.name)
+        return str(self.schema.name)
 
     def run(self) -> Any:
         """Runs it once, by way of Python."""
-        pairs = list(zip(self.overload._schema.arguments, self.values, strict=True))
+        pairs = list(zip(self.schema.arguments, self.values, strict=True))
         args = [value for argument, value in pairs if not argument.kwarg_only]
         return self.overload(*args, **{a.name: v for a, v in pairs if a.kwarg_only})
 
@@ -51,13 +56,12 @@ class Operation:
         if self.name == "aten::clone" and self.values[1] is None:
             there = self.run().detach()
             return Operation(torch.ops.aten.copy_.default, [there, self.values[0], False])
-        schema = self.overload._schema
+        schema = self.schema
         wanted = [(a.name, str(a.type)) for a in schema.arguments]
-        for name in self.overload._overloadpacket.overloads():
-            other = getattr(self.overload._overloadpacket, name)
+        for other in torch_private.overloads_of(self.overload):
             if torch.Tag.generated in other.tags:
                 continue  # it makes a result, and copies it
-            parameters = other._schema.arguments
+            parameters = torch_private.schema_of(other).arguments
             places = [a for a in parameters if a.is_out]
             given = [(a.name, str(a.type)) for a in parameters if not a.is_out]
             if places and given == wanted and all(str(a.type) == "Tensor" for a in places):
@@ -87,7 +91,7 @@ class _Reached(DispatchMode):
         self.operations: list[Operation] = []
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        values = _by_schema(func._schema, args, kwargs)
+        values = _by_schema(torch_private.schema_of(func), args, kwargs)
         if values is not None:
             self.operations.append(Operation(func, values))
         return func(*args, **kwargs)
@@ -120,7 +124,7 @@ def _candidates(call: TorchCall) -> Iterator[Operation]:
             if found is None:
                 continue
             overload = getattr(getattr(torch.ops.aten, packet), found)
-            values = _by_schema(overload._schema, args, call.kwargs)
+            values = _by_schema(torch_private.schema_of(overload), args, call.kwargs)
             if values is not None:
                 yield Operation(overload, values)
 
@@ -175,7 +179,7 @@ def loop_of(operations: Sequence[Operation]) -> Loop:
     declared: list[str] = []
     body: list[str] = []
     for number, operation in enumerate(operations):
-        schema = operation.overload._schema
+        schema = operation.schema
         given = []
         for argument, value in zip(schema.arguments, operation.values, strict=True):
             given.append(f"%v{len(inputs)}")

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_dispatchguard.runtime import torch_private
@@ -63,7 +62,7 @@ _HIDDEN: dict[Any, Any] = {}
 def _hidden(mode: Any) -> Any:
     """The same mode, left alone by torch.compile."""
     if mode not in _HIDDEN:
-        dispatch = torch._disable_dynamo(mode.__torch_dispatch__)
+        dispatch = torch_private.left_alone(mode.__torch_dispatch__)
         hidden = type(mode.__name__, (mode,), {"__torch_dispatch__": dispatch})
         _HIDDEN[mode] = _HIDDEN[hidden] = hidden
     return _HIDDEN[mode]

@@ -21,6 +21,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 
 from pytest_dispatchguard.model import OperationsAt, together
+from pytest_dispatchguard.runtime import torch_private
 from pytest_dispatchguard.runtime.dispatch_mode import DispatchMode
 from pytest_dispatchguard.runtime.entering import each_function
 from pytest_dispatchguard.runtime.tensors import storage_of, tensors
@@ -89,8 +90,8 @@ _CONSTANTS = frozenset(
 
 @cache
 def _about(func: Any) -> _About:
-    schema = getattr(func, "_schema", None)
-    if schema is None:  # an operator that takes functions, such as flex_attention
+    schema = torch_private.schema_of(func)
+    if schema is None:
         return _About(str(func.name()), False, False, False, (), "")
     name = schema.name.partition("::")[2]
     writes: list[int | str] = []
@@ -289,7 +290,7 @@ class Operations:
         if tally is None:
             tally = self._tallies[key, place.line] = Tally()
         tally.names[about.name] += 1
-        if torch._C._current_graph_task_id() != -1:
+        if torch_private.in_backward():
             tally.backward += 1
             return  # what is done there no line says
         number = self._calls.get(key, 0)

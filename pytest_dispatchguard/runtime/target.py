@@ -64,8 +64,8 @@ def told(where: str, folder: Path) -> Iterator[None]:
 def need_compiler() -> None:
     """Says where torch's compiler is not there, or is too old for its guards to be read."""
     try:
-        import torch._dynamo
+        found = torch_private.load_compiler()
     except ImportError as error:
         raise UserError(f"guards are those of torch.compile, which is not here: {error}") from None
-    if not hasattr(torch._dynamo.guards, "GuardFilterEntry") or not torch_private.helpers():
+    if not found:
         raise UserError("guards are told apart from torch 2.8 on: install a newer torch")

@@ -363,6 +363,9 @@ class Built:
 
     code: CodeType
     root: Any
+    again: Any
+    """The root of the same guards built once more, as those without some are: how a tree lies in memory makes
+    a difference too."""
     values: Mapping[str, object]
     """What the guards are checked on: the variables of the call that was compiled."""
     entries: list[Any]
@@ -407,12 +410,11 @@ def guards_built(seen: Callable[[Built], None]) -> Iterator[None]:
 
         building = True
         try:
-            without(noted)
+            again = without(noted)
             graph = bound.arguments["output_graph"]
             values = dict(graph.local_scope)
-            seen(
-                Built(bound.arguments["f_code"], self.guard_manager.root, values, entries, without)
-            )
+            root, code = self.guard_manager.root, bound.arguments["f_code"]
+            seen(Built(code, root, again, values, entries, without))
         finally:
             building = False
 
@@ -635,3 +637,36 @@ def in_grad_state(grad: bool, inference: bool) -> Iterator[None]:
         return
     with torch.inference_mode() if inference else torch.set_grad_enabled(grad):
         yield
+
+
+def schema_of(operation: Any) -> Any:
+    """What an overload takes and returns; None for operators that take functions, such as flex_attention."""
+    return getattr(operation, "_schema", None)
+
+
+def overloads_of(operation: Any) -> list[Any]:
+    """All overloads of what this is one of."""
+    packet = operation._overloadpacket
+    return [getattr(packet, name) for name in packet.overloads()]
+
+
+def in_backward() -> bool:
+    """Whether a backward pass runs here."""
+    import torch
+
+    return bool(torch._C._current_graph_task_id() != -1)
+
+
+def left_alone(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function, which torch.compile does not look into."""
+    import torch
+
+    found: Callable[..., Any] = torch._disable_dynamo(function)
+    return found
+
+
+def load_compiler() -> bool:
+    """Imports torch's compiler; whether its guards can be told apart."""
+    import torch._dynamo
+
+    return hasattr(torch._dynamo.guards, "GuardFilterEntry") and bool(helpers())

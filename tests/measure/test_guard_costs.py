@@ -100,6 +100,16 @@ def test_what_groups_take_is_measured_by_turns(tmp_path: Path) -> None:
     assert scales.cost_us.low <= scales.cost_us.value <= scales.cost_us.high
 
 
+def test_a_group_that_is_next_to_nothing_takes_next_to_nothing(tmp_path: Path) -> None:
+    """However the trees that are held against each other lie in memory."""
+    buffers = "[torch.nn.Buffer(torch.ones(())) for _ in range(60)]"
+    code = found(tmp_path, buffers, seconds=0.1)
+    one = group(code, "global", "WIDE")
+    assert one.number == 1
+    assert one.cost_us is not None and code.cost_us is not None
+    assert one.cost_us.value < 0.15 * code.cost_us.value
+
+
 def options_of(advice: str) -> str:
     told = re.match(r"(options=\{.*\})(?:,| leaves)", advice)
     assert told is not None, advice
