@@ -21,6 +21,8 @@ _NOT_A_CALL = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GEN
 _OURS = __name__.rpartition(".")[0]
 _INVISIBLE = (_OURS, "torch.overrides")
 """Modules whose functions run because somebody watches."""
+_IN_PAIRS = "torch.utils._config_module"
+"""The module whose functions change a setting, and others put it back: neither is to be called alone."""
 
 
 @dataclass(slots=True)
@@ -113,7 +115,8 @@ class CallTree:
             # An iterator is used up by the first call: a comprehension is given one.
             used_up = any(isinstance(value, Iterator) for value in given)
             elsewhere = torch_private.surroundings() != self._around
-            call.function = None if used_up or elsewhere else function
+            paired = frame.f_globals.get("__name__") == _IN_PAIRS
+            call.function = None if used_up or elsewhere or paired else function
         self.calls.append(call)
         self._running.append(call.number)
         self._frames[frame] = call.number

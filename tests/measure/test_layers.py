@@ -274,6 +274,20 @@ class TestOfTorch:
 
         assert guards_of(4) > 1.5 * guards_of(1)  # 5 calls for 2, and more to look through
 
+    def test_settings_of_torch_stay_as_they_are(self) -> None:
+        """Where a compiled call changes one and puts it back, neither is done alone."""
+        torch = pytest.importorskip("torch")
+        import torch._dynamo.config as config
+
+        def settings() -> tuple[bool, ...]:
+            return config.assume_static_by_default, config.automatic_dynamic_shapes
+
+        before = settings()
+        apart(torch.compile(lambda x: x * 2, backend="eager", dynamic=False), torch.ones(4))
+        assert settings() == before
+        apart(torch.compile(lambda x: x * 2, backend="eager", dynamic=True), torch.ones(4))
+        assert settings() == before
+
     def test_guards_that_hold_only_within_the_call_are_told_so(self) -> None:
         torch = pytest.importorskip("torch")
         state = {"n": 0}
