@@ -11,7 +11,8 @@ class GraphBreak(Rule):
     ## What it does
 
     Tells the lines at which `torch.compile` could not go on, as it met them in a run: a value of a tensor
-    that decides a branch, a call that it cannot follow, printing.
+    that decides a branch, a call that it cannot follow, printing. Breaks on purpose, by
+    `torch._dynamo.graph_break` and `torch.compiler.disable`, are not told.
 
     ## Why it costs
 
@@ -56,6 +57,7 @@ class CompiledAgain(Rule):
     ## What it does
 
     Tells functions that `torch.compile` compiled at least four times again in a run, and why the last time.
+    Other sizes, strides and backends do not count: where they compile again and again, somebody wants it so.
 
     ## Why it costs
 
@@ -104,7 +106,7 @@ class GuardPerInstance(Rule):
     ## What it does
 
     Tells lines that read an attribute of submodules in a list, where `torch.compile` made a guard for at
-    least sixteen of them.
+    least fifty of them. Releases before 2.13 do not say which line made them check.
 
     ## Why it costs
 
@@ -148,8 +150,9 @@ class GuardPerInstance(Rule):
             return x
     ```
 
-    One tuple in the module that is compiled is one comparison. `dispatchguard guards` tells what each group
-    of guards takes, and which filters leave it out.
+    One tuple in the module that is compiled is one comparison; a value that is the same in all is better a
+    constant of the file. `dispatchguard guards` tells what each group of guards takes, and which filters
+    leave it out.
 
     ## Fix safety
 
@@ -158,5 +161,6 @@ class GuardPerInstance(Rule):
 
     code = "DG713"
     name = "guard-per-instance"
+    torch = ">=2.13"
     origin = "torch's documentation, Reducing Guard Overhead"
     running = True

@@ -193,6 +193,7 @@ def test_what_checking_guards_may_take(
     pytester.makepyfile(CHECKED)
     result = run(pytester, plugin_flags, "--overhead-budget", "--overhead-max-time=4")
     result.stdout.fnmatch_lines(["*guard_us: * µs (* to *), allowed 0.001*"])
+    result.stdout.fnmatch_lines(["*checking them takes * µs*"])
     result.stdout.fnmatch_lines(["*guard_us can be told of compiled code alone*"])
     found = json.loads((pytester.path / "out.json").read_text())["tests"]
     outcomes = {row["nodeid"].rpartition("::")[2]: row["verdict"] for row in found}

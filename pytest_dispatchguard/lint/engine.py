@@ -379,7 +379,7 @@ def _settle(
 ) -> Outcome:
     """Suppressions, per-file ignores and selection have their say."""
     known = {i.code: i.default for i in infos}
-    ran = {i.code for i in infos if selected(config, i.code, i.default)}
+    ran = {i.code for i in infos if selected(config, i.code, i.default) and not i.running}
     kept: list[Finding] = []
     suppressed: list[Finding] = []
     unread: set[str] = set()

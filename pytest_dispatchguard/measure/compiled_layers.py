@@ -55,7 +55,7 @@ class CompiledLayers:
         """What guards take, by the part that they are of: who calls a rewritten function, which runs only
         once they have passed."""
         rewritten = list(filter(is_rewritten, calls))
-        checks = [(owners[call.parent], checks_of(call)) for call in rewritten]
+        checks = list(zip((owners[c.parent] for c in rewritten), checks_of(rewritten), strict=True))
         if all(one is not None for _, one in checks):
             self._check([(owner, one) for owner, one in checks if one is not None], clock)
         elif _runs_unguarded(whole, prepare):

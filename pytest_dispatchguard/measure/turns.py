@@ -33,9 +33,10 @@ _LONGEST_NS = 300_000
 _BATCH = 10
 """Rounds between collections of garbage."""
 _LEAST_ROUNDS = 60
-# Standard deviations that processes have among each other, as parts of the longer side: seen in 8 processes
-# for each of 8 calls, thin wrappers of a long call and torch's binding in a short one.
-_ALIKE, _UNLIKE = 0.005, 0.015
+# Standard deviations that runs have among each other, as parts of the longer side, for thin wrappers of a
+# long call and torch's binding in a short one: half of it is seen in 8 processes that follow each other for
+# each of 8 calls, more where the processor goes at another pace.
+_ALIKE, _UNLIKE = 0.01, 0.03
 _HALFWAY = 0.1
 """The part of the longer side by which both differ where half of that is reached."""
 _PATIENCE = 5
@@ -91,15 +92,17 @@ class Turned:
 
     def alone(self, name: str) -> Interval:
         """What an arm takes, in microseconds, held against nothing."""
-        values = [took / 1000 for took in self.times[name]]
-        found = median_interval(values, self.confidence, looks=1)
-        return found or Interval(median(sorted(values)), -math.inf, math.inf)
+        return self._sure([took / 1000 for took in self.times[name]])
 
     def ratio(self, name: str, other: str) -> Interval:
         """How many times one arm takes what another does."""
-        values = [a / b for a, b in zip(self.times[name], self.times[other], strict=True)]
+        return self._sure([a / b for a, b in zip(self.times[name], self.times[other], strict=True)])
+
+    def _sure(self, values: Sequence[float]) -> Interval:
         found = median_interval(values, self.confidence, looks=1)
-        return found or Interval(median(sorted(values)), -math.inf, math.inf)
+        if found is None:
+            return Interval(median(sorted(values)), -math.inf, math.inf)
+        return over_processes([found], _UNLIKE * found.value, self.confidence, looks=1)
 
     def _level(self, name: str) -> float:
         """What an arm takes of the first one's time."""

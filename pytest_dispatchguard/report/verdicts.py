@@ -266,7 +266,7 @@ def _compiled(verdict: Verdict) -> list[str]:
     slower = bool(about & _OF_TIME)
     by_guards = slower and any(row.layer.kind == "guards" for row in _dearer(verdict))
     before = verdict.base.compiled if verdict.base else None
-    lines = _guards(made.guards) if by_guards or "guards" in about else []
+    lines = _guards(made.guards) if by_guards or about & {"guards", "guard_us"} else []
     if lines and made.guard_us is not None:
         took = made.guard_us
         lines.append(

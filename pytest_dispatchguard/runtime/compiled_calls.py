@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any
 
 from pytest_dispatchguard.model import LayerKind
@@ -103,22 +104,30 @@ class Checks:
     """Whether grad mode is on, and inference mode."""
 
 
-def checks_of(call: PythonCall) -> Checks | None:
-    """The guards that a function which Dynamo rewrote was let in by; None where they cannot be found, or do
-    not hold outside of the call."""
-    before = code_before(call.code)
-    if before is None or call.function is None:
-        return None
-    roots = []
-    for entry in cache_entries(before):
-        roots.append(guard_tree(entry))
-        if entry.code is call.code:
-            values = variables_of(call)
-            with in_grad_state(*call.state):
-                held = [root.check(values) for root in roots]
-            alone = held == [*[False] * (len(roots) - 1), True]
-            return Checks(roots, values, call.state) if alone else None
-    return None
+def checks_of(calls: Iterable[PythonCall]) -> list[Checks | None]:
+    """The guards that functions which Dynamo rewrote were let in by, call by call, where they are called in
+    that order again and again; None where they cannot be found, or do not hold outside of the call. An entry
+    that holds is moved to the front, where the next call looks first."""
+    orders: dict[CodeType, list[Any]] = {}
+    found: list[Checks | None] = []
+    for call in calls:
+        before = code_before(call.code)
+        if before is None or call.function is None:
+            found.append(None)
+            continue
+        entries = orders.setdefault(before, cache_entries(before))
+        at = next((i for i, entry in enumerate(entries) if entry.code is call.code), None)
+        if at is None:
+            found.append(None)
+            continue
+        roots = [guard_tree(entry) for entry in entries[: at + 1]]
+        entries.insert(0, entries.pop(at))
+        values = variables_of(call)
+        with in_grad_state(*call.state):
+            held = [root.check(values) for root in roots]
+        alone = held == [*[False] * at, True]
+        found.append(Checks(roots, values, call.state) if alone else None)
+    return found
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from pathlib import PurePath
 from pytest_dispatchguard.runtime import torch_private
 from pytest_dispatchguard.runtime.compiled import first_of
 from pytest_dispatchguard.runtime.foreign import is_foreign_file
-from pytest_dispatchguard.runtime.guards import grouped, guards_of
+from pytest_dispatchguard.runtime.guards import Guard, alike, grouped, guards_in
 from pytest_dispatchguard.runtime.syncs import Frame, Sync
 
 BREAKS, AGAIN, GUARDS = "DG711", "DG712", "DG713"
@@ -22,9 +22,14 @@ CODES = frozenset({BREAKS, AGAIN, GUARDS})
 _AGAIN = 4
 """Compilations after the first that are worth telling: fewer are a size that torch makes dynamic, types, or
 instances that are compiled each. After eight torch gives up."""
-_MANY = 16
-"""Instances whose constants are worth telling: a check takes some hundredth of a microsecond."""
-_CONSTANTS = frozenset({"EQUALS_MATCH", "CONSTANT_MATCH", "ID_MATCH", "TRUE_MATCH", "FALSE_MATCH"})
+_MANY = 50
+"""Instances whose constants are worth telling: checking them takes half a microsecond in a loop of nothing
+else, and several in a program that does more."""
+_CONSTANTS = frozenset({"EQUALS_MATCH", "CONSTANT_MATCH"})
+_MEANT = ("size mismatch", "stride mismatch", "BACKEND_MATCH", "compiled_backend")
+"""Reasons to compile again that somebody wants: torch would make sizes dynamic by itself, where it may."""
+_ASKED_FOR = ("graph_break()", "torch.compiler.disable", "User-inserted")
+"""What a graph that breaks on purpose says."""
 
 
 class Compiling:
@@ -51,22 +56,31 @@ class Compiling:
                 yield
             finally:
                 self._open.remove(seen)
-                self._done += seen()
+                self._done = _together(self._done, seen())
 
     @property
     def times(self) -> Counter[Sync]:
         """What was seen, and how often."""
         found = Counter(self._done)
         for seen in self._open:
-            found += seen()
+            found = _together(found, seen())
         return found
+
+
+def _together(one: Counter[Sync], other: Counter[Sync]) -> Counter[Sync]:
+    """What was seen in two stretches: what guards check is the same in each."""
+    both = one + other
+    for sync in both:
+        if sync.code == GUARDS:
+            both[sync] = 1
+    return both
 
 
 def _breaks(broken: Sequence[torch_private.Break]) -> Counter[Sync]:
     found: Counter[Sync] = Counter()
     for why, places in broken:
         frames = [Frame(*place) for place in reversed(places) if not is_foreign_file(place[0])]
-        if frames:
+        if frames and not any(asked in why for asked in _ASKED_FOR):
             found[_sync(BREAKS, "torch.compile", first_of(why), frames)] += 1
     return found
 
@@ -74,58 +88,84 @@ def _breaks(broken: Sequence[torch_private.Break]) -> Counter[Sync]:
 def _made(records: Sequence[torch_private.Record]) -> Counter[Sync]:
     """What records of compilations tell, and the guards of what they were about."""
     found: Counter[Sync] = Counter()
-    by_function: dict[tuple[str, int, str], list[torch_private.Record]] = {}
+    again: dict[Frame, list[str]] = {}
+    most: dict[Frame, list[str]] = {}
     for record in records:
-        place = record.file, record.line, record.function
         if is_foreign_file(record.file):
             continue
+        place = Frame(record.file, record.line, record.function)
         if record.failed:
-            at = (record.failed_file or record.file, record.failed_line or record.line)
+            at = record.failed_file or record.file, record.failed_line or record.line
             why = f"{first_of(record.failed)}; {record.function} is not compiled at all"
             found[_sync(BREAKS, "torch.compile", why, [Frame(*at, record.function)])] += 1
-        elif record.again:
-            by_function.setdefault(place, []).append(record)
-    for (path, line, function), again in by_function.items():
-        if len(again) >= _AGAIN:
-            why = next((r.reason for r in reversed(again) if r.reason), "")
-            told = first_of(why) or "torch gives no reason"
-            found[_sync(AGAIN, function, told, [Frame(path, line, function)])] += len(again)
-    if records:
-        found += _guards({(record.file, record.line) for record in records})
-    return found
+        elif not record.again:
+            again[place] = []  # for the first time, or after the compiler was made to forget
+        elif record.reason and not any(meant in record.reason for meant in _MEANT):
+            reasons = again.setdefault(place, [])
+            reasons.append(first_of(record.reason))
+            most[place] = max(most.get(place, []), [*reasons], key=len)
+    for place, reasons in most.items():
+        if len(reasons) >= _AGAIN:
+            found[_sync(AGAIN, place.function, reasons[-1], [place])] += len(reasons)
+    return found + _guards({(record.file, record.line) for record in records})
 
 
 def _guards(places: Iterable[tuple[str, int]]) -> Counter[Sync]:
-    """Constants of many instances that compiled code checks."""
-    found: Counter[Sync] = Counter()
-    known = set(places)
-    codes = [
-        code
-        for code in torch_private.codes_compiled()
-        if (code.co_filename, code.co_firstlineno) in known
-    ]
-    for guards in grouped(guards_of(dict.fromkeys(codes))):
+    """Constants of many instances that compiled code checks; of code that was compiled several times, in the
+    entry that checks most."""
+    known = sorted(set(places))
+    most: dict[tuple[str, str], tuple[int, Sync]] = {}
+    for code in dict.fromkeys(torch_private.codes_compiled()):
+        if (code.co_filename, code.co_firstlineno) not in known:
+            continue
+        for entry in torch_private.cache_entries(code):
+            guards = list(guards_in(torch_private.guard_tree(entry)))
+            for sync, number in _constants(guards, [code.co_filename, *(p for p, _ in known)]):
+                key = str(sync.place), sync.operation
+                if number > most.get(key, (0, sync))[0]:
+                    most[key] = number, sync
+    return Counter(sync for _, sync in most.values())
+
+
+def _constants(guards: Sequence[Guard], files: Sequence[str]) -> Iterator[tuple[Sync, int]]:
+    for group in grouped(guards):
         # Behind the index it is no longer the list that is checked, but what is in it.
-        many = "[*]." in guards.pattern and guards.number >= _MANY
-        if many and guards.kind in _CONSTANTS and guards.text:
-            frame = _frame(guards.place, [path for path, _ in known])
-            if frame is not None:
-                why = f"`{guards.pattern}` has a value of its own in each, a guard of its own"
-                line = guards.text.partition("  #")[0]
-                found[_sync(GUARDS, line, why, [frame])] += guards.number
-    return found
+        many = "[*]." in group.pattern and group.number >= _MANY
+        if not many or group.kind not in _CONSTANTS or group.pattern.endswith(".training"):
+            continue
+        frame = _frame(group.place, files)
+        if frame is not None and group.text:
+            values = {
+                guard.expression.rpartition("==")[2].strip()
+                for guard in guards
+                if guard.kind == group.kind and alike(guard.source) == group.pattern
+            }
+            equal = ", with the same value: a constant of the file is checked once"
+            why = f"`{group.pattern}` is checked in each of {group.number}"
+            line = group.text.partition("  #")[0]
+            yield (
+                _sync(GUARDS, line, why + (equal if len(values) == 1 else ""), [frame]),
+                group.number,
+            )
 
 
 def _frame(place: str, files: Iterable[str]) -> Frame | None:
     """The frame of a place as torch writes it, ``folder/net.py:3 in forward``: in one of the files that were
-    compiled, or another that was imported."""
+    compiled, or another that was imported; None where that is not sure."""
     at, _, function = place.partition(" in ")
     path, _, line = at.rpartition(":")
     wanted = PurePath(path).parts
-    imported = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
-    for file in (*files, *imported):
-        if isinstance(file, str) and PurePath(file).parts[-len(wanted) :] == wanted:
-            return Frame(file, int(line), function) if line.isdecimal() else None
+    imported = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    for candidates in (files, imported):
+        found = {
+            file
+            for file in candidates
+            if isinstance(file, str) and PurePath(file).parts[-len(wanted) :] == wanted
+        }
+        if len(found) == 1 and line.isdecimal():
+            return Frame(found.pop(), int(line), function)
+        if found:
+            return None
     return None
 
 

@@ -105,7 +105,7 @@ def _finding(
 _OF_COMPILER = {
     BREAKS: "the graph that `{what}` makes breaks here, {often}: {why}",
     AGAIN: "`{what}` was compiled {often} again: {why}",
-    GUARDS: "compiled code checks {times} values before every call because of `{what}`: {why}",
+    GUARDS: "compiled code checks what `{what}` reads before every call: {why}",
 }
 
 
@@ -116,7 +116,7 @@ def _message(
     what = " and ".join(f"`{name}`" for name in operations)
     said = _OF_COMPILER.get(sync.code)
     if said is not None:
-        return said.format(what=sync.operation, times=times, often=often, why=sync.why)
+        return said.format(what=sync.operation, often=often, why=sync.why)
     if not sync.waits:
         taken = (
             f" ({instructions:,} instructions a call on this line)"

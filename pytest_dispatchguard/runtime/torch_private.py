@@ -10,7 +10,8 @@ from __future__ import annotations
 import inspect
 import logging
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import sysconfig
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from types import CodeType
@@ -334,8 +335,7 @@ def compile_failed(error: BaseException) -> bool:
     exceptions = sys.modules.get("torch._dynamo.exc")
     if exceptions is not None and isinstance(error, exceptions.TorchDynamoException):
         return True
-    compiler = ("torch._inductor", "torch._dynamo.convert_frame", "torch._functorch")
-    return isinstance(error, OSError) and any(n.startswith(compiler) for n in _modules(error))
+    return isinstance(error, OSError) and _raised_in(error).startswith(_COMPILER)
 
 
 def is_of_files(error: BaseException) -> bool:
@@ -345,12 +345,19 @@ def is_of_files(error: BaseException) -> bool:
     return any(isinstance(one, OSError) for one in seen)
 
 
-def _modules(error: BaseException) -> Iterable[str]:
-    """The modules that an exception came through."""
-    at = error.__traceback__
+_COMPILER = ("torch._inductor", "torch._dynamo", "torch._functorch._aot_autograd")
+_STDLIB = (sysconfig.get_paths()["stdlib"], "<frozen ")
+
+
+def _raised_in(error: BaseException) -> str:
+    """The module that an exception comes from, Python's own left out; not who called a user's function."""
+    found, at = "", error.__traceback__
     while at is not None:
-        yield str(at.tb_frame.f_globals.get("__name__"))
+        path = at.tb_frame.f_code.co_filename
+        if not path.startswith(_STDLIB) or "site-packages" in path:
+            found = str(at.tb_frame.f_globals.get("__name__"))
         at = at.tb_next
+    return found
 
 
 GuardFilter = Callable[[list[Any]], list[bool]]

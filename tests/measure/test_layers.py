@@ -274,6 +274,26 @@ class TestOfTorch:
 
         assert guards_of(4) > 1.5 * guards_of(1)  # 5 calls for 2, and more to look through
 
+    def test_trees_are_looked_through_in_the_order_of_calls(self) -> None:
+        torch = pytest.importorskip("torch")
+        from pytest_dispatchguard.runtime.call_tree import CallTree
+        from pytest_dispatchguard.runtime.compiled_calls import checks_of, is_rewritten
+
+        torch.compiler.reset()
+        compiled = torch.compile(lambda x, n: x * len(n), backend="eager", dynamic=False)
+
+        def several(x: Any) -> Any:
+            for name in ("a", "bb", "ccc", "dddd"):
+                compiled(x, name)
+            return compiled(x, "a")
+
+        for _ in range(3):
+            several(torch.ones(2))
+        tree = CallTree()
+        tree.record(lambda: several(torch.ones(2)))
+        found = checks_of(filter(is_rewritten, tree.calls))
+        assert [len(one.roots) for one in found if one is not None] == [1, 4, 4, 4, 4]
+
     def test_settings_of_torch_stay_as_they_are(self) -> None:
         """Where a compiled call changes one and puts it back, neither is done alone."""
         torch = pytest.importorskip("torch")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_dispatchguard.runtime.compiling import AGAIN, BREAKS, Compiling
+from pytest_dispatchguard.runtime.compiling import AGAIN, BREAKS, GUARDS, Compiling
 
 torch = pytest.importorskip("torch", reason="looks at what torch compiles")
 
@@ -78,6 +78,72 @@ def test_compiled_again_is_told_from_four_times_on(number: int, told: int) -> No
     assert {(sync.code, times) for sync, times in watched.times.items()} == (
         {(AGAIN, told)} if told else set()
     )
+
+
+def test_what_somebody_wants_is_not_told() -> None:
+    def twice(x: Any) -> Any:
+        return x * 2
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]  # torch is not there when types are checked
+    def logged(x: Any) -> Any:
+        return x
+
+    def asked(x: Any) -> Any:
+        x = logged(x + 1)
+        torch._dynamo.graph_break()
+        return x * 2
+
+    watched = Compiling()
+    with watched.watching():
+        buckets = torch.compile(twice, backend="eager", dynamic=False)
+        for size in range(2, 9):
+            buckets(torch.ones(size))
+        torch.compile(asked, backend="eager")(torch.ones(2))
+    assert not watched.times
+
+
+def test_rounds_are_not_added_up() -> None:
+    watched = Compiling()
+    with watched.watching():
+        for _ in range(4):
+            torch.compiler.reset()
+            compiled = torch.compile(named, backend="eager")
+            compiled(torch.ones(2), "a")
+            compiled(torch.ones(2), "bb")
+    assert not watched.times
+
+
+class Scale(torch.nn.Module):  # type: ignore[misc, name-defined, unused-ignore]  # torch is not there when types are checked
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: Any) -> Any:
+        return x * self.factor
+
+
+@pytest.mark.skipif(
+    tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13),
+    reason="older releases do not say which line has torch check",
+)
+@pytest.mark.parametrize("equal", [False, True])
+@pytest.mark.parametrize(("number", "told"), [(20, False), (60, True)])
+def test_instances_are_counted_once_however_often_they_are_compiled(
+    number: int, told: bool, equal: bool
+) -> None:
+    watched = Compiling()
+    for _ in range(2):
+        torch.compiler.reset()
+        with watched.watching():
+            parts = (Scale(2.0 if equal else 1 + i / 64) for i in range(number))
+            compiled = torch.compile(torch.nn.Sequential(*parts), backend="eager")
+            for kind in (torch.float32, torch.float64, torch.float16):
+                compiled(torch.ones(2, dtype=kind))
+    found = [sync for sync in watched.times if sync.code == GUARDS]
+    assert bool(found) is told
+    if told:
+        assert "is checked in each of 60" in found[0].why
+        assert ("with the same value" in found[0].why) is equal
 
 
 def test_where_nothing_is_compiled_torch_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -337,3 +337,14 @@ def test_compiled_code_is_found_and_none_is_made(compiled: Any) -> None:
     with torch_private.compiled_code_found(), torch_private.compiled_codes() as codes:
         doubled(torch.ones(3))
     assert seen and not codes
+
+
+def test_an_error_of_the_user_is_not_the_compiler_s() -> None:
+    def reading(x: Any) -> Any:
+        Path("/nowhere/data.csv").read_text()
+        return x
+
+    for run in (torch.vmap(reading), reading):
+        with pytest.raises(OSError) as told:
+            run(torch.ones(2))
+        assert not torch_private.compile_failed(told.value)
