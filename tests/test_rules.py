@@ -100,7 +100,8 @@ def fixed(lint: Any, text: str, code: str) -> str:
 
 
 def test_a_comment_for_what_runs_is_not_unused(lint: Any) -> None:
-    text = "import torch\n\n@torch.compile\ndef step(x):\n    return x  # dispatchguard: ignore[DG711] -- a reason\n"
+    comment = "# dispatchguard: ignore[DG711] -- a reason"
+    text = f"import torch\n\n@torch.compile\ndef step(x):\n    return x  {comment}\n"
     assert not findings(lint, text, "DG0", "DG7")
 
 

@@ -36,7 +36,7 @@ _LEAST_ROUNDS = 60
 # Standard deviations that runs have among each other, as parts of the longer side, for thin wrappers of a
 # long call and torch's binding in a short one: half of it is seen in 8 processes that follow each other for
 # each of 8 calls, more where the processor goes at another pace.
-_ALIKE, _UNLIKE = 0.01, 0.03
+_ALIKE, _UNLIKE = 0.005, 0.03
 _HALFWAY = 0.1
 """The part of the longer side by which both differ where half of that is reached."""
 _PATIENCE = 5
