@@ -1,11 +1,17 @@
-"""What all tests share: pytester, and the flags that load the plugin."""
+"""What all tests share: pytester, the flags that load the plugin, pytest runs that find torch imported."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -17,6 +23,7 @@ settings.load_profile("any pace")
 pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).resolve().parents[1]
+Python = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -25,6 +32,134 @@ def _frozen() -> None:
     again and again."""
     gc.collect()
     gc.freeze()
+
+
+class Started:
+    """A process that has torch imported, and runs others like it."""
+
+    def __init__(self) -> None:
+        self._environment = _telling(os.environ)
+        self._process = subprocess.Popen(
+            [sys.executable, Path(__file__).with_name("imported.py"), "torch"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def runs(self, words: Sequence[str], environment: Mapping[str, str]) -> bool:
+        """Whether it can run what these words start, and that would be no other for it."""
+        return (
+            words[0] == sys.executable
+            and _module(words) is not None
+            and _telling(environment) == self._environment
+        )
+
+    def run(
+        self, words: Sequence[str], folder: Path, environment: Mapping[str, str], out: str, err: str
+    ) -> int:
+        """Runs `python [-W ignore] -m MODULE WORDS`; its exit status."""
+        request = {
+            "words": _module(words),
+            "quiet": words[1] == "-W",
+            "folder": str(folder),
+            "environment": dict(environment),
+            "out": out,
+            "err": err,
+        }
+        assert self._process.stdin is not None and self._process.stdout is not None
+        print(json.dumps(request), file=self._process.stdin, flush=True)
+        return int(self._process.stdout.readline())
+
+    def end(self) -> None:
+        """Ends it."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def _module(words: Sequence[str]) -> list[str] | None:
+    """The module that Python is to run, and the words for it; None where it is to do something else."""
+    _, *rest = words
+    if rest[:2] == ["-W", "ignore"]:
+        rest = rest[2:]
+    flag, *rest = rest
+    return [*filter(None, [flag[2:]]), *rest] if flag.startswith("-m") else None
+
+
+def _telling(environment: Mapping[str, str]) -> dict[str, str]:
+    """What Python and torch read of the environment when they begin."""
+    told = ("PYTHON", "OMP_", "MKL_", "TORCH", "CUDA", "LD_", "PATH")
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(told) and name != "PYTHONPATH"
+    }
+
+
+@pytest.fixture(scope="session")
+def imported() -> Iterator[Started | None]:
+    """The process that has torch imported; None where there is no torch."""
+    if find_spec("torch") is None or not hasattr(os, "fork"):
+        yield None
+        return
+    started = Started()
+    yield started
+    started.end()
+
+
+@pytest.fixture
+def python(imported: Started | None, tmp_path_factory: pytest.TempPathFactory) -> Python:
+    """Runs a module of Python in a process of its own, which finds torch imported."""
+
+    def run(*words: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-W", "ignore", "-m", *words]
+        whole = {**os.environ, **environment}
+        if imported is None or not imported.runs(command, whole):
+            return subprocess.run(
+                command, cwd=folder, env=whole, capture_output=True, text=True, timeout=300
+            )
+        said = tmp_path_factory.mktemp("said")
+        out, err = said / "out", said / "err"
+        status = imported.run(command, folder, whole, str(out), str(err))
+        told = (file.read_text(errors="surrogateescape") for file in (out, err))
+        return subprocess.CompletedProcess(command, status, *told)
+
+    return run
+
+
+class _Ended:
+    """A process that has come to its end."""
+
+    stdin = None
+
+    def __init__(self, status: int) -> None:
+        self._status = status
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit status."""
+        return self._status
+
+
+@pytest.fixture(autouse=True)
+def _quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pytest runs find torch imported, unless a test is about what is imported."""
+    if "pytester" not in request.fixturenames or request.node.get_closest_marker("fresh_python"):
+        return
+    started: Started | None = request.getfixturevalue("imported")
+    popen = pytest.Pytester.popen
+
+    def run(self: pytest.Pytester, words: Sequence[Any], **settings: Any) -> Any:
+        command = [os.fspath(word) for word in words]
+        path = filter(None, (str(Path.cwd()), os.environ.get("PYTHONPATH")))
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+        out, err = (getattr(settings.get(name), "name", None) for name in ("stdout", "stderr"))
+        plain = settings.get("stdin", self.CLOSE_STDIN) is self.CLOSE_STDIN
+        files = isinstance(out, str) and isinstance(err, str)
+        if plain and files and started is not None and started.runs(command, environment):
+            return _Ended(started.run(command, Path.cwd(), environment, out, err))
+        return popen(self, words, **settings)
+
+    monkeypatch.setattr(pytest.Pytester, "popen", run)
 
 
 @pytest.fixture(scope="session")

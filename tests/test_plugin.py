@@ -48,6 +48,7 @@ def test_marker_is_what_strict_markers_needs(pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["*'overhead_budget' not found in `markers`*"])
 
 
+@pytest.mark.fresh_python
 def test_a_run_imports_nothing_heavy(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 ROOT = Path(__file__).resolve().parents[2]
 NET = """
@@ -29,20 +31,17 @@ class Net(torch.nn.Module):
 SETUP = "import torch, net; f = torch.compile(net.Net(), backend='eager'); x = torch.ones(4)"
 
 
-def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "pytest_dispatchguard.cli", "guards", *words],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+@pytest.fixture
+def run(python: Run) -> Run:
+    def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+        paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+        given = {"PYTHONPATH": os.pathsep.join(paths)}
+        return python("pytest_dispatchguard.cli", "guards", *words, folder=folder, **given)
+
+    return run
 
 
-def test_json_is_all_that_is_written(tmp_path: Path) -> None:
+def test_json_is_all_that_is_written(tmp_path: Path, run: Run) -> None:
     pytest.importorskip("torch")
     (tmp_path / "net.py").write_text(NET)
     done = run(tmp_path, "f(x)", "--setup", SETUP, "--format", "json")
@@ -65,7 +64,9 @@ def test_json_is_all_that_is_written(tmp_path: Path) -> None:
         (("f()", "--setup", "for"), "--setup must be Python code"),
     ],
 )
-def test_mistakes_end_in_one_line(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+def test_mistakes_end_in_one_line(
+    tmp_path: Path, words: tuple[str, ...], said: str, run: Run
+) -> None:
     done = run(tmp_path, *words)
     assert done.returncode == 2 and not done.stdout
     assert said in done.stderr and len(done.stderr.splitlines()) == 1

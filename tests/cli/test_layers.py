@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 SETUP = "def f(n):\n    return g(n) + g(n)\ndef g(n):\n    return sum(range(n))"
 QUICK = ("--seconds", "0.1")
 
 
-def layers(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "pytest_dispatchguard", "layers", *words],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+@pytest.fixture
+def layers(python: Run) -> Run:
+    def layers(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+        return python("pytest_dispatchguard", "layers", *words, folder=folder)
+
+    return layers
 
 
-def test_a_call_is_taken_apart(tmp_path: Path) -> None:
+def test_a_call_is_taken_apart(tmp_path: Path, layers: Run) -> None:
     result = layers(tmp_path, "f(300)", "--setup", SETUP, *QUICK)
     assert result.returncode == 0, result.stderr
     first, *rows = result.stdout.splitlines()
@@ -33,7 +33,7 @@ def test_a_call_is_taken_apart(tmp_path: Path) -> None:
     assert any("the whole call" in row and "100%" in row for row in rows)
 
 
-def test_json_markdown_and_a_drawing_say_the_same(tmp_path: Path) -> None:
+def test_json_markdown_and_a_drawing_say_the_same(tmp_path: Path, layers: Run) -> None:
     told = layers(tmp_path, "f(300)", "--setup", SETUP, "--format", "json", *QUICK)
     (call,) = json.loads(told.stdout)["calls"]
     assert [layer["name"] for layer in call["layers"]] == ["f", "g"]
@@ -47,7 +47,7 @@ def test_json_markdown_and_a_drawing_say_the_same(tmp_path: Path) -> None:
     assert "g (2 times)" in "".join(ET.fromstring(out.read_text()).itertext())
 
 
-def test_sizes_tell_what_grows(tmp_path: Path) -> None:
+def test_sizes_tell_what_grows(tmp_path: Path, layers: Run) -> None:
     words = ("f(n)", "--setup", SETUP, "--sizes", "10,100,10000", *QUICK)
     result = layers(tmp_path, *words, "--against", "g(n)")
     assert result.returncode == 0, result.stderr
@@ -57,7 +57,7 @@ def test_sizes_tell_what_grows(tmp_path: Path) -> None:
     assert ET.fromstring(drawn.stdout).tag.endswith("svg")
 
 
-def test_a_test_says_itself_what_is_called(tmp_path: Path) -> None:
+def test_a_test_says_itself_what_is_called(tmp_path: Path, layers: Run) -> None:
     (tmp_path / "test_it.py").write_text(
         "import pytest\n\ndef work(n):\n    return sum(range(n))\n\n"
         "def test_work(overhead):\n    overhead(work, 300)\n\n"
@@ -92,7 +92,9 @@ def test_a_test_says_itself_what_is_called(tmp_path: Path) -> None:
         (["f(1)", "--output", "no/such/file", "--setup", "f = abs"], "cannot be written"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, words: list[str], said: str) -> None:
+def test_what_is_wrong_is_said_in_one_line(
+    tmp_path: Path, words: list[str], said: str, layers: Run
+) -> None:
     result = layers(tmp_path, *words, *([] if "--seconds" in words else QUICK))
     assert (result.returncode, result.stdout) == (2, "")
     assert said in result.stderr and result.stderr.count("\n") == 1

@@ -7,10 +7,13 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 ROOT = Path(__file__).resolve().parents[2]
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
@@ -51,21 +54,18 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "pytest_dispatchguard.cli", "run", *words],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), **environment},
-        capture_output=True,
-        text=True,
-        errors="surrogateescape",
-        check=False,
-    )
+@pytest.fixture
+def run(python: Run) -> Run:
+    def run(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+        given = {"PYTHONPATH": os.pathsep.join(paths), **environment}
+        return python("pytest_dispatchguard.cli", "run", *words, folder=folder, **given)
+
+    return run
 
 
 @needs_torch
-def test_a_script_and_its_waits(project: Path) -> None:
+def test_a_script_and_its_waits(project: Path, run: Run) -> None:
     done = run(project, "--ghost", "train.py", "4")
     assert done.returncode == 1, done.stderr
     lines = done.stdout.splitlines()
@@ -89,12 +89,12 @@ def test_a_script_and_its_waits(project: Path) -> None:
         (("--extend-select", "DG431"), 1),
     ],
 )
-def test_which_findings_count(project: Path, words: tuple[str, ...], status: int) -> None:
+def test_which_findings_count(project: Path, words: tuple[str, ...], status: int, run: Run) -> None:
     assert run(project, "--ghost", *words, "train.py", "1").returncode == status
 
 
 @needs_torch
-def test_a_baseline_and_a_machine_format(project: Path) -> None:
+def test_a_baseline_and_a_machine_format(project: Path, run: Run) -> None:
     done = run(project, "--ghost", "--format=json", "--output", "out.json", "train.py", "2")
     assert done.returncode == 1 and done.stdout == "result [8.0, 8.0, 8.0]\n"
     (found,) = json.loads((project / "out.json").read_text())["findings"]
@@ -136,7 +136,7 @@ for _ in range(3):
 
 
 @needs_torch
-def test_a_program_that_goes_elsewhere(project: Path) -> None:
+def test_a_program_that_goes_elsewhere(project: Path, run: Run) -> None:
     (project / "train.py").write_text(COPIES + "print(__file__)\n")
     done = run(project, "train.py")
     assert done.returncode == 1, done.stderr
@@ -148,7 +148,7 @@ def test_a_program_that_goes_elsewhere(project: Path) -> None:
 
 
 @needs_torch
-def test_a_broken_profile_is_told_before_anything_runs(project: Path) -> None:
+def test_a_broken_profile_is_told_before_anything_runs(project: Path, run: Run) -> None:
     (project / ".dispatchguard").mkdir()
     (project / ".dispatchguard" / "profile.json").write_text("{")
     (project / "train.py").write_text(COPIES)
@@ -160,7 +160,7 @@ def test_a_broken_profile_is_told_before_anything_runs(project: Path) -> None:
 
 
 @needs_torch
-def test_what_cannot_be_told_does_not_keep_a_program_from_ending(project: Path) -> None:
+def test_what_cannot_be_told_does_not_keep_a_program_from_ending(project: Path, run: Run) -> None:
     program = COPIES.replace("os.chdir", "open('../p', 'w').close; os.makedirs")
     broken = "open('.dispatchguard/profile.json', 'w').write('{'); os._exit(0)\n"
     program = (
@@ -174,7 +174,7 @@ def test_what_cannot_be_told_does_not_keep_a_program_from_ending(project: Path) 
 
 
 @needs_torch
-def test_how_many_places_are_not_hot_is_a_note(project: Path) -> None:
+def test_how_many_places_are_not_hot_is_a_note(project: Path, run: Run) -> None:
     (project / "train.py").write_text("import copy\n\ndef f():\n    copy.deepcopy([])\n\nf()\n")
     done = run(project, "train.py")
     assert (done.returncode, done.stderr) == (0, "")
@@ -182,7 +182,7 @@ def test_how_many_places_are_not_hot_is_a_note(project: Path) -> None:
 
 
 @needs_torch
-def test_operations_by_line(project: Path) -> None:
+def test_operations_by_line(project: Path, run: Run) -> None:
     done = run(project, "--ghost", "--ops", "--exit-zero", "train.py", "3")
     assert done.returncode == 0, done.stderr
     assert "library.py:6:9 DG411" in done.stdout
@@ -193,7 +193,7 @@ def test_operations_by_line(project: Path) -> None:
 
 
 @needs_torch
-def test_a_module_and_a_command(project: Path) -> None:
+def test_a_module_and_a_command(project: Path, run: Run) -> None:
     (project / "pkg").mkdir()
     (project / "pkg" / "__main__.py").write_text(
         "import sys, torch\nprint(sys.argv[1:], __name__)\ntorch.ones(1, device='cuda').item()\n"
@@ -225,7 +225,9 @@ def test_a_module_and_a_command(project: Path) -> None:
         ("import sys; sys.exit(0)", 1, "DG411", ""),
     ],
 )
-def test_how_programs_end(project: Path, program: str, status: int, out: str, error: str) -> None:
+def test_how_programs_end(
+    project: Path, program: str, status: int, out: str, error: str, run: Run
+) -> None:
     script = project / "script.py"
     script.write_text(f"import torch\ntorch.ones(1, device='cuda').item()\n{program}\n")
     done = run(project, "--ghost", "script.py")
@@ -236,7 +238,7 @@ def test_how_programs_end(project: Path, program: str, status: int, out: str, er
 
 
 @needs_torch
-def test_a_script_that_does_not_parse(project: Path) -> None:
+def test_a_script_that_does_not_parse(project: Path, run: Run) -> None:
     (project / "broken.py").write_text("def f(:\n")
     done = run(project, "--ghost", "broken.py")
     assert done.returncode == 1 and "SyntaxError" in done.stderr and "broken.py" in done.stderr
@@ -244,7 +246,7 @@ def test_a_script_that_does_not_parse(project: Path) -> None:
 
 
 @needs_torch
-def test_waits_without_a_line_of_the_project(project: Path, tmp_path: Path) -> None:
+def test_waits_without_a_line_of_the_project(project: Path, tmp_path: Path, run: Run) -> None:
     elsewhere = tmp_path / ".venv" / "other.py"
     elsewhere.parent.mkdir()
     elsewhere.write_text("import torch\n\ndef wait():\n    torch.ones(1, device='cuda').item()\n")
@@ -257,14 +259,14 @@ def test_waits_without_a_line_of_the_project(project: Path, tmp_path: Path) -> N
     assert "note: 1 more wait in no code of this project" in done.stdout
 
 
-def test_a_program_that_breaks_off_is_told_as_such(project: Path) -> None:
+def test_a_program_that_breaks_off_is_told_as_such(project: Path, run: Run) -> None:
     (project / "train.py").write_text("raise SystemExit(3)\n")
     done = run(project, "train.py")
     assert done.returncode == 3
     assert "note: the program ended with status 3: this is of what ran before" in done.stdout
 
 
-def test_what_hot_code_does_at_every_call(project: Path) -> None:
+def test_what_hot_code_does_at_every_call(project: Path, run: Run) -> None:
     """No torch is needed for it, and no ghost."""
     (project / "library.py").write_text(
         "import copy\n\n\nclass Step:\n    def step(self, x):  # dispatchguard: hot\n"
@@ -310,7 +312,7 @@ class Chain(nn.Module):
 
 
 @needs_torch
-def test_what_torch_compile_made_of_it(project: Path) -> None:
+def test_what_torch_compile_made_of_it(project: Path, run: Run) -> None:
     (project / "library.py").write_text(COMPILED)
     (project / "train.py").write_text(
         "import torch\nfrom library import Chain\n\nstep = torch.compile(Chain(), backend='eager')\n"
@@ -348,14 +350,16 @@ def test_what_torch_compile_made_of_it(project: Path) -> None:
         (("--ghost", "--baseline", "none.json", "train.py"), "none.json"),
     ],
 )
-def test_wrong_words_are_one_line(project: Path, words: tuple[str, ...], said: str) -> None:
+def test_wrong_words_are_one_line(
+    project: Path, words: tuple[str, ...], said: str, run: Run
+) -> None:
     done = run(project, *words)
     assert done.returncode == 2 and not done.stdout
     assert said in done.stderr and len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.skipif(find_spec("torch") is not None, reason="torch is installed")
-def test_without_torch(project: Path) -> None:
+def test_without_torch(project: Path, run: Run) -> None:
     done = run(project, "--ghost", "train.py", "1")
     assert done.returncode == 2
     assert (

@@ -245,6 +245,7 @@ def test_unknown_devices_are_one_line(pytester: pytest.Pytester, run: Any, where
     assert "Traceback" not in result.stderr.str()
 
 
+@pytest.mark.fresh_python
 def test_torch_is_imported_for_the_axis_alone(pytester: pytest.Pytester, run: Any) -> None:
     pytester.makepyfile(
         """

@@ -1,0 +1,67 @@
+"""Runs `python -m MODULE` in children of a process that has torch imported already.
+
+Hundreds of tests start Python with torch, and its import takes longer than most of what they do. Started as a
+script by `conftest.py`, once for each process that runs tests: a request is one line on standard input, the
+end of the child's life one line on standard output. What the child runs is a process of its own like any
+other, but for the modules that are there before it begins.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import runpy
+import sys
+import warnings
+from typing import Any
+
+
+def main() -> None:
+    """Answers requests until nobody asks any more."""
+    for name in sys.argv[1:]:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+    here = list(sys.path[1:])  # without the folder of this file
+    replies = os.fdopen(os.dup(1), "w")
+    os.set_inheritable(replies.fileno(), False)
+    for line in sys.stdin:
+        request = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            replies.close()
+            return _run(request, here)
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), file=replies, flush=True)
+
+
+def _run(request: dict[str, Any], path: list[str]) -> None:
+    """The life of a child: as `python -m MODULE WORDS` would have it."""
+    for number, (file, flags) in enumerate(
+        [
+            (os.devnull, os.O_RDONLY),
+            (request["out"], os.O_WRONLY | os.O_CREAT),
+            (request["err"], os.O_WRONLY | os.O_CREAT),
+        ]
+    ):
+        end = os.open(file, flags)
+        os.dup2(end, number)
+        os.close(end)
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:] = [request["folder"], *filter(None, given), *path]
+    importlib.invalidate_caches()
+    if request["quiet"]:
+        sys.warnoptions.append("ignore")
+        warnings.simplefilter("ignore")
+    module, *words = request["words"]
+    sys.argv = [module, *words]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()
