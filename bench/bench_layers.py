@@ -80,9 +80,10 @@ class Taken(NamedTuple):
     parts: int
     off: tuple[float, float]
     """What the parts are off by, as a part of the whole, in either run."""
-    met: int
-    """How many layers of the first run meet those of the second."""
     compared: int
+    """Layers that both runs have."""
+    unlike: tuple[str, ...]
+    """Those of which the second run says something else than the first, intervals and all."""
     notes: tuple[str, ...]
 
 
@@ -97,11 +98,11 @@ def measure(options: argparse.Namespace, scratch: Path) -> tuple[dict[str, Any],
     for name, target, setup in CALLS:
         print(f"{name}: {target}", file=sys.stderr)
         first, second = (apart(python, scratch, target, setup) for _ in range(2))
-        met, compared = meeting(first, second)
+        compared, unlike = meeting(first, second)
         off = (unattributed(first), unattributed(second))
         notes = tuple(dict.fromkeys((*first["notes"], *second["notes"])))
         value = first["whole_us"]["value"]
-        taken.append(Taken(name, value, len(first["layers"]), off, met, compared, notes))
+        taken.append(Taken(name, value, len(first["layers"]), off, compared, unlike, notes))
     rows = [one._asdict() for one in taken]
     return {"machine": machine(), "versions": versions, "calls": rows}, page(taken, versions)
 
@@ -124,14 +125,20 @@ def unattributed(call: Mapping[str, Any]) -> float:
     return float(parts / call["whole_us"]["value"] - 1)
 
 
-def meeting(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[int, int]:
-    """How many layers of a call have the same share of it in another run, within both intervals, and of how
-    many."""
+def meeting(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[int, tuple[str, ...]]:
+    """How many layers of a call there are in two runs, and those whose shares of it differ, both intervals
+    taken into account."""
     there = {key(layer): shares(layer, other) for layer in other["layers"]}
     pairs = [
-        (shares(layer, one), there[key(layer)]) for layer in one["layers"] if key(layer) in there
+        (layer["name"], shares(layer, one), there[key(layer)])
+        for layer in one["layers"]
+        if key(layer) in there
     ]
-    return sum(a[0] <= b[1] and b[0] <= a[1] for a, b in pairs), len(pairs)
+    return len(pairs), tuple(
+        f"{name}: {a[0]:.1%} to {a[1]:.1%} and {b[0]:.1%} to {b[1]:.1%}"
+        for name, a, b in pairs
+        if a[0] > b[1] or b[0] > a[1]
+    )
 
 
 def key(layer: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -150,7 +157,8 @@ def shares(layer: Mapping[str, Any], call: Mapping[str, Any]) -> tuple[float, fl
 def page(taken: Sequence[Taken], versions: Mapping[str, str]) -> str:
     """The numbers for people."""
     within = sum(max(map(abs, one.off)) <= NEAR for one in taken)
-    met, compared = sum(one.met for one in taken), sum(one.compared for one in taken)
+    compared = sum(one.compared for one in taken)
+    met = compared - sum(len(one.unlike) for one in taken)
     about = ", ".join(f"{name} {number}" for name, number in versions.items())
     lines = [
         "# Layers of calls, twice each",
@@ -166,12 +174,18 @@ def page(taken: Sequence[Taken], versions: Mapping[str, str]) -> str:
     for one in taken:
         off = " and ".join(f"{part:+.1%}" for part in one.off)
         lines.append(
-            f"| {one.name} | {one.whole_us:.2f} µs | {one.parts} | {off} | {one.met} of {one.compared} |"
+            f"| {one.name} | {one.whole_us:.2f} µs | {one.parts} | {off} "
+            f"| {one.compared - len(one.unlike)} of {one.compared} |"
         )
+    unlike = [f"- {one.name}: {said}" for one in taken for said in one.unlike]
     told = [f"- {one.name}: {note}" for one in taken for note in one.notes]
-    return (
-        "\n".join([*lines, *(["", "What was not told apart:", "", *told] if told else [])]) + "\n"
+    lines += (
+        ["", "Shares of the call that the two runs tell differently:", "", *unlike]
+        if unlike
+        else []
     )
+    lines += ["", "What was not told apart:", "", *told] if told else []
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
