@@ -130,7 +130,7 @@ TORCHES ?= 2.8.0 2.15.0
 test-torches: $(addprefix test-torch-,$(TORCHES)) ## run what uses torch on the oldest torch that is supported, and the newest
 
 .PHONY: $(addprefix test-torch-,$(TORCHES))
-test-torch-%:
+$(addprefix test-torch-,$(TORCHES)): test-torch-%:
 	$(PYTHON) -m venv .venv-torch-$*
 	.venv-torch-$*/bin/python -m pip install $(PIP_FLAGS) -e '.[dev]' numpy torch==$*
 	.venv-torch-$*/bin/python -m pytest -p no:cacheprovider tests/runtime tests/measure tests/test_rules.py tests/test_layers.py \

@@ -15,7 +15,7 @@ from pytest_dispatchguard.runtime.compiled_calls import Role
 
 _LEAST = 0.03
 """A function that takes less of the whole is told with what calls it."""
-_MOST = 12
+_MOST = 16
 """Functions that are told apart."""
 _ENDS = ("__enter__", "__exit__")
 
@@ -49,7 +49,8 @@ def parts_of(
 ) -> list[Part]:
     """The parts of a call, callers first; the first is the whole. The only function that the whole calls, if
     there is but one, is the whole. None where nothing of it is Python. Functions of one role that call each
-    other are one part."""
+    other are one part. Where there are more than are told, those that take longest are: what calls them does
+    too, and so is among them."""
     if not calls:
         return []
     children: dict[int, list[PythonCall]] = {}
@@ -62,20 +63,17 @@ def parts_of(
     else:
         whole = Part("the call itself", "python", "", 0, 0, -1, ns=sum(c.ns for c in top))
         whole.calls = {-1}
-    found = [whole]
-    waiting = [0]
+    found: list[Part] = []
+    waiting = [whole]
     while waiting and len(found) < _MOST:
-        number = waiting.pop(0)
-        part = found[number]
-        below = list(_below(part, sorted(part.calls), children, role))
-        made = sorted(_grouped(below, number, part.depth + 1, role), key=lambda p: -p.ns)
-        for one in made:
-            if one.ns >= _LEAST * whole.ns and len(found) < _MOST:
-                found.append(one)
-                if (
-                    one.kind != "context"
-                ):  # what only enters, or only leaves, is not to be done on its own
-                    waiting.append(len(found) - 1)
+        part = max(waiting, key=lambda one: one.ns)
+        waiting.remove(part)
+        found.append(part)
+        if part is whole or part.kind != "context":
+            # What only enters, or only leaves, is not to be done on its own.
+            below = list(_below(part, sorted(part.calls), children, role))
+            made = _grouped(below, len(found) - 1, part.depth + 1, role)
+            waiting += (one for one in made if one.ns >= _LEAST * whole.ns)
     return _in_order(found)
 
 

@@ -83,6 +83,19 @@ def test_what_takes_next_to_nothing_is_told_with_its_caller() -> None:
     assert [part.name for part in parts(lambda: whole())][1:] == ["work"]
 
 
+def test_what_takes_long_is_told_however_deep_it_lies() -> None:
+    scope: dict[str, Callable[[], None]] = {"work": work}  # type: ignore[dict-item]  # called by what follows
+    smalls = "".join(f"def small{i}(): work(100_000)\n" for i in range(14))
+    called = "; ".join(f"small{i}()" for i in range(14))
+    exec(
+        f"{smalls}def deep(): work(900_000)\ndef middle(): deep()\ndef whole(): {called}; middle()",
+        scope,
+    )
+    found = [part.name for part in parts(lambda: scope["whole"]())]
+    assert len(found) == 16
+    assert {"whole", "middle", "deep", "work"} <= {*found}
+
+
 def test_statements_do_again_what_was_done() -> None:
     seen: list[object] = []
 
