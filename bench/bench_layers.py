@@ -162,6 +162,11 @@ def page(taken: Sequence[Taken], versions: Mapping[str, str]) -> str:
     within = sum(max(map(abs, one.off)) <= NEAR for one in taken)
     steady = [one for one in taken if max(one.whole_us) <= (1 + NEAR) * min(one.whole_us)]
     others = [one for one in taken if one not in steady]
+    agreed = (
+        f"Of calls that took the same in both runs, within {NEAR:.0%}, {_met(steady)} have the same share in "
+        f"both within their intervals; of those that did not, {_met(others)}: where the processor goes at "
+        "another pace, not all layers slow down alike."
+    )
     about = ", ".join(f"{name} {number}" for name, number in versions.items())
     lines = [
         "# Layers of calls, twice each",
@@ -169,10 +174,7 @@ def page(taken: Sequence[Taken], versions: Mapping[str, str]) -> str:
         f"{about}; {machine()}",
         "",
         f"The parts come to within {NEAR:.0%} of the whole in both runs for {within} of {len(taken)} calls.",
-        f"{_met(steady)} of calls that took the same in both runs, within {NEAR:.0%}, have the same share of it "
-        "within their intervals.",
-        f"{_met(others)} of calls that took longer in one run have: where the processor goes at another pace, "
-        "not all layers slow down alike.",
+        agreed,
         "",
         "| call | whole | parts | off by | layers that agree |",
         "| --- | ---: | ---: | ---: | ---: |",
