@@ -224,7 +224,10 @@ def test_guards_that_hold_within_the_call_alone_are_not_timed(tmp_path: Path) ->
 def test_a_filter_of_the_users_stays(tmp_path: Path) -> None:
     none = "lambda guards: [False] * len(guards)"
     everything = found(tmp_path, how=f'options={{"guard_filter_fn": {none}}}')
-    assert everything.number == 0 and not everything.groups and not everything.filters
+    # Torch 2.8 keeps two, whatever a filter says.
+    left = {kind for group in everything.groups for kind in group.kinds}
+    assert left <= {"GLOBAL_STATE", "TORCH_FUNCTION_MODE_STACK"}
+    assert everything.number == len(left) and not everything.filters
 
 
 @pytest.mark.parametrize(
