@@ -19,7 +19,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-torches lint docs bench bench-compile bench-counters bench-dispatcher bench-ghost bench-guards bench-keras bench-layers bench-lint bench-metrics bench-noise bench-plugin bench-runtime bench-specimens bench-traces bench-waits clean
+.PHONY: help demo test test-all test-torches lint docs bench bench-compile bench-counters bench-dispatcher bench-ghost bench-guards bench-keras bench-layers bench-lint bench-metrics bench-noise bench-plugin bench-prices bench-runtime bench-traces bench-waits clean
 .DELETE_ON_ERROR:
 
 help: ## say what there is to make
@@ -60,7 +60,7 @@ lint: $(VENV)/.dev ## ruff, mypy --strict, and dispatchguard on itself
 docs: $(VENV)/.docs ## build the site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-bench: bench-lint bench-keras bench-plugin bench-counters bench-specimens bench-ghost bench-metrics bench-runtime bench-layers bench-dispatcher bench-compile bench-guards bench-traces bench-noise ## measure everything that is measured
+bench: bench-lint bench-keras bench-plugin bench-counters bench-prices bench-ghost bench-metrics bench-runtime bench-layers bench-dispatcher bench-compile bench-guards bench-traces bench-noise ## measure everything that is measured
 
 bench-lint: $(VENV)/.dev ## measure the linter against its peers
 	$(BIN)/python bench/bench_lint.py
@@ -74,8 +74,8 @@ bench-plugin: $(VENV)/.dev $(VENV)/.torch ## measure what the pytest plugin take
 bench-counters: $(VENV)/.dev $(VENV)/.torch ## count the same subjects over and over, under all that might change a count
 	$(BIN)/python bench/bench_counters.py
 
-bench-specimens: $(VENV)/.dev ## run every rule's specimens, bad against good
-	$(BIN)/python bench/bench_specimens.py
+bench-prices: $(VENV)/.dev $(VENV)/.torch ## what every rule's pattern costs over its fix
+	$(BIN)/python bench/bench_prices.py
 
 bench-ghost: $(VENV)/.dev $(VENV)/.torch ## run programs for a GPU on the ghost, and compare with the CPU
 	$(BIN)/python bench/bench_ghost.py

@@ -10,6 +10,9 @@ import subprocess
 import sys
 from typing import Any
 
+from pytest_dispatchguard.model import Price
+from pytest_dispatchguard.report.wording import cost
+
 FAMILIES = {
     "DG0": ("Files and comments", "What the linter says of files and of its own comments."),
     "DG1": ("Trees", "Flatten and map over what is one tensor."),
@@ -39,6 +42,7 @@ def rule_page(rule: dict[str, Any]) -> str:
     facts = [
         f"**Fix:** {FIXES[rule['fix']]}",
         f"**Origin:** {rule['origin']}" if rule["origin"] else "",
+        f"**Price:** {cost(Price(**rule['price']))}" if rule.get("price") else "",
         "**Seen** only in [code that runs](../running.md)" if rule.get("running") else "",
         "" if rule.get("default", True) else f"**Off** unless selected by `{rule['code']}`",
     ]

@@ -220,6 +220,7 @@ def _parser() -> argparse.ArgumentParser:
     hot.add_argument("--no-cache", action="store_true", help="neither read nor write the cache")
     hot.set_defaults(run=_hot)
     _layers_parser(commands)
+    _price_parser(commands)
     clean = commands.add_parser("clean", help="drop the cache")
     clean.add_argument(
         "paths", nargs="*", type=_path, metavar="PATH", help="the project (default: .)"
@@ -254,6 +255,13 @@ def _check_parser(commands: Any) -> None:
         "--diff", action="store_true", help="show what fixes would change, and change nothing"
     )
     output = _output(check)
+    output.add_argument(
+        "--min-cost",
+        type=_microseconds,
+        default=0.0,
+        metavar="TIME",
+        help="leave out what costs less in a call of its root: 1us, 0.5µs, 2ms",
+    )
     output.add_argument(
         "--statistics", action="store_true", help="count findings by rule instead of listing them"
     )
@@ -393,6 +401,35 @@ def _layers_parser(commands: Any) -> None:
     layers.set_defaults(run=_layers)
 
 
+def _price_parser(commands: Any) -> None:
+    price = commands.add_parser(
+        "price",
+        help="measure what the pattern of each rule costs over its fix, on this machine",
+        description="Times the bad form of every specimen against its good form, in processes of their own, "
+        "and counts how often each makes the host wait for a device. Findings are told with these prices "
+        "from then on: they are kept in .dispatchguard/prices.json.",
+        epilog="Exit status: 0, or 1 where the good form of a specimen does not surely cost less.",
+    )
+    price.add_argument("codes", nargs="*", metavar="CODE", help="codes or prefixes (default: all)")
+    price.add_argument(
+        "--seconds",
+        type=_seconds,
+        default=1.0,
+        metavar="S",
+        help="for each specimen, more where that leaves it open (default: 1)",
+    )
+    price.add_argument(
+        "--format", choices=("text", "json", "markdown"), default="text", help="default: text"
+    )
+    price.add_argument(
+        "--output", type=_path, metavar="FILE", help="write to a file, whole or not at all"
+    )
+    price.add_argument(
+        "--color", choices=("auto", "always", "never"), default="auto", help="default: auto"
+    )
+    price.set_defaults(run=_price)
+
+
 def _which(command: argparse.ArgumentParser) -> Any:
     which = command.add_argument_group("which rules")
     which.add_argument(
@@ -454,6 +491,18 @@ def _positive(text: str) -> int:
 
 def _sizes(text: str) -> tuple[int, ...]:
     return tuple(_positive(word.strip()) for word in text.split(",") if word.strip())
+
+
+def _microseconds(text: str) -> float:
+    units = {"us": 1.0, "µs": 1.0, "μs": 1.0, "ms": 1e3, "ns": 1e-3}
+    unit = next((unit for unit in units if text.endswith(unit)), "")
+    try:
+        number = float(text.removesuffix(unit))
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time; write it as 1us or 0.5us")
+    return number * units.get(unit, 1.0)
 
 
 def _seconds(text: str) -> float:
@@ -543,6 +592,7 @@ def _request(arguments: argparse.Namespace) -> Request:
         jobs=arguments.jobs or default_jobs(),
         cache=not arguments.no_cache,
         stdin=stdin,
+        min_cost=arguments.min_cost,
     )
 
 
@@ -733,6 +783,24 @@ def _layers(arguments: argparse.Namespace) -> int:
     color = arguments.output is None and _color(arguments.color)
     _put(arguments, written(found, arguments.format, color=color, width=_width()), sys.stdout)
     return CLEAN
+
+
+# -- price -----------------------------------------------------------------------------------------
+
+
+def _price(arguments: argparse.Namespace) -> int:
+    from pytest_dispatchguard.pricing import Asked, priced, written
+    from pytest_dispatchguard.progress import progress
+
+    codes = [code.upper() for code in arguments.codes]
+    with progress() as tell:
+        table, file = priced(
+            Asked(codes, arguments.seconds, _cwd()), tell or (lambda what, done, of: None)
+        )
+    color = arguments.output is None and _color(arguments.color)
+    _put(arguments, written(table, arguments.format, color=color), sys.stdout)
+    print(f"dispatchguard: kept in {file}", file=sys.stderr)
+    return CLEAN if all(one.proven for one in table.specimens) else FOUND
 
 
 # -- guards ----------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ with implementations of these hooks, each marked with `hookimpl`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pluggy
@@ -28,3 +29,13 @@ def dispatchguard_rules() -> Iterable[type[Rule]]:  # type: ignore[empty-body]  
 @hookspec
 def dispatchguard_hot_roots() -> Mapping[str, Iterable[str]]:  # type: ignore[empty-body]  # a spec has no body
     """Hot methods by dotted base class: ``{"mylib.Layer": ["run"]}``. Subclasses inherit them."""
+
+
+@hookspec
+def dispatchguard_specimens() -> Path:  # type: ignore[empty-body]  # a spec has no body
+    """The folder of the pack's specimens, ``CODE/specimen*.py`` in it, for `dispatchguard price`."""
+
+
+@hookspec
+def dispatchguard_prices() -> Path:  # type: ignore[empty-body]  # a spec has no body
+    """What the patterns of the pack's rules cost: a file that `dispatchguard price` has written."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -26,6 +26,10 @@ LayerKind = Literal[
     "compiled",
 ]
 """What a part of a call is made of."""
+
+ROUNDS = 10
+"""What a loop counts for where nobody saw how many rounds it has."""
+_WAIT_US = 1e6
 
 SCHEMA = 1
 """The number of the JSON layout that findings are written in. Fields are added, never renamed."""
@@ -75,12 +79,19 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Microseconds per call that a pattern costs over its fix, and where the number was measured."""
+    """What a pattern costs over its fix at each call, and where that was measured."""
 
-    us: float
+    us: float | None
+    """Microseconds on the host, of the usual form; None where it waits for a device, and there was none to
+    time."""
     low: float | None = None
+    """Of the cheapest form that was measured, at least."""
     high: float | None = None
-    machine: str | None = None
+    """Of the dearest, at most."""
+    machine: str = ""
+    """Empty for the one that runs."""
+    waits: int = 0
+    """How often it makes the host wait for the device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +146,22 @@ class Finding:
         """Findings are told in this order, unless they are ranked."""
         return (self.path, self.span.line, self.span.column, self.code, self.message)
 
+    @property
+    def times(self) -> float:
+        """How often the place runs in one call of its root, as far as is known: a loop has one round at
+        least."""
+        return 1.0 if self.hot is None or not self.hot.seen else self.hot.seen
+
+    @property
+    def rank(self) -> float:
+        """By what those that cost most come first. Loops count for `ROUNDS` rounds, and waits for more than
+        anything on the host."""
+        if self.price is None:
+            return 0.0
+        rounds = ROUNDS if self.hot is not None and self.hot.loop and not self.hot.seen else 1
+        us = _WAIT_US * self.price.waits + (self.price.us or 0.0)
+        return us * self.times * rounds
+
 
 @dataclass(frozen=True, slots=True)
 class RuleInfo:
@@ -152,6 +179,8 @@ class RuleInfo:
     """False for rules that speak only when selected by their code."""
     running: bool = False
     """Whether only running code tells."""
+    price: Price | None = None
+    """What the pattern costs, as its pack says; None where that was not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +195,8 @@ class Summary:
     fixed: int = 0
     unheard: int = 0
     """What is only maybe so, and told with `--pedantic`."""
+    cheap: int = 0
+    """What costs less than is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,6 +333,74 @@ class Interval:
     def times(self, factor: float) -> Interval:
         """So many times the figure; the factor is above 0."""
         return Interval(self.value * factor, self.low * factor, self.high * factor)
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """One specimen, measured."""
+
+    code: str
+    specimen: str
+    """The name of its file: `specimen_pair`."""
+    bad_us: Interval | None = None
+    """A call of the bad form; None where it was not timed."""
+    saves_us: Interval | None = None
+    """What the good form takes less."""
+    waits: tuple[int, int] = (0, 0)
+    """How often a call of either form makes the host wait for the device."""
+    note: str = ""
+    """Why something is missing, in words."""
+
+    @property
+    def proven(self) -> bool:
+        """Whether the good form surely costs less: on the host, or in waits."""
+        cheaper = self.saves_us is not None and self.saves_us.low > 0
+        return cheaper or self.waits[0] > self.waits[1]
+
+
+@dataclass(frozen=True, slots=True)
+class PriceTable:
+    """All that was measured on one machine."""
+
+    machine: Mapping[str, str]
+    specimens: tuple[Priced, ...] = ()
+
+    def prices(self) -> dict[str, Price]:
+        """What each rule's pattern costs, by code."""
+        found: dict[str, list[Priced]] = {}
+        for one in self.specimens:
+            found.setdefault(one.code, []).append(one)
+        priced = {code: _price(forms, self._in_short) for code, forms in found.items()}
+        return {code: price for code, price in sorted(priced.items()) if price is not None}
+
+    @property
+    def shown(self) -> str:
+        """The machine in one line."""
+        about = [
+            f"{name} {self.machine[name]}" for name in ("python", "torch") if name in self.machine
+        ]
+        return ", ".join(filter(None, [self._in_short, *about]))
+
+    @property
+    def _in_short(self) -> str:
+        return self.machine.get("cpu", "")
+
+
+def _price(forms: Sequence[Priced], machine: str) -> Price | None:
+    """One price of several forms of a pattern; None where no form is surely dearer than its good form."""
+    waiting = [one.waits[0] - one.waits[1] for one in forms if one.waits[0] > one.waits[1]]
+    if waiting:
+        return Price(None, machine=machine, waits=min(waiting))
+    saves = [one.saves_us for one in forms if one.saves_us is not None and one.proven]
+    if not saves:
+        return None
+    usual = sorted(one.value for one in saves)[(len(saves) - 1) // 2]
+    return Price(
+        usual,
+        min(one.low for one in saves),
+        max(one.high for one in saves),
+        machine,
+    )
 
 
 @dataclass(frozen=True, slots=True)

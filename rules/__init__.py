@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from importlib import import_module
+from pathlib import Path
 
 from pytest_dispatchguard import Rule, hookimpl
 
@@ -41,3 +42,17 @@ def rule_classes(family: str) -> list[type[Rule]]:
 def dispatchguard_rules() -> Iterable[type[Rule]]:
     """All rules of the pack."""
     return [cls for family in FAMILIES for cls in rule_classes(family)]
+
+
+@hookimpl
+def dispatchguard_specimens() -> Path:
+    """The specimens: beside the rules where these are installed, in `fixtures/` of a checkout."""
+    here = Path(__file__).resolve()
+    installed = here.with_name("specimens")
+    return installed if installed.is_dir() else here.parents[1] / "fixtures"
+
+
+@hookimpl
+def dispatchguard_prices() -> Path:
+    """Prices on the machine that the table names."""
+    return Path(__file__).with_name("prices.json")

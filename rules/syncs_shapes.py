@@ -671,7 +671,8 @@ class Bincount(Rule):
     ## Instead
 
     ```python
-    counts = torch.zeros(n, dtype=torch.long).scatter_add_(0, labels, torch.ones_like(labels))
+    counts = torch.zeros(n, dtype=torch.long, device=labels.device)
+    counts = counts.scatter_add_(0, labels, torch.ones_like(labels))
     ```
 
     ## Fix safety

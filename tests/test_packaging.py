@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.xdist_group("packaging"),
 ]
 
-SOURCES = ("pytest_dispatchguard", "rules", "pyproject.toml", "README.md", "LICENSE")
+SOURCES = ("pytest_dispatchguard", "rules", "fixtures", "pyproject.toml", "README.md", "LICENSE")
 
 
 def pip(*arguments: str | Path, cwd: Path | None = None) -> None:

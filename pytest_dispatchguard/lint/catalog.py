@@ -14,7 +14,7 @@ from typing import Any
 
 from pytest_dispatchguard import __version__
 from pytest_dispatchguard.lint.cache import Cache
-from pytest_dispatchguard.model import RuleInfo
+from pytest_dispatchguard.model import Price, RuleInfo
 
 _NAMESPACE, _KEY = "rules", "catalog"
 
@@ -33,6 +33,11 @@ class Catalog:
     """The source files of all packs."""
     stamp: str
     """Changes when one of them does: findings are kept under it."""
+
+    @property
+    def prices(self) -> dict[str, Price]:
+        """What the patterns of rules cost, by code, as their packs say."""
+        return {info.code: info.price for info in self.infos if info.price is not None}
 
 
 class Codes(Mapping[str, str]):
@@ -114,9 +119,14 @@ def _packed(made: Catalog) -> list[Any]:
 def _unpacked(row: list[Any]) -> Catalog:
     infos, tokens, roots, files, stamped = row
     return Catalog(
-        tuple(RuleInfo(**i) for i in infos),
+        tuple(map(_info, infos)),
         frozenset(tokens),
         {base: tuple(methods) for base, methods in roots.items()},
         tuple(files),
         stamped,
     )
+
+
+def _info(row: dict[str, Any]) -> RuleInfo:
+    price = row["price"]
+    return RuleInfo(**{**row, "price": None if price is None else Price(**price)})

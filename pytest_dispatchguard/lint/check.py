@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_dispatchguard import __version__
+from pytest_dispatchguard import __version__, prices
 from pytest_dispatchguard.config import (
     UNPARSABLE,
     Config,
@@ -70,6 +70,8 @@ class Request:
     prune_baseline: bool = False
     jobs: int = 1
     cache: bool = True
+    min_cost: float = 0.0
+    """Microseconds: findings that cost less are not told."""
     stdin: bytes | None = None
     """Text in place of the one file named in `paths`."""
     progress: Progress | None = None
@@ -164,7 +166,9 @@ def _check(
         changed = gitdiff.changed_lines(config.root, request.diff_base)
     accepted = _baseline(request, config)
 
+    own = prices.load(config.root / prices.NAME)
     unheard: list[Finding] = []  # in the last of the passes
+    cheap: list[Finding] = []
 
     def once(
         texts: Mapping[str, str],
@@ -197,7 +201,9 @@ def _check(
                 f for f in findings if gitdiff.touches(now, f.path, f.span.line, f.span.end_line)
             ]
         unheard[:] = [f for f in findings if not _heard(config, f)]
-        return outcome, [f for f in findings if _heard(config, f)], match
+        heard = prices.priced((f for f in findings if _heard(config, f)), rules().prices, own)
+        cheap[:] = [f for f in heard if _is_cheap(request, f)]
+        return outcome, [f for f in heard if not _is_cheap(request, f)], match
 
     outcome, findings, match = once(texts)
     ran = _speaking(config, rules())
@@ -224,7 +230,8 @@ def _check(
             unwritten.append(f"{name}: left as it was, because not everything could be judged")
     elif request.write_baseline and accepted is not None:
         checked = {f.rel for f in discovery.targets} - outcome.unread
-        notes.append(_renew(config, accepted, findings, unheard, checked=checked, ran=ran))
+        untold = [*unheard, *cheap]
+        notes.append(_renew(config, accepted, findings, untold, checked=checked, ran=ran))
         findings = [f for f in findings if f.code == UNPARSABLE]
     elif match is not None and match.stale:
         notes.extend(_stale(request, config, accepted, match))
@@ -239,6 +246,7 @@ def _check(
             baselined=sum(_heard(config, f) for f in match.matched) if match else 0,
             fixed=sum(fixed.values()) if request.write else 0,
             unheard=len(unheard),
+            cheap=len(cheap),
         ),
         rules=tuple(kept),
         version=__version__,
@@ -269,6 +277,11 @@ def _idle(request: Request, config: Config, outcome: engine.Outcome) -> tuple[st
 def _heard(config: Config, finding: Finding) -> bool:
     """Whether a finding is shown: what is only maybe so is for the pedantic."""
     return config.pedantic or finding.certainty == "sure"
+
+
+def _is_cheap(request: Request, finding: Finding) -> bool:
+    """Whether a finding costs less than is asked for; of what has no price nobody knows."""
+    return finding.price is not None and finding.rank < request.min_cost
 
 
 def _carried(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_dispatchguard import __version__, profile
+from pytest_dispatchguard import __version__, prices, profile
 from pytest_dispatchguard.config import PROFILE, Config, ignored_in_file, selected
 from pytest_dispatchguard.lint import baseline as baselines
 from pytest_dispatchguard.lint import suppress
@@ -60,6 +60,7 @@ class Sieve:
         profile.load(
             self.config.root / PROFILE
         )  # which is read in the end: what is wrong is told now
+        self.prices = prices.load(self.config.root / prices.NAME)
         self.rules = {info.code: info.name for info in self.catalog.infos}
         self.rel = own_files(self.config)
 
@@ -92,7 +93,13 @@ class Sieve:
             match = baselines.match(kept, self.accepted, checked=files, ran=ran, root=config.root)
             kept, matched = list(match.new), len(match.matched)
         return Report(
-            tuple(sorted(kept, key=lambda finding: order[finding.sort_key])),
+            tuple(
+                prices.priced(
+                    sorted(kept, key=lambda finding: order[finding.sort_key]),
+                    self.catalog.prices,
+                    self.prices,
+                )
+            ),
             Summary(
                 files=len(files),
                 functions=functions,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -13,10 +13,10 @@ from typing import Any
 
 import pluggy
 
-from pytest_dispatchguard import hookspecs
+from pytest_dispatchguard import hookspecs, prices
 from pytest_dispatchguard.lint.catalog import Catalog, stamp
 from pytest_dispatchguard.lint.rule import Look, Rule
-from pytest_dispatchguard.model import RuleInfo, UserError
+from pytest_dispatchguard.model import Price, RuleInfo, UserError
 
 GROUP = "dispatchguard"
 _BUILTIN = "dispatchguard_rules"
@@ -54,6 +54,12 @@ class Packs:
 
     rules: tuple[Rule, ...]
     hot_roots: Mapping[str, tuple[str, ...]]
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    """What the patterns of rules cost, by code."""
+    specimens: tuple[Path, ...] = ()
+    """Folders that hold a folder of specimens for each code."""
+    tables: tuple[Path, ...] = ()
+    """The files that prices are from."""
 
 
 def _entries() -> list[EntryPoint]:
@@ -71,6 +77,9 @@ def load() -> Packs:
     manager.add_hookspecs(hookspecs)
     rules: dict[str, Rule] = {}
     roots: dict[str, tuple[str, ...]] = {}
+    specimens: list[Path] = []
+    tables: list[Path] = []
+    priced: dict[str, Price] = {}
     for entry in _entries():
         try:
             pack = entry.load()
@@ -81,6 +90,11 @@ def load() -> Packs:
                 rules[cls.code] = cls()
             for base, methods in dict(_asked(manager, pack, "dispatchguard_hot_roots")).items():
                 roots[base] = (*roots.get(base, ()), *_method_names(base, methods))
+            specimens += _paths(manager, pack, "dispatchguard_specimens")
+            for file in _paths(manager, pack, "dispatchguard_prices"):
+                table = prices.load(file)
+                priced |= {} if table is None else table.prices()
+                tables.append(file)
         except UserError as error:
             raise UserError(f"rule pack {entry.value!r}: {error}") from None
         except (
@@ -92,7 +106,9 @@ def load() -> Packs:
                 f"rule pack {entry.value!r} cannot be loaded ({type(error).__name__}: {said}); "
                 "mend it or uninstall it"
             ) from error
-    return Packs(tuple(rules[c] for c in sorted(rules)), roots)
+    return Packs(
+        tuple(rules[c] for c in sorted(rules)), roots, priced, tuple(specimens), tuple(tables)
+    )
 
 
 def _asked(manager: pluggy.PluginManager, pack: object, hook: str) -> Iterable[Any]:
@@ -100,6 +116,16 @@ def _asked(manager: pluggy.PluginManager, pack: object, hook: str) -> Iterable[A
     others = [plugin for plugin in manager.get_plugins() if plugin is not pack]
     answers: list[Any] = manager.subset_hook_caller(hook, remove_plugins=others)()
     return answers[0] if answers else ()
+
+
+def _paths(manager: pluggy.PluginManager, pack: object, hook: str) -> list[Path]:
+    """The path that one pack answers to a hook, if it does."""
+    found = _asked(manager, pack, hook)
+    if found == ():
+        return []
+    if not isinstance(found, str | Path):
+        raise UserError(f"{hook} gives {found!r}; give a path")
+    return [Path(found)]
 
 
 def _method_names(base: object, methods: object) -> tuple[str, ...]:
@@ -130,9 +156,11 @@ def _check(cls: object, taken: Mapping[str, Rule]) -> None:
 def catalog() -> Catalog:
     """The catalog of all rules, by importing them."""
     found = load()
-    infos = sorted((*OWN, *(r.info() for r in found.rules)), key=lambda i: i.code)
+    told = (replace(r.info(), price=found.prices.get(r.code)) for r in found.rules)
+    infos = sorted((*OWN, *told), key=lambda i: i.code)
     tokens = frozenset[str]().union(*(look.tokens for r in found.rules for look in r.looks()))
     files = tuple(sorted(_files({e.value.partition(":")[0] for e in _entries()} | _homes(found))))
+    files = (*files, *map(str, found.tables))
     return Catalog(tuple(infos), tokens, found.hot_roots, files, stamp(files))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import platform
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -138,6 +139,14 @@ def load(path: Path, name: str) -> dict[str, Base]:
 
 def _versions() -> str:
     return version_of(session.machine())
+
+
+def processor() -> str:
+    """What this machine's processor calls itself."""
+    said = str(about_machine().get("cpu_model_name") or platform.processor() or platform.machine())
+    for sign in ("(R)", "(TM)", "@"):
+        said = said.replace(sign, "")
+    return " ".join(said.split())
 
 
 def about_machine() -> dict[str, Any]:

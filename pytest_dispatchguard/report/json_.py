@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pytest_dispatchguard.model import SCHEMA, Edit, Finding, Fix, Hot, Report, Span
+from pytest_dispatchguard.model import SCHEMA, Edit, Finding, Fix, Hot, Price, Report, Span
 
 from .operations import as_objects
 from .options import Options
@@ -39,6 +39,7 @@ def as_object(report: Report) -> dict[str, Any]:
             "suppressed": summary.suppressed,
             "baselined": summary.baselined,
             "unheard": summary.unheard,
+            "cheap": summary.cheap,
             "notes": list(report.notes),
         },
     }
@@ -58,7 +59,18 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "certainty": finding.certainty,
         "hot": None if finding.hot is None else hot_object(finding.hot),
         "price_us": None if finding.price is None else finding.price.us,
+        "price": None if finding.price is None else _price(finding.price),
         "fix": None if finding.fix is None else _fix(finding.fix),
+    }
+
+
+def _price(price: Price) -> dict[str, Any]:
+    return {
+        "us": price.us,
+        "low": price.low,
+        "high": price.high,
+        "waits": price.waits,
+        "machine": price.machine or None,
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from itertools import groupby
@@ -31,7 +32,7 @@ def render(report: Report, options: Options) -> str:
     notes = "".join(f"\n> {escape(note)}\n" for note in report.notes)
     if report.operations is not None:
         notes += _operations(report.operations)
-    findings = ordered(report)
+    findings = ordered(report) if report.ranked else _dearest_files_first(report.findings)
     told = 0
     for path, group in groupby(findings, key=lambda finding: finding.path):
         block = f"\n#### {code(path)}\n"
@@ -42,6 +43,14 @@ def render(report: Report, options: Options) -> str:
                 return f"{out}\n… and {rest} more, left out here for their length.\n{notes}"
             out, block, told = out + block, "", told + 1
     return out + notes
+
+
+def _dearest_files_first(findings: Sequence[Finding]) -> list[Finding]:
+    """Findings by place, but the files that cost most come first: a long report is cut off at its end."""
+    costs: Counter[str] = Counter()
+    for finding in findings:
+        costs[finding.path] += int(finding.rank * 1000)
+    return sorted(findings, key=lambda finding: (-costs[finding.path], finding.sort_key))
 
 
 def _operations(lines: Sequence[OperationsAt]) -> str:

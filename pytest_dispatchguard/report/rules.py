@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 from pytest_dispatchguard.model import SCHEMA, RuleInfo
 
-from .wording import count
+from .wording import cost, count
 
 _FIX = {"safe": "--fix", "unsafe": "--fix --unsafe-fixes", "none": "by hand"}
 _FIX_SIGNS = {"safe": "*", "unsafe": "!"}
@@ -38,6 +38,8 @@ def page(rule: RuleInfo, *, color: bool, width: int) -> str:
         head += " Off by default."
     if rule.running:
         head += " Seen only in code that runs: `dispatchguard run`, `pytest --overhead-lint`."
+    if rule.price is not None:
+        head += f" Price: {cost(rule.price)}."
     text = f"{head}\n\n{rule.help}\n"
     if not color:
         return text

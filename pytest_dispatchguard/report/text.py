@@ -13,7 +13,7 @@ from . import operations
 from .diff import changed_lines
 from .lines import Line, written
 from .options import Options, Sources
-from .wording import cost, footing, headline, heat, ordered, remedy, statement
+from .wording import bill, cost, footing, headline, heat, ordered, ranked, remedy, statement
 
 MOST_CHANGED = 12
 """Changed lines shown under a fix; ``--diff`` shows all."""
@@ -28,7 +28,8 @@ def render(report: Report, options: Options) -> str:
 
 def _lines(report: Report, options: Options) -> Iterator[Line]:
     sources = cache(options.source)
-    for finding in ordered(report):
+    findings = ordered(report) if report.ranked else ranked(report.findings)
+    for finding in findings:
         yield from _finding(finding, sources, options.width)
         yield []
     yield [(headline(report), "bold" if report.findings else "bold green")]
@@ -36,6 +37,10 @@ def _lines(report: Report, options: Options) -> Iterator[Line]:
         yield [(footing(report), "")]
     for note in report.notes:
         yield [("note: ", "bold"), (_one_line(note), "")]
+    costs = bill(report.findings)
+    if costs:
+        yield [("What the flagged lines cost in one call of", "bold")]
+        yield from ([(f"  {_one_line(line)}", "magenta")] for line in costs)
     if report.operations is not None:
         yield from _operations(report.operations)
 

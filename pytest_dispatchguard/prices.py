@@ -1,0 +1,85 @@
+"""The price table: what the pattern of each rule costs over its fix, from specimens measured on one machine.
+Written by `dispatchguard price`, read where findings are told; plain JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from pytest_dispatchguard.model import Finding, Interval, Price, Priced, PriceTable, UserError
+
+SCHEMA = 1
+NAME = ".dispatchguard/prices.json"
+"""Where a project keeps the prices of its own machine."""
+
+
+def packed(table: PriceTable) -> str:
+    """A table as JSON: the same table gives the same text."""
+    in_order = sorted(table.specimens, key=lambda one: (one.code, one.specimen))
+    rows = ",\n".join(f"  {json.dumps(asdict(one), allow_nan=False)}" for one in in_order)
+    machine = json.dumps(dict(table.machine))
+    return f'{{\n "schema": {SCHEMA},\n "machine": {machine},\n "specimens": [\n{rows}\n ]\n}}\n'
+
+
+def unpacked(text: str) -> PriceTable:
+    """A table from its JSON; a `ValueError` where it is none."""
+    try:
+        data = json.loads(text)
+        if data["schema"] != SCHEMA:
+            raise ValueError(f"schema {data['schema']!r}")
+        rows = tuple(_row(row) for row in data["specimens"])
+        return PriceTable({str(k): str(v) for k, v in data["machine"].items()}, rows)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(str(error)) from None
+
+
+def _row(row: Mapping[str, Any]) -> Priced:
+    bad, good = row["waits"]
+    return Priced(
+        str(row["code"]),
+        str(row["specimen"]),
+        _interval(row["bad_us"]),
+        _interval(row["saves_us"]),
+        (int(bad), int(good)),
+        str(row["note"]),
+    )
+
+
+def _interval(row: Mapping[str, float] | None) -> Interval | None:
+    return None if row is None else Interval(*(float(row[n]) for n in ("value", "low", "high")))
+
+
+def load(path: Path) -> PriceTable | None:
+    """The table of a file; None where there is no such file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        said = getattr(error, "strerror", None) or error
+        raise UserError(f"{path}: cannot be read: {said}; remove it, or mend it") from None
+    try:
+        return unpacked(text)
+    except (ValueError, RecursionError):
+        raise UserError(
+            f"{path}: is no price table that this version has written; remove it, and run "
+            "`dispatchguard price` again"
+        ) from None
+
+
+def priced(
+    findings: Iterable[Finding], shipped: Mapping[str, Price], own: PriceTable | None
+) -> list[Finding]:
+    """Findings with what they cost, where that is known and they do not say so themselves: on this machine,
+    else on that of their pack."""
+    here = {} if own is None else own.prices()
+    prices = {**shipped, **{code: replace(price, machine="") for code, price in here.items()}}
+    return [
+        replace(finding, price=prices[finding.code])
+        if finding.price is None and finding.code in prices
+        else finding
+        for finding in findings
+    ]
