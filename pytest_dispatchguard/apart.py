@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -81,7 +82,12 @@ def _tests(asked: Asked, tell: Tell) -> list[Layers]:
         tell(node_id, len(found), len(found) + 1)
         found.append(of_subject(subject, f"{node_id} ({subject.name})", asked.seconds))
 
-    each_subject(asked.target, use)
+    here = str(asked.cwd)
+    sys.path.append(here)  # as `python -m pytest` has it
+    try:
+        each_subject(asked.target, use)
+    finally:
+        sys.path.remove(here)
     return found
 
 

@@ -192,12 +192,17 @@ def test_what_checking_guards_may_take(
 ) -> None:
     pytester.makepyfile(CHECKED)
     result = run(pytester, plugin_flags, "--overhead-budget", "--overhead-max-time=4")
-    result.stdout.fnmatch_lines(["*guard_us: * µs (* to *), allowed 0.001*"])
-    result.stdout.fnmatch_lines(["*checking them takes * µs*"])
     result.stdout.fnmatch_lines(["*guard_us can be told of compiled code alone*"])
     found = json.loads((pytester.path / "out.json").read_text())["tests"]
     outcomes = {row["nodeid"].rpartition("::")[2]: row["verdict"] for row in found}
-    assert outcomes == {"test_dear": "fail", "test_cheap": "pass", "test_plain": "error"}
+    dear = next(row for row in found if row["nodeid"].endswith("::test_dear"))
+    if "the machine is unfit" in dear["reason"]:  # then times fail nobody
+        assert outcomes.pop("test_dear") == "undecided"
+    else:
+        assert outcomes.pop("test_dear") == "fail"
+        result.stdout.fnmatch_lines(["*guard_us: * µs (* to *), allowed 0.001*"])
+        result.stdout.fnmatch_lines(["*checking them takes * µs*"])
+    assert outcomes == {"test_cheap": "pass", "test_plain": "error"}
     # Where nothing is timed, times are no limits.
     counted = run(pytester, plugin_flags, "--overhead-budget=count", "-k", "dear")
     counted.assert_outcomes(passed=1)

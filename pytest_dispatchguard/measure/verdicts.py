@@ -32,7 +32,7 @@ from pytest_dispatchguard.model import (
     Verdict,
 )
 from pytest_dispatchguard.runtime import compiled, counters, syncs
-from pytest_dispatchguard.runtime.foreign import is_foreign
+from pytest_dispatchguard.runtime.foreign import is_foreign, is_foreign_file
 from pytest_dispatchguard.runtime.instructions import instructions_by_place
 
 _MOST_LINES, _WIDEST = 200, 80
@@ -145,7 +145,8 @@ def judged(
             guard_us = checking(run, subject.prepare, min(_GUARD_SECONDS, timing.seconds))
             facts = replace(facts, guard_us=guard_us)
             if OF_GUARDS in allowed:
-                by_guards, words = _by_guards(allowed[OF_GUARDS], guard_us, timing.confidence)
+                bad = "" if measured is None else unfit(measured)
+                by_guards, words = _by_guards(allowed[OF_GUARDS], guard_us, timing.confidence, bad)
                 told += words
                 outcome = min(outcome, by_guards, key=_WORST.index)
     verdict = Verdict(
@@ -267,8 +268,11 @@ def _by_time(limits: Sequence[Limit], measured: Measurement) -> tuple[Outcome, l
     return "undecided" if None in kept_or_not.values() else "pass", told
 
 
-def _by_guards(limit: Limit, here: Interval | None, confidence: float) -> tuple[Outcome, list[str]]:
-    """The verdict that checking the guards gives in this process and others, and what to say of it."""
+def _by_guards(
+    limit: Limit, here: Interval | None, confidence: float, bad: str
+) -> tuple[Outcome, list[str]]:
+    """The verdict that checking the guards gives in this process and others, and what to say of it. `bad` is
+    why times that are measured here say nothing."""
     if here is None:
         raise UserError(
             f"{limit.name} cannot be measured, as the guards hold only within the call, or are of many "
@@ -279,6 +283,8 @@ def _by_guards(limit: Limit, here: Interval | None, confidence: float) -> tuple[
     if fine:
         return "pass", []
     said = f"{limit.name}: {_shown(interval, limit)}, {limit.said}"
+    if bad:
+        return "undecided", [said, bad]
     return ("fail" if fine is False else "undecided"), [said]
 
 
@@ -305,10 +311,11 @@ def _missing(interval: Interval, limit: Limit) -> str:
 
 def _costly_lines(subject: Subject) -> tuple[CostlyLine, ...]:
     """The lines that run most instructions in one call. What Python's own modules and torch run counts for
-    the line that called them: nobody would change those."""
+    the line that called them: nobody would change those. Nor are they told where nothing else called them."""
     subject.prepare()
     places = instructions_by_place(subject.call.once(), is_foreign)
-    most = sorted(places.items(), key=lambda item: (-item[1], item[0]))[:_MOST_LINES]
+    own = {place: times for place, times in places.items() if not is_foreign_file(place[0])}
+    most = sorted(own.items(), key=lambda item: (-item[1], item[0]))[:_MOST_LINES]
     return tuple(
         CostlyLine(path, line, times, linecache.getline(path, line).strip()[:_WIDEST])
         for (path, line), times in most

@@ -212,5 +212,5 @@ def failure(error: BaseException) -> UserError | None:
             "by the environment variable TORCHINDUCTOR_CACHE_DIR"
         )
     return UserError(
-        f"it cannot be compiled: {type(error).__name__}: {said}; without --overhead-budget its test shows all"
+        f"it cannot be compiled: {type(error).__name__}: {said}; run by itself it shows more"
     )

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -215,8 +215,7 @@ class Operations:
         """Sees what runs inside, in this thread. What is compiled runs as it is written."""
         self._thread = threading.get_ident()
         with ExitStack() as stack:
-            if "torch._dynamo" in sys.modules:
-                stack.enter_context(torch.compiler.set_stance("force_eager"))
+            stack.enter_context(_as_written())
             stack.enter_context(each_function(self._entered))
             stack.enter_context(_Uses(self))
             stack.enter_context(_Seen(self))
@@ -506,6 +505,32 @@ class Operations:
                     tally.results,
                     tally.dropped,
                 )
+
+
+@contextmanager
+def _as_written() -> Iterator[None]:
+    """Has compiled code run as it is written, also what is compiled from now on. The compiler takes seconds
+    to import: until somebody asks for it, it is left alone."""
+    with ExitStack() as stack:
+        if "torch._dynamo" in sys.modules:
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
+            yield
+            return
+        compiler = torch.compile
+
+        @wraps(compiler)
+        def asked(*args: Any, **kwargs: Any) -> Any:
+            if torch.compile is asked:
+                torch.compile = compiler
+                stack.enter_context(torch.compiler.set_stance("force_eager"))
+            return compiler(*args, **kwargs)
+
+        torch.compile = asked
+        try:
+            yield
+        finally:
+            if torch.compile is asked:
+                torch.compile = compiler
 
 
 class _Seen(DispatchMode):

@@ -51,6 +51,8 @@ def told(where: str, folder: Path) -> Iterator[None]:
     try:
         with redirect_stdout(sys.stderr):
             yield
+    except UserError:
+        raise  # it says itself what is wrong
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's code raises is told
         known = failure(error)
         lines = str(error).strip().splitlines()

@@ -84,7 +84,7 @@ def test_a_test_says_itself_what_is_called(tmp_path: Path, layers: Run) -> None:
         (["f(1)"], "NameError: name 'f' is not defined"),
         (["f(1)", "--setup", "1/0"], "--setup: ZeroDivisionError"),
         (["f(1)", "--setup", "def"], "--setup must be Python code"),
-        (["f(1)", "--sizes", "1,2"], "--sizes needs 3 sizes at least"),
+        (["f(1)", "--sizes", "1,2"], "dispatchguard: --sizes needs 3 sizes at least"),
         (["f(1)", "--sizes", "1,x"], "'x' is not a number from 1"),
         (["f(1)", "--seconds", "0"], "not a number of seconds"),
         (["f(1)", "--against", "g(1)"], "--against goes with --sizes"),
@@ -98,3 +98,15 @@ def test_what_is_wrong_is_said_in_one_line(
     result = layers(tmp_path, *words, *([] if "--seconds" in words else QUICK))
     assert (result.returncode, result.stdout) == (2, "")
     assert said in result.stderr and result.stderr.count("\n") == 1
+
+
+def test_what_a_test_imports_from_the_working_folder_is_found(tmp_path: Path, layers: Run) -> None:
+    tests = tmp_path / "tests"
+    tests.mkdir()
+    (tmp_path / "library.py").write_text("def work(n):\n    return sum(range(n))\n")
+    (tests / "test_it.py").write_text(
+        "from library import work\ndef test_work(overhead):\n    overhead(work, 100)\n"
+    )
+    result = layers(tmp_path, "tests/test_it.py::test_work", *QUICK)
+    assert result.returncode == 0, result.stderr
+    assert "(work)" in result.stdout
