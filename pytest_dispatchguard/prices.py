@@ -56,7 +56,7 @@ def load(path: Path) -> PriceTable | None:
     """The table of a file; None where there is no such file."""
     try:
         text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, UnicodeDecodeError) as error:
         said = getattr(error, "strerror", None) or error

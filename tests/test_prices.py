@@ -114,6 +114,8 @@ def test_what_costs_most_comes_first() -> None:
 
 def test_no_file_is_no_table(tmp_path: Path) -> None:
     assert load(tmp_path / "prices.json") is None
+    (tmp_path / "file").touch()
+    assert load(tmp_path / "file" / "prices.json") is None
 
 
 @pytest.mark.parametrize(

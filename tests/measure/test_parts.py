@@ -85,8 +85,8 @@ def test_what_takes_next_to_nothing_is_told_with_its_caller() -> None:
 
 def test_what_takes_long_is_told_however_deep_it_lies() -> None:
     scope: dict[str, Callable[[], None]] = {"work": work}  # type: ignore[dict-item]  # called by what follows
-    smalls = "".join(f"def small{i}(): work(100_000)\n" for i in range(14))
-    called = "; ".join(f"small{i}()" for i in range(14))
+    smalls = "".join(f"def small{i}(): work(100_000)\n" for i in range(10))
+    called = "; ".join(f"small{i}()" for i in range(10))
     exec(
         f"{smalls}def deep(): work(900_000)\ndef middle(): deep()\ndef whole(): {called}; middle()",
         scope,
