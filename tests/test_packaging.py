@@ -180,3 +180,5 @@ def test_editable_install_maps_the_rules(
     rules, package = run(python, "-c", code, cwd=tmp_path).split()
     assert Path(rules).resolve() == (checkout / "rules" / "__init__.py").resolve()
     assert Path(package).resolve() == (checkout / "pytest_dispatchguard" / "__init__.py").resolve()
+    # A package without an __init__ module would put a name that is no folder there.
+    assert "__path_hook__" not in run(python, "-c", "import sys; print(sys.path)", cwd=tmp_path)
