@@ -71,7 +71,7 @@ def hooks(root: Path, tmp_path: Path) -> Path:
         symlinks=True,
         ignore=shutil.ignore_patterns(
             ".git", ".venv*", "build", "dist", "site", "*.egg-info", "__pycache__", ".*_cache",
-            ".hypothesis", "bench", "fixtures", "tests",
+            ".hypothesis", "bench", "tests",
         ),
     )  # fmt: skip
     commit_all(copy)
