@@ -25,7 +25,7 @@ _MARKER = (
     "overhead_budget(**limits): what a call may cost on the host: against eager torch (ratio, extra_us), "
     "by itself (host_us, device_us), against a base (regression), and in exact counters (instructions, "
     "py_calls, c_calls, py_allocations, dispatches, functions, tensor_allocations, lazy_ops, syncs; of "
-    "compiled code: guards, graphs, graph_breaks, recompiles, cache_size, fake_dispatches, "
+    "compiled code: guards, guard_us, graphs, graph_breaks, recompiles, cache_size, fake_dispatches, "
     "fake_mode_dispatches, proxy_dispatches, fake_cache_hits, fake_cache_misses)."
 )
 

@@ -1,5 +1,5 @@
 """The tests that workers are given to price specimens: each names the bad form of one, against the good one.
-Run by `pricing`, never collected by anything else."""
+Run by `specimens`, never collected by anything else."""
 
 from __future__ import annotations
 
