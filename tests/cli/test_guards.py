@@ -42,7 +42,7 @@ def run(python: Run) -> Run:
 
 
 def test_json_is_all_that_is_written(tmp_path: Path, run: Run) -> None:
-    pytest.importorskip("torch")
+    pytest.importorskip("torch", reason="code on torch runs")
     (tmp_path / "net.py").write_text(NET)
     done = run(tmp_path, "f(x)", "--setup", SETUP, "--format", "json")
     assert done.returncode == 0, done.stderr

@@ -162,7 +162,7 @@ class TestOfTorch:
         torch.set_num_threads(before)
 
     def test_an_operation_has_all_its_layers_and_they_add_up(self) -> None:
-        torch = pytest.importorskip("torch")
+        torch = pytest.importorskip("torch", reason="code on torch runs")
         x = torch.ones(4, 4)
         found = apart(torch.add, x, x)
         kinds = [part.kind for part in found.layers]
@@ -172,21 +172,21 @@ class TestOfTorch:
         assert found.sum_us == pytest.approx(found.whole_us.value, rel=0.1)
 
     def test_recording_for_backward_is_a_layer_of_its_own(self) -> None:
-        torch = pytest.importorskip("torch")
+        torch = pytest.importorskip("torch", reason="code on torch runs")
         x, y = torch.ones(4, 4), torch.ones(4, 4, requires_grad=True)
         assert any(part.kind == "autograd" for part in apart(torch.add, x, y).layers)
         found = apart(torch.add, x, y, mode=torch.no_grad)
         assert not any(part.kind == "autograd" for part in found.layers)
 
     def test_the_kernel_takes_most_of_what_is_large(self) -> None:
-        torch = pytest.importorskip("torch")
+        torch = pytest.importorskip("torch", reason="code on torch runs")
         x = torch.ones(300, 300)
         found = apart(torch.matmul, x, x)
         kernels = sum(part.us.value for part in found.layers if part.kind == "kernel")
         assert kernels > 0.7 * found.whole_us.value
 
     def test_python_around_torch_is_told_from_torch(self) -> None:
-        torch = pytest.importorskip("torch")
+        torch = pytest.importorskip("torch", reason="code on torch runs")
         x = torch.ones(4, 4)
 
         def wrapper(value: Any) -> Any:
@@ -198,7 +198,7 @@ class TestOfTorch:
         assert {"binding", "dispatcher"} <= {part.kind for part in found.layers}
 
     def test_what_is_written_in_place_does_not_grow(self) -> None:
-        torch = pytest.importorskip("torch")
+        torch = pytest.importorskip("torch", reason="code on torch runs")
         held, x = torch.ones(4), torch.ones(4, requires_grad=True)
 
         def whole() -> Any:
@@ -213,7 +213,7 @@ class TestOfTorch:
         assert not any("cannot be told" in note for note in found.notes)
 
     def test_contexts_of_torch_keep_their_place(self) -> None:
-        torch = pytest.importorskip("torch")
+        torch = pytest.importorskip("torch", reason="code on torch runs")
         x = torch.ones(4, requires_grad=True)
 
         def whole() -> Any:
@@ -226,7 +226,7 @@ class TestOfTorch:
         assert found.torch_calls == {"torch.add": 1}
 
     def test_what_compiled_code_takes_is_told_by_who_takes_it(self) -> None:
-        torch = pytest.importorskip("torch")
+        torch = pytest.importorskip("torch", reason="code on torch runs")
 
         @contextmanager
         def nothing() -> Iterator[None]:
@@ -252,7 +252,7 @@ class TestOfTorch:
     def test_guards_are_of_all_that_is_looked_through_and_of_the_mode_it_was_called_in(
         self,
     ) -> None:
-        torch = pytest.importorskip("torch")
+        torch = pytest.importorskip("torch", reason="code on torch runs")
         numbers = [float(n) for n in range(200)]
 
         def once(x: Any, power: int) -> Any:
@@ -275,7 +275,7 @@ class TestOfTorch:
         assert guards_of(4) > 1.5 * guards_of(1)  # 5 calls for 2, and more to look through
 
     def test_trees_are_looked_through_in_the_order_of_calls(self) -> None:
-        torch = pytest.importorskip("torch")
+        torch = pytest.importorskip("torch", reason="code on torch runs")
         from pytest_dispatchguard.runtime.call_tree import CallTree
         from pytest_dispatchguard.runtime.compiled_calls import checks_of, is_rewritten
 
@@ -296,7 +296,7 @@ class TestOfTorch:
 
     def test_settings_of_torch_stay_as_they_are(self) -> None:
         """Where a compiled call changes one and puts it back, neither is done alone."""
-        torch = pytest.importorskip("torch")
+        torch = pytest.importorskip("torch", reason="code on torch runs")
         import torch._dynamo.config as config
 
         def settings() -> tuple[bool, ...]:
@@ -309,7 +309,7 @@ class TestOfTorch:
         assert settings() == before
 
     def test_guards_that_hold_only_within_the_call_are_told_so(self) -> None:
-        torch = pytest.importorskip("torch")
+        torch = pytest.importorskip("torch", reason="code on torch runs")
         state = {"n": 0}
 
         @torch.compile(backend="eager")  # type: ignore[untyped-decorator]  # torch is not there
@@ -327,7 +327,7 @@ class TestOfTorch:
         assert any("guards hold only within the call" in note for note in found.notes)
 
     def test_functions_are_held_in_the_grad_mode_that_they_ran_in(self) -> None:
-        torch = pytest.importorskip("torch")
+        torch = pytest.importorskip("torch", reason="code on torch runs")
         x, weight = torch.ones(4), torch.ones(4, requires_grad=True)
 
         def helper(value: Any) -> Any:
@@ -347,7 +347,7 @@ class TestOfTorch:
 
     @pytest.mark.parametrize("around", ["autocast", "device"])
     def test_what_is_entered_by_the_call_itself_is_left_to_its_python(self, around: str) -> None:
-        torch = pytest.importorskip("torch")
+        torch = pytest.importorskip("torch", reason="code on torch runs")
         entered = {
             "autocast": lambda: torch.autocast("cpu", torch.bfloat16),
             "device": lambda: torch.device("cpu"),
@@ -364,12 +364,12 @@ class TestOfTorch:
         assert all(part.us.value > -0.2 * found.whole_us.value for part in found.layers)
 
     def test_kernels_that_trust_what_they_are_given_are_not_emptied(self) -> None:
-        torch = pytest.importorskip("torch")
+        torch = pytest.importorskip("torch", reason="code on torch runs")
         found = apart(torch.nn.LSTM(4, 4), torch.ones(4, 4))
         assert any("aten::lstm" in note for note in found.notes)
 
     def test_a_way_of_its_own_for_nothing_is_no_kernel(self) -> None:
-        torch = pytest.importorskip("torch")
+        torch = pytest.importorskip("torch", reason="code on torch runs")
         found = apart(torch.nn.functional.dropout, torch.ones(4))
         assert any("aten::dropout" in note for note in found.notes)
 
@@ -383,7 +383,7 @@ class TestOfTorch:
         ],
     )
     def test_odd_calls_end_in_layers(self, call: str) -> None:
-        torch = pytest.importorskip("torch")
+        torch = pytest.importorskip("torch", reason="code on torch runs")
         model = torch.nn.Linear(4, 4)
         names: dict[str, Any] = {"torch": torch, "X": torch.ones(4, 4)}
         names["Optimizer"] = torch.optim.SGD(model.parameters(), lr=0.1)

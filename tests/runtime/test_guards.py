@@ -57,7 +57,7 @@ def test_groups_lose_no_guard(drawn: list[tuple[str, int, str]]) -> None:
 
 
 def test_sizes_that_hang_together_are_told_by_an_argument() -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="code on torch runs")
     from pytest_dispatchguard.runtime import torch_private
 
     torch.compiler.reset()
@@ -71,7 +71,7 @@ def test_sizes_that_hang_together_are_told_by_an_argument() -> None:
 
 
 def test_a_constant_of_an_instance_is_named_with_its_line() -> None:
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="code on torch runs")
     from pytest_dispatchguard.runtime import torch_private
 
     class Scaled(torch.nn.Module):  # type: ignore[misc, name-defined, unused-ignore]  # torch is not there when types are checked
