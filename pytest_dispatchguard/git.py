@@ -16,8 +16,11 @@ _LOCATION = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_OB
 _NOTHING_RUNS = ("-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
 
 
-def run_git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes] | None:
-    """Ask git in a folder; None where git cannot be started there."""
+def run_git(
+    folder: Path, *arguments: str, given: bytes | None = None
+) -> subprocess.CompletedProcess[bytes] | None:
+    """Ask git in a folder, with what is `given` on its standard input; None where git cannot be started
+    there."""
     environment = {key: value for key, value in os.environ.items() if key not in _LOCATION}
     environment |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
     import subprocess  # takes milliseconds, which most runs need not spend
@@ -27,7 +30,7 @@ def run_git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]
             ["git", "-c", "core.quotePath=false", *_NOTHING_RUNS, *arguments],
             cwd=folder,
             env=environment,
-            stdin=subprocess.DEVNULL,
+            input=given or b"",
             capture_output=True,
             check=False,
         )

@@ -123,6 +123,15 @@ class HotPlace:
 
 
 @dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Where a pattern stands, when it is told at the call that made its function hot."""
+
+    path: str
+    span: Span
+    function: str
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """A place, what is wrong there, why it is hot, what it costs, and perhaps a fix."""
 
@@ -140,6 +149,8 @@ class Finding:
     fix: Fix | None = None
     source: str = ""
     """The text of the first line of the place, for reports and baselines."""
+    elsewhere: Elsewhere | None = None
+    """Where the pattern is; None where it is at the place itself."""
 
     @property
     def sort_key(self) -> tuple[str, int, int, str, str]:
@@ -674,3 +685,80 @@ class Verdict:
     """The same of its reference."""
     compiled: Compiled | None = None
     """What torch compiled of it; None where it runs no compiled code."""
+
+
+@dataclass(frozen=True, slots=True)
+class CounterMove:
+    """A counter of a subject that is not what it was."""
+
+    name: str
+    before: int
+    now: int
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetChange:
+    """What became of the budget of one subject."""
+
+    node_id: str
+    subject: str
+    verdict: Outcome
+    reason: str = ""
+    moved: tuple[CounterMove, ...] = ()
+    change: Interval | None = None
+    """How many times dearer it is; None where that was not measured."""
+    lines: tuple[CostlyLine, ...] = ()
+    """What runs more instructions than it did, the dearest first."""
+    guards: tuple[Guards, ...] = ()
+    """Those that were not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Lines next to each other that a code host shows of a change, and takes comments on."""
+
+    first: int
+    last: int
+    old_path: str = ""
+    """Of the file before; empty for a new one."""
+    same: Mapping[int, int] = field(default_factory=dict)
+    """Of lines in it that did not change, the numbers before by the numbers now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """A finding, and the lines of the change that a comment on it stands at."""
+
+    finding: Finding
+    first: int
+    last: int
+    shown: Stretch
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """What a change adds to the findings of a project and takes from them, and what it does to budgets."""
+
+    base: str
+    """The revision that it is held against, as it was named."""
+    remarks: tuple[Remark, ...]
+    """New findings at lines of the change."""
+    others: tuple[Finding, ...]
+    """New findings elsewhere, of which no line of the change can be named as the cause."""
+    fixed: tuple[Finding, ...]
+    """Findings that are gone, with their places before."""
+    budgets: tuple[BudgetChange, ...] | None = None
+    """Those that did not stay as they were; None where nobody asked."""
+    kept: int = 0
+    """How many budgets stayed as they were."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def new(self) -> tuple[Finding, ...]:
+        """All new findings."""
+        return (*(remark.finding for remark in self.remarks), *self.others)
+
+    @property
+    def bad(self) -> bool:
+        """Whether there is something to answer for."""
+        return bool(self.new) or any(b.verdict in ("fail", "error") for b in self.budgets or ())

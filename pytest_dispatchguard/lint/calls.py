@@ -217,6 +217,27 @@ def edges(
     return list(found.values())
 
 
+def calls_to(project: Project, function_id: str, target: str) -> list[CallFact]:
+    """The calls by which a function may run another."""
+    scope = scope_of(project, function_id)
+    return [
+        call
+        for fact in project.functions[function_id]
+        for call in fact.calls
+        if target in _reached(project, scope, fact, call)
+    ]
+
+
+def _reached(project: Project, scope: Scope, fact: FunctionFact, call: CallFact) -> set[str]:
+    found: set[str] = set()
+
+    def add(target: str, loop: bool, direct: bool = False, spread: bool = False) -> None:
+        found.add(target)
+
+    _follow(project, scope, fact, call, add)
+    return found
+
+
 def _named_dotted(project: Project, scope: Scope, name: str) -> tuple[Thing, ...]:
     root, _, rest = name.partition(".")
     things = _named(project, scope, root)

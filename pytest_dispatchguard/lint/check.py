@@ -159,16 +159,17 @@ def _check(
     discovery, given = _inputs(request, config)
     texts = {given.rel: given.text} if isinstance(given, Source) else {}
     notes = [*(cache.notes if cache else ())]
-    changed = None
+    changes = None
     if request.diff_base is not None:
         from pytest_dispatchguard.lint import gitdiff
 
-        changed = gitdiff.changed_lines(config.root, request.diff_base)
+        changes = gitdiff.changes(config.root, request.diff_base)
     accepted = _baseline(request, config)
 
     own = prices.load(config.root / prices.NAME)
     unheard: list[Finding] = []  # in the last of the passes
     cheap: list[Finding] = []
+    untouched: list[Finding] = []
 
     def once(
         texts: Mapping[str, str],
@@ -195,11 +196,12 @@ def _check(
                 root=config.root,
             )
             findings = list(match.new)
-        if changed is not None:
-            now = changed | _carried(discovery, changed, texts)
-            findings = [
-                f for f in findings if gitdiff.touches(now, f.path, f.span.line, f.span.end_line)
-            ]
+        untouched.clear()
+        if changes is not None:
+            now = {**changes.lines, **_carried(discovery, changes.lines, texts)}
+            hit = [gitdiff.touches(now, f.path, f.span.line, f.span.end_line) for f in findings]
+            untouched.extend(f for f, told in zip(findings, hit, strict=True) if not told)
+            findings = [f for f, told in zip(findings, hit, strict=True) if told]
         unheard[:] = [f for f in findings if not _heard(config, f)]
         heard = prices.priced((f for f in findings if _heard(config, f)), rules().prices, own)
         cheap[:] = [f for f in heard if _is_cheap(request, f)]
@@ -223,6 +225,14 @@ def _check(
                     del before[rel], after[rel], fixed[rel]
                 unwritten = list(failed.values())
                 outcome, findings, match = once({**texts, **after})
+    caused = []
+    if changes is not None and request.stdin is None:
+        shown = {**texts, **after}
+        now = replace(changes, lines={**changes.lines, **_carried(discovery, changes.lines, shown)})
+        told = _caused(config, discovery, rules, cache, pool, now, untouched, accepted, shown)
+        caused = list(prices.priced(told, rules().prices, own))
+        findings += [f for f in caused if not _is_cheap(request, f)]
+        cheap += [f for f in caused if _is_cheap(request, f)]
     if outcome.problems:
         # Entries of what was not judged match nothing now, and are right all the same.
         if config.baseline is not None and (request.write_baseline or request.prune_baseline):
@@ -259,6 +269,42 @@ def _check(
     reader = Texts(discovery, shown)
     problems = (*outcome.problems, *unwritten)
     return Checked(config, report, problems, before, after, reader, final)
+
+
+def _caused(
+    config: Config,
+    discovery: Discovery,
+    rules: Callable[[], Catalog],
+    cache: Cache | None,
+    pool: Pool,
+    changes: gitdiff.Changes,
+    untouched: Sequence[Finding],
+    accepted: baselines.Baseline | None,
+    texts: Mapping[str, str],
+) -> list[Finding]:
+    """What the changes make hot elsewhere, perhaps in files that were not asked for: told at the calls that
+    do, in those that were."""
+    from pytest_dispatchguard.lint.gitdiff import touches
+    from pytest_dispatchguard.lint.newly_hot import newly_hot
+
+    newly = newly_hot(config, discovery, rules, cache, pool, changes, texts)
+    if newly is None:
+        return []
+    asked = {f.rel for f in discovery.targets}
+    others = tuple(f for f in discovery.project if f.rel in newly.files - asked)
+    found = list(untouched)
+    if others:
+        files = Discovery(others, discovery.project)
+        more = list(engine.run(config, files, rules, cache, pool, texts=texts).findings)
+        if accepted is not None:
+            from pytest_dispatchguard.lint import baseline as baselines
+
+            more = list(baselines.match(more, accepted, checked=()).new)
+        found += [
+            f for f in more if not touches(changes.lines, f.path, f.span.line, f.span.end_line)
+        ]
+    told = (newly.told_at_its_cause(f) for f in found if _heard(config, f))
+    return [f for f in told if f is not None and f.path in asked]
 
 
 def _speaking(config: Config, catalog: Catalog) -> set[str]:

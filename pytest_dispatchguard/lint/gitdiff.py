@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -18,33 +19,127 @@ Ranges: TypeAlias = tuple[tuple[int, int], ...]
 ALL: Ranges = ((1, sys.maxsize),)
 """Every line: the file is new to git."""
 
-_HUNK = re.compile(rb"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_CONTEXT = 3
+"""Lines around changed ones that code hosts show, and take comments on."""
 
 _ESCAPE = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
 _ESCAPED = dict(zip(b"abtnvfr", b"\a\b\t\n\v\f\r", strict=True))
 
 
-def changed_lines(root: Path, rev: str) -> dict[str, Ranges]:
-    """Lines of each file under root changed since the merge base of rev and HEAD.
+@dataclass(frozen=True, slots=True)
+class FileDiff:
+    """What changed in one file."""
 
-    The working tree counts, staged or not, and so do untracked files, whole. Paths are relative to
-    root, which may be a folder inside the repository. Files without changed lines are left out.
-    """
-    prefix = _ask(root, "rev-parse", "--show-prefix").removesuffix(b"\n")
-    base = _merge_base(root, rev)
+    old: bytes | None
+    """Its path before, from the top of the repository; None for a new file."""
+    new: bytes | None
+    """Its path now; None for one that is gone."""
+    changed: Ranges = ()
+    """Lines that came or changed, as numbered now."""
+    shown: Ranges = ()
+    """These and the lines around them: all that a review can comment on."""
+    same: Mapping[int, int] = field(default_factory=dict)
+    """Of the lines around them, the numbers before by the numbers now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What changed below a folder since the merge base of a revision and HEAD. The working tree counts,
+    staged or not, and so do untracked files, whole."""
+
+    base: str
+    """The commit that it is held against."""
+    lines: Mapping[str, Ranges]
+    """Changed lines by path; files without any are left out."""
+    shown: Mapping[str, Ranges]
+    """Lines that a review can comment on, by path."""
+    same: Mapping[str, Mapping[int, int]]
+    """Those of them that did not change: by path, the numbers before by the numbers now."""
+    before: Mapping[str, str]
+    """Path before by path now, of every file that was there and differs in its text or its path."""
+    new: frozenset[str]
+    """Files that were not there."""
+    gone: frozenset[str]
+    """Files that are no more."""
+
+
+def changes(root: Path, rev: str, option: str = "--diff-base") -> Changes:
+    """What changed under root, which may be a folder inside the repository; paths are relative to it. Errors
+    name the option that asked."""
+    prefix = _ask(root, option, "rev-parse", "--show-prefix").removesuffix(b"\n")
+    base = _merge_base(root, rev, option)
     diff = _ask(
         root,
-        *("diff", "--unified=0", "--inter-hunk-context=0", "--no-color", "--no-ext-diff"),
+        option,
+        *("diff", f"--unified={_CONTEXT}", "--inter-hunk-context=0", "--no-color", "--no-ext-diff"),
         *("--no-textconv", "--text", "--find-renames", "--no-relative", "--ignore-submodules=all"),
         *("--src-prefix=a/", "--dst-prefix=b/", base, "--"),
     )
-    changed: dict[str, Ranges] = {}
-    for path, ranges in parse_diff(diff).items():
-        if ranges and path.startswith(prefix):
-            changed[os.fsdecode(path[len(prefix) :])] = ranges
-    untracked = _ask(root, "ls-files", "--others", "--exclude-standard", "-z")
-    changed |= {os.fsdecode(path): ALL for path in untracked.split(b"\0") if path}
-    return changed
+
+    def here(path: bytes | None) -> str | None:
+        return (
+            os.fsdecode(path[len(prefix) :])
+            if path is not None and path.startswith(prefix)
+            else None
+        )
+
+    lines: dict[str, Ranges] = {}
+    shown: dict[str, Ranges] = {}
+    same: dict[str, Mapping[int, int]] = {}
+    before: dict[str, str] = {}
+    new: set[str] = set()
+    gone: set[str] = set()
+    for file in parse_hunks(diff):
+        now, then = here(file.new), here(file.old)
+        if now is None:
+            gone |= {then} if then is not None else set()
+            continue
+        if file.changed:
+            lines[now] = file.changed
+        shown[now] = file.shown
+        same[now] = file.same
+        if then is None:
+            new.add(now)
+        else:
+            before[now] = then
+            gone |= {then} - {now}
+    untracked = _ask(root, option, "ls-files", "--others", "--exclude-standard", "-z")
+    for path in filter(None, untracked.split(b"\0")):
+        name = os.fsdecode(path)
+        lines[name] = shown[name] = ALL
+        # What was taken out of the index alone is still there to be read.
+        gone.discard(name)
+        new.add(name)
+    return Changes(base, lines, shown, same, before, frozenset(new), frozenset(gone))
+
+
+def changed_lines(root: Path, rev: str) -> Mapping[str, Ranges]:
+    """Lines of each file under root changed since the merge base of rev and HEAD."""
+    return changes(root, rev).lines
+
+
+def texts_at(root: Path, commit: str, paths: Iterable[str]) -> dict[str, bytes]:
+    """What files held at a commit; those that it does not have are left out. A path that holds the end of a
+    line cannot be asked for."""
+    wanted = [path for path in paths if "\n" not in path]
+    # "./" asks from the folder that git is run in.
+    asked = b"".join(f"{commit}:./".encode() + os.fsencode(path) + b"\n" for path in wanted)
+    answer = run_git(root, "cat-file", "--batch", given=asked)
+    found: dict[str, bytes] = {}
+    left = b"" if answer is None else answer.stdout
+    for path in wanted:
+        head, _, rest = left.partition(b"\n")
+        words = head.split()
+        if len(words) == 3 and words[1] == b"blob":
+            size = int(words[2])
+            found[path] = rest[:size]
+            left = rest[size + 1 :]
+        elif len(words) == 3 and words[2].isdigit():
+            left = rest[int(words[2]) + 1 :]
+        else:
+            left = rest
+    return found
 
 
 def touches(changed: Mapping[str, Ranges], path: str, first: int, last: int) -> bool:
@@ -69,32 +164,91 @@ def carried(ranges: Ranges, before: str, after: str) -> Ranges:
 
 def parse_diff(diff: bytes) -> dict[bytes, Ranges]:
     """Changed lines, as numbered after the change, by path from the top of the repository."""
-    changed: dict[bytes, list[tuple[int, int]]] = {}
-    path: bytes | None = None
+    return {f.new: f.changed for f in parse_hunks(diff) if f.new is not None and f.changed}
+
+
+def parse_hunks(diff: bytes) -> list[FileDiff]:
+    """What a diff of git's says of each file."""
+    found: list[FileDiff] = []
     lines = iter(diff.split(b"\n"))
     for line in lines:
         if line.startswith(b"diff --git "):
-            path = None
+            found.append(FileDiff(*_unnamed(line)))
+        elif not found:
+            continue
+        elif line.startswith(b"rename from "):
+            found[-1] = replace(found[-1], old=_path(line[12:]))
+        elif line.startswith(b"rename to "):
+            found[-1] = replace(found[-1], new=_path(line[10:]))
+        elif line.startswith(b"--- "):
+            found[-1] = replace(found[-1], old=_named(line[4:], b"a/"))
         elif line.startswith(b"+++ "):
-            path = _new_path(line[4:])
+            found[-1] = replace(found[-1], new=_named(line[4:], b"b/"))
+        elif line.startswith(b"new file mode "):
+            found[-1] = replace(found[-1], old=None)
+        elif line.startswith(b"deleted file mode "):
+            found[-1] = replace(found[-1], new=None)
         elif match := _HUNK.match(line):
-            removed, start, added = (int(group) if group else 1 for group in match.groups())
-            if path is not None and added:
-                changed.setdefault(path, []).append((start, start + added - 1))
-            # Content is counted off, never looked at: a line of it may look like a header.
-            for _ in range(removed + added):
-                while next(lines, b"").startswith(b"\\"):
-                    pass
-    return {path: tuple(ranges) for path, ranges in changed.items()}
+            old, removed, new, added = (int(group) if group else 1 for group in match.groups())
+            changed, same = _hunk(lines, (old, removed), (new, added))
+            file = found[-1]
+            shown = ((new, new + added - 1),) if added else ()
+            found[-1] = replace(
+                file,
+                changed=(*file.changed, *changed),
+                shown=(*file.shown, *shown),
+                same={**file.same, **same},
+            )
+    return found
 
 
-def _new_path(text: bytes) -> bytes | None:
+def _hunk(
+    lines: Iterator[bytes], old: tuple[int, int], new: tuple[int, int]
+) -> tuple[Ranges, dict[int, int]]:
+    """The lines of a hunk that came, and of those that stayed the numbers before, by the numbers now. Content
+    is counted off by its first character: it may look like a header, and an empty line may have none."""
+    ranges: list[tuple[int, int]] = []
+    same: dict[int, int] = {}
+    then, now = old[0], new[0]
+    old_end, new_end = then + old[1], now + new[1]
+    while then < old_end or now < new_end:
+        sign = next(lines, b"")[:1]
+        if sign == b"\\":
+            continue
+        if sign == b"+":
+            if ranges and ranges[-1][1] == now - 1:
+                ranges[-1] = (ranges[-1][0], now)
+            else:
+                ranges.append((now, now))
+        elif sign != b"-":
+            same[now] = then
+        now += sign != b"-"
+        then += sign != b"+"
+    return tuple(ranges), same
+
+
+def _unnamed(line: bytes) -> tuple[bytes | None, bytes | None]:
+    """The two paths of a diff's first line, which are the same where no other line names them: an empty file,
+    or one of another mode."""
+    text = line[len(b"diff --git ") :]
     if text.startswith(b'"'):
-        text = _ESCAPE.sub(_unescape, text.rstrip(b"\t")[1:-1])
-    else:
-        # git ends a path that holds a space with a tab.
-        text = text.removesuffix(b"\t")
-    return text[2:] if text.startswith(b"b/") else None
+        quoted = re.match(rb'"a/((?:[^"\\]|\\.)*)" ', text)
+        path = _ESCAPE.sub(_unescape, quoted[1]) if quoted else None
+        return path, path
+    half = text[2 : (len(text) - 1) // 2]
+    return (half, half) if text == b"a/" + half + b" b/" + half else (None, None)
+
+
+def _path(text: bytes) -> bytes:
+    if text.startswith(b'"'):
+        return _ESCAPE.sub(_unescape, text.rstrip(b"\t")[1:-1])
+    # git ends a path that holds a space with a tab.
+    return text.removesuffix(b"\t")
+
+
+def _named(text: bytes, prefix: bytes) -> bytes | None:
+    path = _path(text)
+    return path[len(prefix) :] if path.startswith(prefix) else None
 
 
 def _unescape(match: re.Match[bytes]) -> bytes:
@@ -103,33 +257,33 @@ def _unescape(match: re.Match[bytes]) -> bytes:
     return bytes([byte])
 
 
-def _merge_base(root: Path, rev: str) -> str:
+def _merge_base(root: Path, rev: str, option: str) -> str:
     for name in (rev, "HEAD"):
         commit = name + "^{commit}"
         verified = run_git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", commit)
         if verified is None or verified.returncode:
             if name == "HEAD":
-                raise UserError("--diff-base: the repository has no commit yet; commit first")
-            raise UserError(f'--diff-base: git knows no revision "{rev}"; fetch or mend it')
+                raise UserError(f"{option}: the repository has no commit yet; commit first")
+            raise UserError(f'{option}: git knows no revision "{rev}"; fetch or mend it')
     found = run_git(root, "merge-base", "--end-of-options", rev, "HEAD")
     base = b"" if found is None else found.stdout.strip()
     if base:
         return base.decode("ascii")
-    if _ask(root, "rev-parse", "--is-shallow-repository").strip() == b"true":
+    if _ask(root, option, "rev-parse", "--is-shallow-repository").strip() == b"true":
         raise UserError(
-            f'--diff-base: this shallow clone does not reach back to where "{rev}" and HEAD part; '
+            f'{option}: this shallow clone does not reach back to where "{rev}" and HEAD part; '
             "fetch more history (git fetch --unshallow)"
         )
-    raise UserError(f'--diff-base: "{rev}" and HEAD have no common commit; name another revision')
+    raise UserError(f'{option}: "{rev}" and HEAD have no common commit; name another revision')
 
 
-def _ask(root: Path, *arguments: str) -> bytes:
+def _ask(root: Path, option: str, *arguments: str) -> bytes:
     answer = run_git(root, *arguments)
     if answer is None:
-        raise UserError("--diff-base needs git, which cannot be started here; install it")
+        raise UserError(f"{option} needs git, which cannot be started here; install it")
     if answer.returncode:
         said = answer.stderr.decode("utf-8", "replace").strip().partition("\n")[0]
         if "not a git repository" in said or "must be run in a work tree" in said:
-            raise UserError(f"--diff-base: {root} is not in a git work tree; leave the option out")
-        raise UserError(f"--diff-base: git {arguments[0]} failed: {said or answer.returncode}")
+            raise UserError(f"{option}: {root} is not in a git work tree; leave the option out")
+        raise UserError(f"{option}: git {arguments[0]} failed: {said or answer.returncode}")
     return answer.stdout

@@ -5,7 +5,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pytest_dispatchguard.model import SCHEMA, Edit, Finding, Fix, Hot, Price, Report, Span
+from pytest_dispatchguard.model import (
+    SCHEMA,
+    Edit,
+    Elsewhere,
+    Finding,
+    Fix,
+    Hot,
+    Price,
+    Report,
+    Span,
+)
 
 from .operations import as_objects
 from .options import Options
@@ -61,6 +71,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "price_us": None if finding.price is None else finding.price.us,
         "price": None if finding.price is None else _price(finding.price),
         "fix": None if finding.fix is None else _fix(finding.fix),
+        "elsewhere": None if finding.elsewhere is None else _elsewhere(finding.elsewhere),
     }
 
 
@@ -92,6 +103,10 @@ def _fix(fix: Fix) -> dict[str, Any]:
         "message": fix.message,
         "edits": [_edit(edit) for edit in fix.edits],
     }
+
+
+def _elsewhere(place: Elsewhere) -> dict[str, Any]:
+    return {"path": place.path, **_place(place.span), "function": place.function}
 
 
 def _edit(edit: Edit) -> dict[str, Any]:

@@ -33,16 +33,21 @@ def render(report: Report, options: Options) -> str:
     if report.operations is not None:
         notes += _operations(report.operations)
     findings = ordered(report) if report.ranked else _dearest_files_first(report.findings)
-    told = 0
+    return out + listed(findings, sources, LIMIT - len(out) - len(notes)) + notes
+
+
+def listed(findings: Sequence[Finding], sources: Sources, most: int) -> str:
+    """Findings file by file, as many as there is room for."""
+    out, told = "", 0
     for path, group in groupby(findings, key=lambda finding: finding.path):
         block = f"\n#### {code(path)}\n"
         for finding in group:
             block += f"\n{_item(finding, sources)}"
-            if len(out) + len(block) + len(notes) > LIMIT:
+            if len(out) + len(block) > most:
                 rest = len(findings) - told
-                return f"{out}\n… and {rest} more, left out here for their length.\n{notes}"
+                return f"{out}\n… and {rest} more, left out here for their length.\n"
             out, block, told = out + block, "", told + 1
-    return out + notes
+    return out
 
 
 def _dearest_files_first(findings: Sequence[Finding]) -> list[Finding]:
@@ -88,24 +93,38 @@ def code(text: str) -> str:
     return f"{ticks}{pad}{line}{pad}{ticks}"
 
 
+def fence_around(text: str) -> str:
+    """A fence that no line of a text ends."""
+    return "`" * max(3, _longest_ticks(text) + 1)
+
+
 def _longest_ticks(text: str) -> int:
     return max(map(len, re.findall("`+", text)), default=0)
 
 
 def _item(finding: Finding, sources: Sources) -> str:
     where = f" in {code(finding.function)}" if finding.function else ""
-    rule = f"**[{finding.code}]({docs_url(finding.code)})**"
+    rule = linked(finding)
     lines = [f"- {rule} line {finding.span.line}{where}: {escape(statement(finding))}"]
+    lines += reasons(finding)
+    if finding.fix is not None:
+        lines += "", *shown_fix(finding, finding.fix, sources(finding.path))
+    return _indented(lines)
+
+
+def linked(finding: Finding) -> str:
+    """A finding's code, with a link to its page."""
+    return f"**[{finding.code}]({docs_url(finding.code)})**"
+
+
+def reasons(finding: Finding) -> list[str]:
+    """Why a place is hot and what it costs, as a paragraph of its own; nothing where neither is known."""
     facts = []
     if finding.hot is not None:
         facts.append(f"hot: {_heat(finding.hot)}")
     if finding.price is not None:
         facts.append(f"**{cost(finding.price)}**")
-    if facts:
-        lines += "", " · ".join(facts)
-    if finding.fix is not None:
-        lines += "", *_fix(finding, finding.fix, sources(finding.path))
-    return _indented(lines)
+    return ["", " · ".join(facts)] if facts else []
 
 
 def _heat(hot: Hot) -> str:
@@ -113,12 +132,13 @@ def _heat(hot: Hot) -> str:
     return f"{escape(hot.reason)}: {way} {escape(heat_notes(hot))}".rstrip()
 
 
-def _fix(finding: Finding, fix: Fix, text: str | None) -> list[str]:
+def shown_fix(finding: Finding, fix: Fix, text: str | None) -> list[str]:
+    """What a fix does, with its diff to unfold where it can be had."""
     title = f"fix: {escape(remedy(fix))}"
     diff = "" if text is None else _diff(finding.path, fix, text)
     if not diff:
         return [title]
-    fence = "`" * max(3, _longest_ticks(diff) + 1)
+    fence = fence_around(diff)
     # Markdown is not read inside the tag, HTML is: code spans become tags there.
     summary = _CODE.sub(lambda match: f"<code>{match.group()[1:-1]}</code>", _html(remedy(fix)))
     return [

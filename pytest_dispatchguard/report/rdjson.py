@@ -5,17 +5,15 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from pytest_dispatchguard.edits import apply_edits, offsets, split_lines
-from pytest_dispatchguard.model import Edit, Finding, Fix, Report, Span
+from pytest_dispatchguard.edits import split_lines
+from pytest_dispatchguard.model import Finding, Report, Span
 
 from .json_ import dump
 from .options import Options, Sources
+from .suggestions import one_edit
 from .wording import HOME, NAME, details, docs_url, ordered, severity, statement
 
 _SEVERITIES = {"error": "ERROR", "warning": "WARNING", "note": "INFO"}
-
-FARTHEST = 30
-"""Lines that one suggestion may span: a reviewer sees all of it in one box."""
 
 
 def render(report: Report, options: Options) -> str:
@@ -39,7 +37,7 @@ def _diagnostic(finding: Finding, sources: Sources) -> dict[str, Any]:
         "severity": _SEVERITIES[severity(finding)],
         "code": {"value": finding.code, "url": docs_url(finding.code)},
     }
-    edit = None if finding.fix is None else _one_edit(finding, finding.fix, text)
+    edit = one_edit(finding, text)
     if edit is not None:
         place = _range(edit.span, lines)
         if "column" in place["start"] and "column" in place["end"]:
@@ -51,31 +49,6 @@ def _known_lines(finding: Finding, text: str | None) -> dict[int, str]:
     if text is not None:
         return dict(enumerate(split_lines(text), start=1))
     return {finding.span.line: finding.source} if finding.source else {}
-
-
-def _one_edit(finding: Finding, fix: Fix, text: str | None) -> Edit | None:
-    """The whole fix as one edit, or None.
-
-    Reviewers apply suggestions one by one, and half a fix is none: edits of several places become
-    one that also holds what lies between them.
-    """
-    if any(edit.path != finding.path for edit in fix.edits):
-        return None
-    if len(fix.edits) == 1:
-        return fix.edits[0]
-    first = min((edit.span for edit in fix.edits), default=None)
-    if text is None or first is None:
-        return None
-    last = max(fix.edits, key=lambda edit: (edit.span.end_line, edit.span.end_column)).span
-    span = Span(first.line, first.column, last.end_line, last.end_column)
-    if span.end_line - span.line >= FARTHEST:
-        return None
-    try:
-        start, end = offsets(text, span)
-        after = apply_edits(text, fix.edits)
-    except ValueError:
-        return None
-    return Edit(finding.path, span, after[start : len(after) - (len(text) - end)])
 
 
 def _range(span: Span, lines: dict[int, str]) -> dict[str, Any]:

@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 
 from pytest_dispatchguard.model import Verdict
 
-from .markdown import LIMIT, code, escape
+from .markdown import LIMIT, code, escape, fence_around
 from .verdicts import explained, table_of
 
-_SIGNS = {"pass": "✅", "fail": "❌", "error": "💥", "undecided": "❔", "skipped": "⏭"}
+SIGNS = {"pass": "✅", "fail": "❌", "error": "💥", "undecided": "❔", "skipped": "⏭"}
 
 
 def as_markdown(verdicts: Sequence[Verdict], machine: Mapping[str, str]) -> str:
     """The table, and what is to be said of each verdict that is no pass."""
     counts = Counter[str](verdict.verdict for verdict in verdicts)
-    told = ", ".join(f"{counts[word]} {word}" for word in _SIGNS if counts[word])
+    told = ", ".join(f"{counts[word]} {word}" for word in SIGNS if counts[word])
     about = ", ".join(f"{name} {number}" for name, number in machine.items())
     out = f"### Overhead budgets: {told or 'none'}\n\n{escape(about)}\n"
     table = table_of(verdicts)
@@ -31,7 +31,7 @@ def as_markdown(verdicts: Sequence[Verdict], machine: Mapping[str, str]) -> str:
         cells = [
             code(row[0]).replace("|", "\\|"),
             *map(escape, row[1:at]),
-            f"{_SIGNS[row[at]]} {row[at]}",
+            f"{SIGNS[row[at]]} {row[at]}",
         ]
         out += f"| {' | '.join([*cells, *map(escape, row[at + 1 :])])} |\n"
     left = [verdict for verdict in verdicts if verdict.verdict not in ("pass", "skipped")]
@@ -44,7 +44,5 @@ def as_markdown(verdicts: Sequence[Verdict], machine: Mapping[str, str]) -> str:
 
 
 def _fenced(text: str) -> str:
-    """Text as it is: the fence is longer than any in it."""
-    longest = max((len(run) for run in text.split() if set(run) == {"`"}), default=0)
-    fence = "`" * max(3, longest + 1)
+    fence = fence_around(text)
     return f"{fence}text\n{text}\n{fence}"

@@ -272,3 +272,91 @@ def test_standard_input_is_held_against_the_revision(repository: Path, start: Ru
     done = start(*words, stdin=text.encode())
     assert [line for _, line, _ in done.places] == [10]
     assert start(*words, stdin=A.encode()).status == 0
+
+
+# -- what a change makes hot elsewhere -------------------------------------------------------------
+
+CALLS_COLD = A.replace("import helper", "import cold, helper").replace(
+    "        return x * mask", "        return cold(x) * mask"
+)
+
+
+def test_a_new_call_is_told_what_it_makes_hot(repository: Path, run: Run) -> None:
+    (repository / "pkg" / "a.py").write_text(CALLS_COLD)
+    done = run("check", "--diff-base", "main", "--format", "json")
+    (found,) = done.findings
+    assert (found["path"], found["line"], found["code"]) == ("pkg/a.py", 11, "DG601")
+    line = CALLS_COLD.splitlines()[10]
+    assert line[found["column"] - 1 : found["end_column"] - 1] == "cold"
+    assert found["function"] == "Gate.forward"
+    assert found["message"].startswith("makes `cold` hot, where pkg/b.py:9 has: ")
+    assert found["fix"] is None
+    assert found["elsewhere"]["path"] == "pkg/b.py"
+    assert (found["elsewhere"]["line"], found["elsewhere"]["function"]) == (9, "cold")
+    # A hook is given the changed files alone; what they make hot may be in others.
+    alone = run("check", "--diff-base", "main", "--format", "json", "pkg/a.py")
+    assert alone.findings == [found]
+    # It is no news where the new call is not asked for.
+    assert run("check", "--diff-base", "main", "pkg/b.py").status == 0
+
+
+def test_a_call_more_of_what_was_hot_is_no_news(repository: Path, run: Run) -> None:
+    more = A.replace("        return x * mask", "        return helper(x) * mask")
+    (repository / "pkg" / "a.py").write_text(more)
+    assert run("check", "--diff-base", "main").status == 0
+
+
+def test_a_new_call_in_a_new_function_leads_on(repository: Path, run: Run) -> None:
+    way = CALLS_COLD.replace("cold(x)", "between(x)").replace("cold, ", "") + (
+        "\n\ndef between(x):\n    from pkg.b import cold\n\n    return cold(x)\n"
+    )
+    (repository / "pkg" / "a.py").write_text(way)
+    done = run("check", "--diff-base", "main", "--format", "json", "--select", "DG601")
+    (found,) = done.findings
+    # The first of the two new calls is the one that made both hot.
+    assert (found["path"], found["line"]) == ("pkg/a.py", 11)
+
+
+def test_a_class_that_becomes_a_module_is_told_what_that_makes_hot(
+    repository: Path, run: Run
+) -> None:
+    plain = (
+        "import inspect\n\nfrom torch import nn\n\n\nclass Plain{}:\n    def forward(self, x):\n"
+    )
+    body = "        return inspect.signature(x)\n"
+    (repository / "pkg" / "c.py").write_text(plain.format("") + body)
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "plain")
+    assert run("check", "pkg/c.py").status == 0
+    (repository / "pkg" / "c.py").write_text(plain.format("(nn.Module)") + body)
+    done = run("check", "--diff-base", "main", "--format", "json")
+    (found,) = done.findings
+    assert (found["path"], found["line"], found["code"]) == ("pkg/c.py", 6, "DG601")
+    assert found["elsewhere"]["line"] == 8
+
+
+def test_a_file_that_only_moved_makes_nothing_hot(repository: Path, run: Run) -> None:
+    git(repository, "mv", "pkg/b.py", "pkg/moved.py")
+    (repository / "pkg" / "a.py").write_text(A.replace("pkg.b", "pkg.moved"))
+    assert run("check", "--diff-base", "main").status == 0
+
+
+def test_what_a_change_makes_hot_can_be_accepted_and_silenced(repository: Path, run: Run) -> None:
+    (repository / "pkg" / "a.py").write_text(CALLS_COLD)
+    run("check", "--baseline", "b.json", "--write-baseline")
+    words = ("check", "--diff-base", "main", "pkg/a.py")
+    assert run(*words).status == 1
+    assert run(*words, "--baseline", "b.json").status == 0
+    silent = B.replace("(x)\n\n\ndef cold", "(x)\n\n\ndef cold").rstrip("\n")
+    (repository / "pkg" / "b.py").write_text(silent + "  # dispatchguard: ignore[DG601] -- rare\n")
+    assert run(*words).status == 0
+
+
+def test_removed_and_broken_files_make_nothing_hot(repository: Path, run: Run) -> None:
+    (repository / "pkg" / "old.py").write_text("def f(:\n")
+    (repository / "pkg" / "gone.py").write_text("def g(x):\n    return x\n")
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "more")
+    (repository / "pkg" / "gone.py").unlink()
+    (repository / "pkg" / "old.py").write_text("def f():\n    return 1\n")
+    assert run("check", "--diff-base", "main").status == 0

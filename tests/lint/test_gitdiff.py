@@ -5,10 +5,20 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from pytest_dispatchguard.lint.gitdiff import ALL, changed_lines, parse_diff, touches
+from pytest_dispatchguard.lint.gitdiff import (
+    ALL,
+    changed_lines,
+    changes,
+    parse_diff,
+    texts_at,
+    touches,
+)
 from pytest_dispatchguard.model import UserError
 
 TEN = "".join(f"line{number}\n" for number in range(1, 11))
@@ -197,3 +207,70 @@ def test_shallow_clone(repository: Path, tmp_path: Path) -> None:
 
 def test_parse_diff_of_nothing() -> None:
     assert parse_diff(b"") == {}
+
+
+# -- the whole of what changed ---------------------------------------------------------------------
+
+
+def test_what_came_what_went_and_what_moved(repository: Path) -> None:
+    commit(repository, d="", e="x\n")
+    git(repository, "mv", "a.py", "moved.py")
+    git(repository, "mv", "d.py", "empty.py")
+    git(repository, "rm", "-q", "b.py")
+    (repository / "c.py").write_text(TEN.replace("line5\n", ""), encoding="utf-8")
+    (repository / "new.py").write_text("x\n", encoding="utf-8")
+    (repository / "staged.py").write_text("x\n", encoding="utf-8")
+    git(repository, "add", "staged.py")
+    git(repository, "rm", "-q", "--cached", "e.py")  # still there, but git no longer follows it
+    found = changes(repository, "HEAD")
+    assert found.base == git(repository, "rev-parse", "HEAD").strip()
+    assert found.before == {"moved.py": "a.py", "empty.py": "d.py", "c.py": "c.py"}
+    assert found.new == {"new.py", "staged.py", "e.py"}
+    assert found.gone == {"a.py", "b.py", "d.py"}
+    assert found.lines == {"new.py": ALL, "staged.py": ((1, 1),), "e.py": ALL}
+    # A line that went can be commented on by those around it.
+    assert found.shown["c.py"] == ((2, 7),)
+    assert found.shown["moved.py"] == ()
+
+
+def test_lines_around_changed_ones_can_be_commented_on(repository: Path) -> None:
+    git(repository, "config", "diff.suppressBlankEmpty", "true")
+    text = TEN.replace("line4\n", "\n").replace("line6\n", "\n")
+    commit(repository, a=text)
+    commit(repository, a=text.replace("line5\n", "five\nsix\n"))
+    found = changes(repository, "HEAD~1")
+    assert found.lines == {"a.py": ((5, 6),)}
+    assert found.shown["a.py"] == ((2, 9),)
+
+
+def test_texts_of_a_commit(repository: Path) -> None:
+    inner = repository / "inn er"
+    inner.mkdir()
+    commit(inner, x=TEN, ü="")
+    (inner / "x.py").write_text("now\n", encoding="utf-8")
+    found = texts_at(inner, "HEAD", ["x.py", "none.py", "ü.py", "x\ny.py", "../a.py"])
+    assert found == {"x.py": TEN.encode(), "ü.py": b"", "../a.py": TEN.encode()}
+    assert texts_at(repository, "HEAD", ["inn er", "a.py"]) == {"a.py": TEN.encode()}
+
+
+LINES = st.lists(
+    st.sampled_from(["a\n", "b\n", "\n", "+++ x\n", "-- y\n", "@@ -1 +1 @@\n", "\\ z\n"])
+)
+
+
+@settings(max_examples=40)
+@given(LINES, LINES, st.booleans())
+def test_what_did_not_change_was_there_before(old: list[str], new: list[str], ended: bool) -> None:
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        git(folder, "init", "-q")
+        end = "" if ended else "last"
+        commit(folder, a="".join(old) + end)
+        commit(folder, a="".join(new) + end)
+        found = changes(folder, "HEAD~1")
+    inside = {n for a, b in found.lines.get("a.py", ()) for n in range(a, b + 1)}
+    shown = {n for a, b in found.shown.get("a.py", ()) for n in range(a, b + 1)}
+    whole = [*new, *([end] if end else [])]
+    assert inside <= shown <= set(range(1, len(whole) + 1))
+    left = iter([*old, *([end] if end else [])])
+    assert all(line in left for number, line in enumerate(whole, 1) if number not in inside)

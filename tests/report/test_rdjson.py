@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pytest_dispatchguard.edits import apply_edits
 from pytest_dispatchguard.model import Edit, Finding, Fix, Report, Span, Summary
 from pytest_dispatchguard.report import render
-from pytest_dispatchguard.report.rdjson import FARTHEST
+from pytest_dispatchguard.report.suggestions import FARTHEST
 
 Sources = Callable[[str], str | None]
 

@@ -1,0 +1,177 @@
+"""What a change makes hot that it does not touch: the functions, and the new calls that lead to them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from pytest_dispatchguard.config import Config
+from pytest_dispatchguard.edits import split_lines
+from pytest_dispatchguard.lint import engine
+from pytest_dispatchguard.lint.before import before
+from pytest_dispatchguard.lint.cache import Cache
+from pytest_dispatchguard.lint.calls import calls_to
+from pytest_dispatchguard.lint.catalog import Catalog
+from pytest_dispatchguard.lint.files import Discovery
+from pytest_dispatchguard.lint.gitdiff import Changes, touches
+from pytest_dispatchguard.lint.heat import Heat
+from pytest_dispatchguard.lint.module_names import module_name
+from pytest_dispatchguard.lint.packing import shape
+from pytest_dispatchguard.lint.pool import Pool
+from pytest_dispatchguard.lint.project import Project, class_of, dotted_id
+from pytest_dispatchguard.lint.survey import Survey, Texts, facts_of, scout_files
+from pytest_dispatchguard.model import Elsewhere, Finding, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A changed line that makes a function hot."""
+
+    path: str
+    span: Span
+    function: str
+    source: str
+
+
+class NewlyHot:
+    """The functions that were not hot before a change."""
+
+    def __init__(
+        self,
+        project: Project,
+        functions: frozenset[str],
+        changes: Changes,
+        read: Callable[[str], str | None],
+    ) -> None:
+        self._project = project
+        self._functions = functions
+        """Dotted names."""
+        self._changes = changes
+        self._read = read
+        self._ids = {dotted_id(name): name for name in project.functions}
+
+    @property
+    def files(self) -> frozenset[str]:
+        """Where they are defined."""
+        modules = (self._ids[name].partition(":")[0] for name in self._functions)
+        return frozenset(self._project.modules[module] for module in modules)
+
+    def told_at_its_cause(self, finding: Finding) -> Finding | None:
+        """The finding, told where the change made its function hot; None where it did not, or no changed line
+        can be named."""
+        cause = self._cause(finding)
+        if cause is None:
+            return None
+        place = f"{finding.path}:{finding.span.line}"
+        return replace(
+            finding,
+            path=cause.path,
+            span=cause.span,
+            function=cause.function,
+            message=f"makes `{finding.function}` hot, where {place} has: {finding.message}",
+            fix=None,
+            source=cause.source,
+            elsewhere=Elsewhere(finding.path, finding.span, finding.function),
+        )
+
+    def _cause(self, finding: Finding) -> Cause | None:
+        way = () if finding.hot is None else finding.hot.path
+        if not way or way[-1] not in self._functions or any(name not in self._ids for name in way):
+            return None
+        # What was hot before leads on to what was not: by a call that is new, or by one in a function that is
+        # itself hot since then.
+        for source, target in pairwise(way):
+            if target in self._functions:
+                cause = self._new_call(self._ids[source], self._ids[target])
+                if cause is not None:
+                    return cause
+        return self._new_root(self._ids[way[0]]) if way[0] in self._functions else None
+
+    def _new_call(self, source: str, target: str) -> Cause | None:
+        for call in calls_to(self._project, source, target):
+            found = self._changed(source, call.line, call.name.rpartition(".")[2])
+            if found is not None:
+                return found
+        return None
+
+    def _new_root(self, root: str) -> Cause | None:
+        """The changed line that makes a function a root: its own definition, or that of its class."""
+        owner = class_of(self._project, root)
+        places = [
+            (fact.line, root.rpartition(".")[2].rpartition(":")[2])
+            for fact in self._project.functions[root]
+        ]
+        if owner:
+            places.append((self._project.classes[owner].line, owner.rpartition(":")[2]))
+        for line, name in places:
+            found = self._changed(root, line, name.rpartition(".")[2])
+            if found is not None:
+                return found
+        return None
+
+    def _changed(self, function_id: str, line: int, word: str) -> Cause | None:
+        """A word of a line, if the line is a changed one."""
+        module, _, name = function_id.partition(":")
+        path = self._project.modules[module]
+        if not touches(self._changes.lines, path, line, line):
+            return None
+        lines = split_lines(self._read(path) or "", keepends=False)
+        source = lines[line - 1] if line <= len(lines) else ""
+        at = re.search(rf"(?<!\w){re.escape(word)}(?!\w)", source)
+        first, last = (at.start(), at.end()) if at else (0, len(source))
+        return Cause(path, Span(line, first + 1, line, last + 1), name, source)
+
+
+def newly_hot(
+    config: Config,
+    discovery: Discovery,
+    rules: Callable[[], Catalog],
+    cache: Cache | None,
+    pool: Pool,
+    changes: Changes,
+    texts: Mapping[str, str],
+) -> NewlyHot | None:
+    """What the changes of a project make hot; None where they cannot make anything so."""
+
+    def scouted(files: Discovery, texts: Mapping[str, str]) -> Survey:
+        return scout_files(config, files, cache, pool, texts, _quietly, meanwhile=rules)
+
+    old_files, old_texts = before(config, discovery, changes)
+    now, then = scouted(discovery, texts), scouted(old_files, old_texts)
+    if _alike(config, now, then, changes):
+        return None
+    project, heat = engine.solve(config, now, rules(), cache)
+    _, was = engine.solve(config, then, rules(), cache)
+    known = frozenset(_now_called(config, was, changes))
+    functions = frozenset(map(dotted_id, heat.hot)) - known
+    return NewlyHot(project, functions, changes, Texts(discovery, texts))
+
+
+def _alike(config: Config, now: Survey, then: Survey, changes: Changes) -> bool:
+    """Whether the files that differ hold the same but for what no hotness depends on."""
+    if changes.new & now.files.keys() or changes.gone & then.files.keys():
+        return False
+    pairs = [(new, old) for new, old in changes.before.items() if new in now.files]
+    facts_now = facts_of(config, now, [new for new, _ in pairs], None)
+    facts_then = facts_of(config, then, [old for _, old in pairs if old in then.files], None)
+    return all(
+        old in facts_then and shape(facts_now[new]) == shape(facts_then[old]) for new, old in pairs
+    )
+
+
+def _now_called(config: Config, heat: Heat, changes: Changes) -> Iterator[str]:
+    """The dotted names of hot functions, those in files that have moved by the names they have now."""
+    moved = {
+        module_name(old, config.src): module_name(new, config.src)
+        for new, old in changes.before.items()
+        if new != old
+    }
+    for function_id in heat.hot:
+        module, _, name = function_id.partition(":")
+        yield f"{moved.get(module, module)}.{name}"
+
+
+def _quietly(what: str, done: int, total: int) -> None:
+    """Shows no progress."""
