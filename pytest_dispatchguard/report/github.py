@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from pytest_dispatchguard.model import Finding, Report
 
-from .options import Options
+from .options import Options, Sources
+from .suggestions import in_words
 from .wording import details, ordered, severity, statement
 
 _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
@@ -12,7 +15,8 @@ _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 
 def render(report: Report, options: Options) -> str:
     """One command a line."""
-    lines = [_command(finding) for finding in ordered(report)]
+    sources = cache(options.source)
+    lines = [_command(finding, sources) for finding in ordered(report)]
     lines += (f"::notice::{escape_data(note)}" for note in report.notes)
     return "".join(f"{line}\n" for line in lines)
 
@@ -27,13 +31,14 @@ def escape_property(text: str) -> str:
     return escape_data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def _command(finding: Finding) -> str:
+def _command(finding: Finding, sources: Sources) -> str:
     span = finding.span
     properties = {"file": finding.path, "line": span.line, "endLine": span.end_line}
     # GitHub rejects columns on an annotation of several lines.
     if span.line == span.end_line:
         properties |= {"col": span.column, "endColumn": span.end_column}
     properties["title"] = f"{finding.code} {finding.rule}"
-    told = ",".join(f"{key}={escape_property(str(value))}" for key, value in properties.items())
-    message = "\n".join((statement(finding), *details(finding)))
-    return f"::{_COMMANDS[severity(finding)]} {told}::{escape_data(message)}"
+    where = ",".join(f"{key}={escape_property(str(value))}" for key, value in properties.items())
+    told = in_words(finding, sources(finding.path)) if finding.fix is not None else []
+    message = "\n".join((statement(finding), *details(finding), *told))
+    return f"::{_COMMANDS[severity(finding)]} {where}::{escape_data(message)}"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from pytest_dispatchguard.model import Finding, Report
 
 from .fingerprint import fingerprints
 from .json_ import dump
-from .options import Options
+from .markdown import shown_fix
+from .options import Options, Sources
 from .wording import cost, heat, ordered, severity, statement
 
 _SEVERITIES = {"error": "major", "warning": "minor", "note": "info"}
@@ -17,17 +19,24 @@ _SEVERITIES = {"error": "major", "warning": "minor", "note": "info"}
 def render(report: Report, options: Options) -> str:
     """A JSON array, one entry a finding."""
     findings = ordered(report)
-    return dump([_entry(*pair) for pair in zip(findings, fingerprints(findings), strict=True)])
+    sources = cache(options.source)
+    pairs = zip(findings, fingerprints(findings), strict=True)
+    return dump([_entry(finding, name, sources) for finding, name in pairs])
 
 
-def _entry(finding: Finding, fingerprint: str) -> dict[str, Any]:
-    return {
+def _entry(finding: Finding, fingerprint: str, sources: Sources) -> dict[str, Any]:
+    entry: dict[str, Any] = {
         "description": _description(finding),
         "check_name": finding.code,
         "fingerprint": fingerprint,
         "severity": _SEVERITIES[severity(finding)],
         "location": {"path": finding.path, "lines": {"begin": finding.span.line}},
     }
+    if finding.fix is not None:
+        # Code Climate's field for what there is to say at length, in Markdown.
+        body = shown_fix(finding, finding.fix, sources(finding.path))
+        entry["content"] = {"body": "\n".join(body)}
+    return entry
 
 
 def _description(finding: Finding) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from pytest_dispatchguard.model import Edit, Finding, Fix, Report, RuleInfo, Span
+from pytest_dispatchguard.model import Edit, Elsewhere, Finding, Fix, Report, RuleInfo, Span
 
 from .fingerprint import fingerprints
 from .json_ import dump, hot_object
@@ -106,7 +106,20 @@ def _result(finding: Finding, rule_index: int, fingerprint: str) -> dict[str, An
     }
     if finding.fix is not None:
         result["fixes"] = [_fix(finding.fix)]
+    if finding.elsewhere is not None:
+        result["relatedLocations"] = [_related(finding.elsewhere)]
     return result
+
+
+def _related(place: Elsewhere) -> dict[str, Any]:
+    return {
+        "id": 1,
+        "message": {"text": f"where the pattern is, in {place.function}"},
+        "physicalLocation": {
+            "artifactLocation": _artifact(place.path),
+            "region": _region(place.span),
+        },
+    }
 
 
 def _message(finding: Finding) -> str:

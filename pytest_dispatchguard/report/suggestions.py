@@ -9,6 +9,7 @@ from pytest_dispatchguard.model import Edit, Finding, Span
 
 FARTHEST = 30
 """Lines that one suggestion may span: a reviewer sees all of it in one box."""
+_ENDS = ("\n", "\r")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,8 @@ def whole_lines(finding: Finding, text: str | None) -> Lines | None:
         return None
     lines = split_lines(text)
     first, last = edit.span.line, edit.span.end_line
-    if edit.span.end_column == 1 and last > first and edit.span.column == 1:
+    goes_on = edit.replacement and not edit.replacement.endswith(_ENDS)
+    if edit.span.end_column == 1 and last > first and not (goes_on or edit.span.column > 1):
         last -= 1  # up to the end of the line before
     if first > len(lines):
         first -= 1  # what is added after the last line is added to it
@@ -72,6 +74,19 @@ def whole_lines(finding: Finding, text: str | None) -> Lines | None:
     if not before <= start <= end <= after:
         return None
     new = f"{text[before:start]}{edit.replacement}{text[end:after]}"
-    if new and after < len(text) and not new.endswith(("\n", "\r")):
-        return None  # the next line would become a part of the last of these
+    if new and new.endswith(_ENDS) != text[:after].endswith(_ENDS):
+        return None  # lines cannot say whether the file's last one is ended
     return Lines(first, last, tuple(split_lines(new, keepends=False)))
+
+
+def in_words(finding: Finding, text: str | None) -> list[str]:
+    """The lines of a fix for formats that have no suggestions; nothing where there is none to show."""
+    lines = whole_lines(finding, text)
+    if lines is None:
+        return []
+    which = (
+        f"line {lines.first}"
+        if lines.first == lines.last
+        else f"lines {lines.first} to {lines.last}"
+    )
+    return [f"in place of {which}:", *lines.text] if lines.text else [f"remove {which}"]

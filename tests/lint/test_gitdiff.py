@@ -219,7 +219,7 @@ def test_what_came_what_went_and_what_moved(repository: Path) -> None:
     git(repository, "rm", "-q", "b.py")
     (repository / "c.py").write_text(TEN.replace("line5\n", ""), encoding="utf-8")
     (repository / "new.py").write_text("x\n", encoding="utf-8")
-    (repository / "staged.py").write_text("x\n", encoding="utf-8")
+    (repository / "staged.py").write_text("staged\n", encoding="utf-8")
     git(repository, "add", "staged.py")
     git(repository, "rm", "-q", "--cached", "e.py")  # still there, but git no longer follows it
     found = changes(repository, "HEAD")

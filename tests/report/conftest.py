@@ -12,6 +12,7 @@ import pytest
 from pytest_dispatchguard.model import (
     Certainty,
     Edit,
+    Elsewhere,
     Finding,
     Fix,
     Hot,
@@ -76,6 +77,7 @@ def make(
     price: Price | None = None,
     fix: Fix | None = None,
     source: str | None = None,
+    elsewhere: Elsewhere | None = None,
 ) -> Finding:
     """A finding whose source line is that of the example's files."""
     if source is None:
@@ -92,6 +94,7 @@ def make(
         price=price,
         fix=fix,
         source=source,
+        elsewhere=elsewhere,
     )
 
 
@@ -189,6 +192,17 @@ FULL = Report(
                 edit("src/my net/step.py", (2, 1, 3, 1), ""),
                 edit("src/my net/step.py", (3, 12, 3, 27), "scale(values, factor=2)"),
             ),
+        ),
+        make(
+            "DG601",
+            "signature-per-call",
+            "src/net/block.py",
+            (8, 13, 8, 17),
+            "makes `pick` hot, where src/net/names.py:4 has: `inspect.signature` on every call",
+            function="Block.forward",
+            hot=FORWARD,
+            price=Price(9.5),
+            elsewhere=Elsewhere("src/net/names.py", Span(4, 5, 4, 30), "pick"),
         ),
         make(
             "DG001",

@@ -29,7 +29,15 @@ def test_severities(full: Report) -> None:
         "DG401": "minor",
         "DG402": "info",
         "DG404": "minor",
+        "DG601": "minor",
     }
+
+
+def test_a_fix_is_shown(full: Report, sources: Callable[[str], str | None]) -> None:
+    entries = json.loads(render(full, "gitlab", sources=sources))
+    told = {one["check_name"]: one["content"]["body"] for one in entries if "content" in one}
+    assert set(told) == {"DG303", "DG401"}
+    assert "+    return scale(values, factor=2)" in told["DG303"]
 
 
 def test_fingerprints_are_unique_and_stable(

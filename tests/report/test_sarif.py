@@ -42,7 +42,15 @@ def test_the_schema_would_notice(full: Report, schemas: Path) -> None:
 def test_results_point_at_their_rules(full: Report) -> None:
     only = run(full)
     rules = only["tool"]["driver"]["rules"]
-    assert [rule["id"] for rule in rules] == ["DG001", "DG303", "DG401", "DG402", "DG404", "DG799"]
+    assert [rule["id"] for rule in rules] == [
+        "DG001",
+        "DG303",
+        "DG401",
+        "DG402",
+        "DG404",
+        "DG601",
+        "DG799",
+    ]
     for result in only["results"]:
         assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
     page = "https://pytest-dispatchguard.readthedocs.io/rules/DG401/"
@@ -66,7 +74,11 @@ def test_levels_and_places(full: Report) -> None:
         "DG401": "warning",
         "DG402": "note",
         "DG404": "warning",
+        "DG601": "warning",
     }
+    (other,) = results["DG601"]["relatedLocations"]
+    assert other["physicalLocation"]["artifactLocation"]["uri"] == "src/net/names.py"
+    assert other["physicalLocation"]["region"]["startLine"] == 4
     place = results["DG303"]["locations"][0]["physicalLocation"]
     assert place["artifactLocation"] == {"uri": "src/my%20net/step.py", "uriBaseId": "%SRCROOT%"}
     assert place["region"] == {"startLine": 2, "startColumn": 15, "endLine": 3, "endColumn": 27}
