@@ -173,6 +173,7 @@ def as_object(call: Layers | None) -> dict[str, Any] | None:
             for layer in call.layers
         ],
         "torch_calls": dict(call.torch_calls),
+        "functions": list(call.functions),
         "notes": list(call.notes),
     }
 
@@ -198,6 +199,8 @@ def _place(layer: Layer) -> str:
 
 def relative(path: str) -> str:
     """A path from the working folder; of files elsewhere the last parts, as from the folder of a package."""
+    if not Path(path).is_absolute():
+        return path  # as it is told already
     try:
         return Path(path).relative_to(Path.cwd()).as_posix()
     except ValueError:

@@ -45,6 +45,8 @@ class Table:
     """How many columns of figures there are."""
     notes: Sequence[Sequence[str]]
     """What to say under each row."""
+    verdicts: Sequence[Verdict] = ()
+    """What each row is about."""
 
 
 def table_of(verdicts: Sequence[Verdict]) -> Table:
@@ -60,7 +62,7 @@ def table_of(verdicts: Sequence[Verdict]) -> Table:
     ]
     rows = list(zip(*(cells for _, cells in columns), strict=True))
     notes = [_notes(verdict) for verdict in order]
-    return Table([title for title, _ in columns], rows, len(figures), notes)
+    return Table([title for title, _ in columns], rows, len(figures), notes, order)
 
 
 def _notes(verdict: Verdict) -> list[str]:
@@ -196,6 +198,15 @@ def _line(row: Sequence[str], widths: Sequence[int], figures: int) -> str:
 def explained(verdict: Verdict) -> str:
     """A verdict that is no pass as a failure's text: what was allowed, what was found, how sure that is, and
     where it goes."""
+    return (
+        "\n".join([reasons(verdict), *_lines(verdict.lines)])
+        if verdict.counters
+        else reasons(verdict)
+    )
+
+
+def reasons(verdict: Verdict) -> str:
+    """The same without the lines of source that it goes to."""
     if not verdict.counters:
         return verdict.reason
     undecided = verdict.verdict == "undecided"
@@ -207,7 +218,7 @@ def explained(verdict: Verdict) -> str:
     lines += [f"  {part}" for part in verdict.reason.split("; ")]
     if verdict.measured is not None:
         lines.append(f"  {_measured(verdict.measured)}")
-    return "\n".join([*lines, *_blamed(verdict), *_compiled(verdict), *_lines(verdict.lines)])
+    return "\n".join([*lines, *_blamed(verdict), *_compiled(verdict)])
 
 
 def _dearer(verdict: Verdict) -> list[Dearer]:
@@ -312,22 +323,28 @@ def _guard(group: Guards) -> str:
     return f"{group.kind} of {source}{to}{line}{f'  ({group.place})' if group.place else ''}"
 
 
-def _lines(lines: Sequence[CostlyLine]) -> list[str]:
-    """Where instructions are run: those that the base does not run, where there is one and any are."""
+def costly(lines: Sequence[CostlyLine]) -> tuple[str, list[tuple[str, str, CostlyLine]]]:
+    """Where instructions are run: what that is called, and of each line the number and the place. Those that
+    the base does not run, where there is one and any are."""
     dearer = [line for line in lines if line.extra]
-    shown = (dearer or lines)[:_MOST_LINES]
-    if not shown:
-        return []
-    width = max(len(_place(line.path, line.line)) for line in shown)
     more = "of what it runs more, most is here" if dearer else "most of its instructions run here"
-    return [
-        f"  {more}:",
-        *(
-            f"  {f'+{line.extra}' if dearer else line.instructions:>7}  "
-            f"{_place(line.path, line.line):<{width}}  {line.text}".rstrip()
-            for line in shown
-        ),
+    return more, [
+        (
+            f"+{line.extra}" if dearer else str(line.instructions),
+            _place(line.path, line.line),
+            line,
+        )
+        for line in (dearer or lines)[:_MOST_LINES]
     ]
+
+
+def _lines(lines: Sequence[CostlyLine]) -> list[str]:
+    more, shown = costly(lines)
+    width = max((len(place) for _, place, _ in shown), default=0)
+    rows = [
+        f"  {number:>7}  {place:<{width}}  {line.text}".rstrip() for number, place, line in shown
+    ]
+    return [f"  {more}:", *rows] if rows else []
 
 
 def advice(findings: Sequence[Finding]) -> str:
@@ -386,6 +403,7 @@ def _row(verdict: Verdict) -> dict[str, Any]:
         "layers": as_object(verdict.layers),
         "reference_layers": as_object(verdict.reference_layers),
         "compiled": _compiled_row(verdict.compiled),
+        "lines": [{**asdict(line), "path": relative(line.path)} for line in verdict.lines],
         "base": _base(verdict.base),
         "reason": verdict.reason,
     }
@@ -411,6 +429,7 @@ def _base(base: Base | None) -> dict[str, Any] | None:
         "host_us": _figure(measured.subject_us if measured else None),
         "device_us": _figure(measured.device_us if measured else None),
         "layers": as_object(base.layers),
+        "compiled": _compiled_row(base.compiled),
     }
 
 
