@@ -221,6 +221,7 @@ def _parser() -> argparse.ArgumentParser:
     hot.set_defaults(run=_hot)
     _layers_parser(commands)
     _price_parser(commands)
+    _review_parser(commands)
     clean = commands.add_parser("clean", help="drop the cache")
     clean.add_argument(
         "paths", nargs="*", type=_path, metavar="PATH", help="the project (default: .)"
@@ -428,6 +429,57 @@ def _price_parser(commands: Any) -> None:
         "--color", choices=("auto", "always", "never"), default="auto", help="default: auto"
     )
     price.set_defaults(run=_price)
+
+
+def _review_parser(commands: Any) -> None:
+    review = commands.add_parser(
+        "review",
+        help="tell what a change adds to the findings and budgets of a project, and takes from them",
+        description="Holds the project against its merge base with a revision: new findings, with their "
+        "fixes as suggestions, findings that are gone, and with --budgets the counters that moved. The whole "
+        "project is read, so what a change makes hot elsewhere is told too, at the call that does.",
+        epilog="Exit status: 0, 1 where there is a new finding or a budget fails, 2 for usage, configuration "
+        "or internal errors, and where it could not be posted.",
+    )
+    review.add_argument(
+        "--base", required=True, metavar="REV", help="what the change is held against"
+    )
+    review.add_argument(
+        "--budgets",
+        nargs="*",
+        metavar="TEST",
+        help="also count what budgets' subjects do, here and there: of these tests, or all marked ones",
+    )
+    review.add_argument(
+        "--post",
+        action="store_true",
+        help="comment on the pull or merge request that the CI job runs for",
+    )
+    which = _which(review)
+    which.add_argument(
+        "--pedantic", action="store_true", default=None, help="tell what is only maybe so, too"
+    )
+    review.add_argument(
+        "--baseline", type=_path, metavar="FILE", help="accept the findings in FILE"
+    )
+    review.add_argument(
+        "--format",
+        choices=("markdown", "json", "github", "gitlab"),
+        default="markdown",
+        help="markdown (default), json, or the JSON that the APIs of GitHub and GitLab take",
+    )
+    review.add_argument(
+        "--output", type=_path, metavar="FILE", help="write to a file, whole or not at all"
+    )
+    review.add_argument("--exit-zero", action="store_true", help="exit with 0 whatever is found")
+    review.add_argument(
+        "--config", type=_path, metavar="FILE", help="configuration file in place of pyproject.toml"
+    )
+    review.add_argument(
+        "--jobs", type=_positive, metavar="N", help="processes (default: one a processor)"
+    )
+    review.add_argument("--no-cache", action="store_true", help="neither read nor write the cache")
+    review.set_defaults(run=_review)
 
 
 def _which(command: argparse.ArgumentParser) -> Any:
@@ -801,6 +853,53 @@ def _price(arguments: argparse.Namespace) -> int:
     _put(arguments, written(table, arguments.format, color=color), sys.stdout)
     print(f"dispatchguard: kept in {file}", file=sys.stderr)
     return CLEAN if all(one.proven for one in table.specimens) else FOUND
+
+
+# -- review ----------------------------------------------------------------------------------------
+
+
+def _review(arguments: argparse.Namespace) -> int:
+    from pytest_dispatchguard.lint.pool import default_jobs
+    from pytest_dispatchguard.lint.review import Asked
+    from pytest_dispatchguard.progress import progress
+    from pytest_dispatchguard.reviewing import posted, review, written
+
+    given = {
+        "select": arguments.select,
+        "extend_select": arguments.extend_select,
+        "ignore": arguments.ignore,
+        "pedantic": arguments.pedantic,
+        "baseline": arguments.baseline,
+    }
+    jobs = arguments.jobs or default_jobs()
+    with progress() as tell:
+        asked = Asked(
+            arguments.base,
+            _cwd(),
+            arguments.config,
+            given,
+            jobs,
+            cache=not arguments.no_cache,
+            progress=tell,
+        )
+        found = review(asked, arguments.budgets, _say)
+    for problem in found.problems:
+        _say(problem)
+    _put(arguments, written(found, arguments.format), sys.stdout)
+    if found.problems:
+        return FAILED
+    if arguments.post:
+        done = posted(found, os.environ)
+        _say(
+            f"{done.new} comments posted, {done.there} there already; summary: {done.address or 'none'}"
+        )
+        if done.note:
+            _say(f"note: {done.note}")
+    return FOUND if found.review.bad and not arguments.exit_zero else CLEAN
+
+
+def _say(line: str) -> None:
+    print(f"dispatchguard: {line}", file=sys.stderr)
 
 
 # -- guards ----------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ ARROWS = {
     "__main__": frozenset({"cli"}),
     # `progress` is the command line's own: what it shows while it works.
     "apart": BASE | PARTS,
-    "cli": BASE | PARTS | {"", "apart", "hookspecs", "pricing", "progress", "running"},
+    "cli": BASE | PARTS | {"", "apart", "hookspecs", "pricing", "progress", "reviewing", "running"},
     "config": frozenset({"model"}),
     "edits": frozenset({"model"}),
     "git": frozenset(),
@@ -34,6 +34,7 @@ ARROWS = {
     # Two parts of the plugin: what may be asked of it, and what it tells.
     "options": frozenset({"measure", "report"}),
     "gathering": BASE | PARTS | {"options"},
+    "post": frozenset({"model", "report"}),
     "prices": frozenset({"model"}),
     "pricing": BASE | PARTS | {"prices"},
     "profile": frozenset({"config", "model"}),
@@ -42,6 +43,7 @@ ARROWS = {
     "plugin": BASE | PARTS | {"", "gathering", "hookspecs", "linting", "options", "recording"},
     "progress": frozenset(),
     "report": frozenset({"edits", "model"}),
+    "reviewing": BASE | PARTS | {"post"},
     "running": BASE | PARTS | {"recording"},
     "runtime": BASE | {"", "hookspecs"},
 }

@@ -38,7 +38,7 @@ def as_object(report: Report) -> dict[str, Any]:
     safe, unsafe = fixable(report.findings)
     found = {
         "schema": SCHEMA,
-        "findings": [_finding(finding) for finding in ordered(report)],
+        "findings": [finding_object(finding) for finding in ordered(report)],
         "summary": {
             "findings": len(report.findings),
             "files": summary.files,
@@ -58,7 +58,8 @@ def as_object(report: Report) -> dict[str, Any]:
     return found
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def finding_object(finding: Finding) -> dict[str, Any]:
+    """A finding as a plain dict."""
     return {
         "code": finding.code,
         "rule": finding.rule,

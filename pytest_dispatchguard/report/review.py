@@ -130,7 +130,12 @@ def summary(review: Review, options: Options, *, commented: bool) -> str:
     elif here:
         out += listed(here, sources, room)
     if review.others:
-        out += "\n**Elsewhere**, in lines that the change does not show:\n"
+        which = (
+            "Without a comment of their own:"
+            if commented
+            else "In lines that the change does not show:"
+        )
+        out += f"\n{which}\n"
         out += listed(review.others, sources, max(room - len(out), 0))
     return out + rest
 

@@ -1,0 +1,1 @@
+"""Reviews to where they are read: the code hosts' web APIs, asked from their CI."""

@@ -1,0 +1,127 @@
+"""A pull request on GitHub."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.post.web import RefusedError, Web
+from pytest_dispatchguard.report.options import Options
+from pytest_dispatchguard.report.review import Comment
+from pytest_dispatchguard.report.review_github import comment_object
+from pytest_dispatchguard.report.wording import NAME, count
+
+_PAGE = 100
+_ADVICE = {
+    401: "give a valid token in GITHUB_TOKEN",
+    403: "the token may not write here; the job needs `permissions: pull-requests: write` (and pull "
+    "requests from forks have no such token)",
+    404: "no such pull request, or the token may not see it",
+}
+
+
+class GitHub:
+    """One pull request, as `sending.Host` wants it."""
+
+    def __init__(self, web: Web, repository: str, number: int) -> None:
+        self._web = web
+        self._repository = f"repos/{repository}"
+        self._pull = f"{self._repository}/pulls/{number}"
+        self._issue = f"{self._repository}/issues/{number}"
+        self._head = ""
+
+    def head(self) -> str:
+        """The commit at its head."""
+        self._head = str(self._web.get(self._pull).data["head"]["sha"])
+        return self._head
+
+    def bodies(self) -> Iterator[str]:
+        """The texts of all comments at lines."""
+        for comment in self._all(f"{self._pull}/comments"):
+            yield comment.get("body") or ""
+
+    def place(self, new: Sequence[Comment], options: Options) -> list[Comment]:
+        """Makes one review of all comments; where GitHub does not take it, each comment by itself."""
+        objects = [comment_object(comment, options) for comment in new]
+        told = f"{NAME}: {count(len(new), 'new finding')} at lines of this change."
+        review = {"commit_id": self._head, "event": "COMMENT", "body": told, "comments": objects}
+        try:
+            self._web.post(f"{self._pull}/reviews", review)
+            return []
+        except RefusedError as error:
+            if error.status != 422:
+                raise UserError(str(error)) from None
+        refused = []
+        for comment, body in zip(new, objects, strict=True):
+            try:
+                self._web.post(f"{self._pull}/comments", {"commit_id": self._head, **body})
+            except RefusedError:
+                refused.append(comment)
+        return refused
+
+    def notes(self) -> Iterator[tuple[str, str]]:
+        """Name and text of each comment on the whole."""
+        for comment in self._all(f"{self._issue}/comments"):
+            yield str(comment["id"]), comment.get("body") or ""
+
+    def write(self, text: str, known: str | None) -> str:
+        """Writes a comment on the whole, in place of a known one, and gives its address."""
+        try:
+            if known is None:
+                answer = self._web.post(f"{self._issue}/comments", {"body": text})
+            else:
+                path = f"{self._repository}/issues/comments/{known}"
+                answer = self._web.put(path, {"body": text}, method="PATCH")
+        except RefusedError as error:
+            raise UserError(str(error)) from None
+        return str(answer.data.get("html_url") or "")
+
+    def _all(self, path: str) -> Iterator[dict[str, Any]]:
+        for page in range(1, 101):
+            try:
+                found = self._web.get(f"{path}?per_page={_PAGE}&page={page}").data
+            except RefusedError as error:
+                raise UserError(str(error)) from None
+            yield from found
+            if len(found) < _PAGE:
+                return
+
+
+def from_environment(environment: Mapping[str, str]) -> GitHub:
+    """The pull request that a job of GitHub Actions runs for."""
+    token = environment.get("DISPATCHGUARD_TOKEN") or environment.get("GITHUB_TOKEN") or ""
+    repository = environment.get("GITHUB_REPOSITORY", "")
+    if not token:
+        raise UserError(
+            "--post: no token; give the job's step `env: GITHUB_TOKEN: ${{ github.token }}`"
+        )
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
+        raise UserError("--post: GITHUB_REPOSITORY names no repository; run this in a GitHub job")
+    web = Web(
+        environment.get("GITHUB_API_URL") or "https://api.github.com",
+        {
+            "Authorization": f"Bearer {token.strip()}",
+            "Accept": "application/vnd.github+json",
+            "X-GitHub-Api-Version": "2022-11-28",
+        },
+        (token.strip(),),
+        _ADVICE,
+    )
+    return GitHub(web, repository, _number(environment))
+
+
+def _number(environment: Mapping[str, str]) -> int:
+    from_ref = re.fullmatch(r"refs/pull/(\d+)/\w+", environment.get("GITHUB_REF", ""))
+    if from_ref:
+        return int(from_ref[1])
+    try:
+        event = json.loads(Path(environment["GITHUB_EVENT_PATH"]).read_text(encoding="utf-8"))
+        return int(event["pull_request"]["number"])
+    except (KeyError, TypeError, ValueError, OSError):
+        raise UserError(
+            "--post: this job is for no pull request; run it on `pull_request`"
+        ) from None

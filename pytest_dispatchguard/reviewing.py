@@ -1,0 +1,126 @@
+"""What `dispatchguard review` does: the linter's and the budgets' word on a change, told or posted."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pytest_dispatchguard.git import run_git
+from pytest_dispatchguard.lint.review import Asked, Reviewed, reviewed
+from pytest_dispatchguard.model import BudgetChange, CounterMove, Review, UserError, Verdict
+from pytest_dispatchguard.post import github, gitlab
+from pytest_dispatchguard.post.sending import Host, Posted, send
+from pytest_dispatchguard.report import review as page
+from pytest_dispatchguard.report import review_github, review_gitlab, review_json
+from pytest_dispatchguard.report.options import Options
+from pytest_dispatchguard.report.verdicts_read import load
+
+FORMATS: Mapping[str, Callable[[Review, Options], str]] = {
+    "markdown": page.render,
+    "json": review_json.render,
+    "github": review_github.render,
+    "gitlab": review_gitlab.render,
+}
+Tell = Callable[[str], None]
+
+
+def review(asked: Asked, budgets: Sequence[str] | None, tell: Tell) -> Reviewed:
+    """Reviews a change; its budgets too where tests are named (none: all that are marked). `tell` is given
+    lines for people."""
+    found = reviewed(asked)
+    if budgets is None:
+        return found
+    tell("counting what the budgets' subjects do, here and there")
+    changes, kept = _budgets(asked, budgets)
+    return replace(found, review=replace(found.review, budgets=tuple(changes), kept=kept))
+
+
+def written(found: Reviewed, form: str) -> str:
+    """The review in one of the formats."""
+    return FORMATS[form](found.review, Options(sources=found.sources))
+
+
+def posted(found: Reviewed, environment: Mapping[str, str]) -> Posted:
+    """Sends the review to the pull or merge request that the CI job runs for."""
+    host = _host(environment)
+    commit = run_git(found.config.root, "rev-parse", "HEAD")
+    here = "" if commit is None else commit.stdout.decode("ascii", "replace").strip()
+    return send(host, found.review, Options(sources=found.sources), here)
+
+
+def _host(environment: Mapping[str, str]) -> Host:
+    if environment.get("GITHUB_ACTIONS") or environment.get("GITHUB_REPOSITORY"):
+        return github.from_environment(environment)
+    if environment.get("GITLAB_CI") or environment.get("CI_API_V4_URL"):
+        return gitlab.from_environment(environment)
+    raise UserError("--post: runs in a job of GitHub Actions or GitLab CI, which say where to")
+
+
+# -- budgets ---------------------------------------------------------------------------------------
+
+_NONE_COLLECTED = 5
+
+
+def _budgets(asked: Asked, tests: Sequence[str]) -> tuple[list[BudgetChange], int]:
+    """What became of the budgets since the merge base, and how many stayed as they were."""
+    base = run_git(asked.cwd, "merge-base", "--end-of-options", asked.base, "HEAD")
+    commit = asked.base if base is None else base.stdout.decode("ascii", "replace").strip()
+    with tempfile.TemporaryDirectory(prefix="dispatchguard-review-") as folder:
+        file = Path(folder) / "verdicts.json"
+        words = [sys.executable, "-m", "pytest", "-q", "--no-header", "--overhead-budget=count"]
+        words += [f"--overhead-against={commit}", f"--overhead-json={file}"]
+        words += list(tests) if tests else ["-m", "overhead_budget"]
+        environment = {k: v for k, v in os.environ.items() if not _secret(k)}
+        done = subprocess.run(
+            words,
+            cwd=asked.cwd,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+        if done.returncode == _NONE_COLLECTED:
+            return [], 0
+        if not file.exists():
+            said = (done.stdout + done.stderr).decode("utf-8", "replace").strip().splitlines()
+            last = next((line for line in reversed(said) if "rror" in line), (said or [""])[-1])
+            raise UserError(f"--budgets: pytest failed with {done.returncode}: {last.strip()}")
+        verdicts, _ = load(file)
+    changes = [change for change in map(_change, verdicts) if change is not None]
+    order = {"fail": 0, "error": 1, "undecided": 2}
+    changes.sort(key=lambda change: (order.get(change.verdict, 3), change.node_id, change.subject))
+    return changes, len(verdicts) - len(changes)
+
+
+def _secret(name: str) -> bool:
+    """Whether a variable holds what the tests of a pull request need not know."""
+    return name in ("DISPATCHGUARD_TOKEN", "GITHUB_TOKEN", "GITLAB_TOKEN")
+
+
+def _change(verdict: Verdict) -> BudgetChange | None:
+    """What moved of one subject; None where nothing did and all is well."""
+    base = verdict.base
+    was = {} if base is None else base.counters
+    moved = tuple(
+        CounterMove(name, was[name], now)
+        for name, now in verdict.counters.items()
+        if name in was and was[name] != now and name not in verdict.varying
+    )
+    if not moved and verdict.verdict in ("pass", "skipped"):
+        return None
+    compiled = verdict.compiled
+    return BudgetChange(
+        node_id=verdict.node_id,
+        subject=verdict.subject,
+        verdict=verdict.verdict,
+        reason=verdict.reason,
+        moved=moved,
+        change=None if base is None else base.change,
+        lines=tuple(line for line in verdict.lines if line.extra),
+        guards=tuple(g for g in compiled.guards if g.extra) if compiled is not None else (),
+    )
