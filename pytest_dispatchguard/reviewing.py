@@ -86,10 +86,10 @@ def _budgets(asked: Asked, tests: Sequence[str]) -> tuple[list[BudgetChange], in
         )
         if done.returncode == _NONE_COLLECTED:
             return [], 0
-        if not file.exists():
-            said = (done.stdout + done.stderr).decode("utf-8", "replace").strip().splitlines()
-            last = next((line for line in reversed(said) if "rror" in line), (said or [""])[-1])
-            raise UserError(f"--budgets: pytest failed with {done.returncode}: {last.strip()}")
+        if done.returncode not in (0, 1) or not file.exists():
+            said = (done.stderr + done.stdout).decode("utf-8", "replace").strip().splitlines()
+            why = next((line for line in said if line.startswith("ERROR")), (said or [""])[-1])
+            raise UserError(f"--budgets: pytest ends with {done.returncode}: {why.strip()}")
         verdicts, _ = load(file)
     changes = [change for change in map(_change, verdicts) if change is not None]
     order = {"fail": 0, "error": 1, "undecided": 2}

@@ -54,7 +54,7 @@ class GitHub:
             return []
         except RefusedError as error:
             if error.status != 422:
-                raise UserError(str(error)) from None
+                raise
         refused = []
         for comment, body in zip(new, objects, strict=True):
             try:
@@ -70,22 +70,16 @@ class GitHub:
 
     def write(self, text: str, known: str | None) -> str:
         """Writes a comment on the whole, in place of a known one, and gives its address."""
-        try:
-            if known is None:
-                answer = self._web.post(f"{self._issue}/comments", {"body": text})
-            else:
-                path = f"{self._repository}/issues/comments/{known}"
-                answer = self._web.put(path, {"body": text}, method="PATCH")
-        except RefusedError as error:
-            raise UserError(str(error)) from None
+        if known is None:
+            answer = self._web.post(f"{self._issue}/comments", {"body": text})
+        else:
+            path = f"{self._repository}/issues/comments/{known}"
+            answer = self._web.put(path, {"body": text}, method="PATCH")
         return str(answer.data.get("html_url") or "")
 
     def _all(self, path: str) -> Iterator[dict[str, Any]]:
         for page in range(1, 101):
-            try:
-                found = self._web.get(f"{path}?per_page={_PAGE}&page={page}").data
-            except RefusedError as error:
-                raise UserError(str(error)) from None
+            found = self._web.get(f"{path}?per_page={_PAGE}&page={page}").data
             yield from found
             if len(found) < _PAGE:
                 return

@@ -31,7 +31,7 @@ class GitLab:
 
     def head(self) -> str:
         """The commit at its head."""
-        refs = self._read(self._request).get("diff_refs") or {}
+        refs = self._web.get(self._request).data.get("diff_refs") or {}
         self._commits = {name: str(sha) for name, sha in refs.items() if sha}
         return self._commits.get("head_sha", "")
 
@@ -51,7 +51,7 @@ class GitLab:
                 )
             except RefusedError as error:
                 if error.status not in (400, 422):
-                    raise UserError(str(error)) from None
+                    raise
                 refused.append(comment)
         return refused
 
@@ -62,24 +62,15 @@ class GitLab:
 
     def write(self, text: str, known: str | None) -> str:
         """Writes a comment on the whole, in place of a known one, and gives its address."""
-        try:
-            if known is None:
-                answer = self._web.post(f"{self._request}/notes", {"body": text})
-            else:
-                answer = self._web.put(f"{self._request}/notes/{known}", {"body": text})
-        except RefusedError as error:
-            raise UserError(str(error)) from None
+        if known is None:
+            answer = self._web.post(f"{self._request}/notes", {"body": text})
+        else:
+            answer = self._web.put(f"{self._request}/notes/{known}", {"body": text})
         return f"{self._address}#note_{answer.data['id']}" if self._address else "a note"
-
-    def _read(self, path: str) -> Any:
-        try:
-            return self._web.get(path).data
-        except RefusedError as error:
-            raise UserError(str(error)) from None
 
     def _all(self, path: str) -> Iterator[dict[str, Any]]:
         for page in range(1, 101):
-            found = self._read(f"{path}?per_page={_PAGE}&page={page}")
+            found = self._web.get(f"{path}?per_page={_PAGE}&page={page}").data
             yield from found
             if len(found) < _PAGE:
                 return

@@ -25,7 +25,7 @@ class UnsureError(Exception):
     """Nobody knows whether what was sent has arrived: it may have to be looked up before it is sent again."""
 
 
-class RefusedError(Exception):
+class RefusedError(UserError):
     """The host understands what it is asked, and does not do it."""
 
     def __init__(self, status: int, said: str) -> None:
@@ -163,6 +163,8 @@ class Web:
         if status in self.advice:
             words = f" ({told})" if told else ""
             raise UserError(f"--post: {self.host} answers {status}{words}: {self.advice[status]}")
+        if 300 <= status < 400:
+            told = "what is asked for has moved; give the API's own address"
         raise RefusedError(status, f"--post: {self.host} answers {status}: {told or 'no reason'}")
 
     def _clean(self, text: str) -> str:

@@ -15,7 +15,7 @@ from .markdown import LIMIT, code, escape, fence_around, linked, listed, reasons
 from .options import Options, Sources
 from .suggestions import Lines, whole_lines
 from .verdicts_markdown import SIGNS
-from .wording import NAME, cost, count, remedy, statement
+from .wording import NAME, bill, cost, count, remedy, statement
 
 MARK = f"<!-- {NAME}: summary -->"
 """By what a summary is known that an earlier run posted."""
@@ -120,6 +120,10 @@ def summary(review: Review, options: Options, *, commented: bool) -> str:
     sources = cache(options.source)
     out = f"### dispatchguard: {escape(headline(review))}\n"
     out += f"\nHeld against {code(review.base)}.\n"
+    costs = bill(review.new)
+    if costs:
+        out += "\nWhat the new lines cost in a call of each root:\n\n"
+        out += "".join(f"- {escape(line)}\n" for line in costs)
     rest = "".join((*_gone(review.fixed), *_budgets(review), *_notes(review)))
     rest += f"\n{MARK}\n"
     room = LIMIT - len(out) - len(rest)
