@@ -222,6 +222,7 @@ def _parser() -> argparse.ArgumentParser:
     _layers_parser(commands)
     _price_parser(commands)
     _review_parser(commands)
+    _report_parser(commands)
     clean = commands.add_parser("clean", help="drop the cache")
     clean.add_argument(
         "paths", nargs="*", type=_path, metavar="PATH", help="the project (default: .)"
@@ -480,6 +481,44 @@ def _review_parser(commands: Any) -> None:
     )
     review.add_argument("--no-cache", action="store_true", help="neither read nor write the cache")
     review.set_defaults(run=_review)
+
+
+def _report_parser(commands: Any) -> None:
+    report = commands.add_parser(
+        "report",
+        help="make one HTML page of findings, waits and budgets",
+        description="Lints files and folders, and makes a page of what is found and of what budgets came to. "
+        "The page is one file, which asks nothing of any network.",
+        epilog="Exit status: 0 where the page was written, whatever is in it; 2 for usage and configuration "
+        "errors.",
+    )
+    report.add_argument(
+        "paths", nargs="*", type=_path, metavar="PATH", help="files and folders (default: .)"
+    )
+    report.add_argument(
+        "--output",
+        type=_path,
+        metavar="FILE",
+        required=True,
+        help="where the page goes, whole or not at all",
+    )
+    report.add_argument(
+        "--budgets",
+        type=_path,
+        metavar="FILE",
+        help="what `pytest --overhead-budget --overhead-json FILE` wrote",
+    )
+    report.add_argument(
+        "--pedantic", action="store_true", default=None, help="show what is only maybe so, too"
+    )
+    report.add_argument(
+        "--config", type=_path, metavar="FILE", help="configuration file in place of pyproject.toml"
+    )
+    report.add_argument(
+        "--jobs", type=_positive, metavar="N", help="processes (default: one a processor)"
+    )
+    report.add_argument("--no-cache", action="store_true", help="neither read nor write the cache")
+    report.set_defaults(run=_report)
 
 
 def _which(command: argparse.ArgumentParser) -> Any:
@@ -900,6 +939,34 @@ def _review(arguments: argparse.Namespace) -> int:
 
 def _say(line: str) -> None:
     print(f"dispatchguard: {line}", file=sys.stderr)
+
+
+# -- report ----------------------------------------------------------------------------------------
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    from pytest_dispatchguard.lint.check import Request
+    from pytest_dispatchguard.lint.pool import default_jobs
+    from pytest_dispatchguard.progress import progress
+    from pytest_dispatchguard.reporting import made
+
+    if not arguments.output.parent.is_dir():
+        raise UserError(f"{arguments.output}: there is no such folder; make it first")
+    with progress() as tell:
+        request = Request(
+            paths=tuple(arguments.paths) or (Path(),),
+            cwd=_cwd(),
+            config_file=arguments.config,
+            settings={"pedantic": arguments.pedantic},
+            jobs=arguments.jobs or default_jobs(),
+            cache=not arguments.no_cache,
+            progress=tell,
+        )
+        page = made(request, arguments.budgets)
+    for problem in page.problems:
+        print(f"dispatchguard: {problem}", file=sys.stderr)
+    _put(arguments, page.text, sys.stdout)
+    return FAILED if page.problems else CLEAN
 
 
 # -- guards ----------------------------------------------------------------------------------------

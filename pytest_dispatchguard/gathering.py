@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -122,7 +122,9 @@ class Gatherer:
         from pytest_dispatchguard.report.verdicts_markdown import as_markdown
 
         try:
-            for file, render in ((self.options.json, as_json), (self.options.report, as_markdown)):
+            report = self.options.report
+            told = _page if report is not None and report.suffix.lower() == ".html" else as_markdown
+            for file, render in ((self.options.json, as_json), (report, told)):
                 if file is not None:
                     _write(file, render(self.verdicts, machine()).encode())
             if updating:
@@ -132,6 +134,13 @@ class Gatherer:
         except (UserError, OSError) as error:
             self.trouble = str(error)
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
+
+
+def _page(verdicts: Sequence[Verdict], machine: Mapping[str, str]) -> str:
+    from pytest_dispatchguard import __version__
+    from pytest_dispatchguard.report import html
+
+    return html.page(html.Known(__version__, verdicts=verdicts, machine=machine))
 
 
 def _skipped(report: pytest.TestReport) -> Verdict:

@@ -144,7 +144,11 @@ _ALL = (
     ),
     _Option("compare", "NAME|FILE", "fail where a subject costs more than in a run that was saved"),
     _Option("json", "FILE", "write the verdicts to FILE as JSON"),
-    _Option("report", "FILE", "write the verdicts to FILE as Markdown"),
+    _Option(
+        "report",
+        "FILE",
+        "write the verdicts to FILE: as a page where it ends in .html, else as Markdown",
+    ),
     _Option(
         "confidence",
         "LEVEL",

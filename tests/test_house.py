@@ -23,7 +23,9 @@ ARROWS = {
     "__main__": frozenset({"cli"}),
     # `progress` is the command line's own: what it shows while it works.
     "apart": BASE | PARTS,
-    "cli": BASE | PARTS | {"", "apart", "hookspecs", "pricing", "progress", "reviewing", "running"},
+    "cli": BASE
+    | PARTS
+    | {"", "apart", "hookspecs", "pricing", "progress", "reporting", "reviewing", "running"},
     "config": frozenset({"model"}),
     "edits": frozenset({"model"}),
     "git": frozenset(),
@@ -33,8 +35,8 @@ ARROWS = {
     "model": frozenset(),
     # Two parts of the plugin: what may be asked of it, and what it tells.
     "options": frozenset({"measure", "report"}),
-    "gathering": BASE | PARTS | {"options"},
     "post": frozenset({"model", "report"}),
+    "gathering": BASE | PARTS | {"", "options"},
     "prices": frozenset({"model"}),
     "pricing": BASE | PARTS | {"prices"},
     "profile": frozenset({"config", "model"}),
@@ -44,6 +46,7 @@ ARROWS = {
     "progress": frozenset(),
     "report": frozenset({"edits", "model"}),
     "reviewing": BASE | PARTS | {"post"},
+    "reporting": BASE | PARTS | {""},
     "running": BASE | PARTS | {"recording"},
     "runtime": BASE | {"", "hookspecs"},
 }

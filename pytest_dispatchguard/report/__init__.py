@@ -17,6 +17,7 @@ FORMATS: dict[str, str] = {
     "gitlab": "gitlab",
     "rdjson": "rdjson",
     "markdown": "markdown",
+    "html": "html",
 }
 """The name of a format -> the module here that writes it."""
 

@@ -199,6 +199,29 @@ def _paragraph(
     return drawn, y + len(lines) * tall
 
 
+def inside(drawing: str) -> str:
+    """A drawing for inside a page: without colours of its own for dark screens, which are `themes` there."""
+    return drawing.replace(f"<style>{_STYLE}</style>\n", "")
+
+
+def themes() -> str:
+    """Styles of a page whose drawings take the colours of its theme, which all else can have by name: that of
+    the system, unless the page's root names another."""
+    light, dark = (
+        "".join(f"--{name}:{pair[at]};" for name, pair in COLOURS.items()) for at in (0, 1)
+    )
+    drawn = "".join(
+        f".dg-f-{name}{{fill:var(--{name})}}.dg-s-{name}{{stroke:var(--{name})}}"
+        for name in COLOURS
+    )
+    return (
+        f":root{{color-scheme:light;{light}}}"
+        f":root[data-theme=dark]{{color-scheme:dark;{dark}}}"
+        f"@media (prefers-color-scheme:dark){{:root:not([data-theme=light]){{color-scheme:dark;{dark}}}}}"
+        f"{drawn}.dg-chart{{max-width:100%;height:auto}}\n"
+    )
+
+
 def page(caption: Caption, told: Sequence[str], drawn: Sequence[str], bottom: float) -> str:
     """The drawing with its caption, as a file of its own that also says in words what it shows."""
     note = caption.note if told else f"Nothing was measured. {caption.note}"

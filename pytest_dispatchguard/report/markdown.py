@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from itertools import groupby
@@ -14,12 +13,23 @@ from pytest_dispatchguard.model import Finding, Fix, Hot, OperationsAt, Report
 from . import operations
 from .diff import unified
 from .options import Options, Sources
-from .wording import cost, docs_url, footing, headline, heat_notes, ordered, remedy, statement
+from .wording import (
+    cost,
+    dearest_files_first,
+    docs_url,
+    footing,
+    headline,
+    heat_notes,
+    ordered,
+    remedy,
+    statement,
+)
 
 LIMIT = 60_000
 """Characters; GitHub takes no comment of more than 65,536."""
 
-_CODE = re.compile(r"(?<!`)`[^`\n]+`(?!`)")
+CODE = re.compile(r"(?<!`)`[^`\n]+`(?!`)")
+"""What a message has as code."""
 _SIGNS = re.compile(r"([\\`*_\[\]<>|~])")
 
 
@@ -32,7 +42,7 @@ def render(report: Report, options: Options) -> str:
     notes = "".join(f"\n> {escape(note)}\n" for note in report.notes)
     if report.operations is not None:
         notes += _operations(report.operations)
-    findings = ordered(report) if report.ranked else _dearest_files_first(report.findings)
+    findings = ordered(report) if report.ranked else dearest_files_first(report.findings)
     return out + listed(findings, sources, LIMIT - len(out) - len(notes)) + notes
 
 
@@ -48,14 +58,6 @@ def listed(findings: Sequence[Finding], sources: Sources, most: int) -> str:
                 return f"{out}\n… and {rest} more, left out here for their length.\n"
             out, block, told = out + block, "", told + 1
     return out
-
-
-def _dearest_files_first(findings: Sequence[Finding]) -> list[Finding]:
-    """Findings by place, but the files that cost most come first: a long report is cut off at its end."""
-    costs: Counter[str] = Counter()
-    for finding in findings:
-        costs[finding.path] += int(finding.rank * 1000)
-    return sorted(findings, key=lambda finding: (-costs[finding.path], finding.sort_key))
 
 
 def _operations(lines: Sequence[OperationsAt]) -> str:
@@ -74,7 +76,7 @@ def escape(text: str) -> str:
     """Text that Markdown shows as it is, on one line; what is in backticks stays code."""
     line = " ".join(text.split())
     out, done = "", 0
-    for match in _CODE.finditer(line):
+    for match in CODE.finditer(line):
         out += _escape_plain(line[done : match.start()]) + match.group()
         done = match.end()
     return out + _escape_plain(line[done:])
@@ -140,7 +142,7 @@ def shown_fix(finding: Finding, fix: Fix, text: str | None) -> list[str]:
         return [title]
     fence = fence_around(diff)
     # Markdown is not read inside the tag, HTML is: code spans become tags there.
-    summary = _CODE.sub(lambda match: f"<code>{match.group()[1:-1]}</code>", _html(remedy(fix)))
+    summary = CODE.sub(lambda match: f"<code>{match.group()[1:-1]}</code>", _html(remedy(fix)))
     return [
         f"<details><summary>fix: {summary}</summary>",
         "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
@@ -81,6 +82,15 @@ def cost(price: Price) -> str:
 def ranked(findings: Iterable[Finding]) -> list[Finding]:
     """Those that cost most first; what has no price, last."""
     return sorted(findings, key=lambda finding: (-finding.rank, finding.sort_key))
+
+
+def dearest_files_first(findings: Iterable[Finding]) -> list[Finding]:
+    """Findings by place, but the files that cost most come first: a long report is cut off at its end."""
+    found = list(findings)
+    costs: Counter[str] = Counter()
+    for finding in found:
+        costs[finding.path] += int(finding.rank * 1000)
+    return sorted(found, key=lambda finding: (-costs[finding.path], finding.sort_key))
 
 
 def bill(findings: Iterable[Finding]) -> list[str]:

@@ -12,7 +12,7 @@ import pytest
 
 from .conftest import A, Done, Run, Write, command, one_line
 
-FORMATS = ("text", "json", "sarif", "github", "gitlab", "rdjson", "markdown")
+FORMATS = ("text", "json", "sarif", "github", "gitlab", "rdjson", "markdown", "html")
 
 
 def code_at(done: Done, path: str, line: int) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +13,27 @@ import pytest
 
 from pytest_dispatchguard.model import (
     Certainty,
+    CostlyLine,
     Edit,
     Elsewhere,
     Finding,
     Fix,
     Hot,
+    Interval,
+    Layer,
+    Layers,
+    Limit,
+    Measurement,
+    OperationsAt,
     Price,
     Report,
     RuleInfo,
     Safety,
     Span,
     Summary,
+    Verdict,
 )
+from pytest_dispatchguard.report.html import Known
 
 HERE = Path(__file__).parent
 
@@ -289,3 +300,176 @@ def snapshot() -> Callable[[str, str], None]:
 def schemas() -> Path:
     """The folder of the JSON schemas."""
     return HERE.parent / "schemas"
+
+
+HOSTILE = (
+    "</script><script>alert(1)</script>",
+    "<!--<script>",
+    "]]> &amp; &lt;b&gt; ' \" `<i>x</i>` `a` b`",
+    "\u2028\u2029\x00\x1b[31m\u202egnp.exe\udc80",
+    "<img src=x onerror=alert(1)> {{7*7}} ${x} javascript:alert(1)",
+)
+"""What names, code and messages may have in them to break a page."""
+
+
+def hostile(number: int) -> str:
+    return HOSTILE[number % len(HOSTILE)]
+
+
+def many(number: int, *, ugly: bool = False) -> Report:
+    """A report of so many findings, of all kinds, in files of ten; with texts that would break a page."""
+    found = []
+    for n in range(number):
+        word = hostile(n) if ugly else ""
+        path = f"src/package/{word.replace('/', '_')}module_{n // 10}.py"
+        waits = n % 3 == 0
+        code, rule = (
+            ("DG401", "truth-of-a-tensor") if waits else ("DG303", "wrapper-built-per-call")
+        )
+        root = f"package.layers.{('Dense', 'Gate', 'Block')[n // 10 % 3]}.forward"
+        found.append(
+            make(
+                code,
+                rule,
+                path,
+                (n % 10 * 3 + 2, 8, n % 10 * 3 + 2, 18),
+                f"the truth of `mask.any()` makes the host wait for the device {word}",
+                function=f"pick{word}",
+                certainty="maybe" if n % 7 == 6 else "sure",
+                hot=Hot(
+                    root, (root, f"pick{word}"), f"forward of a torch.nn.Module{word}", n % 4 == 0
+                ),
+                price=Price(None, waits=1 + n % 2)
+                if waits
+                else Price(0.1 + n % 50, 0.1, 60, "a machine"),
+                fix=fix(
+                    "safe" if n % 2 else "unsafe",
+                    f"choose with `torch.where`{word}",
+                    edit(
+                        path,
+                        (n % 10 * 3 + 2, 5, n % 10 * 3 + 2, 19),
+                        f"x = {word or 'torch.where(mask)'}",
+                    ),
+                )
+                if n % 5
+                else None,
+                source=f"    if mask.any():  # {word}",
+            )
+        )
+    notes = tuple(HOSTILE) if ugly else ("a note for people",)
+    return Report(
+        tuple(found),
+        Summary(files=number // 8 + 1, functions=number, hot_functions=number),
+        RULES,
+        "0.1.0",
+        notes,
+    )
+
+
+def source_of(path: str) -> str:
+    """The text of a file that `many` speaks of."""
+    return "".join(
+        f"def f{n}(x):\n    if mask.any():  # {path}\n        return x\n" for n in range(10)
+    )
+
+
+def budgets(*, ugly: bool = False) -> list[Verdict]:
+    """Verdicts of all kinds; one fails by its time and its counters, and is taken apart."""
+    words = HOSTILE if ugly else ("",) * 5
+    times = Measurement(
+        Interval(12.8, 12.1, 13.2),
+        Interval(1.93, 1.9, 2.0),
+        Interval(6.663, 6.244, 7.084),
+        pairs=800,
+        processes=1,
+    )
+    quick = replace(times, ratio=Interval(1.057, 1.038, 1.076), subject_us=Interval(3.3, 3.2, 3.4))
+    layers = Layers(
+        f"add{words[0]}",
+        Interval(12.8, 12.1, 13.2),
+        (
+            Layer(
+                f"tree_flatten{words[1]}", "python", Interval(6.5, 6.0, 7.0), path="tree.py", line=8
+            ),
+            Layer("dispatcher", "dispatcher", Interval(2.1, 1.9, 2.2), note=words[2]),
+            Layer("kernels", "kernel", Interval(3.0, 2.8, 3.4)),
+        ),
+        40,
+        (words[3],),
+    )
+    reference = Layers("torch.add", Interval(1.93, 1.9, 2.0), layers.layers[1:], 40)
+    ratio = (Limit("ratio", 2), Limit("instructions", 60))
+    return [
+        Verdict(
+            f"tests/test_ops.py::test_add{words[0]}",
+            f"add{words[1]}",
+            "fail",
+            {"instructions": 745, "dispatches": 1},
+            ratio,
+            f"instructions: 745, allowed 60; ratio: 6.663 (6.244 to 7.084), allowed 2 {words[2]}",
+            {"instructions": 60},
+            (
+                CostlyLine("src/ops.py", 8, 691, f"leaves = flatten(structure)  # {words[3]}"),
+                CostlyLine(f"src/{words[4]}.py", 12, 21, "if isinstance(leaf, Symbolic):"),
+            ),
+            times,
+            form=words[0],
+            layers=layers,
+            reference_layers=reference,
+        ),
+        Verdict(
+            "tests/test_ops.py::test_clamp_length",
+            "clamp",
+            "pass",
+            {"instructions": 9},
+            ratio,
+            measured=quick,
+        ),
+        Verdict(
+            f"tests/test_ops.py::test_close[{words[1]}]",
+            "close",
+            "undecided",
+            {"instructions": 9},
+            ratio[:1],
+            "ratio: 2.000 (1.9 to inf), allowed 2: some 18 times the measuring would tell",
+            measured=replace(quick, ratio=Interval(2.0, 1.9, math.inf)),
+        ),
+        Verdict(
+            f"tests/test_ops.py::test_gone{words[2]}",
+            "gone",
+            "error",
+            {},
+            reason=f"it raised {words[0]}",
+        ),
+        Verdict("tests/test_ops.py::test_left", "left", "skipped", {}, reason="no GPU here"),
+    ]
+
+
+def known(number: int, *, ugly: bool = False) -> Known:
+    """All that a page can be made of."""
+    verdicts = budgets(ugly=ugly)
+    trends = {verdicts[0].node_id: [2.1, 2.0, 2.2, 4.0, 6.66], verdicts[1].node_id: [1.05] * 4}
+    machine = {
+        "python": "3.11.9",
+        "torch": "2.13.0",
+        "cpu": hostile(0) if ugly else "Some CPU @ 2.50GHz",
+    }
+    operations = (
+        OperationsAt(
+            "src/a.py", 3, hostile(1) if ugly else "pick", 4, {"add": 8, "mul": 4}, ("used twice",)
+        ),
+    )
+    report = replace(many(number, ugly=ugly), operations=operations)
+    return Known(report.version, report, verdicts, machine, trends, source_of)
+
+
+@pytest.fixture(scope="session")
+def known_of() -> Callable[..., Known]:
+    """Makes all that is known of a project of so many findings; with texts that would break a page."""
+    return known
+
+
+@pytest.fixture(scope="session")
+def hostile_words() -> tuple[str, ...]:
+    """Texts that would break a page."""
+    return HOSTILE
