@@ -223,6 +223,8 @@ def _parser() -> argparse.ArgumentParser:
     _price_parser(commands)
     _review_parser(commands)
     _report_parser(commands)
+    _history_parser(commands)
+    _merge_parser(commands)
     clean = commands.add_parser("clean", help="drop the cache")
     clean.add_argument(
         "paths", nargs="*", type=_path, metavar="PATH", help="the project (default: .)"
@@ -519,6 +521,70 @@ def _report_parser(commands: Any) -> None:
     )
     report.add_argument("--no-cache", action="store_true", help="neither read nor write the cache")
     report.set_defaults(run=_report)
+
+
+def _history_parser(commands: Any) -> None:
+    history = commands.add_parser(
+        "history",
+        help="tell what budgets came to from run to run, and which commit moved a counter",
+        description="Tells what `pytest --overhead-budget --overhead-history` has kept: all tests as they "
+        "came out last; one test from run to run; with --bisect the commit that moved a counter of it, which "
+        "git finds in a worktree of its own.",
+        epilog="Exit status: 0, or 2 for usage errors and where there is nothing to tell.",
+    )
+    history.add_argument(
+        "test",
+        nargs="?",
+        metavar="TEST",
+        help="a test or a part of its name, with the subject in parentheses behind it where it has several "
+        "(default: list all)",
+    )
+    history.add_argument(
+        "--history",
+        default="",
+        metavar="URL|FILE",
+        help="where it is kept (default: .dispatchguard/history.sqlite)",
+    )
+    history.add_argument(
+        "--last", type=_positive, metavar="N", help="only so many runs (default: 30)"
+    )
+    history.add_argument(
+        "--format", choices=("text", "json"), default="text", help="text (default) or json"
+    )
+    bisect = history.add_argument_group("which commit")
+    bisect.add_argument(
+        "--bisect", action="store_true", help="find the commit that moved a counter of TEST"
+    )
+    bisect.add_argument(
+        "--good", metavar="REV", help="a commit before it (default: by the history)"
+    )
+    bisect.add_argument("--bad", metavar="REV", help="a commit after it (default: by the history)")
+    bisect.add_argument("--counter", metavar="NAME", help="which (default: the first that moved)")
+    history.set_defaults(run=_history)
+
+
+def _merge_parser(commands: Any) -> None:
+    merge = commands.add_parser(
+        "merge",
+        help="join files of --overhead-json, as from shards of a CI job, into one",
+        description="Joins files that `pytest --overhead-json` wrote, as from the shards of a CI job, into "
+        "one of the same layout, or with --history keeps them as one run.",
+    )
+    merge.add_argument("files", nargs="+", type=_path, metavar="FILE", help="what to join")
+    merge.add_argument(
+        "--output",
+        type=_path,
+        metavar="FILE",
+        help="write to a file, whole or not at all (default: standard output, or nowhere with --history)",
+    )
+    merge.add_argument(
+        "--history",
+        nargs="?",
+        const="",
+        metavar="URL|FILE",
+        help="keep them as one run in this history; in .dispatchguard/history.sqlite where none is named",
+    )
+    merge.set_defaults(run=_merge)
 
 
 def _which(command: argparse.ArgumentParser) -> Any:
@@ -967,6 +1033,52 @@ def _report(arguments: argparse.Namespace) -> int:
         print(f"dispatchguard: {problem}", file=sys.stderr)
     _put(arguments, page.text, sys.stdout)
     return FAILED if page.problems else CLEAN
+
+
+# -- history ---------------------------------------------------------------------------------------
+
+
+def _history(arguments: argparse.Namespace) -> int:
+    from pytest_dispatchguard.trends import place_of, told
+
+    cwd = _cwd()
+    place = place_of(arguments.history, cwd)
+    if arguments.bisect:
+        return _bisect(arguments, place, cwd)
+    for option in ("good", "bad", "counter"):
+        if getattr(arguments, option) is not None:
+            raise UserError(f"--{option} goes with --bisect")
+    last = arguments.last or 30
+    text = told(place, arguments.test, last, arguments.format, color=_color("auto"), width=_width())
+    _write(text, sys.stdout)
+    return CLEAN
+
+
+def _bisect(arguments: argparse.Namespace, place: str, cwd: Path) -> int:
+    from pytest_dispatchguard.bisecting import Asked, bisected, written
+    from pytest_dispatchguard.progress import progress
+
+    if arguments.test is None:
+        raise UserError("--bisect needs a test: dispatchguard history --bisect TEST")
+    if arguments.last is not None:
+        raise UserError("--last goes without --bisect, which looks at all runs")
+    asked = Asked(arguments.test, arguments.good, arguments.bad, arguments.counter, place, cwd)
+    with progress() as tell:
+        found = bisected(asked, tell or (lambda what, done, of: None))
+    _write(written(found, arguments.format), sys.stdout)
+    return CLEAN
+
+
+def _merge(arguments: argparse.Namespace) -> int:
+    from pytest_dispatchguard.trends import Began, keep, merged, place_of
+
+    cwd = _cwd()
+    text = merged(arguments.files, cwd)
+    if arguments.output is not None or arguments.history is None:
+        _put(arguments, text, sys.stdout)
+    if arguments.history is not None:
+        keep(text, Began.now(cwd), place_of(arguments.history, cwd))
+    return CLEAN
 
 
 # -- guards ----------------------------------------------------------------------------------------

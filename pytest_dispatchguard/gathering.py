@@ -14,6 +14,7 @@ from pytest_dispatchguard.options import Options
 if TYPE_CHECKING:
     from pytest_dispatchguard.measure.runs import Taken
     from pytest_dispatchguard.model import Verdict
+    from pytest_dispatchguard.trends import Began
 
 
 class Gatherer:
@@ -32,12 +33,23 @@ class Gatherer:
         """Whether tests were measured in one process."""
         self.trouble = ""
         """Why a file could not be written; empty where all were."""
+        self.unkept = ""
+        """Why the run is not in the history; empty where it is, or need not be."""
+        self.began: Began | None = None
+        """What the history tells of the run; None where it keeps none."""
         self.whole = not any("::" in str(word) for word in config.args)
         """Whether every test of the files that were collected is run."""
 
     def _all_tests(self) -> set[str]:
         """Every test of the files that were collected; none where that is not known."""
         return self.collected if self.whole else set()
+
+    def pytest_sessionstart(self) -> None:
+        """Notes what is measured, before tests or people can change it."""
+        if self.options.history is not None:
+            from pytest_dispatchguard.trends import Began
+
+            self.began = Began.now(self.config.rootpath)
 
     def pytest_deselected(self) -> None:
         """Some tests are left out."""
@@ -83,6 +95,9 @@ class Gatherer:
         """The table."""
         if self.trouble:
             terminalreporter.line(f"ERROR: {self.trouble}", red=True)
+        if self.unkept:
+            said = f"warning: the run is not in the history: {self.unkept}"
+            terminalreporter.line(said, yellow=True)
         if not self.verdicts:
             return
         from pytest_dispatchguard.measure import budget_file, session
@@ -111,6 +126,8 @@ class Gatherer:
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """The files."""
+        if self.began is not None and self.verdicts:
+            self._keep(self.began)
         updating = self.options.mode == "update" and bool(self.verdicts)
         if self.options.json is None and self.options.report is None and not updating:
             return
@@ -118,15 +135,15 @@ class Gatherer:
         from pytest_dispatchguard.measure import budget_file
         from pytest_dispatchguard.measure.session import machine, rewritten
         from pytest_dispatchguard.model import UserError
-        from pytest_dispatchguard.report.verdicts import as_json
         from pytest_dispatchguard.report.verdicts_markdown import as_markdown
 
         try:
+            if self.options.json is not None:
+                _write(self.options.json, self._as_json().encode())
             report = self.options.report
-            told = _page if report is not None and report.suffix.lower() == ".html" else as_markdown
-            for file, render in ((self.options.json, as_json), (report, told)):
-                if file is not None:
-                    _write(file, render(self.verdicts, machine()).encode())
+            if report is not None:
+                told = _page if report.suffix.lower() == ".html" else as_markdown
+                _write(report, told(self.verdicts, machine()).encode())
             if updating:
                 path = self.config.rootpath / budget_file.NAME
                 text = rewritten(path, self.verdicts, self._all_tests())
@@ -134,6 +151,22 @@ class Gatherer:
         except (UserError, OSError) as error:
             self.trouble = str(error)
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
+
+    def _keep(self, began: Began) -> None:
+        from pytest_dispatchguard.model import UserError
+        from pytest_dispatchguard.trends import keep, place_of
+
+        try:
+            keep(self._as_json(), began, place_of(self.options.history or "", self.config.rootpath))
+        except UserError as error:
+            self.unkept = str(error)
+
+    def _as_json(self) -> str:
+        from pytest_dispatchguard.measure.runs import processor
+        from pytest_dispatchguard.measure.session import machine
+        from pytest_dispatchguard.report.verdicts import as_json
+
+        return as_json(self.verdicts, {"cpu": processor(), **machine()})
 
 
 def _page(verdicts: Sequence[Verdict], machine: Mapping[str, str]) -> str:

@@ -28,6 +28,8 @@ class Options(NamedTuple):
     compare: str | None
     json: Path | None
     report: Path | None
+    history: str | None
+    """A URL or a file; empty for the project's own, None where nothing is kept."""
     confidence: float
     max_time: float
     timeout: float
@@ -113,6 +115,16 @@ def _format(word: str) -> str:
     return word
 
 
+def _history(word: str) -> str:
+    test = word.endswith(".py") or "::" in word
+    if word and "://" not in word and (test or Path(word).is_dir()):
+        raise argparse.ArgumentTypeError(
+            f"{word!r} is no file to keep a history in; "
+            "before paths write --overhead-history=.dispatchguard/history.sqlite"
+        )
+    return word
+
+
 def _devices(words: str) -> tuple[str, ...]:
     from pytest_dispatchguard.measure.devices import named
 
@@ -148,6 +160,14 @@ _ALL = (
         "report",
         "FILE",
         "write the verdicts to FILE: as a page where it ends in .html, else as Markdown",
+    ),
+    _Option(
+        "history",
+        "URL|FILE",
+        "keep the figures of the run in a history, for `dispatchguard history`: in a file or in a database "
+        "by its URL, in .dispatchguard/history.sqlite where none is named",
+        _history,
+        more={"nargs": "?", "const": ""},
     ),
     _Option(
         "confidence",
@@ -264,14 +284,17 @@ def read(config: pytest.Config) -> Options:
 
 
 def _value(config: pytest.Config, option: _Option) -> Any:
-    given = config.getoption(f"--overhead-{option.name}")
+    given, folder = config.getoption(f"--overhead-{option.name}"), config.invocation_params.dir
     if given is None and config.getini(_key(option)):
         try:
             given = option.read(str(config.getini(_key(option))))
         except argparse.ArgumentTypeError as error:
             raise pytest.UsageError(f"{_key(option)}: {error}") from None
+        folder = config.rootpath if option.name == "history" else folder
     if given is not None and option.name in ("json", "report", "lint-output"):
-        return config.invocation_params.dir / given
+        return folder / given
+    if given and option.name == "history" and "://" not in given:
+        return str(folder / given)
     return option.otherwise if given is None else given
 
 
@@ -283,7 +306,7 @@ def _refuse(config: pytest.Config, options: Options) -> None:
     """Options that do not go together. Those of the command line alone: settings wait for their option."""
     given = [
         f"--overhead-{name}"
-        for name in ("json", "report", "against", "compare", "save")
+        for name in ("json", "report", "history", "against", "compare", "save")
         if config.getoption(f"--overhead-{name}") is not None
     ]
     if given and options.mode is None:

@@ -23,12 +23,15 @@ ARROWS = {
     "__main__": frozenset({"cli"}),
     # `progress` is the command line's own: what it shows while it works.
     "apart": BASE | PARTS,
+    "bisecting": BASE | PARTS | {"", "trends"},
     "cli": BASE
     | PARTS
-    | {"", "apart", "hookspecs", "pricing", "progress", "reporting", "reviewing", "running"},
+    | {"", "apart", "bisecting", "hookspecs", "pricing", "progress", "reporting", "reviewing"}
+    | {"running", "trends"},
     "config": frozenset({"model"}),
     "edits": frozenset({"model"}),
     "git": frozenset(),
+    "history": frozenset({"git", "model"}),
     "hookspecs": BASE | {"lint"},
     "lint": BASE | {"", "hookspecs", "prices"},
     "measure": BASE | {"", "hookspecs", "runtime"},
@@ -36,7 +39,7 @@ ARROWS = {
     # Two parts of the plugin: what may be asked of it, and what it tells.
     "options": frozenset({"measure", "report"}),
     "post": frozenset({"model", "report"}),
-    "gathering": BASE | PARTS | {"", "options"},
+    "gathering": BASE | PARTS | {"", "options", "trends"},
     "prices": frozenset({"model"}),
     "pricing": BASE | PARTS | {"prices"},
     "profile": frozenset({"config", "model"}),
@@ -49,6 +52,7 @@ ARROWS = {
     "reporting": BASE | PARTS | {""},
     "running": BASE | PARTS | {"recording"},
     "runtime": BASE | {"", "hookspecs"},
+    "trends": BASE | PARTS | {"history"},
 }
 
 MAY_IMPORT_TORCH = ("measure", "runtime")

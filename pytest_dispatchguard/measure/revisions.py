@@ -16,16 +16,18 @@ from pytest_dispatchguard.git import run_git
 from pytest_dispatchguard.measure.workers import Launch
 from pytest_dispatchguard.model import UserError
 
-_OPTION = "--overhead-against"
+AGAINST = "--overhead-against"
 _PREFIX = "dispatchguard-base-"
 
 
 class Revision:
     """A revision in a temporary git worktree, until it is removed."""
 
-    def __init__(self, top: Path, name: str) -> None:
+    def __init__(self, top: Path, name: str, option: str = AGAINST) -> None:
         self.top = top
         self.name = name
+        self._option = option
+        """What asked for it, for messages."""
         _sweep(top)
         self._folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")).resolve()
         self.tree = self._folder / "tree"
@@ -41,12 +43,12 @@ class Revision:
                 "--force",
                 "--detach",
                 str(self.tree),
-                commit_of(top, name),
+                commit_of(top, name, option),
             )
             if answer is None or answer.returncode:
                 lines = [] if answer is None else answer.stderr.strip().splitlines()
                 said = os.fsdecode(b"".join(lines[-1:])) or "git failed"
-                raise UserError(f"{_OPTION}: {name} cannot be checked out: {said}")
+                raise UserError(f"{option}: {name} cannot be checked out: {said}")
         except BaseException:
             self.remove()
             raise
@@ -62,7 +64,7 @@ class Revision:
 
     def launch(self, launch: Launch) -> Launch:
         """How workers of this revision are started, given how those of the work tree are."""
-        moved = self._moved
+        moved = self.moved
         folder = Path(moved(str(launch.folder)))
         if not folder.is_dir():
             raise UserError(f"it has no folder {launch.folder.name}/")
@@ -93,9 +95,9 @@ class Revision:
         for word in launch.arguments:
             file = word.partition("::")[0]
             if word.startswith("-") or not (launch.folder / file).exists():
-                words.append(_moved_argument(word, self._moved))
+                words.append(_moved_argument(word, self.moved))
                 continue
-            there = Path(self._moved(str(launch.folder / file)))
+            there = Path(self.moved(str(launch.folder / file)))
             given, found = given + 1, found + there.exists()
             if there.exists():
                 words.append(str(there) if Path(file).is_absolute() else file)
@@ -103,7 +105,7 @@ class Revision:
             raise UserError("it has none of the files that are tested")
         return words
 
-    def _moved(self, path: str) -> str:
+    def moved(self, path: str) -> str:
         """The same place in this revision; what lies outside of the project, or in an environment inside
         of it, stays."""
         resolved = Path(path).resolve() if path else Path.cwd().resolve()
@@ -113,11 +115,7 @@ class Revision:
 
     def _extensions(self) -> list[str]:
         """The folder that a package which must be built is built into; none for what need not be."""
-        listed = run_git(self.top, "ls-files", "--others", "-z", "--", "*.so", "*.pyd", "*.dylib")
-        made = [] if listed is None else [os.fsdecode(p) for p in listed.stdout.split(b"\0") if p]
-        if all(
-            _is_installed(self.top / path, self.top) or path.startswith("build/") for path in made
-        ):
+        if not must_be_built(self.top):
             return []
         pip = [
             sys.executable,
@@ -139,7 +137,7 @@ class Revision:
                 line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()
             ]
             raise UserError(
-                f"{_OPTION}: {self.name} must be built, and `pip install` failed: "
+                f"{self._option}: {self.name} must be built, and `pip install` failed: "
                 f"{said[-1].strip() if said else done.returncode}"
             )
         return [str(self._built)]
@@ -167,22 +165,29 @@ def _runs(process: int) -> bool:
     return True
 
 
-def top_of(folder: Path) -> Path:
+def top_of(folder: Path, option: str = AGAINST) -> Path:
     """The top of the git repository that a folder lies in."""
     answer = run_git(folder, "rev-parse", "--show-toplevel")
     if answer is None:
-        raise UserError(f"{_OPTION} needs git, which cannot be started here; install it")
+        raise UserError(f"{option} needs git, which cannot be started here; install it")
     if answer.returncode:
-        raise UserError(f"{_OPTION}: {folder} is not in a git work tree; leave the option out")
+        raise UserError(f"{option}: {folder} is not in a git work tree; leave the option out")
     return Path(os.fsdecode(answer.stdout.rstrip(b"\n"))).resolve()
 
 
-def commit_of(top: Path, name: str) -> str:
+def must_be_built(top: Path) -> bool:
+    """Whether a project has modules that a compiler makes: there are some in its work tree."""
+    listed = run_git(top, "ls-files", "--others", "-z", "--", "*.so", "*.pyd", "*.dylib")
+    made = [] if listed is None else [os.fsdecode(p) for p in listed.stdout.split(b"\0") if p]
+    return not all(_is_installed(top / path, top) or path.startswith("build/") for path in made)
+
+
+def commit_of(top: Path, name: str, option: str = AGAINST) -> str:
     """The commit that a revision names."""
     words = ("rev-parse", "--verify", "--quiet", "--end-of-options", name + "^{commit}")
     answer = run_git(top, *words)
     if answer is None or answer.returncode:
-        raise UserError(f'{_OPTION}: git knows no revision "{name}"; fetch or mend it')
+        raise UserError(f'{option}: git knows no revision "{name}"; fetch or mend it')
     return answer.stdout.decode("ascii").strip()
 
 

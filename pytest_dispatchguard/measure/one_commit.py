@@ -1,0 +1,64 @@
+"""Counts one test in the checkout that it is run in: what `git bisect run` starts for every commit, as a file
+by itself. It imports nothing of ours: what is checked out may be dispatchguard itself."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+UNMOVED, MOVED, UNKNOWN = 0, 1, 125
+"""Exit statuses, as `git bisect run` understands them."""
+
+
+def counted(plan: Mapping[str, Any]) -> tuple[dict[str, dict[str, int]], str]:
+    """The counters of the test's subjects, by their names, and where there are none why."""
+    with tempfile.TemporaryDirectory(prefix="dispatchguard-count-") as folder:
+        file = Path(folder, "verdicts.json")
+        done = subprocess.run(
+            [*plan["command"], f"--overhead-json={file}"],
+            cwd=plan["folder"],
+            env=plan["environment"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+        try:
+            rows = json.loads(file.read_text(encoding="utf-8"))["tests"]
+        except (OSError, ValueError, KeyError):
+            rows = []
+    found = {
+        row["subject"]: row["counters"]
+        for row in rows
+        if row["nodeid"] == plan["nodeid"] and row["counters"]
+    }
+    return found, "" if found else _why(rows, done)
+
+
+def _why(rows: list[Any], done: subprocess.CompletedProcess[bytes]) -> str:
+    reasons = [row["reason"].splitlines()[0] for row in rows if row["reason"]]
+    said = (done.stdout + done.stderr).decode(errors="replace").splitlines()
+    errors = [line for line in said if line.startswith(("ERROR", "E  ", "FAILED"))]
+    told = [*reasons, *errors, *(line for line in said[-1:] if line.strip())]
+    return told[0].strip() if told else f"pytest ended with {done.returncode}"
+
+
+def main(file: str) -> int:
+    """What becomes of the commit that is checked out, by the plan in a file; noted in the plan's log."""
+    plan = json.loads(Path(file).read_text(encoding="utf-8"))
+    found, why = counted(plan)
+    number = found.get(plan["subject"], {}).get(plan["counter"])
+    head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+    with Path(plan["log"]).open("a", encoding="utf-8") as log:
+        print(json.dumps({"commit": head.stdout.strip(), "number": number, "why": why}), file=log)
+    if number is None:
+        return UNKNOWN
+    return UNMOVED if number == plan["before"] else MOVED
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,127 @@
+"""What is done with the history of budgets: runs kept in it, shards merged, tests shown from run to run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Literal
+
+from pytest_dispatchguard.config import did_you_mean, find_root, nearest
+from pytest_dispatchguard.history import store, verdict_files
+from pytest_dispatchguard.history.checkouts import checkout_of
+from pytest_dispatchguard.history.databases import Database
+from pytest_dispatchguard.lint.cache import make_folder
+from pytest_dispatchguard.model import Checkout, Point, Run, Trend, UserError
+from pytest_dispatchguard.report import history as report
+
+Format = Literal["text", "json"]
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """When a run began, and at which state of the code."""
+
+    at: str
+    checkout: Checkout
+
+    @classmethod
+    def now(cls, folder: Path) -> Began:
+        """Here and now."""
+        moment = datetime.now(timezone.utc)
+        return cls(moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ"), checkout_of(folder))
+
+
+def place_of(word: str, folder: Path) -> str:
+    """The URL or file that people name in a folder; the project's own history where they name none."""
+    if not word:
+        return str(find_root([folder]) / store.FILE)
+    return word if store.is_url(word) else str(folder / word)
+
+
+def keep(text: str, began: Began, place: str) -> None:
+    """Keeps what `--overhead-json` would write as one run of the history."""
+    whole = verdict_files.read(text, "the verdicts")
+    file = Path(place)
+    if file.parts[-2:] == store.FILE.parts:
+        try:
+            make_folder(file.parent)
+        except OSError as error:
+            raise UserError(f"{file.parent}: cannot be made: {error.strerror or error}") from None
+    run = Run(began.at, verdict_files.machine_in(whole, "the verdicts"), began.checkout)
+    store.add(store.database_at(place), run, verdict_files.kept_in(whole, "the verdicts"))
+
+
+def merged(files: Sequence[Path], folder: Path) -> str:
+    """Files of `--overhead-json` as one."""
+    read = [
+        (str(file), verdict_files.read(_text(folder / file, file), str(file))) for file in files
+    ]
+    return json.dumps(verdict_files.joined(read), indent=1) + "\n"
+
+
+def _text(path: Path, shown: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{shown}: cannot be read: {error.strerror or error}") from None
+
+
+def kept_at(place: str) -> Database:
+    """A history that is there to be read."""
+    if not store.is_url(place) and not Path(place).exists():
+        raise UserError(
+            f"{place}: there is no history yet; "
+            "`pytest --overhead-budget=count --overhead-history` keeps one"
+        )
+    return store.database_at(place)
+
+
+def told(place: str, test: str | None, last: int, form: Format, *, color: bool, width: int) -> str:
+    """All tests, or one from run to run, as text or JSON."""
+    database = kept_at(place)
+    if test is None:
+        known = store.newest(database)
+        return (
+            report.tests_as_json(known)
+            if form == "json"
+            else report.tests_as_text(known, color=color)
+        )
+    found = trends_of(database, test, last)
+    if form == "json":
+        return report.trends_as_json(found)
+    return report.trends_as_text(found, color=color, width=width)
+
+
+def trends_of(database: Database, test: str, last: int) -> list[Trend]:
+    """The subjects that people mean by a test's name or a part of it, with or without one in parentheses."""
+    node_id, subject = split(test)
+    found = store.trends(database, node_id, last)
+    if not found:
+        points = [point for point, _ in store.newest(database)]
+        found = [
+            trend
+            for near in _having(points, node_id)
+            for trend in store.trends(database, near, last)
+        ]
+    chosen = [trend for trend in found if subject in ("", trend.subject)]
+    if chosen:
+        return chosen
+    if found:
+        advice = did_you_mean(subject, [trend.subject for trend in found])
+        raise UserError(f"no subject {subject!r} of {node_id} is in the history; {advice}")
+    near = nearest(test, {point.kept.node_id for point in points})
+    advice = f'did you mean "{near}"?' if near else "`dispatchguard history` lists all"
+    raise UserError(f"no test {test!r} is in the history; {advice}")
+
+
+def _having(points: Sequence[Point], part: str) -> list[str]:
+    return list(dict.fromkeys(p.kept.node_id for p in points if part in p.kept.node_id))
+
+
+def split(test: str) -> tuple[str, str]:
+    """A test, and the subject that stands in parentheses behind it; empty where none does."""
+    node_id, space, subject = test.rpartition(" (")
+    return (node_id, subject[:-1]) if space and test.endswith(")") else (test, "")
