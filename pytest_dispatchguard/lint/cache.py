@@ -78,6 +78,12 @@ class Cache:
         except (OSError, sqlite3.Error):
             return cls(None, path, version)
 
+    @classmethod
+    def in_memory(cls) -> Cache:
+        """A cache that lasts as long as it is held, and takes no file."""
+        path = Path(":memory:")
+        return cls(_connect(path, _SCHEMA), path, _SCHEMA)
+
     def close(self) -> None:
         """Let the file go."""
         if self.connection is not None:

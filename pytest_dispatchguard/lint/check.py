@@ -35,6 +35,7 @@ from pytest_dispatchguard.lint.files import (
     discover,
     is_excluded,
     read_source,
+    rel_in,
     require,
     require_python,
     write_source,
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
 # Baselines and git are imported where they are asked for: most runs need neither.
 
 FixMode = Literal["no", "safe", "unsafe"]
-_PASSES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,10 +202,10 @@ def _check(
             hit = [gitdiff.touches(now, f.path, f.span.line, f.span.end_line) for f in findings]
             untouched.extend(f for f, told in zip(findings, hit, strict=True) if not told)
             findings = [f for f, told in zip(findings, hit, strict=True) if told]
-        unheard[:] = [f for f in findings if not _heard(config, f)]
-        heard = prices.priced((f for f in findings if _heard(config, f)), rules().prices, own)
-        cheap[:] = [f for f in heard if _is_cheap(request, f)]
-        return outcome, [f for f in heard if not _is_cheap(request, f)], match
+        unheard[:] = [f for f in findings if not heard(config, f)]
+        told = prices.priced((f for f in findings if heard(config, f)), rules().prices, own)
+        cheap[:] = [f for f in told if _is_cheap(request, f)]
+        return outcome, [f for f in told if not _is_cheap(request, f)], match
 
     outcome, findings, match = once(texts)
     ran = _speaking(config, rules())
@@ -252,8 +252,8 @@ def _check(
             files=outcome.files,
             functions=outcome.functions,
             hot_functions=outcome.hot_functions,
-            suppressed=sum(_heard(config, f) for f in outcome.suppressed),
-            baselined=sum(_heard(config, f) for f in match.matched) if match else 0,
+            suppressed=sum(heard(config, f) for f in outcome.suppressed),
+            baselined=sum(heard(config, f) for f in match.matched) if match else 0,
             fixed=sum(fixed.values()) if request.write else 0,
             unheard=len(unheard),
             cheap=len(cheap),
@@ -303,7 +303,7 @@ def _caused(
         found += [
             f for f in more if not touches(changes.lines, f.path, f.span.line, f.span.end_line)
         ]
-    told = (newly.told_at_its_cause(f) for f in found if _heard(config, f))
+    told = (newly.told_at_its_cause(f) for f in found if heard(config, f))
     return [f for f in told if f is not None and f.path in asked]
 
 
@@ -320,7 +320,7 @@ def _idle(request: Request, config: Config, outcome: engine.Outcome) -> tuple[st
     return (*unread_python(config), *idle_folders(config), *outcome.idle)
 
 
-def _heard(config: Config, finding: Finding) -> bool:
+def heard(config: Config, finding: Finding) -> bool:
     """Whether a finding is shown: what is only maybe so is for the pedantic."""
     return config.pedantic or finding.certainty == "sure"
 
@@ -355,10 +355,7 @@ def _inputs(request: Request, config: Config) -> tuple[Discovery, Source | Unrea
     (path,) = request.paths
     place = absolute(request.cwd / path)
     require_python(path, place, request.stdin)
-    try:
-        rel = place.resolve().relative_to(config.root.resolve()).as_posix()
-    except (ValueError, OSError, RuntimeError):  # outside of the root, or who knows where
-        rel = place.name
+    rel = rel_in(config.root, place)
     context = (
         discover((), config, cwd=config.root) if exists(place) or config.file else Discovery((), ())
     )
@@ -429,44 +426,33 @@ _Pass = tuple[engine.Outcome, list[Finding], "baselines.Match | None"]
 
 
 def _fix(
-    request: Request, discovery: Discovery, texts: Mapping[str, str], first: _Pass, once: Any
+    request: Request,
+    discovery: Discovery,
+    texts: Mapping[str, str],
+    first: _Pass,
+    once: Callable[[Mapping[str, str]], _Pass],
 ) -> tuple[dict[str, int], dict[str, str], dict[str, str], _Pass]:
-    """Fixes in passes until nothing is left to fix: edits that overlap take turns. Gives how many were
-    made in each file, the texts before and after, and what is found in those after."""
-    from pytest_dispatchguard.lint.fix import fix
+    """Makes the fixes there are. Gives how many were made in each file, the texts before and after, and what
+    is found in those after."""
+    from pytest_dispatchguard.lint.fix import repair
 
     safeties: tuple[Safety, ...] = ("safe",) if request.fix == "safe" else ("safe", "unsafe")
     files = {f.rel: f for f in discovery.targets}
-    before: dict[str, str] = {}
-    after: dict[str, str] = {}
-    counts: dict[str, int] = {}
-    current = first
-    for _ in range(_PASSES):
-        by_file: dict[str, list[Finding]] = {}
-        for finding in current[1]:
-            if finding.fix is not None and finding.fix.safety in safeties:
-                by_file.setdefault(finding.path, []).append(finding)
-        made = False
-        for rel, findings in by_file.items():
-            text = after.get(rel, texts.get(rel))
-            if text is None:
-                source = read_source(files[rel].path, rel)
-                if not isinstance(source, Source):
-                    continue
-                text = source.text
-            done = fix(text, findings, safeties)
-            if done.made and done.text != text:
-                before.setdefault(rel, text)
-                after[rel] = done.text
-                counts[rel] = counts.get(rel, 0) + len(done.made)
-                made = True
-        if not made:
-            break
-        current = once({**texts, **after})
-    unchanged = [rel for rel in after if after[rel] == before[rel]]
-    for rel in unchanged:
-        del after[rel], before[rel], counts[rel]
-    return counts, before, after, current
+    last = first
+
+    def read(rel: str) -> str | None:
+        if rel in texts:
+            return texts[rel]
+        source = read_source(files[rel].path, rel)
+        return source.text if isinstance(source, Source) else None
+
+    def again(after: Mapping[str, str]) -> list[Finding]:
+        nonlocal last
+        last = once({**texts, **after})
+        return last[1]
+
+    made = repair(first[1], read, again, safeties)
+    return dict(made.counts), dict(made.before), dict(made.after), last
 
 
 def _write(

@@ -97,10 +97,10 @@ def run(
     survey = scout_files(config, discovery, cache, pool, texts or {}, tell, meanwhile=prepare)
     catalog = rules()
     targets = [f.rel for f in discovery.targets if f.rel in survey.scouted]
-    briefs = _briefs(config, survey, catalog, cache, tell)
-    judged, problems = _judge(config, survey, targets, briefs, catalog, cache, pool, tell)
+    briefs = briefs_of(config, survey, catalog, cache, tell)
+    judged, problems = judge_files(config, survey, targets, briefs, catalog, cache, pool, tell)
     read = Texts(discovery, survey.texts)
-    return _settle(config, survey, targets, judged, problems, catalog.infos, briefs, read)
+    return settle(config, survey, targets, judged, problems, catalog.infos, briefs, read)
 
 
 def _prepare(rules: Callable[[], Catalog], pool: Pool) -> None:
@@ -118,22 +118,27 @@ class Briefs:
 
     def __init__(
         self,
-        hot: dict[str, int],
-        idle: list[str],
-        keys: dict[str, str],
+        hot: Mapping[str, int],
+        idle: Sequence[str],
         make: Callable[[str], str],
+        keys: Mapping[str, str] | None = None,
     ) -> None:
         self.hot = hot
         """The number of hot functions by file; files without are not there."""
         self.idle = idle
         """Settings that match nothing, and what of the profile does not, a line each."""
-        self.keys = keys
-        """By file: a hash of its brief, where a cache asks for it."""
         self._make = make
+        self._keys = dict(keys or {})
 
     def text(self, rel: str) -> str:
         """The brief of one file."""
         return self._make(rel)
+
+    def key(self, rel: str) -> str:
+        """A hash of it."""
+        if rel not in self._keys:
+            self._keys[rel] = sha(self.text(rel).encode())
+        return self._keys[rel]
 
 
 def solve(
@@ -163,35 +168,44 @@ def solve(
     return project, solved
 
 
-def _briefs(
+def briefs_of(
     config: Config, survey: Survey, catalog: Catalog, cache: Cache | None, tell: Progress
 ) -> Briefs:
     """Briefs that the cache knows, else from what is hot; without a cache each is made when it is asked for,
     while others are judged."""
+    key = ""
     if cache is not None:
-        key = _project_key(config, survey, catalog)
+        key = project_key(config, survey, catalog)
         index = cache.get_many("heat", [key])
         if key in index:
             keys, hot, idle = json.loads(index[key])
-            return Briefs(hot, idle, keys, partial(_brief_kept, cache, key))
+            return Briefs(hot, idle, partial(_brief_kept, cache, key), keys)
     tell("finding what is hot", 0, 1)
+    made = new_briefs(config, survey, catalog, cache)
+    tell("finding what is hot", 1, 1)
+    if cache is None:
+        return made
+    texts = {rel: made.text(rel) for rel in made.hot}
+    keys = {rel: sha(text.encode()) for rel, text in texts.items()}
+    cache.prune("heat", ())
+    cache.prune("brief", ())
+    cache.put_many("brief", {f"{key}:{r}": t for r, t in texts.items()})
+    cache.put_many("heat", {key: json.dumps([keys, made.hot, made.idle])})
+    return Briefs(made.hot, made.idle, texts.__getitem__, keys)
+
+
+def new_briefs(config: Config, survey: Survey, catalog: Catalog, cache: Cache | None) -> Briefs:
+    """Briefs from what is hot, each made when it is asked for."""
     from pytest_dispatchguard.lint.briefs import Briefer
     from pytest_dispatchguard.lint.idle import idle_names
 
     project, solved = solve(config, survey, catalog, cache)
     briefer = Briefer(project, solved)
-    hot = {rel: len(functions) for rel, functions in briefer.hot.items()}
-    idle = [*idle_names(config, project), *filter(None, [solved.observed.note])]
-    tell("finding what is hot", 1, 1)
-    if cache is None:
-        return Briefs(hot, idle, {}, lambda rel: pack_brief(briefer.brief(rel)))
-    texts = {rel: pack_brief(briefer.brief(rel)) for rel in hot}
-    keys = {rel: sha(text.encode()) for rel, text in texts.items()}
-    cache.prune("heat", ())
-    cache.prune("brief", ())
-    cache.put_many("brief", {f"{key}:{r}": t for r, t in texts.items()})
-    cache.put_many("heat", {key: json.dumps([keys, hot, idle])})
-    return Briefs(hot, idle, keys, texts.__getitem__)
+    return Briefs(
+        {rel: len(functions) for rel, functions in briefer.hot.items()},
+        [*idle_names(config, project), *filter(None, [solved.observed.note])],
+        lambda rel: pack_brief(briefer.brief(rel)),
+    )
 
 
 def _brief_kept(cache: Cache, project_key: str, rel: str) -> str:
@@ -199,7 +213,8 @@ def _brief_kept(cache: Cache, project_key: str, rel: str) -> str:
     return text
 
 
-def _project_key(config: Config, survey: Survey, catalog: Catalog) -> str:
+def project_key(config: Config, survey: Survey, catalog: Catalog) -> str:
+    """Changes with all that briefs are made from."""
     words = [json.dumps([config.hot_roots, config.cold, config.src, config.tensor_types])]
     words.append(json.dumps(sorted(catalog.hot_roots.items())))
     words.extend(f"{rel}={survey.scouted[rel].shape}" for rel in sorted(survey.scouted))
@@ -213,7 +228,7 @@ def _project_key(config: Config, survey: Survey, catalog: Catalog) -> str:
 # -- judge -----------------------------------------------------------------------------------------
 
 
-def _judge(
+def judge_files(
     config: Config,
     survey: Survey,
     targets: Sequence[str],
@@ -232,7 +247,7 @@ def _judge(
     missing = [r for r in targets if r in briefs.hot and survey.scouted[r].error is None]
     if cache is not None:
         keys = {
-            rel: sha(f"{survey.scouted[rel].digest}:{briefs.keys[rel]}:{words}".encode())
+            rel: sha(f"{survey.scouted[rel].digest}:{briefs.key(rel)}:{words}".encode())
             for rel in missing
         }
         rows = cache.get_many("judged", keys.values())
@@ -249,7 +264,7 @@ def _judge(
         for rel in missing:
             brief = briefs.text(rel)
             outlines = worth_judging(facts[rel], *hot_in_brief(brief), catalog.tokens)
-            salt = "" if cache is None else f"{briefs.keys[rel]}:{words}"
+            salt = "" if cache is None else f"{briefs.key(rel)}:{words}"
             pieces[rel] = _pieces(survey, rel, outlines, salt)
             if cache is not None:
                 known.update(cache.get_many("chunks", (p.key for p in pieces[rel])))
@@ -367,7 +382,7 @@ def _with_imports(survey: Survey, rel: str, findings: list[Finding]) -> list[Fin
 # -- settle ----------------------------------------------------------------------------------------
 
 
-def _settle(
+def settle(
     config: Config,
     survey: Survey,
     targets: Sequence[str],
@@ -375,7 +390,7 @@ def _settle(
     problems: Sequence[str],
     infos: Sequence[RuleInfo],
     briefs: Briefs,
-    read: Texts,
+    read: Callable[[str], str | None],
 ) -> Outcome:
     """Suppressions, per-file ignores and selection have their say."""
     known = {i.code: i.default for i in infos}

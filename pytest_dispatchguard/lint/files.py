@@ -197,6 +197,14 @@ def is_excluded(rel: str, config: Config) -> bool:
     return False
 
 
+def rel_in(root: Path, place: Path) -> str:
+    """What a file is called in a project, also one that is not there; its name where it lies outside."""
+    try:
+        return place.resolve().relative_to(root.resolve()).as_posix()
+    except (ValueError, OSError, RuntimeError):  # outside of the root, or who knows where
+        return place.name
+
+
 def read_source(path: Path, rel: str) -> Source | Unreadable:
     """The text of a file, decoded as Python itself would."""
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from pytest_dispatchguard.edits import apply_edits
@@ -15,6 +15,56 @@ class Fixed:
 
     text: str
     made: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """Files after all passes: only those that changed."""
+
+    before: Mapping[str, str]
+    after: Mapping[str, str]
+    counts: Mapping[str, int]
+    """How many fixes were made in each."""
+
+
+_PASSES = 20
+
+
+def repair(
+    findings: Iterable[Finding],
+    read: Callable[[str], str | None],
+    again: Callable[[Mapping[str, str]], Iterable[Finding]],
+    safeties: Collection[Safety],
+) -> Repaired:
+    """Makes fixes in passes until nothing is left to fix: edits that overlap take turns. `again` gives what
+    is found where the texts it is given stand in place of those that are read."""
+    before: dict[str, str] = {}
+    after: dict[str, str] = {}
+    counts: dict[str, int] = {}
+    for _ in range(_PASSES):
+        by_file: dict[str, list[Finding]] = {}
+        for finding in findings:
+            if finding.fix is not None and finding.fix.safety in safeties:
+                by_file.setdefault(finding.path, []).append(finding)
+        made = False
+        for rel, found in by_file.items():
+            text = after.get(rel)
+            if text is None:
+                text = read(rel)
+            if text is None:
+                continue
+            done = fix(text, found, safeties)
+            if done.made and done.text != text:
+                before.setdefault(rel, text)
+                after[rel] = done.text
+                counts[rel] = counts.get(rel, 0) + len(done.made)
+                made = True
+        if not made:
+            break
+        findings = again(after)
+    for rel in [rel for rel in after if after[rel] == before[rel]]:
+        del after[rel], before[rel], counts[rel]
+    return Repaired(before, after, counts)
 
 
 def fix(text: str, findings: Iterable[Finding], safeties: Collection[Safety]) -> Fixed:

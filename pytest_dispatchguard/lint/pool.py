@@ -77,8 +77,10 @@ def _deaths_told() -> Iterator[None]:
 class Pool:
     """Maps functions over many items, in this process or in several; results come in order."""
 
-    def __init__(self, jobs: int) -> None:
+    def __init__(self, jobs: int, *, threads: bool = False) -> None:
         self.jobs = min(jobs, _MOST)
+        self._threads = threads
+        """Whether this process has threads, which no fork survives."""
         self._executor: ProcessPoolExecutor | None = None
 
     def __enter__(self) -> Pool:
@@ -114,10 +116,9 @@ class Pool:
         from concurrent.futures import ProcessPoolExecutor
 
         if self._executor is None:
-            methods = multiprocessing.get_all_start_methods()
-            context = multiprocessing.get_context(
-                "fork" if "fork" in methods and os.name == "posix" else None
-            )
+            forks = "fork" in multiprocessing.get_all_start_methods() and os.name == "posix"
+            method = "spawn" if self._threads else "fork" if forks else None
+            context = multiprocessing.get_context(method)
             self._executor = ProcessPoolExecutor(self.jobs, mp_context=context, initializer=_begin)
         chunk = max(1, min(8, most // (self.jobs * 32)))
         with _no_interrupt(), _deaths_told():

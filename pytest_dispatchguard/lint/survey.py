@@ -150,6 +150,12 @@ def _scan(job: _File) -> tuple[str, str, str, str]:
     return rel, digest, row, pack_facts(facts)
 
 
+def scouted_text(config: Config, rel: str, text: str) -> tuple[Scouted, FileFacts]:
+    """What the scout knows of a text in place of what is on disk, and its facts."""
+    _, digest, row, facts = _scan((rel, "", config.src, _thorough(config), text, True))
+    return _scouted(rel, digest, row), unpack_facts(facts)
+
+
 def text_at(path: str, rel: str, given: str | None) -> tuple[str, str | Unreadable]:
     """The digest of a file's bytes, empty where there are none to be had, and its text."""
     if given is not None:

@@ -298,14 +298,14 @@ def test_a_file_that_vanishes_or_changes_during_the_run_is_one_line(
     from pytest_dispatchguard.lint import engine
 
     root = write({"a.py": HOT, "b.py": HOT, "pyproject.toml": ""})
-    real = engine._judge
+    real = engine.judge_files
 
     def change_first(*arguments: object) -> object:
         (root / "a.py").write_text("# other\n" + HOT)
         (root / "b.py").unlink(missing_ok=True)
         return real(*arguments)  # type: ignore[arg-type]  # handed on as they came
 
-    monkeypatch.setattr(engine, "_judge", change_first)
+    monkeypatch.setattr(engine, "judge_files", change_first)
     done = run("check", "--jobs", "1")
     assert done.status == 2
     assert [line.partition(":")[2] for line in sorted(done.err.splitlines())] == [
