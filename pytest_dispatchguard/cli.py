@@ -89,12 +89,12 @@ def _by_interrupt(error: BaseException | None) -> bool:
 
 
 def command() -> NoReturn:
-    """Runs the command and ends the process. What a check held is left to the system: to take it apart, piece
-    by piece, would take longer than to tell the findings."""
+    """Runs the command and ends the process. What a check or a server held is left to the system: to take it
+    apart, piece by piece, would take longer than to tell the findings."""
     if sys.argv[1:2] != ["run"]:
         sys.unraisablehook = _send_again
     status = main()
-    if sys.argv[1:2] == ["check"]:
+    if sys.argv[1:2] in (["check"], ["server"]):
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 with suppress(OSError, ValueError):
@@ -225,6 +225,13 @@ def _parser() -> argparse.ArgumentParser:
     _report_parser(commands)
     _history_parser(commands)
     _merge_parser(commands)
+    server = commands.add_parser(
+        "server",
+        help="answer an editor in the Language Server Protocol",
+        description="Answers an editor in the Language Server Protocol, on standard input and output, until "
+        "it ends the conversation.",
+    )
+    server.set_defaults(run=_server)
     clean = commands.add_parser("clean", help="drop the cache")
     clean.add_argument(
         "paths", nargs="*", type=_path, metavar="PATH", help="the project (default: .)"
@@ -1146,6 +1153,19 @@ def _hot(arguments: argparse.Namespace) -> int:
     for note in notes:
         print(f"dispatchguard: note: {note}", file=sys.stderr)
     _write(listing(found, arguments.format), sys.stdout)
+    return CLEAN
+
+
+def _server(_: argparse.Namespace) -> int:
+    try:
+        from pytest_dispatchguard.server import serve
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("pygls", "lsprotocol"):
+            raise
+        raise UserError(
+            "the server needs pygls 2: pip install pytest-dispatchguard[server]"
+        ) from None
+    serve()
     return CLEAN
 
 

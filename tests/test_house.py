@@ -27,7 +27,7 @@ ARROWS = {
     "cli": BASE
     | PARTS
     | {"", "apart", "bisecting", "hookspecs", "pricing", "progress", "reporting", "reviewing"}
-    | {"running", "trends"},
+    | {"running", "server", "trends"},
     "config": frozenset({"model"}),
     "edits": frozenset({"model"}),
     "git": frozenset(),
@@ -53,6 +53,7 @@ ARROWS = {
     "running": BASE | PARTS | {"recording"},
     "runtime": BASE | {"", "hookspecs"},
     "trends": BASE | PARTS | {"history"},
+    "server": BASE | {"", "lint", "report"},
 }
 
 MAY_IMPORT_TORCH = ("measure", "runtime")

@@ -42,9 +42,12 @@ class Told:
     findings: tuple[Finding, ...] = ()
     text: str = ""
     """The text that they are about."""
+    state: str = ""
+    """Of the project, whose hotness they come from: where two files are told from two states, one is out of
+    date."""
     settled: bool = True
-    """Whether they come from the hotness of these very texts; else from that of texts before, until what is
-    `unsolved` is solved."""
+    """Whether that is the state that the texts are in; else it is one of before, until what is `unsolved` is
+    solved."""
     problems: tuple[str, ...] = ()
     """Failures of the linter itself, a line each."""
 
@@ -130,6 +133,12 @@ class Resident:
             if self._disk is None or rel in self._disk.files:
                 return rel
         return rel_in(self.config.root, path)
+
+    def text(self, rel: str) -> str | None:
+        """The text of a file that is not being edited; None where it cannot be read."""
+        return (
+            None if self._disk is None or rel not in self._disk.files else text_of(self._disk, rel)
+        )
 
     # -- what is on disk ---------------------------------------------------------------------------
 
@@ -235,7 +244,7 @@ class Resident:
         if key != self._key and (wait or key in self._briefs):
             self._solve(key, survey)
         if rel not in survey.scouted or is_excluded(rel, config):
-            return Told(settled=key == self._key)
+            return Told(state=self._key, settled=key == self._key)
         if rel in self._buffers:
             survey.scouted[rel] = self._buffers[rel].now
         briefs = self._briefs[self._key]
@@ -248,6 +257,7 @@ class Resident:
         return Told(
             findings=tuple(self._told(outcome.findings)),
             text=read(rel) or "",
+            state=self._key,
             settled=key == self._key,
             problems=outcome.problems,
         )
