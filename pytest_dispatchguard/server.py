@@ -13,6 +13,7 @@ import enum
 import gc
 import logging
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -40,6 +41,8 @@ PAUSE = 0.2
 """Seconds without a keystroke before a text is checked."""
 _CALM = 0.4
 """The same before hotness is solved anew."""
+_TURN = 0.001
+"""Seconds that a thread works before another may: what is hot is found out while somebody types."""
 FIX_ALL = "source.fixAll.dispatchguard"
 _SUFFIXES = (".py", ".pyi", ".pyw")
 _WATCHED = (
@@ -61,6 +64,7 @@ def serve() -> None:
     server = LanguageServer(NAME, __version__, types.TextDocumentSyncKind.Full)
     _register(server, Session(server))
     gc.enable()
+    sys.setswitchinterval(_TURN)
     server.start_io(reader, writer)
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from pytest_dispatchguard.lint.files import File
 from pytest_dispatchguard.model import UserError
@@ -38,6 +38,44 @@ CREATE TABLE stamps (
 
 # A file written again within one tick of the clock keeps its times; such a stamp proves nothing.
 _RACY_NS = 2_000_000_000
+
+
+class Store(Protocol):
+    """Keeps texts by key, each kind for itself."""
+
+    def get_many(self, namespace: str, keys: Iterable[str]) -> dict[str, str]:
+        """The values of those keys that have one."""
+
+    def put_many(self, namespace: str, values: Mapping[str, str]) -> None:
+        """Keep values."""
+
+    def trim(self, namespace: str, files: int, each: int = 4) -> None:
+        """Forget the values kept longest ago, so that no more remain than so many for each file."""
+
+
+class Memory:
+    """A store that lasts as long as it is held."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, dict[str, str]] = {}
+
+    def get_many(self, namespace: str, keys: Iterable[str]) -> dict[str, str]:
+        """The values of those keys that have one."""
+        known = self._values.get(namespace, {})
+        return {key: known[key] for key in keys if key in known}
+
+    def put_many(self, namespace: str, values: Mapping[str, str]) -> None:
+        """Keep values, the last ones longest."""
+        known = self._values.setdefault(namespace, {})
+        for key, value in values.items():
+            known.pop(key, None)
+            known[key] = value
+
+    def trim(self, namespace: str, files: int, each: int = 4) -> None:
+        """Forget the values kept longest ago, as a `Cache` does."""
+        known = self._values.get(namespace, {})
+        for key in list(known)[: -(each * files + KEPT_LEAST)]:
+            del known[key]
 
 
 @dataclass(frozen=True, slots=True)

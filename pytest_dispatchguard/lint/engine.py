@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_dispatchguard.config import PROFILE, UNPARSABLE, Config, ignored_in_file, selected
-from pytest_dispatchguard.lint.cache import Cache
+from pytest_dispatchguard.lint.cache import Cache, Store
 from pytest_dispatchguard.lint.catalog import Catalog
 from pytest_dispatchguard.lint.chunks import (
     Lines,
@@ -234,7 +234,7 @@ def judge_files(
     targets: Sequence[str],
     briefs: Briefs,
     catalog: Catalog,
-    cache: Cache | None,
+    cache: Store | None,
     pool: Pool,
     tell: Progress,
 ) -> tuple[dict[str, list[Finding]], list[str]]:

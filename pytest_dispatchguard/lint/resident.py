@@ -12,7 +12,7 @@ from pytest_dispatchguard import prices
 from pytest_dispatchguard.config import Config, is_file, is_project
 from pytest_dispatchguard.lint import baseline as baselines
 from pytest_dispatchguard.lint import engine
-from pytest_dispatchguard.lint.cache import Cache, cache_path
+from pytest_dispatchguard.lint.cache import Cache, Memory, cache_path
 from pytest_dispatchguard.lint.catalog import Catalog, fingerprint
 from pytest_dispatchguard.lint.check import heard, settings
 from pytest_dispatchguard.lint.facts import FileFacts
@@ -102,7 +102,7 @@ class Resident:
         self._rules = rules
         self._cache = kept or Cache.in_memory()
         """What runs before this one found out of files on disk."""
-        self._judged = Cache.in_memory()
+        self._judged = Memory()
         """What was found in functions, as they are and as they were."""
         self._jobs = jobs
         self._asked: set[Path] = set()
@@ -124,7 +124,6 @@ class Resident:
     def close(self) -> None:
         """Lets go of what other processes may want."""
         self._cache.close()
-        self._judged.close()
 
     def rel(self, path: Path) -> str:
         """What a file is called in the project."""

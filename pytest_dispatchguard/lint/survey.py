@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_dispatchguard.config import Config, is_project
-from pytest_dispatchguard.lint.cache import Cache
+from pytest_dispatchguard.lint.cache import Cache, Store
 from pytest_dispatchguard.lint.facts import FileFacts
 from pytest_dispatchguard.lint.files import (
     Discovery,
@@ -190,7 +190,7 @@ def sha(data: bytes) -> str:
 
 
 def facts_of(
-    config: Config, survey: Survey, rels: Iterable[str], cache: Cache | None
+    config: Config, survey: Survey, rels: Iterable[str], cache: Store | None
 ) -> dict[str, FileFacts]:
     """Facts of files: those of this run, the rest from the cache (or scanned again where it lost them)."""
     wanted = list(rels)
