@@ -14,6 +14,9 @@ from typing import Any
 import jsonschema
 import pytest
 
+from pytest_dispatchguard.report.verdicts import as_json
+from pytest_dispatchguard.report.verdicts_read import unpacked
+
 SCHEMA = json.loads((Path(__file__).parent / "schemas" / "dispatchguard-verdicts.json").read_text())
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="times are not measured on Windows")
@@ -525,6 +528,18 @@ def test_a_report_in_markdown_and_settings_in_place_of_options(
     result = run()
     assert result.ret == 4
     result.stderr.fnmatch_lines(["*overhead_workers: 'many' is not a whole number from 1 to 64*"])
+
+
+def test_a_report_is_a_page_where_its_name_says_so(suite: pytest.Pytester, run: Any) -> None:
+    words = ("--overhead-json=out.json", "--overhead-report=out.html")
+    run("--overhead-budget=check", *words).assert_outcomes(passed=1, failed=1)
+    page = (suite.path / "out.html").read_text()
+    assert page.startswith("<!doctype html>") and "✗ fail" in page and "✓ pass" in page
+    assert "dispatchguard: 2 budgets" in page and "test_suite.py::test_slower" in page
+    assert "Most of its instructions run here" in page and "subjects.py:" in page
+    # What was written of a real run is read as it was.
+    text = (suite.path / "out.json").read_text()
+    assert as_json(*unpacked(text)) == text
 
 
 def test_a_run_is_saved_whatever_becomes_of_its_tests(pytester: pytest.Pytester, run: Any) -> None:

@@ -96,6 +96,8 @@ def test_wheel_holds_every_module_and_the_type_marker(root: Path, wheel: Path) -
     ):
         for path in (root / folder).rglob("*.py"):
             assert f"{package}/{path.relative_to(root / folder).as_posix()}" in names
+    for name in ("page.css", "page.js"):
+        assert f"pytest_dispatchguard/report/{name}" in names
     tops = {name.partition("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {
         "dispatchguard_rules",
@@ -164,6 +166,14 @@ def test_installed_command_says_its_version(python: Path, tmp_path: Path) -> Non
 def test_installed_plugin_loads_by_itself(python: Path, tmp_path: Path) -> None:
     said = run(python, "-m", "pytest", "--markers", "-p", "no:cacheprovider", cwd=tmp_path)
     assert "@pytest.mark.overhead_budget" in said
+
+
+def test_installed_command_makes_a_page(python: Path, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.dispatchguard]\n")
+    (tmp_path / "a.py").write_text("x = 1\n")
+    run(python, "-m", "pytest_dispatchguard", "report", "--output", "r.html", cwd=tmp_path)
+    page = (tmp_path / "r.html").read_text()
+    assert "dispatchguard: 0 findings" in page and "color-scheme" in page
 
 
 def test_editable_install_maps_the_rules(

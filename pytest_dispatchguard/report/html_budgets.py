@@ -124,11 +124,12 @@ def _explanation(verdict: Verdict) -> Html:
     """Why a verdict is no pass, to unfold; nothing for one that is."""
     if verdict.verdict in ("pass", "skipped"):
         return Html()
-    parts = [el("pre", reasons(verdict), class_="why")]
+    name = f"{verdict.node_id}, {verdict.subject}"
+    parts = [wide(f"Explanation of {name}", el("pre", reasons(verdict)))]
     parts += _lines(verdict.lines)
     if verdict.layers is not None:
         drawing = svg.inside(as_svg([verdict.layers], {}))
-        parts.append(wide("Layers of a call", el("figure", Html(drawing.rstrip("\n")))))
+        parts.append(wide(f"Layers of {name}", el("figure", Html(drawing.rstrip("\n")))))
     short = verdict.reason.strip().split("\n")[0] or "no reason is given"
     return el("details", el("summary", el("b", "Why: "), short), *parts)
 

@@ -159,9 +159,14 @@
     });
     form.addEventListener("submit", (event) => event.preventDefault());
     more.addEventListener("click", () => go(shown));
-    new IntersectionObserver(([entry]) => {
-      if (entry.isIntersecting) show(shown + STEP);
-    }, { rootMargin: "400px" }).observe(more);
+    const nearing = new IntersectionObserver((entries) => {
+      if (!entries.at(-1).isIntersecting) return;
+      show(shown + STEP);
+      // Anew: one that is near still, or again by the next frame, tells of no change.
+      nearing.unobserve(more);
+      nearing.observe(more);
+    }, { rootMargin: "400px" });
+    nearing.observe(more);
     document.addEventListener("keydown", pressed);
     addEventListener("hashchange", reveal);
     document.addEventListener("click", (event) => {

@@ -1,0 +1,112 @@
+"""`dispatchguard report`: one page of a project's findings and of what its budgets came to."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_dispatchguard.model import CostlyLine, Interval, Limit, Measurement, Verdict
+from pytest_dispatchguard.report.verdicts import as_json
+
+Run = Callable[..., Any]
+
+OVER = Verdict(
+    "tests/test_ops.py::test_add",
+    "add",
+    "fail",
+    {"instructions": 745},
+    (Limit("ratio", 2),),
+    "ratio: 6.663 (6.244 to 7.084), allowed 2",
+    lines=(CostlyLine("pkg/a.py", 8, 691, "leaves = flatten(x)"),),
+    measured=Measurement(Interval(12.8, 12.1, 13.2), ratio=Interval(6.663, 6.244, 7.084), pairs=9),
+)
+
+
+def text_of(page: Path) -> str:
+    """What a page says, its script and style left out."""
+    body = page.read_text(encoding="utf-8").partition("<body>")[2]
+    body = re.sub(r"<script.*?</script>", "", body, flags=re.DOTALL)
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", body)).split())
+
+
+def one_line(done: Any) -> str:
+    assert (done.status, done.out) == (2, ""), done
+    (line,) = done.err.splitlines()
+    return str(line)
+
+
+def test_findings_and_budgets_are_one_page(project: Path, run: Run) -> None:
+    (project / "verdicts.json").write_text(as_json([OVER], {"python": "3.11.9"}))
+    done = run("report", "--budgets", "verdicts.json", "--output", "report.html")
+    assert (done.status, done.out, done.err) == (0, "", "")
+    told = text_of(project / "report.html")
+    found = run("check", "--format", "json").findings
+    assert f"dispatchguard: {len(found)} findings, 1 budget " in told
+    for finding in found:
+        assert f"{finding['path']}: {finding['line']}:{finding['column']} {finding['code']}" in told
+    assert "tests/test_ops.py::test_add" in told and "6.663 ±0.421" in told
+    assert "leaves = flatten(x)" in told and "python 3.11.9" in told
+    assert str(project) not in (project / "report.html").read_text()
+
+
+def test_without_budgets_nothing_is_said_of_them(project: Path, run: Run) -> None:
+    assert run("report", "pkg/a.py", "--output", "report.html").status == 0
+    told = text_of(project / "report.html")
+    assert "Budgets" not in told and "pkg/a.py" in told and "pkg/b.py:" not in told
+
+
+def test_it_is_what_check_writes_as_html(project: Path, run: Run) -> None:
+    run("report", "--output", "report.html")
+    done = run("check", "--format", "html", "--output", "check.html")
+    assert (done.status, done.out) == (1, "")
+    assert (project / "check.html").read_bytes() == (project / "report.html").read_bytes()
+
+
+def test_paths_are_those_of_the_working_folder(project: Path, run: Run) -> None:
+    (project / "verdicts.json").write_text(as_json([OVER], {}))
+    words = ("report", "--budgets", "../verdicts.json", "--output", "report.html")
+    assert run(*words, cwd=project / "pkg").status == 0
+    assert "test_add" in text_of(project / "pkg" / "report.html")
+
+
+def test_a_name_that_would_break_a_page_is_shown(project: Path, run: Run) -> None:
+    name = "a<script>alert(1)<!--&.py"
+    (project / "pkg" / name).write_text((project / "pkg" / "a.py").read_text())
+    assert run("report", "--output", "report.html").status == 0
+    markup = (project / "report.html").read_text()
+    assert f"pkg/{name}" in text_of(project / "report.html")
+    assert "<script>alert" not in markup and "<!--" not in markup
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "none.json: cannot be read: No such file"),
+        ("{", "holds no verdicts that this version can read"),
+        (json.dumps({"schema": 1, "findings": [], "summary": {}}), "there is no machine"),
+    ],
+)
+def test_a_file_that_is_none_of_verdicts_is_one_line(
+    project: Path, run: Run, content: str | None, said: str
+) -> None:
+    if content is not None:
+        (project / "none.json").write_text(content)
+    line = one_line(run("report", "--budgets", "none.json", "--output", "report.html"))
+    assert said in line and "--overhead-json" in line
+    assert not (project / "report.html").exists()
+
+
+def test_what_has_no_place_to_go_is_one_line(project: Path, run: Run) -> None:
+    assert "--output" in one_line(run("report"))
+    assert "no such folder; make it first" in one_line(run("report", "--output", "none/r.html"))
+    assert "none.py" in one_line(run("report", "none.py", "--output", "r.html"))
+    (project / "folder").mkdir()
+    assert "folder: cannot be written" in one_line(run("report", "--output", "folder"))
+    assert "--fix" in one_line(run("report", "--fix", "--output", "r.html"))
+    assert not (project / "r.html").exists()
