@@ -23,6 +23,7 @@ from pytest_dispatchguard.trends import kept_at, split, trends_of
 
 _OPTION = "--bisect"
 _ALL_RUNS = 1_000_000
+_FOUND = "is the first moved commit"
 
 Tell = Callable[[str, int, int], object]
 
@@ -73,7 +74,7 @@ def bisected(asked: Asked, tell: Tell) -> Culprit:
         log = _run(revision.tree, plan, *ends)
         first = _git(revision.tree, "rev-parse", "refs/bisect/moved").strip()
         about = _git(revision.tree, "show", "--no-patch", "--format=%an%n%as%n%s", first)
-        author, date, title, *_ = [*about.splitlines(), "", "", ""]
+        author, date, title, *_ = [*map(_printable, about.split("\n")), "", "", ""]
     finally:
         revision.remove()
     tried = [*((c, t[1].get(counter)) for c, t in zip(ends, there, strict=True)), *log]
@@ -206,14 +207,20 @@ def _run(tree: Path, plan: dict[str, Any], good: str, bad: str) -> list[tuple[st
     file, log = tree.parent / "plan.json", tree.parent / "log.jsonl"
     file.write_text(json.dumps({**plan, "log": str(log)}), encoding="utf-8")
     log.touch()
-    _git(tree, "bisect", "start", "--term-old=unmoved", "--term-new=moved", bad, good)
+    said = _git(tree, "bisect", "start", "--term-old=unmoved", "--term-new=moved", bad, good)
     step = Path(one_commit.__file__).resolve()
-    # -I: nothing of the checkout, and nothing beside the step's own file, is imported by the step itself.
-    said = _git(tree, "bisect", "run", sys.executable, "-I", str(step), str(file))
+    if _FOUND not in said:  # the two are not next to each other
+        # -I: nothing of the checkout, and nothing beside the step's own file, is imported by the step itself.
+        said = _git(tree, "bisect", "run", sys.executable, "-I", str(step), str(file))
     rows = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    if "is the first moved commit" not in said:
+    if _FOUND not in said:
         raise UserError(f"{_OPTION}: git found no single commit: {_last(said)}")
     return [(row["commit"], row["number"]) for row in rows]
+
+
+def _printable(text: str) -> str:
+    """What people wrote, without what would steer a terminal."""
+    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def _git(tree: Path, *words: str) -> str:

@@ -1055,6 +1055,8 @@ def _history(arguments: argparse.Namespace) -> int:
     for option in ("good", "bad", "counter"):
         if getattr(arguments, option) is not None:
             raise UserError(f"--{option} goes with --bisect")
+    if arguments.last is not None and arguments.test is None:
+        raise UserError("--last goes with a test: dispatchguard history TEST --last N")
     last = arguments.last or 30
     text = told(place, arguments.test, last, arguments.format, color=_color("auto"), width=_width())
     _write(text, sys.stdout)

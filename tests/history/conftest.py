@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +21,7 @@ CLEAN = Checkout("a" * 40, "main", False)
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], str]]:
+def postgres() -> Iterator[Callable[[], str]]:
     """Makes an empty database on a server of its own; its URL."""
     missing = [name for name in ("sqlalchemy", "psycopg", "pgserver") if find_spec(name) is None]
     if missing:
@@ -27,9 +29,12 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], 
     import pgserver
     from sqlalchemy import create_engine, text
 
+    # Not in pytest's folder: root has the server run as somebody else, who may not enter there.
+    folder = tempfile.mkdtemp(prefix="dispatchguard-postgres-")
     try:
-        server = pgserver.get_server(tmp_path_factory.mktemp("postgres"))
+        server = pgserver.get_server(folder)
     except Exception as error:  # noqa: BLE001 - whatever keeps it from starting here
+        shutil.rmtree(folder, ignore_errors=True)
         pytest.skip(f"no PostgreSQL server can be started here: {error}")
     whole = server.get_uri().replace("postgresql://", "postgresql+psycopg://")
 
@@ -42,6 +47,7 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], 
 
     yield made
     server.cleanup()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(params=["file", "postgres"])
