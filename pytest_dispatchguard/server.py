@@ -63,6 +63,9 @@ def serve() -> None:
     # whole texts leave nothing to count.
     server = LanguageServer(NAME, __version__, types.TextDocumentSyncKind.Full)
     _register(server, Session(server))
+    # Facts and trees are many and without cycles: a collector that looks through all of them every few
+    # thousand objects would take as long as all else.
+    gc.set_threshold(50_000, 20, 100)
     gc.enable()
     sys.setswitchinterval(_TURN)
     server.start_io(reader, writer)

@@ -28,7 +28,8 @@ def _joined(text: str, finding: Finding) -> Iterator[Edit]:
         at = directive.codes_span
         if directive.kind == "ignore" and at is not None and finding.span.line in directive.lines:
             place = Span(at.line, at.end_column, at.line, at.end_column)
-            yield Edit(finding.path, place, f"{directive.separator}{finding.code}")
+            separator = directive.separator if len(directive.codes) > 1 else ", "
+            yield Edit(finding.path, place, f"{separator}{finding.code}")
 
 
 def _written(lines: Sequence[str], finding: Finding) -> Iterator[Edit]:
