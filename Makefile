@@ -19,8 +19,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-torches lint docs bench bench-compile bench-counters bench-dispatcher bench-ghost bench-guards bench-history bench-keras bench-layers bench-lint bench-metrics bench-noise bench-plugin bench-prices bench-runtime bench-traces bench-waits clean
-.PHONY: help demo test test-all test-torches lint docs bench bench-compile bench-counters bench-dispatcher bench-ghost bench-guards bench-keras bench-layers bench-lint bench-metrics bench-noise bench-plugin bench-prices bench-runtime bench-server bench-traces bench-waits clean
+.PHONY: help demo test test-all test-torches lint docs bench bench-compile bench-counters bench-dispatcher bench-ghost bench-guards bench-history bench-keras bench-layers bench-lint bench-metrics bench-noise bench-plugin bench-prices bench-runtime bench-server bench-traces bench-waits clean
 .DELETE_ON_ERROR:
 
 help: ## say what there is to make
@@ -61,8 +60,7 @@ lint: $(VENV)/.dev ## ruff, mypy --strict, and dispatchguard on itself
 docs: $(VENV)/.docs ## build the site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-bench: bench-lint bench-keras bench-plugin bench-history bench-counters bench-prices bench-ghost bench-metrics bench-runtime bench-layers bench-dispatcher bench-compile bench-guards bench-traces bench-noise ## measure everything that is measured
-bench: bench-lint bench-server bench-keras bench-plugin bench-counters bench-prices bench-ghost bench-metrics bench-runtime bench-layers bench-dispatcher bench-compile bench-guards bench-traces bench-noise ## measure everything that is measured
+bench: bench-lint bench-server bench-keras bench-plugin bench-history bench-counters bench-prices bench-ghost bench-metrics bench-runtime bench-layers bench-dispatcher bench-compile bench-guards bench-traces bench-noise ## measure everything that is measured
 
 bench-lint: $(VENV)/.dev ## measure the linter against its peers
 	$(BIN)/python bench/bench_lint.py
