@@ -14,6 +14,7 @@ import gc
 import logging
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -43,6 +44,8 @@ _CALM = 0.4
 """The same before hotness is solved anew."""
 _TURN = 0.001
 """Seconds that a thread works before another may: what is hot is found out while somebody types."""
+_PATIENCE = 2.0
+"""Seconds that it waits for a text to be checked, at most."""
 FIX_ALL = "source.fixAll.dispatchguard"
 _SUFFIXES = (".py", ".pyi", ".pyw")
 _WATCHED = (
@@ -110,6 +113,8 @@ class Session:
         self._server = server
         self._lint = ThreadPoolExecutor(1)
         self._heat = ThreadPoolExecutor(1)
+        self._idle = threading.Event()
+        """Whether the linting thread has nothing to do."""
         self._projects: dict[Path, Resident | None] = {}
         """By root; None where the configuration never was any good. The linting thread's own."""
         self._roots: dict[Path, Path] = {}
@@ -211,15 +216,20 @@ class Session:
             if found is None:
                 return
             resident, unsolved = found
-            solved = await self._in_thread(self._heat, unsolved.solved)
+            solved = await self._in_thread(
+                self._heat, partial(unsolved.solved, lambda: self._idle.wait(_PATIENCE))
+            )
             if solved is None:
                 return
             await self._in_thread(self._lint, partial(self._accept, root, resident, solved))
             for uri in texts:
-                await self._check_now(uri)
+                if uri not in self._due:
+                    await self._check_now(uri)
 
     async def _in_thread(self, thread: ThreadPoolExecutor, work: Callable[[], _T]) -> _T | None:
         """What comes of work; None where it failed, which is said."""
+        if thread is self._lint:
+            work = partial(self._first, work)
         try:
             return await asyncio.get_running_loop().run_in_executor(thread, work)
         except UserError as error:
@@ -264,6 +274,14 @@ class Session:
         return None if path is None or set(path.parts) & set(LIBRARY_FOLDERS) else path
 
     # -- in the linting thread ---------------------------------------------------------------------
+
+    def _first(self, work: Callable[[], _T]) -> _T:
+        """Does work, while the thread that finds out what is hot waits."""
+        self._idle.clear()
+        try:
+            return work()
+        finally:
+            self._idle.set()
 
     def _checked(self, uri: str, texts: Mapping[str, _Open]) -> tuple[Resident, Told] | None:
         if not self._looked:

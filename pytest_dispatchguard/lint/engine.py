@@ -142,9 +142,13 @@ class Briefs:
 
 
 def solve(
-    config: Config, survey: Survey, catalog: Catalog, cache: Cache | None
+    config: Config,
+    survey: Survey,
+    catalog: Catalog,
+    cache: Cache | None,
+    step: Callable[[], object] | None = None,
 ) -> tuple[Project, Heat]:
-    """The project's call graph and what is hot in it."""
+    """The project's call graph and what is hot in it; for `step` see `heat.solve`."""
     from pytest_dispatchguard.lint import heat
     from pytest_dispatchguard.lint.project import build
 
@@ -164,6 +168,7 @@ def solve(
         cold=config.cold,
         library_roots=catalog.hot_roots,
         observed=known,
+        step=step,
     )
     return project, solved
 
@@ -194,12 +199,18 @@ def briefs_of(
     return Briefs(made.hot, made.idle, texts.__getitem__, keys)
 
 
-def new_briefs(config: Config, survey: Survey, catalog: Catalog, cache: Cache | None) -> Briefs:
-    """Briefs from what is hot, each made when it is asked for."""
+def new_briefs(
+    config: Config,
+    survey: Survey,
+    catalog: Catalog,
+    cache: Cache | None,
+    step: Callable[[], object] | None = None,
+) -> Briefs:
+    """Briefs from what is hot, each made when it is asked for; for `step` see `heat.solve`."""
     from pytest_dispatchguard.lint.briefs import Briefer
     from pytest_dispatchguard.lint.idle import idle_names
 
-    project, solved = solve(config, survey, catalog, cache)
+    project, solved = solve(config, survey, catalog, cache, step)
     briefer = Briefer(project, solved)
     return Briefs(
         {rel: len(functions) for rel, functions in briefer.hot.items()},

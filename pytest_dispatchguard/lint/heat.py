@@ -77,10 +77,12 @@ def solve(
     cold: Sequence[str] = (),
     library_roots: Mapping[str, Iterable[str]] | None = None,
     observed: Observed | None = None,
+    step: Callable[[], object] | None = None,
 ) -> Heat:
     """Which functions are hot, and why. `hot_roots` and `cold` are patterns of the configuration:
     dotted names of functions or classes, globs, ``@decorator``; `library_roots` adds library
-    classes and their hot methods; `observed` is what was recorded of the project."""
+    classes and their hot methods; `observed` is what was recorded of the project; a `step` is taken for each
+    function, so that others may go first."""
     recorded = observed or Observed()
     extra = {base: Known(frozenset(methods)) for base, methods in (library_roots or {}).items()}
     named = named_roots(project, patterns(hot_roots))
@@ -90,6 +92,8 @@ def solve(
     ways: dict[str, tuple[Edge, ...]] = {}
 
     def lead(function_id: str, ruled_out: RuledOut | None = None) -> tuple[Edge, ...]:
+        if step is not None:
+            step()
         return with_seen(edges(project, function_id, ruled_out), function_id, recorded)
 
     hot = _heated(project, coldness, roots, ways, lead)

@@ -61,11 +61,11 @@ class Unsolved:
     survey: Survey
     catalog: Catalog
 
-    def solved(self) -> Solved:
-        """Its hotness. May be asked in another thread than all else."""
-        return Solved(
-            self.key, engine.new_briefs(self.config, self.survey, self.catalog, cache=None)
-        )
+    def solved(self, step: Callable[[], object] | None = None) -> Solved:
+        """Its hotness. May be asked in another thread than all else; a `step` is taken every now and then, in
+        which it may be held up."""
+        made = engine.new_briefs(self.config, self.survey, self.catalog, None, step)
+        return Solved(self.key, made)
 
 
 @dataclass(frozen=True, slots=True)
