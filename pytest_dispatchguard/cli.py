@@ -508,8 +508,21 @@ def _report_parser(commands: Any) -> None:
         "--output",
         type=_path,
         metavar="FILE",
-        required=True,
         help="where the page goes, whole or not at all",
+    )
+    report.add_argument(
+        "--badge",
+        type=_path,
+        metavar="FILE",
+        help="also a badge: a drawing (.svg), or what shields.io makes one of (.json)",
+    )
+    report.add_argument(
+        "--figures", type=_path, metavar="FILE", help="also figures for dashboards, as JSON"
+    )
+    report.add_argument(
+        "--history",
+        metavar="URL|FILE",
+        help="earlier runs, which are drawn beside budgets (default: those of the project, if it keeps any)",
     )
     report.add_argument(
         "--budgets",
@@ -804,22 +817,22 @@ def _render(
 def _put(arguments: argparse.Namespace, text: str, stream: TextIO | None) -> None:
     if arguments.output is None:
         _write(text, stream)
-        return
+    else:
+        _put_in(arguments.output, text)
+
+
+def _put_in(file: Path, text: str) -> None:
     from pytest_dispatchguard.lint.files import write_source
 
     data = text.encode("utf-8", "backslashreplace")
     try:
-        if arguments.output.exists() and (
-            not arguments.output.is_file() or _names_stream(arguments.output)
-        ):
+        if file.exists() and (not file.is_file() or _names_stream(file)):
             # A device, a pipe, or whatever a stream was led to is written to, never replaced.
-            _write_in_place(arguments.output, data)
+            _write_in_place(file, data)
         else:
-            write_source(arguments.output, data)
+            write_source(file, data)
     except OSError as error:
-        raise UserError(
-            f"{arguments.output}: cannot be written: {error.strerror or error}"
-        ) from None
+        raise UserError(f"{file}: cannot be written: {error.strerror or error}") from None
 
 
 def _names_stream(path: Path) -> bool:
@@ -1023,8 +1036,14 @@ def _report(arguments: argparse.Namespace) -> int:
     from pytest_dispatchguard.progress import progress
     from pytest_dispatchguard.reporting import made
 
-    if not arguments.output.parent.is_dir():
-        raise UserError(f"{arguments.output}: there is no such folder; make it first")
+    files = [f for f in (arguments.output, arguments.badge, arguments.figures) if f is not None]
+    if not files:
+        raise UserError(
+            "report what? --output FILE makes the page, --badge a badge, --figures figures"
+        )
+    for file in files:
+        if not file.parent.is_dir():
+            raise UserError(f"{file}: there is no such folder; make it first")
     with progress() as tell:
         request = Request(
             paths=tuple(arguments.paths) or (Path(),),
@@ -1035,11 +1054,16 @@ def _report(arguments: argparse.Namespace) -> int:
             cache=not arguments.no_cache,
             progress=tell,
         )
-        page = made(request, arguments.budgets)
-    for problem in page.problems:
-        print(f"dispatchguard: {problem}", file=sys.stderr)
-    _put(arguments, page.text, sys.stdout)
-    return FAILED if page.problems else CLEAN
+        found = made(request, arguments.budgets, arguments.history)
+    for problem in found.problems:
+        _say(problem)
+    if arguments.output is not None:
+        _put_in(arguments.output, found.page())
+    if arguments.badge is not None:
+        _put_in(arguments.badge, found.badge(arguments.badge))
+    if arguments.figures is not None:
+        _put_in(arguments.figures, found.figures())
+    return FAILED if found.problems else CLEAN
 
 
 # -- history ---------------------------------------------------------------------------------------

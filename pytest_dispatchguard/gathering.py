@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -142,8 +142,9 @@ class Gatherer:
                 _write(self.options.json, self._as_json().encode())
             report = self.options.report
             if report is not None:
-                told = _page if report.suffix.lower() == ".html" else as_markdown
-                _write(report, told(self.verdicts, machine()).encode())
+                page = report.suffix.lower() == ".html"
+                text = self._page() if page else as_markdown(self.verdicts, machine())
+                _write(report, text.encode())
             if updating:
                 path = self.config.rootpath / budget_file.NAME
                 text = rewritten(path, self.verdicts, self._all_tests())
@@ -161,19 +162,27 @@ class Gatherer:
         except UserError as error:
             self.unkept = str(error)
 
+    def _page(self) -> str:
+        from pytest_dispatchguard import __version__
+        from pytest_dispatchguard.measure.session import machine
+        from pytest_dispatchguard.model import UserError
+        from pytest_dispatchguard.report import html
+        from pytest_dispatchguard.trends import earlier
+
+        try:
+            tests = [verdict.node_id for verdict in self.verdicts]
+            trends = earlier(self.options.history, tests, self.config.rootpath)
+        except UserError:
+            trends = {}  # that it cannot be read is told where the run is kept
+        known = html.Known(__version__, verdicts=self.verdicts, machine=machine(), trends=trends)
+        return html.page(known)
+
     def _as_json(self) -> str:
         from pytest_dispatchguard.measure.runs import processor
         from pytest_dispatchguard.measure.session import machine
         from pytest_dispatchguard.report.verdicts import as_json
 
         return as_json(self.verdicts, {"cpu": processor(), **machine()})
-
-
-def _page(verdicts: Sequence[Verdict], machine: Mapping[str, str]) -> str:
-    from pytest_dispatchguard import __version__
-    from pytest_dispatchguard.report import html
-
-    return html.page(html.Known(__version__, verdicts=verdicts, machine=machine))
 
 
 def _skipped(report: pytest.TestReport) -> Verdict:

@@ -1,5 +1,5 @@
-"""What `dispatchguard report` does: lints a project, joins what its budgets came to, and makes one page of
-both."""
+"""What `dispatchguard report` does: lints a project, joins what its budgets came to, now and before, and
+makes one page of all, a badge, figures for dashboards."""
 
 from __future__ import annotations
 
@@ -10,24 +10,44 @@ from pathlib import Path
 from pytest_dispatchguard import __version__
 from pytest_dispatchguard.lint.check import Request, check
 from pytest_dispatchguard.model import Verdict
-from pytest_dispatchguard.report import html, verdicts_read
+from pytest_dispatchguard.report import badge, html, verdicts_read
+from pytest_dispatchguard.trends import earlier
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The page, and what there is to say beside it."""
+    """What is known, to be written in one form or another."""
 
-    text: str
+    known: html.Known
     problems: Sequence[str]
     """Failures of the linter itself."""
 
+    def page(self) -> str:
+        """As a page."""
+        return html.page(self.known)
 
-def made(request: Request, budgets: Path | None) -> Made:
-    """Makes the page; `budgets` is a file that `--overhead-json` wrote."""
+    def badge(self, file: Path) -> str:
+        """As a badge: a drawing, or in a file of JSON what shields.io makes one of."""
+        found = badge.badge(self.known.report, self.known.verdicts)
+        return badge.as_endpoint(found) if file.suffix.lower() == ".json" else badge.as_svg(found)
+
+    def figures(self) -> str:
+        """As figures."""
+        known = self.known
+        return badge.as_figures(known.report, known.verdicts, known.machine, known.version)
+
+
+def made(request: Request, budgets: Path | None, history: str | None) -> Made:
+    """Finds out what there is; `budgets` is a file that `--overhead-json` wrote, `history` the place of
+    earlier runs (None: the project's own, if it has one)."""
     verdicts: list[Verdict] | None = None
     machine: dict[str, str] = {}
     if budgets is not None:
         verdicts, machine = verdicts_read.load(request.cwd / budgets)
     checked = check(request)
-    known = html.Known(__version__, checked.report, verdicts, machine, sources=checked.reader)
-    return Made(html.page(known), checked.problems)
+    tests = [verdict.node_id for verdict in verdicts or ()]
+    trends = earlier(history, tests, request.cwd)
+    known = html.Known(
+        __version__, checked.report, verdicts, machine, trends, sources=checked.reader
+    )
+    return Made(known, checked.problems)

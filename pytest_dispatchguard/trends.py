@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -18,6 +18,11 @@ from pytest_dispatchguard.model import Checkout, Point, Run, Trend, UserError
 from pytest_dispatchguard.report import history as report
 
 Format = Literal["text", "json"]
+
+_DRAWN = 30
+"""Runs that a page draws of a test."""
+_USUAL = "instructions"
+"""The counter that every subject has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +98,27 @@ def told(place: str, test: str | None, last: int, form: Format, *, color: bool, 
     if form == "json":
         return report.trends_as_json(found)
     return report.trends_as_text(found, color=color, width=width)
+
+
+def earlier(history: str | None, tests: Iterable[str], folder: Path) -> dict[str, list[float]]:
+    """What tests came to in earlier runs, the oldest first: their ratios, or the instructions of those that
+    were never timed. Without a place named, nothing where the project has no history."""
+    place = place_of(history or "", folder)
+    if history is None and not Path(place).exists():
+        return {}
+    wanted = list(dict.fromkeys(tests))
+    database = kept_at(place) if wanted else None
+    found: dict[str, list[float]] = {}
+    for test in wanted:
+        assert database is not None
+        first = store.trends(database, test, _DRAWN)[:1]
+        points = [point.kept for trend in first for point in trend.points]
+        ratios = [kept.ratio.value for kept in points if kept.ratio is not None]
+        counted = [float(k.counters[_USUAL]) for k in points if _USUAL in k.counters]
+        figures = ratios if len(ratios) > 1 else counted
+        if len(figures) > 1:
+            found[test] = figures
+    return found
 
 
 def trends_of(database: Database, test: str, last: int) -> list[Trend]:

@@ -49,7 +49,7 @@ ARROWS = {
     "progress": frozenset(),
     "report": frozenset({"edits", "model"}),
     "reviewing": BASE | PARTS | {"post"},
-    "reporting": BASE | PARTS | {""},
+    "reporting": BASE | PARTS | {"", "trends"},
     "running": BASE | PARTS | {"recording"},
     "runtime": BASE | {"", "hookspecs"},
     "trends": BASE | PARTS | {"history"},

@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
-from pytest_dispatchguard.model import CostlyLine, Interval, Limit, Measurement, Verdict
+from pytest_dispatchguard import trends
+from pytest_dispatchguard.model import Checkout, CostlyLine, Interval, Limit, Measurement, Verdict
 from pytest_dispatchguard.report.verdicts import as_json
+from pytest_dispatchguard.trends import Began
 
 Run = Callable[..., Any]
 
@@ -103,10 +107,75 @@ def test_a_file_that_is_none_of_verdicts_is_one_line(
 
 
 def test_what_has_no_place_to_go_is_one_line(project: Path, run: Run) -> None:
-    assert "--output" in one_line(run("report"))
+    assert "--output FILE makes the page" in one_line(run("report"))
     assert "no such folder; make it first" in one_line(run("report", "--output", "none/r.html"))
     assert "none.py" in one_line(run("report", "none.py", "--output", "r.html"))
     (project / "folder").mkdir()
     assert "folder: cannot be written" in one_line(run("report", "--output", "folder"))
     assert "--fix" in one_line(run("report", "--fix", "--output", "r.html"))
     assert not (project / "r.html").exists()
+
+
+# -- earlier runs, badges, figures -----------------------------------------------------------------
+
+
+def keep(project: Path, *ratios: float, place: str = "") -> None:
+    """Keeps a run for each ratio."""
+    for number, ratio in enumerate(ratios):
+        measured = Measurement(
+            Interval(2.0, 1.9, 2.1), ratio=Interval(ratio, ratio, ratio), pairs=9
+        )
+        text = as_json([replace(OVER, measured=measured)], {"python": "3.11.9"})
+        began = Began(f"2026-01-0{number + 1}T00:00:00Z", Checkout("a" * 40, "main", False))
+        trends.keep(text, began, trends.place_of(place, project))
+
+
+def test_earlier_runs_are_drawn(project: Path, run: Run) -> None:
+    (project / "verdicts.json").write_text(as_json([OVER], {"python": "3.11.9"}))
+    words = ("report", "--budgets", "verdicts.json", "--output", "report.html")
+    run(*words)
+    assert "earlier runs" not in text_of(project / "report.html")
+    keep(project, 5.0, 6.0, 7.5)
+    run(*words)
+    page = (project / "report.html").read_text()
+    assert "earlier runs" in text_of(project / "report.html")
+    assert "7.5" in page[page.index("earlier runs") :]
+    keep(project, 1.0, 2.0, place="other.sqlite")
+    run(*words, "--history", "other.sqlite")
+    assert "7.5" not in (project / "report.html").read_text()
+    assert "there is no history yet" in one_line(run(*words, "--history", "none.sqlite"))
+
+
+def test_a_badge_says_how_it_stands(project: Path, run: Run) -> None:
+    assert run("report", "--badge", "b.svg").status == 0
+    drawn = ElementTree.fromstring((project / "b.svg").read_text())
+    assert drawn.get("aria-label") == "overhead: 3 findings"
+    for verdicts, message, color in (
+        ([OVER], "1 of 1 budget failing", "red"),
+        ([replace(OVER, verdict="pass")], "1 budget kept", "brightgreen"),
+        ([replace(OVER, verdict="undecided")], "1 of 1 undecided", "yellow"),
+    ):
+        (project / "verdicts.json").write_text(as_json(verdicts, {}))
+        assert run("report", "--budgets", "verdicts.json", "--badge", "b.json").status == 0
+        told = json.loads((project / "b.json").read_text())
+        assert told == {
+            "schemaVersion": 1,
+            "label": "overhead",
+            "message": message,
+            "color": color,
+        }
+
+
+def test_figures_are_for_dashboards(project: Path, run: Run) -> None:
+    (project / "verdicts.json").write_text(as_json([OVER], {"python": "3.11.9"}))
+    assert run("report", "--figures", "f.json").status == 0
+    told = json.loads((project / "f.json").read_text())
+    found = run("check", "--format", "json").findings
+    assert told["budgets"] is None
+    assert told["findings"]["total"] == len(found)
+    assert sum(told["findings"]["by_code"].values()) == len(found)
+    assert run("report", "--budgets", "verdicts.json", "--figures", "f.json").status == 0
+    told = json.loads((project / "f.json").read_text())["budgets"]
+    assert (told["total"], told["fail"], told["pass"]) == (1, 1, 0)
+    assert told["tests"][0]["ratio"] == 6.663
+    assert told["machine"] == {"python": "3.11.9"}
