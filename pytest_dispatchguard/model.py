@@ -399,9 +399,9 @@ class PriceTable:
 
 def _price(forms: Sequence[Priced], machine: str) -> Price | None:
     """One price of several forms of a pattern; None where no form is surely dearer than its good form."""
-    waiting = [one.waits[0] - one.waits[1] for one in forms if one.waits[0] > one.waits[1]]
-    if waiting:
-        return Price(None, machine=machine, waits=min(waiting))
+    if any(one.waits[0] > one.waits[1] for one in forms):
+        # A specimen may hold several places; each of them waits once whenever it runs, at least.
+        return Price(None, machine=machine, waits=1)
     saves = [one.saves_us for one in forms if one.saves_us is not None and one.proven]
     if not saves:
         return None
