@@ -170,7 +170,7 @@ async def measured(options: argparse.Namespace, scratch: Path) -> dict[str, Any]
     await editor.stop()
     medians = {name: statistics.median(seconds) for name, seconds in series.items()}
     return {
-        "machine": machine(),
+        "machine": {**machine(), "load": [round(load, 1) for load in os.getloadavg()]},
         "tree": {"package": label, "files": len(tree.files), "lines": tree.lines},
         "versions": {name: version_of(name) for name in ("pytest-dispatchguard", "pygls")},
         "pause_s": PAUSE,

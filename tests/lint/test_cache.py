@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pytest_dispatchguard.lint import cache as module
-from pytest_dispatchguard.lint.cache import Cache, cache_path, clean
+from pytest_dispatchguard.lint.cache import KEPT_LEAST, Cache, Memory, cache_path, clean
 from pytest_dispatchguard.lint.files import File
 from pytest_dispatchguard.model import UserError
 
@@ -279,3 +279,25 @@ def test_clean_leaves_what_else_is_there(cache: Cache, path: Path, tmp_path: Pat
     assert clean(tmp_path) is True
     assert profile.exists()
     assert (path.parent / ".gitignore").exists()
+
+
+def test_memory_forgets_what_was_kept_longest_ago() -> None:
+    memory = Memory()
+    memory.put_many("kind", {str(n): "old" for n in range(KEPT_LEAST)})
+    memory.put_many("kind", {"0": "new", "more": "new"})
+    memory.trim("kind", 0)
+    assert memory.get_many("kind", ["0", "1", "2", "more"]) == {
+        "0": "new",
+        "2": "old",
+        "more": "new",
+    }
+    assert memory.get_many("other", ["0"]) == {}
+
+
+def test_a_cache_in_memory_takes_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    cache = Cache.in_memory()
+    cache.put_many("kind", {"key": "value"})
+    assert cache.get_many("kind", ["key"]) == {"key": "value"}
+    cache.close()
+    assert list(tmp_path.iterdir()) == []

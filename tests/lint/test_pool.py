@@ -59,3 +59,10 @@ def test_a_worker_that_dies_is_told() -> None:
 
 def test_there_is_a_processor() -> None:
     assert default_jobs() >= 1
+
+
+def test_a_process_with_threads_is_not_forked() -> None:
+    words = ["a" * number for number in range(50)]
+    with Pool(2, threads=True) as pool:
+        assert list(pool.map(len, words, worth=2, most=50)) == list(range(50))
+        assert pool.works
