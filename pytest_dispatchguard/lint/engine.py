@@ -89,15 +89,18 @@ def run(
     *,
     texts: Mapping[str, str] | None = None,
     progress: Progress | None = None,
+    passing: bool = False,
 ) -> Outcome:
     """Checks the targets of a discovery, with hotness from its whole project. The `rules` may take long to
-    give their catalog: they are asked while files are read."""
+    give their catalog: they are asked while files are read. Of a `passing` state of the project the cache
+    does not keep what is hot: it keeps that of one state."""
     tell = progress or (lambda what, done, total: None)
     prepare = partial(_prepare, rules, pool)
     survey = scout_files(config, discovery, cache, pool, texts or {}, tell, meanwhile=prepare)
     catalog = rules()
     targets = [f.rel for f in discovery.targets if f.rel in survey.scouted]
-    briefs = briefs_of(config, survey, catalog, cache, tell)
+    made = new_briefs if passing else partial(briefs_of, tell=tell)
+    briefs = made(config, survey, catalog, cache)
     judged, problems = judge_files(config, survey, targets, briefs, catalog, cache, pool, tell)
     read = Texts(discovery, survey.texts)
     return settle(config, survey, targets, judged, problems, catalog.infos, briefs, read)

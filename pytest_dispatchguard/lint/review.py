@@ -69,9 +69,15 @@ def _reviewed(
     discovery = discover((), config, cwd=config.root)
     now = engine.run(config, discovery, rules, cache, pool, progress=asked.progress)
     old_files, old_texts = before(config, discovery, changes)
-    # Without the cache, which keeps one state of the project.
     then = engine.run(
-        config, old_files, rules, None, pool, texts=old_texts, progress=asked.progress
+        config,
+        old_files,
+        rules,
+        cache,
+        pool,
+        texts=old_texts,
+        progress=asked.progress,
+        passing=True,
     )
     found, was = _heard(config, now.findings), _heard(config, then.findings)
     accepted = _accepted(config)

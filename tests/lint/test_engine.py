@@ -31,13 +31,15 @@ def run(
     *,
     targets: tuple[str, ...] | None = None,
     cache: Cache | None = None,
+    passing: bool = False,
     **settings: object,
 ) -> engine.Outcome:
     files = tuple(File(ROOT / rel, rel, 0, 0, 0, 0) for rel in sorted(texts))
     asked = tuple(f for f in files if targets is None or f.rel in targets)
     config = Config(root=ROOT, **settings)  # type: ignore[arg-type]  # by name
     with Pool(1) as pool:
-        return engine.run(config, Discovery(asked, files), lambda: rules, cache, pool, texts=texts)
+        found = Discovery(asked, files)
+        return engine.run(config, found, lambda: rules, cache, pool, texts=texts, passing=passing)
 
 
 def test_only_targets_speak_and_all_give_hotness(rules: Catalog) -> None:
@@ -88,6 +90,20 @@ def test_lines_that_move_are_not_judged_anew(
     assert after.message == before.message
     with pytest.raises(AssertionError, match="judged again"):
         run({"a.py": text.replace("x.item()", "x.max().item()")}, rules, cache=cache)
+    cache.close()
+
+
+def test_a_state_in_passing_leaves_what_is_known_of_the_other(
+    rules: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = Cache.open(tmp_path / "cache.sqlite", "v1")
+    now = {"a.py": HOT + "        return x.item()\n", "b.py": "def f():\n    return 1\n"}
+    before = {"a.py": HOT + "        return x.tolist(), x.item()\n"}
+    found = run(now, rules, cache=cache)
+    passed = run(before, rules, cache=cache, passing=True)
+    assert passed.findings == run(before, rules).findings
+    monkeypatch.delattr(engine, "new_briefs")  # what is hot need not be found out again
+    assert run(now, rules, cache=cache).findings == found.findings
     cache.close()
 
 
