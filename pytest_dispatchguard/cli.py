@@ -1103,14 +1103,15 @@ def _bisect(arguments: argparse.Namespace, place: str, cwd: Path) -> int:
 
 
 def _merge(arguments: argparse.Namespace) -> int:
+    from pytest_dispatchguard.report.verdicts import as_json
     from pytest_dispatchguard.trends import Began, keep, merged, place_of
 
     cwd = _cwd()
-    text = merged(arguments.files, cwd)
+    verdicts, machine = merged(arguments.files, cwd)
     if arguments.output is not None or arguments.history is None:
-        _put(arguments, text, sys.stdout)
+        _put(arguments, as_json(verdicts, machine), sys.stdout)
     if arguments.history is not None:
-        keep(text, Began.now(cwd), place_of(arguments.history, cwd))
+        keep(verdicts, machine, Began.now(cwd), place_of(arguments.history, cwd))
     return CLEAN
 
 

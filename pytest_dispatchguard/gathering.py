@@ -135,11 +135,12 @@ class Gatherer:
         from pytest_dispatchguard.measure import budget_file
         from pytest_dispatchguard.measure.session import machine, rewritten
         from pytest_dispatchguard.model import UserError
+        from pytest_dispatchguard.report.verdicts import as_json
         from pytest_dispatchguard.report.verdicts_markdown import as_markdown
 
         try:
             if self.options.json is not None:
-                _write(self.options.json, self._as_json().encode())
+                _write(self.options.json, as_json(self.verdicts, _machine()).encode())
             report = self.options.report
             if report is not None:
                 page = report.suffix.lower() == ".html"
@@ -158,7 +159,8 @@ class Gatherer:
         from pytest_dispatchguard.trends import keep, place_of
 
         try:
-            keep(self._as_json(), began, place_of(self.options.history or "", self.config.rootpath))
+            place = place_of(self.options.history or "", self.config.rootpath)
+            keep(self.verdicts, _machine(), began, place)
         except UserError as error:
             self.unkept = str(error)
 
@@ -177,12 +179,13 @@ class Gatherer:
         known = html.Known(__version__, verdicts=self.verdicts, machine=machine(), trends=trends)
         return html.page(known)
 
-    def _as_json(self) -> str:
-        from pytest_dispatchguard.measure.runs import processor
-        from pytest_dispatchguard.measure.session import machine
-        from pytest_dispatchguard.report.verdicts import as_json
 
-        return as_json(self.verdicts, {"cpu": processor(), **machine()})
+def _machine() -> dict[str, str]:
+    """What figures are from: the processor, too."""
+    from pytest_dispatchguard.measure.runs import processor
+    from pytest_dispatchguard.measure.session import machine
+
+    return {"cpu": processor(), **machine()}
 
 
 def _skipped(report: pytest.TestReport) -> Verdict:

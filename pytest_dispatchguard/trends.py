@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal
 
 from pytest_dispatchguard.config import did_you_mean, find_root, nearest
-from pytest_dispatchguard.history import store, verdict_files
+from pytest_dispatchguard.history import store
 from pytest_dispatchguard.history.checkouts import checkout_of
 from pytest_dispatchguard.history.databases import Database
+from pytest_dispatchguard.history.shards import Shard, joined
 from pytest_dispatchguard.lint.cache import make_folder
-from pytest_dispatchguard.model import Checkout, Point, Run, Trend, UserError
+from pytest_dispatchguard.model import Checkout, Kept, Point, Run, Trend, UserError, Verdict
 from pytest_dispatchguard.report import history as report
+from pytest_dispatchguard.report import verdicts_read
 
 Format = Literal["text", "json"]
 
@@ -46,32 +47,37 @@ def place_of(word: str, folder: Path) -> str:
     return word if store.is_url(word) else str(folder / word)
 
 
-def keep(text: str, began: Began, place: str) -> None:
-    """Keeps what `--overhead-json` would write as one run of the history."""
-    whole = verdict_files.read(text, "the verdicts")
+def keep(verdicts: Iterable[Verdict], machine: Mapping[str, str], began: Began, place: str) -> None:
+    """Keeps verdicts as one run of the history."""
     file = Path(place)
     if file.parts[-2:] == store.FILE.parts:
         try:
             make_folder(file.parent)
         except OSError as error:
             raise UserError(f"{file.parent}: cannot be made: {error.strerror or error}") from None
-    run = Run(began.at, verdict_files.machine_in(whole, "the verdicts"), began.checkout)
-    store.add(store.database_at(place), run, verdict_files.kept_in(whole, "the verdicts"))
+    run = Run(began.at, dict(machine), began.checkout)
+    store.add(store.database_at(place), run, [_kept(verdict) for verdict in verdicts])
 
 
-def merged(files: Sequence[Path], folder: Path) -> str:
-    """Files of `--overhead-json` as one."""
-    read = [
-        (str(file), verdict_files.read(_text(folder / file, file), str(file))) for file in files
-    ]
-    return json.dumps(verdict_files.joined(read), indent=1) + "\n"
+def _kept(verdict: Verdict) -> Kept:
+    said = verdict.node_id, verdict.subject, verdict.verdict, verdict.counters, verdict.reason
+    measured = verdict.measured
+    if measured is None:
+        return Kept(*said)
+    reference = measured.reference_us
+    return Kept(
+        *said,
+        ratio=measured.ratio,
+        host_us=measured.subject_us,
+        extra_us=measured.extra_us,
+        device_us=measured.device_us,
+        reference_us=None if reference is None else reference.value,
+    )
 
 
-def _text(path: Path, shown: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UserError(f"{shown}: cannot be read: {error.strerror or error}") from None
+def merged(files: Sequence[Path], folder: Path) -> tuple[list[Verdict], dict[str, str]]:
+    """What files of `--overhead-json` hold, as one run."""
+    return joined([Shard(str(file), *verdicts_read.load(folder / file)) for file in files])
 
 
 def kept_at(place: str) -> Database:

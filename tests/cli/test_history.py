@@ -308,4 +308,4 @@ def test_shards_that_disagree_are_one_line(tmp_path: Path, run: Started) -> None
     assert {entry.name for entry in tmp_path.iterdir()} == {"1.json", "2.json"}
     assert "cannot be read: No such file" in run("merge", "none.json").err
     (tmp_path / "text.json").write_text("hello")
-    assert "text.json: is no JSON" in run("merge", "text.json").err
+    assert "text.json: holds no verdicts" in run("merge", "text.json").err

@@ -125,9 +125,9 @@ def keep(project: Path, *ratios: float, place: str = "") -> None:
         measured = Measurement(
             Interval(2.0, 1.9, 2.1), ratio=Interval(ratio, ratio, ratio), pairs=9
         )
-        text = as_json([replace(OVER, measured=measured)], {"python": "3.11.9"})
+        verdict = replace(OVER, measured=measured)
         began = Began(f"2026-01-0{number + 1}T00:00:00Z", Checkout("a" * 40, "main", False))
-        trends.keep(text, began, trends.place_of(place, project))
+        trends.keep([verdict], {"python": "3.11.9"}, began, trends.place_of(place, project))
 
 
 def test_earlier_runs_are_drawn(project: Path, run: Run) -> None:
