@@ -38,7 +38,7 @@ from pytest_dispatchguard.model import Edit, Elsewhere, Finding, RuleInfo, UserE
 from pytest_dispatchguard.report import lsp
 from pytest_dispatchguard.report.wording import NAME, remedy
 
-PAUSE = 0.2
+PAUSE = 0.1
 """Seconds without a keystroke before a text is checked."""
 _CALM = 0.4
 """The same before hotness is solved anew."""
