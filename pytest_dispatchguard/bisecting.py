@@ -111,11 +111,11 @@ def _moved(known: Trend, counter: str | None) -> tuple[str, str, str]:
     committed = tuple(filter(_is_committed, known.points))
     if committed:
         trend = Trend(committed)
-        for i, moves in reversed(list(enumerate(trend.moves()))):
+        rows = zip(trend.points, trend.befores(), trend.moves(), strict=True)
+        for point, before, moves in reversed(list(rows)):
             names = [move.name for move in moves if counter in (None, move.name)]
-            before = next((p for p in reversed(trend.points[:i]) if p.kept.counters), None)
             if names and before is not None:
-                return before.run.checkout.commit, trend.points[i].run.checkout.commit, names[0]
+                return before.run.checkout.commit, point.run.checkout.commit, names[0]
     raise UserError(
         f"{_OPTION}: in the history {counter or 'no counter'} of {known.node_id} moved "
         f"{'never ' if counter else ''}from one commit to another; name two with --good and --bad"

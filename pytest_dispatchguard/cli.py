@@ -1008,11 +1008,7 @@ def _review(arguments: argparse.Namespace) -> int:
             progress=tell,
         )
         found = review(asked, arguments.budgets, _say)
-    for problem in found.problems:
-        _say(problem)
     _put(arguments, written(found, arguments.format), sys.stdout)
-    if found.problems:
-        return FAILED
     if arguments.post:
         done = posted(found, os.environ)
         _say(
@@ -1020,6 +1016,10 @@ def _review(arguments: argparse.Namespace) -> int:
         )
         if done.note:
             _say(f"note: {done.note}")
+    for problem in found.problems:
+        _say(problem)
+    if found.problems:
+        return FAILED
     return FOUND if found.review.bad and not arguments.exit_zero else CLEAN
 
 

@@ -777,11 +777,20 @@ class Trend:
         return self.points[0].kept.subject
 
     def moves(self) -> tuple[tuple[CounterMove, ...], ...]:
-        """For each point, the counters that moved since the last one that has any of the same versions."""
-        found, last = [], None
+        """For each point, the counters that moved since the last one that has any, of the same versions."""
+        return tuple(
+            point.moved(before) for point, before in zip(self.points, self.befores(), strict=True)
+        )
+
+    def befores(self) -> tuple[Point | None, ...]:
+        """For each point, the last one before it that has counters of the same versions."""
+        last: dict[str, Point] = {}
+        found = []
         for point in self.points:
-            found.append(point.moved(last))
-            last = point if point.kept.counters else last
+            key = repr(sorted(point.run.versions.items()))
+            found.append(last.get(key))
+            if point.kept.counters:
+                last[key] = point
         return tuple(found)
 
 
@@ -859,6 +868,9 @@ class Review:
     kept: int = 0
     """How many budgets stayed as they were."""
     notes: tuple[str, ...] = ()
+    prefix: str = ""
+    """From the top of the repository to the project, for whoever knows files from there: empty, or with a
+    slash at its end."""
 
     @property
     def new(self) -> tuple[Finding, ...]:

@@ -44,7 +44,8 @@ def place_of(word: str, folder: Path) -> str:
     """The URL or file that people name in a folder; the project's own history where they name none."""
     if not word:
         return str(find_root([folder]) / store.FILE)
-    return word if store.is_url(word) else str(folder / word)
+    path = store.path_in(word)
+    return word if store.is_url(path) else str(folder / path)
 
 
 def keep(verdicts: Iterable[Verdict], machine: Mapping[str, str], began: Began, place: str) -> None:
@@ -106,24 +107,23 @@ def told(place: str, test: str | None, last: int, form: Format, *, color: bool, 
     return report.trends_as_text(found, color=color, width=width)
 
 
-def earlier(history: str | None, tests: Iterable[str], folder: Path) -> dict[str, list[float]]:
-    """What tests came to in earlier runs, the oldest first: their ratios, or the instructions of those that
-    were never timed. Without a place named, nothing where the project has no history."""
+def earlier(
+    history: str | None, tests: Iterable[str], folder: Path
+) -> dict[tuple[str, str], list[float]]:
+    """What the subjects of tests came to in earlier runs, the oldest first: their ratios, or the instructions
+    of those that were never timed. Without a place named, nothing where the project has no history."""
     place = place_of(history or "", folder)
     if history is None and not Path(place).exists():
         return {}
     wanted = list(dict.fromkeys(tests))
-    database = kept_at(place) if wanted else None
-    found: dict[str, list[float]] = {}
-    for test in wanted:
-        assert database is not None
-        first = store.trends(database, test, _DRAWN)[:1]
-        points = [point.kept for trend in first for point in trend.points]
+    found: dict[tuple[str, str], list[float]] = {}
+    for trend in store.trends_of_all(kept_at(place), wanted, _DRAWN) if wanted else ():
+        points = [point.kept for point in trend.points]
         ratios = [kept.ratio.value for kept in points if kept.ratio is not None]
         counted = [float(k.counters[_USUAL]) for k in points if _USUAL in k.counters]
         figures = ratios if len(ratios) > 1 else counted
         if len(figures) > 1:
-            found[test] = figures
+            found[trend.node_id, trend.subject] = figures
     return found
 
 

@@ -6,9 +6,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -304,7 +306,7 @@ def test_other(overhead):
 def test_of_something_else():
     import os
 
-    assert "GITHUB_TOKEN" not in os.environ
+    assert not [name for name in os.environ if "TOKEN" in name]
 """
 
 
@@ -364,7 +366,31 @@ def test_budgets_that_stayed(budgeted: Path) -> None:
 def test_budgets_that_cannot_be_measured(budgeted: Path) -> None:
     done = review(budgeted, "wrapped", "--budgets", "tests/none.py")
     assert done.status == 2
+    assert done.out.startswith("### dispatchguard: nothing new")  # the linter's part is told
     assert (
         "--budgets: pytest ends with 4: ERROR: file or directory not found"
         in done.err.splitlines()[-1]
     )
+
+
+def test_a_project_in_a_folder_of_the_repository(tmp_path: Path) -> None:
+    write(tmp_path / "libs" / "one", BASE)
+    git(tmp_path, "init", "-q", "-b", "main")
+    commit(tmp_path, "all")
+    git(tmp_path, "checkout", "-q", "-b", "sync")
+    write(tmp_path / "libs" / "one", {"net/layers.py": BASE["net/layers.py"].replace(*SYNC)})
+    commit(tmp_path, "sync")
+    folder = tmp_path / "libs" / "one"
+    (told,) = run(folder, "review", "--base", "main", "--format", "github").json["comments"]
+    assert told["path"] == "libs/one/net/layers.py"
+    assert run(folder, "review", "--base", "main", "--format", "json").json["new"][0]["path"] == (
+        "net/layers.py"
+    )
+
+
+def test_a_broken_cache_is_passed_over(repository: Path) -> None:
+    assert review(repository, "sync").status == 1
+    (file,) = repository.rglob(".dispatchguard/*.sqlite")
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("UPDATE rows SET value = '[[[1]]]'")
+    assert review(repository, "sync").status == 1

@@ -22,13 +22,13 @@ def joined(shards: Sequence[Shard]) -> tuple[list[Verdict], dict[str, str]]:
     found: dict[tuple[str, str], tuple[str, Verdict]] = {}
     for shard in shards:
         machine = _machine(machine, shard.machine, shards[0].name, shard.name)
-        for verdict in shard.verdicts:
-            key = (verdict.node_id, verdict.subject)
+        # A test that was run again counts as it was last.
+        last = {(verdict.node_id, verdict.subject): verdict for verdict in shard.verdicts}
+        for key, verdict in last.items():
             other, known = found.setdefault(key, (shard.name, verdict))
             if known != verdict:
-                where = f"{other} and {shard.name}" if other != shard.name else other
                 raise UserError(
-                    f"{key[0]} ({key[1]}) is in {where}, with different figures; "
+                    f"{key[0]} ({key[1]}) is in {other} and {shard.name}, with different figures; "
                     "have each test run in one shard"
                 )
     return [found[key][1] for key in sorted(found)], machine

@@ -7,7 +7,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +46,14 @@ def is_url(word: str) -> bool:
     return "://" in word
 
 
+def path_in(word: str) -> str:
+    """The path of the file that a URL of SQLite names; what is none stays."""
+    return _SQLITE.sub("", word, count=1)
+
+
 def database_at(place: str) -> Database:
     """The database that a URL or the path of a file names."""
-    path = _SQLITE.sub("", place, count=1)
+    path = path_in(place)
     return at_url(path) if is_url(path) else in_file(Path(path).absolute())
 
 
@@ -81,12 +86,18 @@ def newest(database: Database) -> list[tuple[Point, int]]:
 
 def trends(database: Database, node_id: str, last: int) -> list[Trend]:
     """The subjects of a test in its last runs; none where nothing is known of it."""
+    return trends_of_all(database, [node_id], last)
+
+
+def trends_of_all(database: Database, node_ids: Iterable[str], last: int) -> list[Trend]:
+    """The same of several tests."""
     _require(database)
+    found: dict[tuple[str, str], list[Point]] = {}
     with database.begin(False) as transaction:
-        rows = transaction.ask(_TREND, {"test": _digest(node_id), "last": last})
-    found: dict[str, list[Point]] = {}
-    for point in map(_point, rows):
-        found.setdefault(point.kept.subject, []).append(point)
+        for node_id in node_ids:
+            rows = transaction.ask(_TREND, {"test": _digest(node_id), "last": last})
+            for point in map(_point, rows):
+                found.setdefault((node_id, point.kept.subject), []).append(point)
     return [Trend(tuple(points)) for points in found.values()]
 
 

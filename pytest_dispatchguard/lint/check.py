@@ -229,7 +229,10 @@ def _check(
     if changes is not None and request.stdin is None:
         shown = {**texts, **after}
         now = replace(changes, lines={**changes.lines, **_carried(discovery, changes.lines, shown)})
-        told = _caused(config, discovery, rules, cache, pool, now, untouched, accepted, shown)
+        told, wrong = _caused(
+            config, discovery, rules, cache, pool, now, untouched, accepted, shown
+        )
+        unwritten += wrong
         caused = list(prices.priced(told, rules().prices, own))
         findings += [f for f in caused if not _is_cheap(request, f)]
         cheap += [f for f in caused if _is_cheap(request, f)]
@@ -281,21 +284,24 @@ def _caused(
     untouched: Sequence[Finding],
     accepted: baselines.Baseline | None,
     texts: Mapping[str, str],
-) -> list[Finding]:
+) -> tuple[list[Finding], tuple[str, ...]]:
     """What the changes make hot elsewhere, perhaps in files that were not asked for: told at the calls that
-    do, in those that were."""
+    do, in those that were. And what went wrong in those that were not."""
     from pytest_dispatchguard.lint.gitdiff import touches
     from pytest_dispatchguard.lint.newly_hot import newly_hot
 
     newly = newly_hot(config, discovery, rules, cache, pool, changes, texts)
     if newly is None:
-        return []
+        return [], ()
     asked = {f.rel for f in discovery.targets}
     others = tuple(f for f in discovery.project if f.rel in newly.files - asked)
     found = list(untouched)
+    problems: tuple[str, ...] = ()
     if others:
         files = Discovery(others, discovery.project)
-        more = list(engine.run(config, files, rules, cache, pool, texts=texts).findings)
+        outcome = engine.run(config, files, rules, cache, pool, texts=texts)
+        more = list(outcome.findings)
+        problems = outcome.problems
         if accepted is not None:
             from pytest_dispatchguard.lint import baseline as baselines
 
@@ -304,7 +310,7 @@ def _caused(
             f for f in more if not touches(changes.lines, f.path, f.span.line, f.span.end_line)
         ]
     told = (newly.told_at_its_cause(f) for f in found if heard(config, f))
-    return [f for f in told if f is not None and f.path in asked]
+    return [f for f in told if f is not None and f.path in asked], problems
 
 
 def _speaking(config: Config, catalog: Catalog) -> set[str]:

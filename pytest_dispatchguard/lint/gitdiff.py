@@ -50,6 +50,8 @@ class Changes:
 
     base: str
     """The commit that it is held against."""
+    prefix: str
+    """From the top of the repository to the folder; empty, or with a slash at its end."""
     lines: Mapping[str, Ranges]
     """Changed lines by path; files without any are left out."""
     shown: Mapping[str, Ranges]
@@ -111,7 +113,9 @@ def changes(root: Path, rev: str, option: str = "--diff-base") -> Changes:
         # What was taken out of the index alone is still there to be read.
         gone.discard(name)
         new.add(name)
-    return Changes(base, lines, shown, same, before, frozenset(new), frozenset(gone))
+    return Changes(
+        base, os.fsdecode(prefix), lines, shown, same, before, frozenset(new), frozenset(gone)
+    )
 
 
 def changed_lines(root: Path, rev: str) -> Mapping[str, Ranges]:

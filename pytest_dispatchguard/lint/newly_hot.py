@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -16,7 +17,6 @@ from pytest_dispatchguard.lint.calls import calls_to
 from pytest_dispatchguard.lint.catalog import Catalog
 from pytest_dispatchguard.lint.files import Discovery
 from pytest_dispatchguard.lint.gitdiff import Changes, touches
-from pytest_dispatchguard.lint.heat import Heat
 from pytest_dispatchguard.lint.module_names import module_name
 from pytest_dispatchguard.lint.packing import shape
 from pytest_dispatchguard.lint.pool import Pool
@@ -143,10 +143,15 @@ def newly_hot(
     if _alike(config, now, then, changes):
         return None
     project, heat = engine.solve(config, now, rules(), cache)
-    _, was = engine.solve(config, then, rules(), cache)
-    known = frozenset(_now_called(config, was, changes))
-    functions = frozenset(map(dotted_id, heat.hot)) - known
-    return NewlyHot(project, functions, changes, Texts(discovery, texts))
+    old_project, was = engine.solve(config, then, rules(), cache)
+    moved = _moved_modules(config, changes)
+    known = {_now_called(function_id, moved): function_id for function_id in was.hot}
+    functions = {dotted_id(name): name for name in heat.hot}
+    new = functions.keys() - known.keys()
+    there = {dotted_id(name) for name in project.functions}
+    gone = [known[name] for name in known.keys() - there]
+    renamed = _renamed(project, {functions[name] for name in new}, old_project, gone, moved)
+    return NewlyHot(project, frozenset(new) - renamed, changes, Texts(discovery, texts))
 
 
 def _alike(config: Config, now: Survey, then: Survey, changes: Changes) -> bool:
@@ -161,16 +166,71 @@ def _alike(config: Config, now: Survey, then: Survey, changes: Changes) -> bool:
     )
 
 
-def _now_called(config: Config, heat: Heat, changes: Changes) -> Iterator[str]:
-    """The dotted names of hot functions, those in files that have moved by the names they have now."""
-    moved = {
+def _moved_modules(config: Config, changes: Changes) -> dict[str, str]:
+    """Modules whose file has moved: the names they have now, by those they had."""
+    return {
         module_name(old, config.src): module_name(new, config.src)
         for new, old in changes.before.items()
         if new != old
     }
-    for function_id in heat.hot:
-        module, _, name = function_id.partition(":")
-        yield f"{moved.get(module, module)}.{name}"
+
+
+def _now_called(function_id: str, moved: Mapping[str, str]) -> str:
+    """The dotted name that a function has now if its file has moved."""
+    module, _, name = function_id.partition(":")
+    return f"{moved.get(module, module)}.{name}"
+
+
+def _renamed(
+    project: Project,
+    new: Iterable[str],
+    old_project: Project,
+    gone: Iterable[str],
+    moved: Mapping[str, str],
+) -> frozenset[str]:
+    """Of functions that are hot by a new name, the dotted names of those that were hot by one that is gone:
+    in the same module, the same but for what they, or their class, are called."""
+    left: Counter[tuple[object, ...]] = Counter()
+    classes: dict[tuple[str, str], set[str]] = {}
+    there = {dotted_id(owner) for owner in project.classes}
+    were = {_now_called(owner, moved) for owner in old_project.classes}
+    for function_id in gone:
+        module = function_id.partition(":")[0]
+        module = moved.get(module, module)
+        left[module, _likeness(old_project, function_id)] += 1
+        owner, name = function_id.rpartition(".")[::2]
+        if owner in old_project.classes and _now_called(owner, moved) not in there:
+            classes.setdefault((module, name), set()).add(owner)
+    found = set()
+    for function_id in sorted(new):
+        module = function_id.partition(":")[0]
+        key = (module, _likeness(project, function_id))
+        owner, name = function_id.rpartition(".")[::2]
+        if left[key] > 0:
+            left[key] -= 1
+            found.add(dotted_id(function_id))
+        elif (
+            owner in project.classes
+            and dotted_id(owner) not in were
+            and len(classes.get((module, name), ())) == 1
+        ):
+            # Of one class the file has lost, and this one it has won, which is the same with changes.
+            found.add(dotted_id(function_id))
+    return frozenset(found)
+
+
+def _likeness(project: Project, function_id: str) -> tuple[object, ...]:
+    """What a function is like, its name aside, and the names of what it calls, which may be new too."""
+    return tuple(
+        (
+            tuple(fact.params),
+            tuple(fact.decorators),
+            tuple((call.how, call.loop, len(call.given)) for call in fact.calls),
+            tuple(sorted(look.partition(":")[0] for look in fact.looks)),
+            fact.end_line - fact.line,
+        )
+        for fact in project.functions[function_id]
+    )
 
 
 def _quietly(what: str, done: int, total: int) -> None:

@@ -15,12 +15,12 @@ from pytest_dispatchguard.lint import engine, gitdiff
 from pytest_dispatchguard.lint.before import before
 from pytest_dispatchguard.lint.cache import Cache
 from pytest_dispatchguard.lint.catalog import Catalog
-from pytest_dispatchguard.lint.check import settings
+from pytest_dispatchguard.lint.check import heard, settings
 from pytest_dispatchguard.lint.files import discover
 from pytest_dispatchguard.lint.newly_hot import newly_hot
 from pytest_dispatchguard.lint.pool import Pool
 from pytest_dispatchguard.lint.survey import Progress, Texts
-from pytest_dispatchguard.model import Finding, Remark, Review, Stretch
+from pytest_dispatchguard.model import Finding, Remark, Review, Stretch, UserError
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,18 @@ class Reviewed:
 
 def reviewed(asked: Asked) -> Reviewed:
     """Lints the project as it is and as it was at the merge base, and tells the two apart."""
+    try:
+        return _open_and_review(asked)
+    except UserError:
+        raise
+    except Exception:
+        if not asked.cache:
+            raise
+        # Rows of the cache that nobody wrote like this can do anything; `check` drops them.
+        return _open_and_review(replace(asked, cache=False))
+
+
+def _open_and_review(asked: Asked) -> Reviewed:
     config, rules, cache = settings(
         (), asked.cwd, asked.config_file, asked.settings, cached=asked.cache
     )
@@ -79,7 +91,8 @@ def _reviewed(
         progress=asked.progress,
         passing=True,
     )
-    found, was = _heard(config, now.findings), _heard(config, then.findings)
+    found = [f for f in now.findings if heard(config, f)]
+    was = [f for f in then.findings if heard(config, f)]
     accepted = _accepted(config)
     found, was = _unaccepted(found, accepted), _unaccepted(was, accepted)
     new, gone = told_apart(found, was, changes.before)
@@ -106,6 +119,7 @@ def _reviewed(
         others=tuple(sorted(others, key=lambda finding: finding.sort_key)),
         fixed=tuple(prices.priced(gone, table, own)),
         notes=tuple(dict.fromkeys((*now.notes, *(cache.notes if cache else ())))),
+        prefix=changes.prefix,
     )
     problems = tuple(dict.fromkeys((*now.problems, *then.problems)))
     return Reviewed(config, review, problems, Texts(discovery, {}))
@@ -138,10 +152,6 @@ def _without(findings: Iterable[Finding], texts: Counter[tuple[str, str]]) -> li
         else:
             kept.append(finding)
     return kept
-
-
-def _heard(config: Config, findings: Iterable[Finding]) -> list[Finding]:
-    return [f for f in findings if config.pedantic or f.certainty == "sure"]
 
 
 def _accepted(config: Config) -> baselines.Baseline:

@@ -13,20 +13,26 @@ from typing import Any
 
 UNMOVED, MOVED, UNKNOWN = 0, 1, 125
 """Exit statuses, as `git bisect run` understands them."""
+_LONGEST = 1800
+"""Seconds that one test may take."""
 
 
 def counted(plan: Mapping[str, Any]) -> tuple[dict[str, dict[str, int]], str]:
     """The counters of the test's subjects, by their names, and where there are none why."""
     with tempfile.TemporaryDirectory(prefix="dispatchguard-count-") as folder:
         file = Path(folder, "verdicts.json")
-        done = subprocess.run(
-            [*plan["command"], f"--overhead-json={file}"],
-            cwd=plan["folder"],
-            env=plan["environment"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-        )
+        try:
+            done = subprocess.run(
+                [*plan["command"], f"--overhead-json={file}"],
+                cwd=plan["folder"],
+                env=plan["environment"],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=False,
+                timeout=_LONGEST,
+            )
+        except subprocess.TimeoutExpired:
+            return {}, f"pytest was not done after {_LONGEST // 60} minutes"
         try:
             rows = json.loads(file.read_text(encoding="utf-8"))["tests"]
         except (OSError, ValueError, KeyError):

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from pytest_dispatchguard.model import UserError
 from pytest_dispatchguard.post.web import RefusedError, Web
@@ -15,7 +14,6 @@ from pytest_dispatchguard.report.review import Comment
 from pytest_dispatchguard.report.review_github import comment_object
 from pytest_dispatchguard.report.wording import NAME, count
 
-_PAGE = 100
 _ADVICE = {
     401: "give a valid token in GITHUB_TOKEN",
     403: "the token may not write here; the job needs `permissions: pull-requests: write` (and pull "
@@ -41,7 +39,7 @@ class GitHub:
 
     def bodies(self) -> Iterator[str]:
         """The texts of all comments at lines."""
-        for comment in self._all(f"{self._pull}/comments"):
+        for comment in self._web.all(f"{self._pull}/comments"):
             yield comment.get("body") or ""
 
     def place(self, new: Sequence[Comment], options: Options) -> list[Comment]:
@@ -65,7 +63,7 @@ class GitHub:
 
     def notes(self) -> Iterator[tuple[str, str]]:
         """Name and text of each comment on the whole."""
-        for comment in self._all(f"{self._issue}/comments"):
+        for comment in self._web.all(f"{self._issue}/comments"):
             yield str(comment["id"]), comment.get("body") or ""
 
     def write(self, text: str, known: str | None) -> str:
@@ -76,13 +74,6 @@ class GitHub:
             path = f"{self._repository}/issues/comments/{known}"
             answer = self._web.put(path, {"body": text}, method="PATCH")
         return str(answer.data.get("html_url") or "")
-
-    def _all(self, path: str) -> Iterator[dict[str, Any]]:
-        for page in range(1, 101):
-            found = self._web.get(f"{path}?per_page={_PAGE}&page={page}").data
-            yield from found
-            if len(found) < _PAGE:
-                return
 
 
 def from_environment(environment: Mapping[str, str]) -> GitHub:

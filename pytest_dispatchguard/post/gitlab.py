@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 from urllib.parse import quote
 
 from pytest_dispatchguard.model import UserError
@@ -12,7 +11,6 @@ from pytest_dispatchguard.report.options import Options
 from pytest_dispatchguard.report.review import Comment
 from pytest_dispatchguard.report.review_gitlab import discussion
 
-_PAGE = 100
 _ADVICE = {
     401: "give a valid token in GITLAB_TOKEN; the job's own token cannot write comments",
     403: "the token may not write here; it needs the scope `api` and the role of a reporter",
@@ -37,7 +35,7 @@ class GitLab:
 
     def bodies(self) -> Iterator[str]:
         """The texts of all comments at lines."""
-        for found in self._all(f"{self._request}/discussions"):
+        for found in self._web.all(f"{self._request}/discussions"):
             for note in found.get("notes") or ():
                 yield note.get("body") or ""
 
@@ -57,7 +55,7 @@ class GitLab:
 
     def notes(self) -> Iterator[tuple[str, str]]:
         """Name and text of each comment on the whole."""
-        for note in self._all(f"{self._request}/notes"):
+        for note in self._web.all(f"{self._request}/notes"):
             yield str(note["id"]), note.get("body") or ""
 
     def write(self, text: str, known: str | None) -> str:
@@ -67,13 +65,6 @@ class GitLab:
         else:
             answer = self._web.put(f"{self._request}/notes/{known}", {"body": text})
         return f"{self._address}#note_{answer.data['id']}" if self._address else "a note"
-
-    def _all(self, path: str) -> Iterator[dict[str, Any]]:
-        for page in range(1, 101):
-            found = self._web.get(f"{path}?per_page={_PAGE}&page={page}").data
-            yield from found
-            if len(found) < _PAGE:
-                return
 
 
 def from_environment(environment: Mapping[str, str]) -> GitLab:

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 from pytest_dispatchguard.model import Review, UserError
 from pytest_dispatchguard.post.web import UnsureError
 from pytest_dispatchguard.report.options import Options
-from pytest_dispatchguard.report.review import MARK, Comment, comments, summary
+from pytest_dispatchguard.report.review import Comment, comments, summary, summary_mark
 
 _MARK = re.compile(r"<!-- dispatchguard: ([0-9a-f]{32}) -->\s*\Z")
 """At the end alone: what is quoted above it is somebody else's word."""
@@ -76,7 +76,8 @@ def send(host: Host, review: Review, options: Options, commit: str) -> Posted:
     if note:
         rest = replace(rest, notes=(*rest.notes, note))
     text = summary(rest, options, commented=True)
-    address = _surely(lambda: _summary(host, text, needed=_says_something(rest)))
+    own = summary_mark(review)
+    address = _surely(lambda: _summary(host, text, own, needed=_says_something(rest)))
     return Posted(new, there, address, note)
 
 
@@ -101,8 +102,8 @@ def _comments(host: Host, review: Review, options: Options) -> tuple[int, int, l
     return _surely(once)
 
 
-def _summary(host: Host, text: str, *, needed: bool) -> str:
-    known = next((name for name, body in host.notes() if body.rstrip().endswith(MARK)), None)
+def _summary(host: Host, text: str, own: str, *, needed: bool) -> str:
+    known = next((name for name, body in host.notes() if body.rstrip().endswith(own)), None)
     return host.write(text, known) if needed or known is not None else ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 from urllib.error import HTTPError, URLError
@@ -19,6 +19,7 @@ _TIMES = 4
 _LONGEST = 90.0
 """Seconds that a host may have us wait: beyond them a run of CI has better things to do."""
 _MOST_BYTES = 32 * 2**20
+_PAGE, _MOST_PAGES = 100, 100
 
 
 class UnsureError(Exception):
@@ -67,7 +68,7 @@ class Web:
         parts = urlsplit(self.address)
         if parts.scheme not in ("https", "http") or not parts.hostname:
             raise UserError(f"--post: {self._clean(self.address)!r} is no web address of an API")
-        if any(not value.isprintable() for value in self.headers.values()):
+        if any(not (v.isascii() and v.isprintable()) for v in self.headers.values()):
             raise UserError("--post: the token holds signs that no token has; set it anew")
 
     @property
@@ -78,6 +79,14 @@ class Web:
     def get(self, path: str) -> Answer:
         """Reads."""
         return self._patiently("GET", path, None)
+
+    def all(self, path: str) -> Iterator[dict[str, Any]]:
+        """Reads a list, page by page."""
+        for page in range(1, _MOST_PAGES + 1):
+            found = self.get(f"{path}?per_page={_PAGE}&page={page}").data
+            yield from found
+            if len(found) < _PAGE:
+                return
 
     def put(self, path: str, body: object, method: str = "PUT") -> Answer:
         """Writes what may be written twice."""

@@ -14,8 +14,8 @@ from .layers import as_svg, drawn
 from .verdicts import costly, reasons, table_of
 from .wording import count
 
-Trends = Mapping[str, Sequence[float]]
-"""Figures of earlier runs by the id of their test, the oldest first."""
+Trends = Mapping[tuple[str, str], Sequence[float]]
+"""Figures of earlier runs by test and subject, the oldest first."""
 
 SIGNS = {"pass": "✓", "fail": "✗", "error": "✗", "undecided": "?", "skipped": "–"}  # noqa: RUF001 - a dash
 """Signs that every font has."""
@@ -33,7 +33,11 @@ def section(verdicts: Sequence[Verdict], trends: Trends) -> Html:
     for row, notes, verdict in zip(table.rows, table.notes, table.verdicts, strict=True):
         cells = [_cell(title, cell, verdict) for title, cell in zip(table.head, row, strict=True)]
         if trends:
-            cells.append(_filled("earlier runs", sparkline(trends.get(verdict.node_id, ()))))
+            cells.append(
+                _filled(
+                    "earlier runs", sparkline(trends.get((verdict.node_id, verdict.subject), ()))
+                )
+            )
         body.append(el("tr", *cells, role="row", class_=verdict.verdict))
         under = _explanation(verdict) or joined(*(el("p", note) for note in notes))
         if under:

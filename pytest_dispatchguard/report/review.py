@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from hashlib import sha256
 from pathlib import PurePath
 
 from pytest_dispatchguard.model import BudgetChange, CostlyLine, Finding, Outcome, Remark, Review
@@ -17,8 +18,7 @@ from .suggestions import Lines, whole_lines
 from .verdicts_markdown import SIGNS
 from .wording import NAME, bill, cost, count, remedy, statement
 
-MARK = f"<!-- {NAME}: summary -->"
-"""By what a summary is known that an earlier run posted."""
+_MOST_OF_BUDGETS = LIMIT // 2
 _MOST_GONE = 20
 _MOST_LINES = 5
 
@@ -33,10 +33,13 @@ class Comment:
     suggestion: Lines | None
     """Lines that take the place of others, all of which the change shows."""
 
+    prefix: str = ""
+    """From the top of the repository to the project."""
+
     @property
     def path(self) -> str:
-        """The file that it is on."""
-        return self.remark.finding.path
+        """The file that it is on, from the top of the repository."""
+        return self.prefix + self.remark.finding.path
 
     @property
     def first(self) -> int:
@@ -59,12 +62,21 @@ def mark(fingerprint: str) -> str:
     return f"<!-- {NAME}: {fingerprint} -->"
 
 
+def summary_mark(review: Review) -> str:
+    """By what a summary is known that an earlier run posted: each project of a repository has its own."""
+    if not review.prefix:
+        return f"<!-- {NAME}: summary -->"
+    name = sha256(review.prefix.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return f"<!-- {NAME}: summary {name} -->"
+
+
 def comments(review: Review, options: Options) -> list[Comment]:
     """A comment for each new finding at lines of the change."""
     sources = cache(options.source)
-    names = fingerprints([remark.finding for remark in review.remarks])
+    found = [remark.finding for remark in review.remarks]
+    names = fingerprints([replace(f, path=review.prefix + f.path) for f in found])
     return [
-        Comment(remark, name, _suggestion(remark, sources))
+        Comment(remark, name, _suggestion(remark, sources), review.prefix)
         for remark, name in zip(review.remarks, names, strict=True)
     ]
 
@@ -125,7 +137,7 @@ def summary(review: Review, options: Options, *, commented: bool) -> str:
         out += "\nWhat the new lines cost in a call of each root:\n\n"
         out += "".join(f"- {escape(line)}\n" for line in costs)
     rest = "".join((*_gone(review.fixed), *_budgets(review), *_notes(review)))
-    rest += f"\n{MARK}\n"
+    rest += f"\n{summary_mark(review)}\n"
     room = LIMIT - len(out) - len(rest)
     here = [remark.finding for remark in review.remarks]
     if here and commented:
@@ -170,6 +182,7 @@ def _budgets(review: Review) -> Iterator[str]:
         yield f"\n{kept} as before: not a counter moved.\n" if review.kept else "\nNo budgets.\n"
         return
     yield "\n| test | verdict | counters that moved | times |\n| --- | --- | --- | ---: |\n"
+    left, used = len(review.budgets), 0
     for change in review.budgets:
         moved = "<br>".join(f"{escape(m.name)}: {m.before} → {m.now}" for m in change.moved)
         times = "" if change.change is None else f"{change.change.value:.3f}"
@@ -181,7 +194,12 @@ def _budgets(review: Review) -> Iterator[str]:
             moved,
             times,
         ]
-        yield f"| {' | '.join(cells)} |\n"
+        row = f"| {' | '.join(cells)} |\n"
+        if used + len(row) > _MOST_OF_BUDGETS:
+            yield f"\n… and {left} more, left out here for their length.\n"
+            return
+        left, used = left - 1, used + len(row)
+        yield row
     if review.kept:
         yield f"\n{kept} more as before.\n"
     for change in review.budgets:
@@ -189,7 +207,12 @@ def _budgets(review: Review) -> Iterator[str]:
         if told:
             text = "\n".join(told)
             fence = fence_around(text)
-            yield f"\n{code(change.node_id)}\n\n{fence}text\n{text}\n{fence}\n"
+            block = f"\n{code(change.node_id)}\n\n{fence}text\n{text}\n{fence}\n"
+            if used + len(block) > _MOST_OF_BUDGETS:
+                yield "\n… what moved the others is left out here for its length.\n"
+                return
+            used += len(block)
+            yield block
 
 
 def causes(change: BudgetChange) -> list[str]:

@@ -27,7 +27,7 @@ def discussion(comment: Comment, options: Options, commits: Mapping[str, str]) -
         "position_type": "text",
         **commits,
         "new_path": comment.path,
-        "old_path": shown.old_path or comment.path,
+        "old_path": comment.prefix + shown.old_path if shown.old_path else comment.path,
         "new_line": line,
     }
     # A line that the change left as it was is known by both of its numbers.

@@ -399,6 +399,7 @@ def _row(verdict: Verdict) -> dict[str, Any]:
             for limit in verdict.limits
         },
         "recorded": None if verdict.recorded is None else dict(verdict.recorded),
+        "varying": list(verdict.varying),
         "form": verdict.form,
         "layers": as_object(verdict.layers),
         "reference_layers": as_object(verdict.reference_layers),

@@ -72,6 +72,7 @@ def _verdict(row: Row) -> Verdict:
         lines=tuple(_line(line) for line in _rows(row, "lines", older=True)),
         measured=None if row.get("pairs") is None else _measured(row),
         base=_maybe(row, "base", _base),
+        varying=_texts(row, "varying", older=True),
         form=_text(row, "form"),
         layers=_maybe(row, "layers", _layers),
         reference_layers=_maybe(row, "reference_layers", _layers),

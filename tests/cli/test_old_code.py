@@ -360,3 +360,20 @@ def test_removed_and_broken_files_make_nothing_hot(repository: Path, run: Run) -
     (repository / "pkg" / "gone.py").unlink()
     (repository / "pkg" / "old.py").write_text("def f():\n    return 1\n")
     assert run("check", "--diff-base", "main").status == 0
+
+
+def test_what_only_has_a_new_name_is_no_news(repository: Path, run: Run) -> None:
+    renamed = A.replace("class Gate", "class Door").replace("helper", "assistant")
+    (repository / "pkg" / "a.py").write_text(renamed)
+    (repository / "pkg" / "b.py").write_text(B.replace("def helper", "def assistant"))
+    assert run("check", "--diff-base", "main").status == 0
+    # But a function that is hot since then is news under any name.
+    more = renamed.replace("import assistant", "import assistant, icy").replace(
+        "return x * mask", "return icy(x) * mask"
+    )
+    (repository / "pkg" / "a.py").write_text(more)
+    (repository / "pkg" / "b.py").write_text(
+        B.replace("def helper", "def assistant").replace("def cold", "def icy")
+    )
+    done = run("check", "--diff-base", "main", "--format", "json")
+    assert [(f["path"], f["line"]) for f in done.findings] == [("pkg/a.py", 11)]

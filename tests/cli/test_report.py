@@ -140,7 +140,8 @@ def test_earlier_runs_are_drawn(project: Path, run: Run) -> None:
     page = (project / "report.html").read_text()
     assert "earlier runs" in text_of(project / "report.html")
     assert "7.5" in page[page.index("earlier runs") :]
-    keep(project, 1.0, 2.0, place="other.sqlite")
+    keep(project, 1.0, 2.0, place="sqlite:///other.sqlite")
+    assert (project / "other.sqlite").is_file()
     run(*words, "--history", "other.sqlite")
     assert "7.5" not in (project / "report.html").read_text()
     assert "there is no history yet" in one_line(run(*words, "--history", "none.sqlite"))

@@ -41,3 +41,8 @@ def test_versions_must_be_the_same_and_processors_need_not() -> None:
     files.append(shard("last.json", verdict("test_last"), cpu="one", python="3.12.0"))
     with pytest.raises(UserError, match=r"python 3\.11\.7 and 3\.12\.0; merge them apart"):
         joined(files)
+
+
+def test_a_test_that_was_run_again_counts_as_it_was_last() -> None:
+    again = shard("a.json", verdict("test_a", 5), verdict("test_a", 6))
+    assert joined([again])[0] == [verdict("test_a", 6)]

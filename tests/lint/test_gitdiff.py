@@ -248,6 +248,8 @@ def test_texts_of_a_commit(repository: Path) -> None:
     inner.mkdir()
     commit(inner, x=TEN, ü="")
     (inner / "x.py").write_text("now\n", encoding="utf-8")
+    assert changes(inner, "HEAD").prefix == "inn er/"
+    assert changes(repository, "HEAD").prefix == ""
     found = texts_at(inner, "HEAD", ["x.py", "none.py", "ü.py", "x\ny.py", "../a.py"])
     assert found == {"x.py": TEN.encode(), "ü.py": b"", "../a.py": TEN.encode()}
     assert texts_at(repository, "HEAD", ["inn er", "a.py"]) == {"a.py": TEN.encode()}

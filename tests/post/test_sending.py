@@ -24,11 +24,11 @@ from pytest_dispatchguard.post import github, gitlab
 from pytest_dispatchguard.post.sending import Posted, send
 from pytest_dispatchguard.post.web import Web
 from pytest_dispatchguard.report.options import Options
-from pytest_dispatchguard.report.review import MARK
 
 from .conftest import HEAD, TOKEN, Host
 
 TEXT = "".join(f"line{n}()\n" for n in range(1, 31))
+MARK = "<!-- dispatchguard: summary -->"
 HOT = Hot("Net.forward", ("Net.forward",), "forward of a torch.nn.Module")
 
 
@@ -294,7 +294,8 @@ def test_nobody_there(host: Host, sent: Send, kind: str) -> None:
 
 
 def test_a_token_of_two_lines(host: Host, sent: Send, kind: str) -> None:
-    assert "no token has" in complaint(sent, DISPATCHGUARD_TOKEN="hunter2\nX-Evil: 1")
+    for token in ("hunter2\nX-Evil: 1", "hunter2\u2013x"):
+        assert "no token has" in complaint(sent, DISPATCHGUARD_TOKEN=token)
 
 
 def test_a_job_without_what_it_takes(host: Host, sent: Send, kind: str) -> None:

@@ -448,7 +448,8 @@ def budgets(*, ugly: bool = False) -> list[Verdict]:
 def known(number: int, *, ugly: bool = False) -> Known:
     """All that a page can be made of."""
     verdicts = budgets(ugly=ugly)
-    trends = {verdicts[0].node_id: [2.1, 2.0, 2.2, 4.0, 6.66], verdicts[1].node_id: [1.05] * 4}
+    first, second = ((v.node_id, v.subject) for v in verdicts[:2])
+    trends = {first: [2.1, 2.0, 2.2, 4.0, 6.66], second: [1.05] * 4}
     machine = {
         "python": "3.11.9",
         "torch": "2.13.0",

@@ -236,4 +236,30 @@ def test_a_long_review_is_cut_at_what_a_host_takes() -> None:
     ):
         assert len(told) < 65_000
         assert "more, left out here for their length" in told
-        assert told.rstrip().endswith(review.MARK)
+        assert told.rstrip().endswith("<!-- dispatchguard: summary -->")
+
+
+def test_many_budgets_are_cut_as_well() -> None:
+    many = tuple(
+        replace(MOVED, node_id=f"tests/test_a.py::test_{n}", reason="x" * 300) for n in range(600)
+    )
+    told = summary(replace(NOTHING, budgets=many), OPTIONS, commented=True)
+    assert len(told) < 65_000
+    assert "more, left out here for their length" in told
+    assert told.rstrip().endswith("-->")
+
+
+def test_a_project_in_a_folder_of_its_repository() -> None:
+    """Hosts know files from the top, and each project has a summary of its own."""
+    one = Review("main", (remark(finding(2, 4)),), (), (), prefix="libs/net/")
+    other = replace(one, prefix="libs/other/")
+    (told,) = json.loads(review_github.render(one, OPTIONS))["comments"]
+    assert told["path"] == "libs/net/a.py"
+    shown = replace(one.remarks[0], shown=Stretch(1, 5, "old.py"))
+    page = review_gitlab.render(replace(one, remarks=(shown,)), OPTIONS)
+    (told,) = json.loads(page)["discussions"]
+    assert told["position"]["new_path"] == "libs/net/a.py"
+    assert told["position"]["old_path"] == "libs/net/old.py"
+    assert review.summary_mark(one) != review.summary_mark(other)
+    names = [comments(each, OPTIONS)[0].fingerprint for each in (one, other)]
+    assert names[0] != names[1]
