@@ -211,13 +211,7 @@ def _parser() -> argparse.ArgumentParser:
     hot.add_argument(
         "--format", choices=("text", "json"), default="text", help="text (default) or json"
     )
-    hot.add_argument(
-        "--config", type=_path, metavar="FILE", help="configuration file in place of pyproject.toml"
-    )
-    hot.add_argument(
-        "--jobs", type=_positive, metavar="N", help="processes (default: one a processor)"
-    )
-    hot.add_argument("--no-cache", action="store_true", help="neither read nor write the cache")
+    _how(hot)
     hot.set_defaults(run=_hot)
     _layers_parser(commands)
     _price_parser(commands)
@@ -293,18 +287,12 @@ def _check_parser(commands: Any) -> None:
     )
     how = check.add_argument_group("how")
     how.add_argument(
-        "--config", type=_path, metavar="FILE", help="configuration file in place of pyproject.toml"
-    )
-    how.add_argument(
         "--stdin-filename",
         type=_path,
         metavar="FILE",
         help="the name of standard input, with the path -",
     )
-    how.add_argument(
-        "--jobs", type=_positive, metavar="N", help="processes (default: one a processor)"
-    )
-    how.add_argument("--no-cache", action="store_true", help="neither read nor write the cache")
+    _how(how)
     check.set_defaults(run=_check)
 
 
@@ -482,13 +470,7 @@ def _review_parser(commands: Any) -> None:
         "--output", type=_path, metavar="FILE", help="write to a file, whole or not at all"
     )
     review.add_argument("--exit-zero", action="store_true", help="exit with 0 whatever is found")
-    review.add_argument(
-        "--config", type=_path, metavar="FILE", help="configuration file in place of pyproject.toml"
-    )
-    review.add_argument(
-        "--jobs", type=_positive, metavar="N", help="processes (default: one a processor)"
-    )
-    review.add_argument("--no-cache", action="store_true", help="neither read nor write the cache")
+    _how(review)
     review.set_defaults(run=_review)
 
 
@@ -533,13 +515,7 @@ def _report_parser(commands: Any) -> None:
     report.add_argument(
         "--pedantic", action="store_true", default=None, help="show what is only maybe so, too"
     )
-    report.add_argument(
-        "--config", type=_path, metavar="FILE", help="configuration file in place of pyproject.toml"
-    )
-    report.add_argument(
-        "--jobs", type=_positive, metavar="N", help="processes (default: one a processor)"
-    )
-    report.add_argument("--no-cache", action="store_true", help="neither read nor write the cache")
+    _how(report)
     report.set_defaults(run=_report)
 
 
@@ -631,6 +607,17 @@ def _output(command: argparse.ArgumentParser) -> Any:
         "--color", choices=("auto", "always", "never"), default="auto", help="default: auto"
     )
     return output
+
+
+def _how(command: Any) -> None:
+    """How the project is read: by every command that reads it all."""
+    command.add_argument(
+        "--config", type=_path, metavar="FILE", help="configuration file in place of pyproject.toml"
+    )
+    command.add_argument(
+        "--jobs", type=_positive, metavar="N", help="processes (default: one a processor)"
+    )
+    command.add_argument("--no-cache", action="store_true", help="neither read nor write the cache")
 
 
 def _path(text: str) -> Path:
