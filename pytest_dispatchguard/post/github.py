@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from pytest_dispatchguard.model import UserError
 from pytest_dispatchguard.post.web import RefusedError, Web
@@ -31,16 +32,31 @@ class GitHub:
         self._pull = f"{self._repository}/pulls/{number}"
         self._issue = f"{self._repository}/issues/{number}"
         self._head = ""
+        self._login = ""
 
     def head(self) -> str:
         """The commit at its head."""
+        self._login = self._own_login()
         self._head = str(self._web.get(self._pull).data["head"]["sha"])
         return self._head
 
+    def _own_login(self) -> str:
+        """Whose token it is; empty for that of a job, which may not ask."""
+        try:
+            return str(self._web.get("user").data["login"])
+        except UserError:
+            return ""
+
+    def _is_own(self, comment: Mapping[str, Any]) -> bool:
+        """Whether a comment may be one of ours: anybody can write our marks."""
+        user = comment.get("user") or {}
+        return user.get("login") == self._login if self._login else user.get("type") == "Bot"
+
     def bodies(self) -> Iterator[str]:
-        """The texts of all comments at lines."""
+        """The texts of all comments of ours at lines."""
         for comment in self._web.all(f"{self._pull}/comments"):
-            yield comment.get("body") or ""
+            if self._is_own(comment):
+                yield comment.get("body") or ""
 
     def place(self, new: Sequence[Comment], options: Options) -> list[Comment]:
         """Makes one review of all comments; where GitHub does not take it, each comment by itself."""
@@ -62,9 +78,10 @@ class GitHub:
         return refused
 
     def notes(self) -> Iterator[tuple[str, str]]:
-        """Name and text of each comment on the whole."""
+        """Name and text of each comment of ours on the whole."""
         for comment in self._web.all(f"{self._issue}/comments"):
-            yield str(comment["id"]), comment.get("body") or ""
+            if self._is_own(comment):
+                yield str(comment["id"]), comment.get("body") or ""
 
     def write(self, text: str, known: str | None) -> str:
         """Writes a comment on the whole, in place of a known one, and gives its address."""

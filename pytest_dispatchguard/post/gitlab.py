@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 from urllib.parse import quote
 
 from pytest_dispatchguard.model import UserError
@@ -26,18 +27,25 @@ class GitLab:
         self._request = f"projects/{quote(project, safe='')}/merge_requests/{number}"
         self._address = address
         self._commits: dict[str, str] = {}
+        self._login = ""
 
     def head(self) -> str:
         """The commit at its head."""
+        self._login = str(self._web.get("user").data["username"])
         refs = self._web.get(self._request).data.get("diff_refs") or {}
         self._commits = {name: str(sha) for name, sha in refs.items() if sha}
         return self._commits.get("head_sha", "")
 
     def bodies(self) -> Iterator[str]:
-        """The texts of all comments at lines."""
+        """The texts of all comments of ours at lines."""
         for found in self._web.all(f"{self._request}/discussions"):
             for note in found.get("notes") or ():
-                yield note.get("body") or ""
+                if self._is_own(note):
+                    yield note.get("body") or ""
+
+    def _is_own(self, note: Mapping[str, Any]) -> bool:
+        """Whether a note is one of ours: anybody can write our marks."""
+        return (note.get("author") or {}).get("username") == self._login
 
     def place(self, new: Sequence[Comment], options: Options) -> list[Comment]:
         """Starts a discussion for each comment; gives those that GitLab does not take at their lines."""
@@ -54,9 +62,10 @@ class GitLab:
         return refused
 
     def notes(self) -> Iterator[tuple[str, str]]:
-        """Name and text of each comment on the whole."""
+        """Name and text of each comment of ours on the whole."""
         for note in self._web.all(f"{self._request}/notes"):
-            yield str(note["id"]), note.get("body") or ""
+            if self._is_own(note):
+                yield str(note["id"]), note.get("body") or ""
 
     def write(self, text: str, known: str | None) -> str:
         """Writes a comment on the whole, in place of a known one, and gives its address."""

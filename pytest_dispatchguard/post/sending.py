@@ -27,7 +27,7 @@ class Host(Protocol):
         ...
 
     def bodies(self) -> Iterable[str]:
-        """The texts of all comments at lines."""
+        """The texts of all comments at lines that are ours."""
         ...
 
     def place(self, new: Sequence[Comment], options: Options) -> list[Comment]:
@@ -35,7 +35,7 @@ class Host(Protocol):
         ...
 
     def notes(self) -> Iterable[tuple[str, str]]:
-        """Name and text of each comment on the whole."""
+        """Name and text of each comment on the whole that is ours."""
         ...
 
     def write(self, text: str, known: str | None) -> str:

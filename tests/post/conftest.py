@@ -16,6 +16,8 @@ import pytest
 
 TOKEN = "ghs_secret0123456789"
 HEAD = "a" * 40
+OWN = {"user": {"login": "ci[bot]", "type": "Bot"}, "author": {"username": "ci"}}
+"""Who wrote what the token wrote, as one host says it and the other."""
 
 Reply = tuple[int, dict[str, str], object]
 
@@ -46,6 +48,8 @@ class Host:
     notes: list[dict[str, Any]] = field(default_factory=list)
     requests: list[tuple[str, str, Any]] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
+    login: str | None = "ci"
+    """Whose token it is; None where it may not ask."""
     authorized: set[str] = field(default_factory=set)
 
     def fail(self, method: str, path: str, status: int, **more: Any) -> None:
@@ -63,6 +67,11 @@ class Host:
             if match:
                 return reply(self, method, query, body, *match.groups())
         return 404, {}, {"message": "Not Found"}
+
+    def user(self, method: str, query: Any, body: Any) -> Reply:
+        if self.login is None:
+            return 403, {}, {"message": "Resource not accessible by integration"}
+        return 200, {}, {"login": self.login, "username": self.login}
 
     def pull(self, method: str, query: Any, body: Any) -> Reply:
         return 200, {}, {"number": 7, "head": {"sha": HEAD}}
@@ -82,7 +91,7 @@ class Host:
         assert body["commit_id"] == HEAD
         if not self._takes(body):
             return 422, {}, {"message": "Validation Failed", "errors": ["line must be in the diff"]}
-        self.comments.append(body)
+        self.comments.append({**body, **OWN})
         return 201, {}, {"id": len(self.comments)}
 
     def reviews(self, method: str, query: Any, body: Any) -> Reply:
@@ -95,13 +104,13 @@ class Host:
                 {},
                 {"message": "Unprocessable Entity", "errors": ["Line could not be resolved"]},
             )
-        self.comments += body["comments"]
+        self.comments += [{**comment, **OWN} for comment in body["comments"]]
         return 200, {}, {"id": 80}
 
     def issue_comments(self, method: str, query: Any, body: Any) -> Reply:
         if method == "GET":
             return self.pages(self.notes, query)
-        self.notes.append({"id": 1000 + len(self.notes), "body": body["body"]})
+        self.notes.append({"id": 1000 + len(self.notes), "body": body["body"], **OWN})
         return 201, {}, {**self.notes[-1], "html_url": f"https://github.example/{len(self.notes)}"}
 
     def issue_comment(self, method: str, query: Any, body: Any, number: str) -> Reply:
@@ -122,7 +131,7 @@ class Host:
         assert position["head_sha"] == HEAD and position["position_type"] == "text"
         if position["new_line"] not in self.shown.get(position["new_path"], set()):
             return 400, {}, {"message": "400 Bad request - Note line_code can't be blank"}
-        self.comments.append(body)
+        self.comments.append({**body, **OWN})
         return 201, {}, {"id": "d"}
 
     def all_notes(self, method: str, query: Any, body: Any) -> Reply:
@@ -130,6 +139,7 @@ class Host:
 
 
 ROUTES: list[tuple[str, Callable[..., Reply]]] = [
+    (r"/user", Host.user),
     (r"/repos/me/lib/pulls/7", Host.pull),
     (r"/repos/me/lib/pulls/7/comments", Host.review_comments),
     (r"/repos/me/lib/pulls/7/reviews", Host.reviews),

@@ -24,6 +24,7 @@ from pytest_dispatchguard.post import github, gitlab
 from pytest_dispatchguard.post.sending import Posted, send
 from pytest_dispatchguard.post.web import Web
 from pytest_dispatchguard.report.options import Options
+from pytest_dispatchguard.report.review import comments
 
 from .conftest import HEAD, TOKEN, Host
 
@@ -73,6 +74,8 @@ def kind(request: pytest.FixtureRequest) -> str:
 def sent(kind: str, host: Host, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Posted]:
     """Sends a review as a CI job of that host would, without waiting between attempts."""
     host.shown = {"a.py": set(range(3, 21))}
+    # A job of GitHub has a token that may not ask whose it is.
+    host.login = "ci" if kind == "gitlab" else None
     naps: list[float] = []
     monkeypatch.setattr(Web.__init__, "__defaults__", (0.5, naps.append))
 
@@ -160,6 +163,29 @@ def test_the_summary_is_found_among_many(host: Host, sent: Send) -> None:
     sent(replace(REVIEW, others=()))
     assert len(host.notes) == 252
     assert "slow 28" not in host.notes[-1]["body"]
+
+
+def test_what_others_write_is_left_to_them(host: Host, sent: Send) -> None:
+    """Anybody can end a comment in our marks."""
+    eve = {"user": {"login": "eve", "type": "User"}, "author": {"username": "eve"}}
+    host.notes.append({"id": 1, "body": f"nothing to see {MARK}", **eve})
+    first = comments(REVIEW, OPTIONS)[0].fingerprint
+    host.comments.append({"body": f"done <!-- dispatchguard: {first} -->", **eve})
+    assert (sent().new, len(host.comments)) == (3, 4)
+    assert host.notes[0]["body"] == f"nothing to see {MARK}"
+    assert len(host.notes) == 2
+    assert sent().there == 3
+    assert len(host.notes) == 2
+
+
+@pytest.mark.parametrize("kind", ["github"])
+def test_a_token_of_a_person_knows_its_own(host: Host, sent: Send) -> None:
+    host.login = "ci[bot]"
+    assert sent().new == 3
+    assert sent().there == 3
+    host.login = "somebody"
+    assert sent().new == 3  # those of another account are not its own
+    assert len(host.notes) == 2
 
 
 def test_nothing_is_said_where_there_is_nothing_to_say(host: Host, sent: Send) -> None:
