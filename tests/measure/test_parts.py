@@ -92,7 +92,8 @@ def test_what_takes_long_is_told_however_deep_it_lies() -> None:
         scope,
     )
     found = [part.name for part in parts(lambda: scope["whole"]())]
-    assert len(found) == 16
+    # How many of the short ones are told is up to the machine's pace.
+    assert len(found) <= 16
     assert {"whole", "middle", "deep", "work"} <= {*found}
 
 
