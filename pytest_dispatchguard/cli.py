@@ -620,6 +620,12 @@ def _how(command: Any) -> None:
     command.add_argument("--no-cache", action="store_true", help="neither read nor write the cache")
 
 
+def _given(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What the command line says in place of the configuration."""
+    names = ("select", "extend_select", "ignore", "pedantic", "baseline")
+    return {name: getattr(arguments, name) for name in names if hasattr(arguments, name)}
+
+
 def _path(text: str) -> Path:
     if not text:
         raise argparse.ArgumentTypeError("an empty name; leave it out, or name a path")
@@ -735,13 +741,7 @@ def _request(arguments: argparse.Namespace) -> Request:
         paths = (arguments.stdin_filename or Path("stdin.py"),)
     elif arguments.stdin_filename:
         raise UserError("--stdin-filename goes with the path -")
-    given = {
-        "select": arguments.select,
-        "extend_select": arguments.extend_select,
-        "ignore": arguments.ignore,
-        "pedantic": arguments.pedantic,
-        "baseline": arguments.baseline,
-    }
+    given = _given(arguments)
     mode = "unsafe" if arguments.unsafe_fixes else "safe"
     return Request(
         paths=paths,
@@ -910,8 +910,7 @@ def _run(arguments: argparse.Namespace) -> int:
         arguments.parser.error("run what? name a script, -m MODULE, or -- COMMAND")
     if arguments.output is not None and not arguments.output.parent.is_dir():
         raise UserError(f"{arguments.output}: there is no such folder; make it first")
-    given = {"select": arguments.select, "extend_select": arguments.extend_select}
-    given |= {"ignore": arguments.ignore, "baseline": arguments.baseline}
+    given = _given(arguments)
     wishes = Wishes(
         arguments.ghost, arguments.ops, arguments.record, arguments.config, given, _cwd()
     )
@@ -976,13 +975,7 @@ def _review(arguments: argparse.Namespace) -> int:
     from pytest_dispatchguard.progress import progress
     from pytest_dispatchguard.reviewing import posted, review, written
 
-    given = {
-        "select": arguments.select,
-        "extend_select": arguments.extend_select,
-        "ignore": arguments.ignore,
-        "pedantic": arguments.pedantic,
-        "baseline": arguments.baseline,
-    }
+    given = _given(arguments)
     jobs = arguments.jobs or default_jobs()
     with progress() as tell:
         asked = Asked(

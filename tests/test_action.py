@@ -91,7 +91,7 @@ def started(step: str, folder: Path, out: Path, **environment: str) -> Done:
 
 
 @needs_bash
-def test_the_base_is_fetched_into_a_shallow_clone(repository: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_the_base_is_fetched_into_a_shallow_clone(repository: Path, tmp_path: Path) -> None:  # noqa: F811 - theirs
     clone = tmp_path / "clone"
     git(tmp_path, "clone", "-q", "--depth=1", "-b", "sync", repository.as_uri(), str(clone))
     done = started("Find the base", clone, tmp_path, BASE="", BRANCH="main")
@@ -104,7 +104,7 @@ def test_the_base_is_fetched_into_a_shallow_clone(repository: Path, tmp_path: Pa
 
 
 @needs_bash
-def test_a_review_is_kept_and_decides(repository: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_a_review_is_kept_and_decides(repository: Path, tmp_path: Path) -> None:  # noqa: F811 - theirs
     git(repository, "checkout", "-q", "sync")
     given = {"BASE": "main", "BUDGETS": "false", "POST": "true", "FAIL": "true"}
     done = started("Review the change", repository, tmp_path, **given)
