@@ -226,6 +226,11 @@ def _parser() -> argparse.ArgumentParser:
         "it ends the conversation.",
     )
     server.set_defaults(run=_server)
+    daemon = commands.add_parser(
+        "daemon", help="tell of the process that does what `check --daemon` asks, or end it"
+    )
+    daemon.add_argument("--stop", action="store_true", help="end it")
+    daemon.set_defaults(run=_daemon)
     clean = commands.add_parser("clean", help="drop the cache")
     clean.add_argument(
         "paths", nargs="*", type=_path, metavar="PATH", help="the project (default: .)"
@@ -291,6 +296,12 @@ def _check_parser(commands: Any) -> None:
         type=_path,
         metavar="FILE",
         help="the name of standard input, with the path -",
+    )
+    how.add_argument(
+        "--daemon",
+        action="store_true",
+        help="have a process in the background do it, which has everything imported; it begins at the first "
+        "such run, and ends when nobody has asked for half an hour",
     )
     _how(how)
     check.set_defaults(run=_check)
@@ -1173,6 +1184,24 @@ def _server(_: argparse.Namespace) -> int:
             "the server needs pygls 2: pip install pytest-dispatchguard[server]"
         ) from None
     serve()
+    return CLEAN
+
+
+def _daemon(arguments: argparse.Namespace) -> int:
+    from pytest_dispatchguard.daemon import asking
+
+    if arguments.stop:
+        _write("stopped\n" if asking.stop() else "none is running\n", sys.stdout)
+        return CLEAN
+    told = asking.told()
+    if told is None:
+        _write("none is running; the next `dispatchguard check --daemon` begins one\n", sys.stdout)
+        complaint = asking.complaint()
+        if complaint:
+            _write(f"the last one ended with: {complaint}\n", sys.stdout)
+        return CLEAN
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(told["began"]))
+    _write(f"process {told['process']}, since {since}, runs so far: {told['runs']}\n", sys.stdout)
     return CLEAN
 
 

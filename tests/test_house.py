@@ -20,15 +20,26 @@ PARTS = frozenset({"lint", "measure", "report", "runtime"})
 # What each part may import of ours, beside itself. A part that is not named may import BASE.
 ARROWS = {
     "__init__": BASE | PARTS | {"hookspecs"},
-    "__main__": frozenset({"cli"}),
+    "__main__": frozenset({"start"}),
     # `progress` is the command line's own: what it shows while it works.
     "apart": BASE | PARTS,
     "bisecting": BASE | PARTS | {"", "trends"},
     "cli": BASE
     | PARTS
-    | {"", "apart", "bisecting", "hookspecs", "pricing", "progress", "reporting", "reviewing"}
+    | {
+        "",
+        "apart",
+        "bisecting",
+        "daemon",
+        "hookspecs",
+        "pricing",
+        "progress",
+        "reporting",
+        "reviewing",
+    }
     | {"running", "server", "trends"},
     "config": frozenset({"model"}),
+    "daemon": frozenset({"", "lint", "model", "report"}),
     "edits": frozenset({"model"}),
     "git": frozenset(),
     "history": frozenset({"git", "model"}),
@@ -52,6 +63,8 @@ ARROWS = {
     "reporting": BASE | PARTS | {"", "trends"},
     "running": BASE | PARTS | {"recording"},
     "runtime": BASE | {"", "hookspecs"},
+    # Where the command begins: it hands itself to the daemon.
+    "start": frozenset({"cli", "daemon"}),
     "trends": BASE | PARTS | {"history"},
     "server": BASE | {"", "lint", "report"},
 }
