@@ -25,7 +25,8 @@ import threading
 import time
 import venv
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from importlib.metadata import version
@@ -229,36 +230,73 @@ def interleaved(
     return series
 
 
+EDITED = "    def __call__(self, *args, **kwargs):\n"
+"""The beginning of a hot method of the file that is edited."""
+
+
 def warm_runs(
     tree: Tree, linter: Sequence[str], repeats: int, rng: random.Random
 ) -> dict[str, Series]:
-    """The whole process with a filled cache: nothing changed; a comment put in, which moves all lines of a
-    file; a statement changed in a function; a function added, which can change what is hot elsewhere."""
-    command = (*linter, ".")
+    """The whole process with a filled cache, by itself and asking a daemon: nothing changed; a comment put in,
+    which moves all lines of a file; a statement changed in a hot function; a function added; a call added to
+    a hot function, so that what is hot has to be found out anew."""
     file = max(tree.files, key=lambda p: (p.name == "layer.py", p.as_posix()))
     before = file.read_bytes()
     comment = b"# edited %d\n"
+    start = EDITED.encode()
     edits: dict[str, Callable[[int], bytes]] = {
         "nothing changed": lambda i: before,
         "lines of one file moved": lambda i: comment % i + before,
-        "a statement changed": lambda i: before.replace(
-            b"    def __call__(self, *args, **kwargs):\n",
-            b"    def __call__(self, *args, **kwargs):\n        assert %d\n" % i,
-        ),
+        "a statement changed": lambda i: before.replace(start, start + b"        assert %d\n" % i),
         "a function added": lambda i: before + b"\n\ndef added_%d():\n    return %d\n" % (i, i),
+        "a call added to a hot function": lambda i: before.replace(
+            start, start + b"        self.added_%d()\n" % i
+        ),
     }
+    ways = {"": (*linter, "."), "asking a daemon, ": (*linter, "--daemon", ".")}
     out = {}
-    for name, edit in edits.items():
-        file.write_bytes(before)
-        run(command, tree.root)
-        series = Series(f"dispatchguard, warm, {name}", tree.lines)
-        for _ in range(repeats):
-            file.write_bytes(edit(rng.randrange(1, 10**9)))
-            series.seconds.append(run(command, tree.root))
-        say(f"{series.name}: {series.median:.2f} s")
-        out[series.name] = series
+    with daemon(linter, tree):
+        for name, edit in edits.items():
+            file.write_bytes(before)
+            run(ways[""], tree.root)
+            series = {way: Series(f"dispatchguard, warm, {way}{name}", tree.lines) for way in ways}
+            for _ in range(repeats):
+                for way in rng.sample(list(ways), len(ways)):
+                    file.write_bytes(edit(rng.randrange(1, 10**9)))
+                    series[way].seconds.append(run(ways[way], tree.root))
+            for one in series.values():
+                say(f"{one.name}: {one.median:.2f} s")
+                out[one.name] = one
     file.write_bytes(before)
     return out
+
+
+@contextmanager
+def daemon(linter: Sequence[str], tree: Tree) -> Iterator[None]:
+    """A daemon that waits for commands, as one does after the first of them; of this bench alone."""
+    old = os.environ.get("XDG_RUNTIME_DIR")
+    with tempfile.TemporaryDirectory(prefix="bl-") as folder:  # part of a socket's path: short
+        os.environ["XDG_RUNTIME_DIR"] = folder
+        tell = (linter[0], "daemon")
+        try:
+            run((*linter, "--daemon", "."), tree.root)
+            until = time.monotonic() + 60
+            while (
+                b"runs so far"
+                not in subprocess.run(
+                    tell, check=False, capture_output=True, env=environment()
+                ).stdout
+            ):
+                if time.monotonic() > until:
+                    raise BenchError("the daemon does not begin; see `dispatchguard daemon`")
+                time.sleep(0.1)
+            yield
+        finally:
+            run((*tell, "--stop"), tree.root)
+            if old is None:
+                del os.environ["XDG_RUNTIME_DIR"]
+            else:
+                os.environ["XDG_RUNTIME_DIR"] = old
 
 
 def same_findings(tree: Tree, linter: Sequence[str]) -> dict[str, object]:

@@ -1188,8 +1188,10 @@ def _server(_: argparse.Namespace) -> int:
 
 
 def _daemon(arguments: argparse.Namespace) -> int:
-    from pytest_dispatchguard.daemon import asking
+    from pytest_dispatchguard.daemon import asking, wire
 
+    if not wire.POSSIBLE:
+        raise UserError("this system has no fork or no Unix sockets; checks run by themselves")
     if arguments.stop:
         _write("stopped\n" if asking.stop() else "none is running\n", sys.stdout)
         return CLEAN

@@ -10,6 +10,13 @@ from typing import NoReturn
 
 def command() -> NoReturn:
     """Runs the command and ends the process."""
+    try:
+        _command()
+    except KeyboardInterrupt:
+        interrupted()
+
+
+def _command() -> NoReturn:
     if _asks_daemon(sys.argv):
         from pytest_dispatchguard.daemon.asking import ask
 
@@ -19,6 +26,12 @@ def command() -> NoReturn:
     from pytest_dispatchguard import cli
 
     cli.command()
+
+
+def interrupted() -> NoReturn:
+    """Ends a process whose user pressed Ctrl-C before it had begun."""
+    os.write(2, b"dispatchguard: interrupted; nothing was half-written\n")
+    os._exit(130)
 
 
 def _asks_daemon(words: list[str]) -> bool:
@@ -33,4 +46,4 @@ def stand_by() -> None:
     from pytest_dispatchguard import cli
     from pytest_dispatchguard.daemon.serving import serve
 
-    serve(cli.command)
+    serve(cli.command, interrupted)

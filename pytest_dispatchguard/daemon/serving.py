@@ -27,7 +27,7 @@ from pytest_dispatchguard.model import UserError
 
 IDLE_SECONDS = 30 * 60
 """A daemon that nobody asks for so long ends."""
-_LOOK_SECONDS = 60
+LOOK_SECONDS = 60
 _PATIENCE = 5.0
 """Seconds for a command to say what it wants."""
 
@@ -49,6 +49,8 @@ class _Daemon:
     stamp: str
     """Of all that was imported, as it was on disk."""
     command: Callable[[], NoReturn]
+    interrupted: Callable[[], NoReturn]
+    """Ends a command at a Ctrl-C that it has not begun to heed."""
     runs: dict[int, _Run] = field(default_factory=dict)
     """By the number of the connection."""
     began: float = field(default_factory=time.time)
@@ -58,7 +60,7 @@ class _Daemon:
     selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
 
 
-def serve(command: Callable[[], NoReturn]) -> None:
+def serve(command: Callable[[], NoReturn], interrupted: Callable[[], NoReturn]) -> None:
     """Waits for commands, and runs each in a copy of this process, until nobody asks any more. Where another
     daemon does so already, there is nothing to do."""
     mine = wire.identity()
@@ -82,6 +84,7 @@ def serve(command: Callable[[], NoReturn]) -> None:
         socket.socketpair(),
         f"{before}:{_imported()}",
         command,
+        interrupted,
     )
     _loop(daemon)
     os.close(lock)
@@ -122,7 +125,7 @@ def _loop(daemon: _Daemon) -> None:
     daemon.selector.register(daemon.listener, selectors.EVENT_READ, _accept)
     daemon.selector.register(daemon.wakeup[0], selectors.EVENT_READ, _reap)
     while daemon.runs or not daemon.ending:
-        for key, _ in daemon.selector.select(_LOOK_SECONDS):
+        for key, _ in daemon.selector.select(LOOK_SECONDS):
             key.data(daemon, key.fileobj)
         if time.monotonic() - daemon.last > IDLE_SECONDS or not _is_there(daemon.path, watched):
             _end(daemon)
@@ -189,9 +192,12 @@ def _run(daemon: _Daemon, connection: socket.socket, files: list[int], wanted: l
     wire.send(connection, (wire.TAKEN,))
     daemon.served += 1
     daemon.last = time.monotonic()
+    # A Ctrl-C waits until the copy can hear it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     process = os.fork()
     if not process:
         _become(daemon, connection, files, wanted)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     with suppress(OSError):
         os.setpgid(process, process)
     connection.setblocking(False)
@@ -262,7 +268,15 @@ def _become(
                 os.sched_setaffinity(0, cores)
         _reopen()
         sys.argv[:] = words
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         daemon.command()
+    except KeyboardInterrupt:
+        daemon.interrupted()
+    except SystemExit as end:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError):
+                stream.flush()
+        os._exit(end.code if isinstance(end.code, int) else int(end.code is not None))
     finally:
         os._exit(2)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from pytest_dispatchguard.edits import apply_edits, split_lines
-from pytest_dispatchguard.model import Edit
+from pytest_dispatchguard.model import Edit, Span
 
 _START = re.compile(r"([-+])(\d+)")
 
@@ -62,7 +63,22 @@ def diff_of_edits(path: str, source: str, edits: Iterable[Edit], *, context: int
     return unified(path, source, after, context=context)
 
 
-def changed_lines(before: str, after: str) -> list[tuple[str, int, str]]:
+def lines_changed_by(lines: Sequence[str], edits: Sequence[Edit]) -> list[tuple[str, int, str]]:
+    """The lines, of a file given by its own, that edits take away and bring; ValueError where there are no
+    such places in it."""
+    if not edits:
+        return []
+    first = min(edit.span.line for edit in edits)
+    last = max(edit.span.end_line for edit in edits)
+    if not 1 <= first <= last <= len(lines) + 1:
+        raise ValueError(f"no lines {first} to {last} in a text of {len(lines)} lines")
+    before = "".join(lines[first - 1 : last])
+    after = apply_edits(before, (replace(e, span=_higher(e.span, first - 1)) for e in edits))
+    rows = _between(before, after)
+    return [(sign, number + first - 1, line) for sign, number, line in rows]
+
+
+def _between(before: str, after: str) -> list[tuple[str, int, str]]:
     """The lines that go and come, without context: sign, number in its own text, line."""
     from difflib import SequenceMatcher
 
@@ -75,3 +91,7 @@ def changed_lines(before: str, after: str) -> list[tuple[str, int, str]]:
             rows += (("-", head + n + 1, old[n].rstrip("\r\n")) for n in range(i1, i2))
             rows += (("+", head + n + 1, new[n].rstrip("\r\n")) for n in range(j1, j2))
     return rows
+
+
+def _higher(span: Span, lines: int) -> Span:
+    return replace(span, line=span.line - lines, end_line=span.end_line - lines)

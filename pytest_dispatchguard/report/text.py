@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from unicodedata import category, combining, east_asian_width
 
-from pytest_dispatchguard.edits import apply_edits, split_lines
+from pytest_dispatchguard.edits import split_lines
 from pytest_dispatchguard.model import Finding, Fix, Hot, OperationsAt, Report
 
 from . import operations
-from .diff import changed_lines
+from .diff import lines_changed_by
 from .lines import Line, written
 from .options import Options, Sources
 from .wording import bill, cost, footing, headline, heat, ordered, ranked, remedy, statement
@@ -168,11 +168,11 @@ def _fix(finding: Finding, fix: Fix, text: str | None, width: int) -> Iterator[L
     if text is None:
         return
     try:
-        after = apply_edits(text, (edit for edit in fix.edits if edit.path == finding.path))
+        edits = [edit for edit in fix.edits if edit.path == finding.path]
+        rows = lines_changed_by(_source_lines(text), edits)
     except ValueError:
         # The file is no longer the one that was judged.
         return
-    rows = changed_lines(text, after)
     numbers = max((len(str(number)) for _, number, _ in rows), default=0)
     for sign, number, line in rows[:MOST_CHANGED]:
         shown, cut = _shortened(_visible(line).rstrip(), max(width - numbers - 7, 20))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pytest_dispatchguard.edits import apply_edits, offsets, split_lines
 from pytest_dispatchguard.model import Edit, Span
-from pytest_dispatchguard.report.diff import changed_lines, diff_of_edits, unified
+from pytest_dispatchguard.report.diff import diff_of_edits, lines_changed_by, unified
 
 TEXTS = st.text(alphabet="ab é名\f\x1c\u2028\t\n\r", max_size=60)
 
@@ -99,12 +99,38 @@ def test_a_missing_last_line_end_is_told() -> None:
 
 
 def test_changed_lines_have_the_numbers_of_their_own_text() -> None:
-    assert changed_lines("a\nb\nc\r\nd", "a\nc\r\nx\nd\n") == [
+    lines = split_lines("a\nb\nc\r\nd")
+    edits = [Edit("f.py", Span(2, 1, 3, 1), ""), Edit("f.py", Span(4, 1, 4, 2), "x\nd\n")]
+    assert lines_changed_by(lines, edits) == [
         ("-", 2, "b"),
         ("-", 4, "d"),
         ("+", 3, "x"),
         ("+", 4, "d"),
     ]
+    assert lines_changed_by(lines, []) == []
+    with pytest.raises(ValueError, match="no lines 2 to 9 in a text of 4 lines"):
+        lines_changed_by(lines, [Edit("f.py", Span(2, 1, 9, 1), "")])
+
+
+@given(st.text(alphabet="ab\n", max_size=40), st.data())
+def test_changed_lines_make_the_text_after_of_the_text_before(
+    text: str, data: st.DataObject
+) -> None:
+    lines = split_lines(text)
+    places = [(n, c) for n, line in enumerate(lines, 1) for c in range(1, len(line) + 1)]
+    if not places:
+        return
+    start, end = sorted(data.draw(st.tuples(st.sampled_from(places), st.sampled_from(places))))
+    edit = Edit("f.py", Span(*start, *end), data.draw(st.text(alphabet="ab\n", max_size=5)))
+    rows = lines_changed_by(lines, [edit])
+    assert {lines[n - 1].rstrip("\n") == line for sign, n, line in rows if sign == "-"} <= {True}
+    gone = {n for sign, n, _ in rows if sign == "-"}
+    come = {n: line for sign, n, line in rows if sign == "+"}
+    kept = iter(line.rstrip("\n") for n, line in enumerate(lines, 1) if n not in gone)
+    after = [line.rstrip("\n") for line in split_lines(apply_edits(text, [edit]))]
+    made = [come[n] if n in come else next(kept) for n in range(1, len(after) + 1)]
+    assert made == after
+    assert next(kept, None) is None
 
 
 def test_a_long_file_is_quick() -> None:
@@ -112,7 +138,6 @@ def test_a_long_file_is_quick() -> None:
     changed = text.replace("x = 3\n", "y = 3\n", 1)
     before = time.process_time()
     assert "@@ -1,7 +1,7 @@" in unified("a.py", text, changed)
-    assert changed_lines(text, changed) == [("-", 4, "x = 3"), ("+", 4, "y = 3")]
     assert time.process_time() - before < 5
 
 
