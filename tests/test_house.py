@@ -24,19 +24,10 @@ ARROWS = {
     # `progress` is the command line's own: what it shows while it works.
     "apart": BASE | PARTS,
     "bisecting": BASE | PARTS | {"", "trends"},
-    "cli": BASE
+    "cli": frozenset({"", "commands", "config", "model"}),
+    "commands": BASE
     | PARTS
-    | {
-        "",
-        "apart",
-        "bisecting",
-        "daemon",
-        "hookspecs",
-        "pricing",
-        "progress",
-        "reporting",
-        "reviewing",
-    }
+    | {"", "apart", "bisecting", "daemon", "pricing", "progress", "reporting", "reviewing"}
     | {"running", "server", "trends"},
     "config": frozenset({"model"}),
     "daemon": frozenset({"", "lint", "model", "report"}),

@@ -96,7 +96,7 @@ def _import_all() -> None:
         for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             with suppress(ImportError):  # of an extra that is not installed, and not asked for here
                 importlib.import_module(module.name)
-    for name in ("cli", "progress", "git"):
+    for name in ("commands.check", "progress", "git"):
         importlib.import_module(f"pytest_dispatchguard.{name}")
     packs.load()
     bench(Target())

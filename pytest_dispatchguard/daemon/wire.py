@@ -31,6 +31,8 @@ INTERRUPT = b"i"
 
 _LENGTH = struct.Struct(">I")
 _MOST = 2**24
+_LONGEST = 64
+"""Bytes of a folder's path: that of a socket in it has room for some hundred."""
 
 
 def identity() -> Identity:
@@ -47,7 +49,6 @@ def identity() -> Identity:
 def place(mine: Identity) -> str | None:
     """Where the daemon of such a process listens; None where there is no folder that is this user's alone."""
     folder = _folder()
-    # A socket's path has room for some hundred bytes.
     return None if folder is None else f"{folder}/{zlib.crc32(repr(mine).encode()):08x}"
 
 
@@ -57,7 +58,8 @@ def log(path: str) -> str:
 
 
 def _folder() -> str | None:
-    base = os.environ.get("XDG_RUNTIME_DIR") or os.environ.get("TMPDIR") or "/tmp"
+    places = os.environ.get("XDG_RUNTIME_DIR"), os.environ.get("TMPDIR"), "/tmp"
+    base = next(place for place in places if place and len(os.fsencode(place)) <= _LONGEST)
     path = f"{base.rstrip('/')}/dispatchguard-{os.getuid()}"
     try:
         os.mkdir(path, 0o700)  # noqa: PTH102 - pathlib costs what is to be saved

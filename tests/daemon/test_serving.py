@@ -285,6 +285,15 @@ def test_others_who_could_write_there_are_not_asked(user: User) -> None:
     assert list(user.folder.iterdir()) == []
 
 
+def test_a_folder_too_deep_for_sockets_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    short = tempfile.mkdtemp(prefix="dg-")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", f"{short}/{'deep/' * 20}")
+    monkeypatch.setenv("TMPDIR", short)
+    place = wire.place(wire.identity())
+    assert place is not None and place.startswith(f"{short}/dispatchguard-")
+    shutil.rmtree(short)
+
+
 def test_another_environment_has_another_daemon(served: User) -> None:
     assert served.run("check", "--daemon", PYTHONIOENCODING="latin-1")[0] == 1
     assert served.runs() == 0

@@ -1,0 +1,194 @@
+"""`dispatchguard check`: lints files and folders."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_dispatchguard.commands import CLEAN, FAILED, FOUND
+from pytest_dispatchguard.commands.options import (
+    given_settings,
+    how_read,
+    microseconds,
+    named_path,
+    output_options,
+    which_rules,
+    working_folder,
+)
+from pytest_dispatchguard.commands.output import put, render_report, write_bytes
+from pytest_dispatchguard.model import UserError
+
+if TYPE_CHECKING:
+    from pytest_dispatchguard.lint.check import Checked, Request
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Its arguments."""
+    parser.description = (
+        "Lints files and folders; hotness always comes from the whole project around them."
+    )
+    parser.add_argument(
+        "paths",
+        nargs="*",
+        type=named_path,
+        metavar="PATH",
+        help="files and folders (default: .), - for standard input",
+    )
+    which = which_rules(parser)
+    which.add_argument(
+        "--pedantic", action="store_true", default=None, help="show what is only maybe so, too"
+    )
+    fixes = parser.add_argument_group("fixes")
+    fixes.add_argument("--fix", action="store_true", help="make safe fixes")
+    fixes.add_argument(
+        "--unsafe-fixes", action="store_true", help="with --fix or --diff: unsafe fixes as well"
+    )
+    fixes.add_argument(
+        "--diff", action="store_true", help="show what fixes would change, and change nothing"
+    )
+    output = output_options(parser)
+    output.add_argument(
+        "--min-cost",
+        type=microseconds,
+        default=0.0,
+        metavar="TIME",
+        help="leave out what costs less in a call of its root: 1us, 0.5µs, 2ms",
+    )
+    output.add_argument(
+        "--statistics", action="store_true", help="count findings by rule instead of listing them"
+    )
+    old = parser.add_argument_group("old code")
+    old.add_argument(
+        "--diff-base",
+        metavar="REV",
+        help="only findings on lines changed since the merge base with REV",
+    )
+    old.add_argument(
+        "--baseline", type=named_path, metavar="FILE", help="accept the findings listed in FILE"
+    )
+    old.add_argument(
+        "--write-baseline", action="store_true", help="list all present findings in the baseline"
+    )
+    old.add_argument(
+        "--prune-baseline", action="store_true", help="remove baseline entries that no longer match"
+    )
+    how = parser.add_argument_group("how")
+    how.add_argument(
+        "--stdin-filename",
+        type=named_path,
+        metavar="FILE",
+        help="the name of standard input, with the path -",
+    )
+    how.add_argument(
+        "--daemon",
+        action="store_true",
+        help="have a process in the background do it, which has everything imported; it begins at the first "
+        "such run, and ends when nobody has asked for half an hour",
+    )
+    how_read(how)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs it, and gives the exit status."""
+    from pytest_dispatchguard.lint.check import check
+
+    request = _request(arguments)
+    from pytest_dispatchguard.progress import progress
+
+    with progress() as tell:
+        checked = check(_with_progress(request, tell))
+    for problem in checked.problems:
+        print(f"dispatchguard: {problem}", file=sys.stderr)
+    found = _tell(arguments, checked)
+    if checked.problems:
+        return FAILED
+    return CLEAN if arguments.exit_zero or not found else FOUND
+
+
+def _with_progress(request: Request, tell: Any) -> Request:
+    from dataclasses import replace
+
+    return replace(request, progress=tell)
+
+
+def _request(arguments: argparse.Namespace) -> Request:
+    from pytest_dispatchguard.lint.check import Request
+    from pytest_dispatchguard.lint.pool import default_jobs
+
+    if arguments.fix and arguments.diff:
+        raise UserError("--fix and --diff exclude each other: --diff shows what --fix would do")
+    if arguments.unsafe_fixes and not (arguments.fix or arguments.diff):
+        raise UserError("--unsafe-fixes goes with --fix or --diff")
+    if arguments.diff and (arguments.format or arguments.statistics):
+        raise UserError("--diff goes without --format and --statistics: what it shows is the diff")
+    if arguments.statistics and arguments.format not in (None, "text", "json"):
+        raise UserError(
+            f"--statistics goes without --format {arguments.format}; there is text or json"
+        )
+    if arguments.prune_baseline and arguments.diff:
+        raise UserError("--prune-baseline goes without --diff, which changes nothing")
+    if arguments.write_baseline and (
+        arguments.fix or arguments.diff or arguments.prune_baseline or arguments.diff_base
+    ):
+        raise UserError(
+            "--write-baseline goes without --fix, --diff, --diff-base and --prune-baseline"
+        )
+    paths = tuple(arguments.paths) or (Path(),)
+    stdin = None
+    if Path("-") in paths:
+        if len(paths) > 1:
+            raise UserError("- (standard input) goes alone, without other paths")
+        stdin = sys.stdin.buffer.read()
+        paths = (arguments.stdin_filename or Path("stdin.py"),)
+    elif arguments.stdin_filename:
+        raise UserError("--stdin-filename goes with the path -")
+    given = given_settings(arguments)
+    mode = "unsafe" if arguments.unsafe_fixes else "safe"
+    return Request(
+        paths=paths,
+        cwd=working_folder(),
+        config_file=arguments.config,
+        settings=given,
+        fix=mode if arguments.fix or arguments.diff else "no",  # type: ignore[arg-type]  # one of the modes
+        write=not arguments.diff,
+        diff_base=arguments.diff_base,
+        write_baseline=arguments.write_baseline,
+        prune_baseline=arguments.prune_baseline,
+        jobs=arguments.jobs or default_jobs(),
+        cache=not arguments.no_cache,
+        stdin=stdin,
+        min_cost=arguments.min_cost,
+    )
+
+
+def _tell(arguments: argparse.Namespace, checked: Checked) -> bool:
+    """Writes the report; True when there is something to answer for."""
+    if arguments.diff:
+        from pytest_dispatchguard.report.diff import unified
+
+        text = "".join(
+            unified(path, checked.before[path], checked.after[path])
+            for path in sorted(checked.after)
+        )
+        put(arguments, text, sys.stdout)
+        unread = [f for f in checked.report.findings if f.code == "DG001"]
+        for finding in unread:
+            place = f"{finding.path}:{finding.span.line}:{finding.span.column}"
+            print(f"dispatchguard: {place}: {finding.code} {finding.message}", file=sys.stderr)
+        return bool(text or unread)
+    stream = sys.stdout
+    if arguments.fix and Path("-") in arguments.paths:
+        # Standard input is fixed to standard output, as editors expect of a filter.
+        write_bytes(checked.stdin_after or b"")
+        stream = sys.stderr
+    if arguments.statistics:
+        from pytest_dispatchguard.report.statistics import statistics
+
+        text = statistics(checked.report, arguments.format or "text")
+    else:
+        render_report(arguments, checked.report, checked.reader, stream)
+        return bool(checked.report.findings)
+    put(arguments, text, stream)
+    return bool(checked.report.findings)

@@ -1,0 +1,34 @@
+"""`dispatchguard clean`: drops the cache."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from pytest_dispatchguard.commands import CLEAN
+from pytest_dispatchguard.commands.options import named_path, working_folder
+from pytest_dispatchguard.commands.output import write
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Its arguments."""
+    parser.add_argument(
+        "paths", nargs="*", type=named_path, metavar="PATH", help="the project (default: .)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs it, and gives the exit status."""
+    from pytest_dispatchguard.config import absolute, find_root
+    from pytest_dispatchguard.lint.cache import cache_path, clean
+    from pytest_dispatchguard.lint.files import require
+
+    cwd = working_folder()
+    for path in arguments.paths or [Path()]:
+        require([path], cwd)
+        root = find_root([absolute(cwd / path)])
+        gone = clean(root)
+        said = f"dropped {cache_path(root)}" if gone else f"no cache at {cache_path(root)}"
+        write(said + "\n", sys.stdout)
+    return CLEAN

@@ -1,0 +1,37 @@
+"""`dispatchguard daemon`: tells of the process that does what `check --daemon` asks."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from pytest_dispatchguard.commands import CLEAN
+from pytest_dispatchguard.commands.output import write
+from pytest_dispatchguard.model import UserError
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Its arguments."""
+    parser.add_argument("--stop", action="store_true", help="end it")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs it, and gives the exit status."""
+    from pytest_dispatchguard.daemon import asking, wire
+
+    if not wire.POSSIBLE:
+        raise UserError("this system has no fork or no Unix sockets; checks run by themselves")
+    if arguments.stop:
+        write("stopped\n" if asking.stop() else "none is running\n", sys.stdout)
+        return CLEAN
+    told = asking.told()
+    if told is None:
+        write("none is running; the next `dispatchguard check --daemon` begins one\n", sys.stdout)
+        complaint = asking.complaint()
+        if complaint:
+            write(f"the last one ended with: {complaint}\n", sys.stdout)
+        return CLEAN
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(told["began"]))
+    write(f"process {told['process']}, since {since}, runs so far: {told['runs']}\n", sys.stdout)
+    return CLEAN

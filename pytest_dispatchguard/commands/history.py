@@ -1,0 +1,84 @@
+"""`dispatchguard history`: tells what budgets came to from run to run."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from pytest_dispatchguard.commands import CLEAN
+from pytest_dispatchguard.commands.options import positive_number, working_folder
+from pytest_dispatchguard.commands.output import colored, width, write
+from pytest_dispatchguard.model import UserError
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Its arguments."""
+    parser.description = (
+        "Tells what `pytest --overhead-budget --overhead-history` has kept: all tests as they "
+        "came out last; one test from run to run; with --bisect the commit that moved a counter of it, which "
+        "git finds in a worktree of its own."
+    )
+    parser.epilog = "Exit status: 0, or 2 for usage errors and where there is nothing to tell."
+    parser.add_argument(
+        "test",
+        nargs="?",
+        metavar="TEST",
+        help="a test or a part of its name, with the subject in parentheses behind it where it has several "
+        "(default: list all)",
+    )
+    parser.add_argument(
+        "--history",
+        default="",
+        metavar="URL|FILE",
+        help="where it is kept (default: .dispatchguard/history.sqlite)",
+    )
+    parser.add_argument(
+        "--last", type=positive_number, metavar="N", help="only so many runs (default: 30)"
+    )
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text", help="text (default) or json"
+    )
+    bisect = parser.add_argument_group("which commit")
+    bisect.add_argument(
+        "--bisect", action="store_true", help="find the commit that moved a counter of TEST"
+    )
+    bisect.add_argument(
+        "--good", metavar="REV", help="a commit before it (default: by the history)"
+    )
+    bisect.add_argument("--bad", metavar="REV", help="a commit after it (default: by the history)")
+    bisect.add_argument("--counter", metavar="NAME", help="which (default: the first that moved)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs it, and gives the exit status."""
+    from pytest_dispatchguard.trends import place_of, told
+
+    cwd = working_folder()
+    place = place_of(arguments.history, cwd)
+    if arguments.bisect:
+        return _bisect(arguments, place, cwd)
+    for option in ("good", "bad", "counter"):
+        if getattr(arguments, option) is not None:
+            raise UserError(f"--{option} goes with --bisect")
+    if arguments.last is not None and arguments.test is None:
+        raise UserError("--last goes with a test: dispatchguard history TEST --last N")
+    last = arguments.last or 30
+    text = told(place, arguments.test, last, arguments.format, color=colored("auto"), width=width())
+    write(text, sys.stdout)
+    return CLEAN
+
+
+def _bisect(arguments: argparse.Namespace, place: str, cwd: Path) -> int:
+    from pytest_dispatchguard.bisecting import Asked, bisected, written
+    from pytest_dispatchguard.progress import progress
+
+    if arguments.test is None:
+        raise UserError("--bisect needs a test: dispatchguard history --bisect TEST")
+    if arguments.last is not None:
+        raise UserError("--last goes without --bisect, which looks at all runs")
+    asked = Asked(arguments.test, arguments.good, arguments.bad, arguments.counter, place, cwd)
+    with progress() as tell:
+        found = bisected(asked, tell or (lambda what, done, of: None))
+    write(written(found, arguments.format), sys.stdout)
+    return CLEAN

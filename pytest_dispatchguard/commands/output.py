@@ -1,0 +1,127 @@
+"""Puts what a command has to say where it belongs: into a file, or on standard output as it is."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import Any, TextIO
+
+from pytest_dispatchguard.model import UserError
+
+
+class OutputError(Exception):
+    """Standard output takes no more, for a reason other than that nobody reads it."""
+
+
+def say(line: str) -> None:
+    """Tells a person something beside the report."""
+    print(f"dispatchguard: {line}", file=sys.stderr)
+
+
+def render_report(
+    arguments: argparse.Namespace, report: Any, sources: Any, stream: TextIO | None
+) -> None:
+    """Puts a report, in the format that was asked for, where it was asked to go."""
+    from pytest_dispatchguard.report import render
+
+    color = arguments.output is None and colored(arguments.color)
+    text = render(report, arguments.format or "text", color=color, width=width(), sources=sources)
+    put(arguments, text, stream)
+
+
+def put(arguments: argparse.Namespace, text: str, stream: TextIO | None) -> None:
+    """Puts a text into the file that was asked for, else into a stream."""
+    if arguments.output is None:
+        write(text, stream)
+    else:
+        put_in(arguments.output, text)
+
+
+def put_in(file: Path, text: str) -> None:
+    """Puts a text into a file, whole or not at all."""
+    from pytest_dispatchguard.lint.files import write_source
+
+    data = text.encode("utf-8", "backslashreplace")
+    try:
+        if file.exists() and (not file.is_file() or _names_stream(file)):
+            # A device, a pipe, or whatever a stream was led to is written to, never replaced.
+            _write_in_place(file, data)
+        else:
+            write_source(file, data)
+    except OSError as error:
+        raise UserError(f"{file}: cannot be written: {error.strerror or error}") from None
+
+
+def _names_stream(path: Path) -> bool:
+    """Whether a path stands for an open file of a process, as /dev/stdout does, through links perhaps."""
+    import stat
+
+    for _ in range(40):  # as many links as Linux follows
+        path = path.parent.resolve() / path.name
+        if path.parts[1:2] in (("dev",), ("proc",)) and path.parts[1:3] != ("dev", "shm"):
+            return True
+        if not stat.S_ISLNK(path.lstat().st_mode):
+            return False
+        path = path.parent / path.readlink()
+    return False
+
+
+def _write_in_place(path: Path, data: bytes) -> None:
+    try:
+        ours = os.path.samestat(path.stat(), os.fstat(1))
+    except OSError:  # standard output is closed
+        ours = False
+    if ours:
+        # Opened anew it would be written from its start, over what is there.
+        write_bytes(data)
+        return
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND), "wb") as file:
+        file.write(data)
+
+
+def write(text: str, stream: TextIO | None) -> None:
+    """Writes a text to a stream of this process."""
+    if stream is None:  # closed by whoever started us
+        return
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(error.strerror or str(error)) from None
+
+
+def write_bytes(data: bytes) -> None:
+    """Writes bytes to standard output."""
+    if sys.stdout is None:
+        return
+    sys.stdout.flush()
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(error.strerror or str(error)) from None
+
+
+def colored(choice: str) -> bool:
+    """Whether standard output is to have colours."""
+    if choice != "auto":
+        return choice == "always"
+    return (
+        sys.stdout is not None
+        and sys.stdout.isatty()
+        and "NO_COLOR" not in os.environ
+        and os.environ.get("TERM") != "dumb"
+    )
+
+
+def width() -> int:
+    """The columns of the terminal."""
+    import shutil
+
+    return shutil.get_terminal_size((100, 24)).columns
