@@ -115,12 +115,14 @@ def told() -> dict[str, Any] | None:
 
 def complaint() -> str:
     """The last words of a daemon that could not begin; empty where there are none."""
+    from pathlib import Path
+
     path = wire.place(wire.identity()) if wire.POSSIBLE else None
     try:
-        with open(wire.log(path or ""), encoding="utf-8", errors="replace") as log:  # noqa: PTH123
-            return (log.read().splitlines() or [""])[-1]
+        said = Path(wire.log(path or "")).read_text("utf-8", "replace")
     except OSError:
         return ""
+    return (said.splitlines() or [""])[-1]
 
 
 def stop() -> bool:

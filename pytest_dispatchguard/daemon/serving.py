@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NoReturn
 
 from pytest_dispatchguard import lint, report
@@ -121,7 +122,7 @@ def _loop(daemon: _Daemon) -> None:
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     signal.set_wakeup_fd(daemon.wakeup[1].fileno(), warn_on_full_buffer=False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    watched = os.stat(daemon.path).st_ino  # noqa: PTH116 - no Path is needed elsewhere here
+    watched = Path(daemon.path).stat().st_ino
     daemon.selector.register(daemon.listener, selectors.EVENT_READ, _accept)
     daemon.selector.register(daemon.wakeup[0], selectors.EVENT_READ, _reap)
     while daemon.runs or not daemon.ending:
@@ -134,7 +135,7 @@ def _loop(daemon: _Daemon) -> None:
 def _is_there(path: str, number: int) -> bool:
     """Whether a daemon can still be found: its socket may have been cleaned away."""
     try:
-        return os.stat(path).st_ino == number  # noqa: PTH116
+        return Path(path).stat().st_ino == number
     except OSError:
         return False
 
@@ -146,7 +147,7 @@ def _end(daemon: _Daemon) -> None:
     daemon.ending = True
     daemon.selector.unregister(daemon.listener)
     with suppress(OSError):
-        os.unlink(daemon.path)  # noqa: PTH108
+        Path(daemon.path).unlink()
     daemon.listener.close()
 
 
