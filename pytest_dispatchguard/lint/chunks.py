@@ -131,6 +131,13 @@ class Lines:
         indented = start > line_start and not self.text[line_start:start].strip(" \t\f")
         return source, first, indented
 
+    def rest(self, outline: Outline) -> str:
+        """What follows a function on its last line."""
+        end = self.offset(outline.end_byte)
+        last = self.line_of(end)
+        start = self.starts[last - 1]
+        return self.line(last)[end - start :]
+
 
 def module_imports(text: str) -> dict[str, str]:
     """Names that imports outside functions bind when the file is imported, to what they stand for:

@@ -21,12 +21,16 @@ from pytest_dispatchguard.lint.chunks import (
 )
 from pytest_dispatchguard.lint.files import Discovery, Unreadable
 from pytest_dispatchguard.lint.packing import (
+    asked_in,
     hot_in_brief,
     pack_brief,
     pack_findings,
+    pack_judged,
     unpack_brief,
     unpack_findings,
+    unpack_judged,
 )
+from pytest_dispatchguard.lint.parts import Parts, still_so
 from pytest_dispatchguard.lint.pool import Pool
 from pytest_dispatchguard.lint.survey import (
     Progress,
@@ -42,6 +46,7 @@ from pytest_dispatchguard.lint.target import Target
 from pytest_dispatchguard.model import Edit, Finding, RuleInfo, Span
 
 if TYPE_CHECKING:
+    from pytest_dispatchguard.lint.facts import Brief
     from pytest_dispatchguard.lint.heat import Heat
     from pytest_dispatchguard.lint.project import Project
 
@@ -276,16 +281,19 @@ def judge_files(
 
     def jobs() -> Iterator[_Job]:
         for rel in missing:
-            brief = briefs.text(rel)
+            text = briefs.text(rel)
+            brief = unpack_brief(text)
             outlines = worth_judging(facts[rel], *hot_in_brief(brief), catalog.tokens)
-            salt = "" if cache is None else f"{briefs.key(rel)}:{words}"
-            pieces[rel] = _pieces(survey, rel, outlines, salt)
-            if cache is not None:
-                known.update(cache.get_many("chunks", (p.key for p in pieces[rel])))
-            unknown = [p.outline for p in pieces[rel] if p.key not in known or not p.key]
+            if cache is None:
+                pieces[rel] = [Piece(outline, 1, "") for outline in outlines]
+            else:
+                pieces[rel] = _pieces(survey, rel, outlines, brief, words)
+                rows = cache.get_many("chunks", (p.key for p in pieces[rel] if p.key))
+                known.update((k, row) for k, row in rows.items() if still_so(brief, asked_in(row)))
+            unknown = [p.outline for p in pieces[rel] if p.key not in known]
             if unknown:
                 path, digest = str(survey.files[rel].path), survey.scouted[rel].digest
-                yield rel, path, digest, survey.texts.get(rel), brief, unknown, target
+                yield rel, path, digest, survey.texts.get(rel), text, unknown, target
 
     judged: dict[tuple[str, Outline], tuple[int, str]] = {}
     problems: list[str] = []
@@ -296,13 +304,15 @@ def judge_files(
         problems.extend(trouble)
     problems.sort()
     fresh: dict[str, str] = {}
+    nothing = pack_judged((), 1, {})
     for rel, ps in pieces.items():
         out[rel] = []
         for piece in ps:
-            line, row = judged.get((rel, piece.outline), (piece.line, known.get(piece.key, "[]")))
+            recalled = (piece.line, known.get(piece.key, nothing))
+            line, row = judged.get((rel, piece.outline), recalled)
             if piece.key:
                 fresh[piece.key] = row
-            out[rel].extend(unpack_findings(row, rel, line))
+            out[rel].extend(unpack_judged(row, rel, line))
         out[rel] = _with_imports(survey, rel, out[rel])
     if cache is not None and not problems:
         cache.put_many("chunks", fresh)
@@ -313,27 +323,31 @@ def judge_files(
 
 
 class Piece(NamedTuple):
-    """A function to judge: where it is now, and the key of what it reads."""
+    """A function to judge: where it is now, and the key of what judging it reads; empty where that is not
+    known."""
 
     outline: Outline
     line: int
     key: str
 
 
-def _pieces(survey: Survey, rel: str, outlines: Sequence[Outline], salt: str) -> list[Piece]:
+def _pieces(
+    survey: Survey, rel: str, outlines: Sequence[Outline], brief: Brief, words: str
+) -> list[Piece]:
     if not outlines:
         return []
-    if not salt:
-        return [Piece(o, 1, "") for o in outlines]
     digest, text = text_at(str(survey.files[rel].path), rel, survey.texts.get(rel))
     if isinstance(text, Unreadable) or digest != survey.scouted[rel].digest:
         # Nothing is known of such pieces: judging them tells that the file has changed.
         return [Piece(o, 1, "") for o in outlines]
-    lines = Lines(text)
+    lines, parts = Lines(text), Parts(brief)
     out = []
     for outline in outlines:
         source, first, _ = lines.chunk(outline)
-        key = sha(f"{salt}:{outline.name}:{source}".encode("utf-8", "surrogatepass"))
+        part = pack_brief(parts.of(outline.name, source))
+        # Findings quote whole lines, with the comment behind the last.
+        whole = source + lines.rest(outline)
+        key = sha(f"{words}:{part}:{outline.name}:{whole}".encode("utf-8", "surrogatepass"))
         out.append(Piece(outline, first, key))
     return out
 
@@ -355,7 +369,7 @@ def _judge_one(job: _Job) -> tuple[str, list[tuple[Outline, int, str]], list[str
     problems: list[str] = []
     for outline, piece in zip(outlines, judged, strict=True):
         _, first, _ = lines.chunk(outline)
-        found.append((outline, first, pack_findings(piece.findings, first)))
+        found.append((outline, first, pack_judged(piece.findings, first, piece.asked)))
         problems.extend(piece.problems)
     return rel, found, problems
 

@@ -15,6 +15,7 @@ import libcst as cst
 from pytest_dispatchguard.lint import packs
 from pytest_dispatchguard.lint.chunks import Lines, Outline
 from pytest_dispatchguard.lint.facts import Brief
+from pytest_dispatchguard.lint.parts import Answer, Asked, Parts
 from pytest_dispatchguard.lint.place import Place
 from pytest_dispatchguard.lint.positions import Position, positions
 from pytest_dispatchguard.lint.reading import Reader, Scene, Seen
@@ -34,6 +35,8 @@ class Judged:
     findings: list[Finding] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     """Rules that failed, a line each: never silent."""
+    asked: dict[str, Answer] = field(default_factory=dict)
+    """What rules asked of the file beside what the function holds, with the answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +76,13 @@ def bench(target: Target) -> Bench:
 def judge_chunks(
     lines: Lines, outlines: Iterable[Outline], brief: Brief, benched: Bench, target: Target
 ) -> list[Judged]:
-    """The findings of functions of one file, function by function."""
+    """The findings of functions of one file, function by function. Each is told that part of the brief alone
+    which is its own: what is found can depend on nothing else."""
     out = []
+    parts = Parts(brief)
     for outline in outlines:
-        judge = partial(_judge_function, lines, outline, brief, benched, target)
+        part = parts.of(outline.name, lines.chunk(outline)[0])
+        judge = partial(_judge_function, lines, outline, part, brief, benched, target)
         judged = Judged()
         try:
             try:
@@ -180,9 +186,10 @@ def _first_function(module: cst.Module) -> cst.FunctionDef:
 
 
 def _judge_function(
-    lines: Lines, outer: Outline, brief: Brief, benched: Bench, target: Target
+    lines: Lines, outer: Outline, brief: Brief, whole: Brief, benched: Bench, target: Target
 ) -> Judged:
-    out = Judged()
+    asked = Asked(whole)
+    out = Judged(asked=asked.answers)
     chunk = Chunk(lines, outer)
     reader = Reader(brief, outer.name, target.tensor_types)
     reader.read(chunk.function)
@@ -198,7 +205,7 @@ def _judge_function(
             if seen.scene.cold and not rule.also_cold:
                 continue
             place = Place(
-                reader, seen.scene, seen.node, (rule.code, rule.name), target,
+                reader, asked, seen.scene, seen.node, (rule.code, rule.name), target,
                 chunk.head, chunk.span, chunk.first_line,
             )  # fmt: skip
             try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from operator import attrgetter
 from typing import Any
@@ -37,7 +37,6 @@ _FUNCTION_SHAPE = _row(
 _CALL_SHAPE = _row(CallFact, "line")
 _CLASS_SHAPE = _row(ClassFact, "line")
 _HOT, _CLASS_BRIEF, _CALLEE = _row(HotFact), _row(ClassBrief), _row(CalleeBrief)
-_RETURNS, _ON_CPU = ([f.name for f in fields(CalleeBrief)].index(n) for n in ("returns", "on_cpu"))
 _BRIEF = _row(Brief, "hot", "classes", "callees")
 _BRIEF_NAMES = [f.name for f in fields(Brief) if f.name not in ("hot", "classes", "callees")]
 
@@ -111,20 +110,35 @@ def unpack_brief(text: str) -> Brief:
     )
 
 
-def hot_in_brief(text: str) -> tuple[list[str], set[str], dict[str, str]]:
-    """Of a brief as JSON: the hot functions, those of them that were seen with tensors, and what the callees
-    return, but for those whose tensors are on the CPU."""
-    plain, hot, _, callees = json.loads(text)
-    seen = plain[_BRIEF_NAMES.index("seen")]
-    given = {name for name, kinds in seen.items() if any("tensor" in k for k in kinds.values())}
-    returns = {name: row[_RETURNS] for name, row in callees.items() if not row[_ON_CPU]}
-    return list(hot), given.intersection(hot), returns
+def hot_in_brief(brief: Brief) -> tuple[list[str], set[str], dict[str, str]]:
+    """Of a brief: the hot functions, those of them that were seen with tensors, and what the callees return,
+    but for those whose tensors are on the CPU."""
+    seen = brief.seen.items()
+    given = {name for name, kinds in seen if any("tensor" in k for k in kinds.values())}
+    returns = {name: callee.returns for name, callee in brief.callees.items() if not callee.on_cpu}
+    return list(brief.hot), given.intersection(brief.hot), returns
 
 
 def pack_findings(findings: Iterable[Finding], line: int = 1) -> str:
     """Findings of one function or file as JSON, with lines counted from `line`; prices are not kept,
     they are looked up anew."""
     return _text([_packed(f, line - 1) for f in findings])
+
+
+def pack_judged(findings: Iterable[Finding], line: int, asked: Mapping[str, Any]) -> str:
+    """What judging one function gave, as JSON of two lines: what rules asked, and the findings."""
+    return f"{_text(asked)}\n{pack_findings(findings, line)}"
+
+
+def asked_in(text: str) -> dict[str, Any]:
+    """What rules asked when a function was judged, and the answers."""
+    asked: dict[str, Any] = json.loads(text.partition("\n")[0])
+    return asked
+
+
+def unpack_judged(text: str, path: str, line: int) -> list[Finding]:
+    """The findings of the function, lines counted from `line`."""
+    return unpack_findings(text.partition("\n")[2], path, line)
 
 
 def unpack_findings(text: str, path: str, line: int = 1) -> list[Finding]:

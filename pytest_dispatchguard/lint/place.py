@@ -10,6 +10,7 @@ import libcst as cst
 from pytest_dispatchguard.lint import nodes
 from pytest_dispatchguard.lint.facts import CalleeBrief, ClassBrief, HotFact
 from pytest_dispatchguard.lint.kinds import UNKNOWN, Kind
+from pytest_dispatchguard.lint.parts import Asked
 from pytest_dispatchguard.lint.reading import Reader, Scene, dotted, text
 from pytest_dispatchguard.lint.target import Target, is_needed, overlaps
 from pytest_dispatchguard.model import Certainty, Edit, Finding, Fix, Hot, Safety, Span
@@ -27,6 +28,7 @@ class Place:
     def __init__(
         self,
         reader: Reader,
+        asked: Asked,
         scene: Scene,
         node: cst.CSTNode,
         rule: tuple[str, str],
@@ -36,6 +38,7 @@ class Place:
         source: Callable[[Span], str],
     ) -> None:
         self._reader = reader
+        self._asked = asked
         self.scene = scene
         self.node = node
         self._rule = rule
@@ -93,18 +96,13 @@ class Place:
     def spelling(self, name: str) -> str:
         """How the file writes a dotted name with the imports it has: ``F.relu`` for
         ``torch.nn.functional.relu``. Empty where none of them reaches it, or a local name hides them."""
-        found = []
-        for local, targets in self._reader.brief.names.items():
-            if targets and local not in self._reader.assigned:
-                whole = targets[0]
-                if name == whole or name.startswith(whole + "."):
-                    found.append(local + name[len(whole) :])
+        known = self._asked.spelled(name)
+        found = [spelled for local, spelled in known if local not in self._reader.assigned]
         return min(found, key=lambda f: (len(f), f), default="")
 
     def is_taken(self, name: str) -> bool:
         """Whether a plain name stands for something in the file, or in the function, already."""
-        reader = self._reader
-        return name in reader.brief.names or name in reader.brief.globals or name in reader.assigned
+        return name in self._reader.assigned or self._asked.taken(name)
 
     def receiver(self, call: cst.Call) -> cst.BaseExpression | None:
         """``x`` of ``x.item()``; None for calls of plain names."""
@@ -233,7 +231,7 @@ class Place:
 
     def global_values(self, name: str) -> Sequence[str]:
         """What the file assigns to a module-level name, as `facts.Value` words."""
-        return self._reader.brief.globals.get(name, ())
+        return self._asked.values(name)
 
     def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
         """The expression or simple statement around an expression; None where the header of a compound

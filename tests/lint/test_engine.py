@@ -93,6 +93,66 @@ def test_lines_that_move_are_not_judged_anew(
     cache.close()
 
 
+def test_functions_that_came_beside_others_judge_none_of_them_anew(
+    rules: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pytest_dispatchguard.lint import judge
+
+    cache = Cache.open(tmp_path / "cache.sqlite", "1")
+    text = HOT + "        return x.item(), reads(x)\n"
+    run({"a.py": text}, rules, cache=cache)
+    judged: list[list[str]] = []
+    whole = judge.judge_chunks
+
+    def noting(lines: object, outlines: list[chunks.Outline], *rest: object) -> object:
+        judged.append([outline.name for outline in outlines])
+        return whole(lines, outlines, *rest)  # type: ignore[arg-type]  # as they came
+
+    monkeypatch.setattr(judge, "judge_chunks", noting)
+    for more, now in (
+        ("\ndef other(x):\n    return 1\n", []),
+        ("\n# dispatchguard: hot\ndef own(x):\n    return float(x)\n", [["own"]]),
+        ("\ndef reads(x: torch.Tensor):\n    return x.tolist()\n", [["M.forward", "reads"]]),
+    ):
+        judged.clear()
+        cached = run({"a.py": text + more}, rules, cache=cache)
+        assert judged == now
+        assert cached == run({"a.py": text + more}, rules)
+    cache.close()
+
+
+def test_the_comment_behind_the_last_line_is_quoted_as_it_is(
+    rules: Catalog, tmp_path: Path
+) -> None:
+    cache = Cache.open(tmp_path / "cache.sqlite", "1")
+    for comment in ("", "  # one", "  # two"):
+        text = HOT + f"        return x.item(){comment}\n\nx = 1\n"
+        (found,) = run({"a.py": text}, rules, cache=cache).findings
+        assert found.source == f"        return x.item(){comment}"
+    cache.close()
+
+
+def test_a_name_that_a_fix_would_take_is_seen_wherever_it_is(
+    rules: Catalog, tmp_path: Path
+) -> None:
+    cache = Cache.open(tmp_path / "cache.sqlite", "1")
+    text = """
+        from torch.nn import Dropout, Module
+
+        class M(Module):
+            def forward(self, x):
+                return Dropout(0.5)(x)
+    """
+    fixable = []
+    for more in ("", "\ndef G():\n    pass\n", "\ndef F():\n    pass\n", ""):
+        texts = {"a.py": textwrap.dedent(text) + more}
+        outcome = run(texts, rules, cache=cache)
+        assert outcome == run(texts, rules)
+        fixable.append(["F.dropout" in str(f.fix) for f in outcome.findings])
+    assert fixable == [[True], [True], [False], [True]]
+    cache.close()
+
+
 def test_a_state_in_passing_leaves_what_is_known_of_the_other(
     rules: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
