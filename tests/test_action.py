@@ -1,10 +1,8 @@
 """The composite action and the workflows that the docs show: valid by their published schemas, and the
-action's own script run as GitHub would run it."""
+action's own scripts run as GitHub would run them."""
 
 from __future__ import annotations
 
-import os
-import re
 import shutil
 import subprocess
 import sys
@@ -13,12 +11,17 @@ from typing import Any
 
 import pytest
 
-from .test_review import Done, git, repository  # noqa: F401 - a fixture of theirs
+from .recipes import blocks
+from .runner import SHELLS, Ran, environment, run
+from .test_review import git, repository  # noqa: F401 - a fixture of theirs
 
 ROOT = Path(__file__).resolve().parents[1]
-BLOCKS = re.findall(
-    r"```yaml\n(.*?)```", (ROOT / "docs" / "review.md").read_text("utf-8"), re.DOTALL
-)
+WORKFLOWS = [
+    block
+    for page in ("recipes.md", "review.md")
+    for block in blocks(page, "yaml")
+    if "\njobs:" in block or "merge_request_event" in block
+]
 
 
 def valid(schema: str, file: Path) -> None:
@@ -36,17 +39,16 @@ def test_the_action_is_valid() -> None:
     valid("vendor.github-actions", ROOT / "action.yml")
 
 
-@pytest.mark.parametrize("number", range(len(BLOCKS)))
+@pytest.mark.parametrize("number", range(len(WORKFLOWS)))
 def test_workflows_are_valid(number: int, tmp_path: Path) -> None:
     file = tmp_path / "workflow.yml"
-    file.write_text(BLOCKS[number], encoding="utf-8")
-    schema = "vendor.github-workflows" if "\njobs:" in BLOCKS[number] else "vendor.gitlab-ci"
+    file.write_text(WORKFLOWS[number], encoding="utf-8")
+    schema = "vendor.github-workflows" if "\njobs:" in WORKFLOWS[number] else "vendor.gitlab-ci"
     valid(schema, file)
 
 
 def test_there_are_workflows_for_each_host() -> None:
-    assert sum("\njobs:" in block for block in BLOCKS) == 3
-    assert sum("merge_request_event" in block for block in BLOCKS) == 1
+    assert ["\njobs:" in block for block in WORKFLOWS] == [True, True, False, True]
 
 
 def steps() -> dict[str, Any]:
@@ -65,29 +67,16 @@ needs_bash = pytest.mark.skipif(
 )
 
 
-def started(step: str, folder: Path, out: Path, **environment: str) -> Done:
+def started(step: str, folder: Path, out: Path, **more: str) -> Ran:
     """Runs a script of the action as GitHub does, with the command of this environment."""
-    command = out / "bin" / "dispatchguard"
-    command.parent.mkdir(exist_ok=True)
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m pytest_dispatchguard "$@"\n')
-    command.chmod(0o755)
-    done = subprocess.run(
-        ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", steps()[step]["run"]],
-        cwd=folder,
-        env={
-            **os.environ,
-            "PATH": f"{command.parent}:{os.environ['PATH']}",
-            "RUNNER_TEMP": str(out),
-            "GITHUB_OUTPUT": str(out / "output"),
-            "GITHUB_STEP_SUMMARY": str(out / "summary"),
-            "GITHUB_BASE_REF": "",
-            **environment,
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return Done(done)
+    told = {
+        "RUNNER_TEMP": str(out),
+        "GITHUB_OUTPUT": str(out / "output"),
+        "GITHUB_STEP_SUMMARY": str(out / "summary"),
+        "GITHUB_BASE_REF": "",
+        **more,
+    }
+    return run((*SHELLS["bash"], steps()[step]["run"]), folder, environment(out, told))
 
 
 @needs_bash

@@ -1,15 +1,19 @@
-"""The hooks that users' repositories point at, run by pre-commit on a repository of two files."""
+"""The hooks that users' repositories point at: pre-commit runs the recipe of docs/recipes.md, as it
+stands but for where this package comes from, on a repository of two files."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from .recipes import blocks
 
 pytestmark = pytest.mark.slow
 
@@ -90,32 +94,51 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def test_hooks_report_and_rewrite(hooks: Path, project: Path, tmp_path: Path) -> None:
-    if importlib.util.find_spec("pre_commit") is None:
-        pytest.skip("pre-commit is not installed")
-    # Both hooks share one environment, so one run tries both: first the report, then the rewrite.
+def run_hooks(project: Path, config: str, home: Path) -> tuple[int, str]:
+    """What `pre-commit run --all-files` says under a configuration."""
+    (project / ".pre-commit-config.yaml").write_text(config, encoding="utf-8")
+    git("add", ".pre-commit-config.yaml", cwd=project)
     result = subprocess.run(
-        [sys.executable, "-m", "pre_commit", "try-repo", str(hooks), "--all-files", "--verbose"],
+        [sys.executable, "-m", "pre_commit", "run", "--all-files", "--verbose"],
         cwd=project,
         capture_output=True,
         text=True,
         check=False,
         stdin=subprocess.DEVNULL,
-        env={**os.environ, "PRE_COMMIT_HOME": str(tmp_path / "home"), "PRE_COMMIT_COLOR": "never"},
+        env={**os.environ, "PRE_COMMIT_HOME": str(home), "PRE_COMMIT_COLOR": "never"},
     )
     said = result.stdout + result.stderr
     if result.returncode not in (0, 1) and any(sign in said for sign in NO_INDEX):
         pytest.skip("pre-commit could not install: no package index in reach")
-    assert result.returncode == 1, said
+    return result.returncode, said
 
-    report, _, rewrite = said.partition("hook id: dispatchguard-fix")
-    assert "gate.py" in report, said
-    assert "DG4" in report, said
-    assert "Gate.forward" in report, said
-    assert "double.py" not in report.partition("hook id: dispatchguard\n")[2], said
 
+def test_hooks_report_and_rewrite(hooks: Path, project: Path, tmp_path: Path) -> None:
+    if importlib.util.find_spec("pre_commit") is None:
+        pytest.skip("pre-commit is not installed")
+    (config,) = blocks("recipes.md", "yaml", "With every commit")
+    address = re.search(r"repo: (\S+)\n    rev: (\S+)\n", config)
+    assert address is not None
+    commit = git("rev-parse", "HEAD", cwd=hooks).strip()
+    config = config.replace(address[1], str(hooks)).replace(address[2], commit)
+
+    status, report = run_hooks(project, config, tmp_path / "home")
+    assert status == 1, report
+    assert "gate.py" in report, report
+    assert "DG4" in report, report
+    assert "Gate.forward" in report, report
+    assert "double.py" not in report.partition("hook id: dispatchguard\n")[2], report
+    assert git("diff", "--name-only", cwd=project) == ""
+
+    status, said = run_hooks(project, config.replace("# - id", "- id"), tmp_path / "home")
+    assert status == 1, said
+    rewrite, _, report = said.partition("hook id: dispatchguard\n")
     assert "files were modified by this hook" in rewrite, said
     changed = (project / "gate.py").read_text()
     assert ".to(x.device)" not in changed
     assert "if (x < 0).any():" in changed
+    assert "DG401" in report and "DG504" not in report, said
     assert git("diff", "--name-only", cwd=project).split() == ["gate.py"]
+
+    (project / "gate.py").write_text(GOOD)
+    assert run_hooks(project, config, tmp_path / "home")[0] == 0

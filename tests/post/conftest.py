@@ -42,6 +42,8 @@ class Host:
     """What the host holds."""
 
     address: str = ""
+    head: str = HEAD
+    """The commit at the head of the pull request."""
     shown: dict[str, set[int]] = field(default_factory=dict)
     """Lines that the change shows, by path: comments elsewhere are refused."""
     comments: list[dict[str, Any]] = field(default_factory=list)
@@ -74,7 +76,7 @@ class Host:
         return 200, {}, {"login": self.login, "username": self.login}
 
     def pull(self, method: str, query: Any, body: Any) -> Reply:
-        return 200, {}, {"number": 7, "head": {"sha": HEAD}}
+        return 200, {}, {"number": 7, "head": {"sha": self.head}}
 
     def pages(self, found: list[dict[str, Any]], query: dict[str, list[str]]) -> Reply:
         each, page = int(query["per_page"][0]), int(query["page"][0])
@@ -88,14 +90,14 @@ class Host:
     def review_comments(self, method: str, query: Any, body: Any) -> Reply:
         if method == "GET":
             return self.pages(self.comments, query)
-        assert body["commit_id"] == HEAD
+        assert body["commit_id"] == self.head
         if not self._takes(body):
             return 422, {}, {"message": "Validation Failed", "errors": ["line must be in the diff"]}
         self.comments.append({**body, **OWN})
         return 201, {}, {"id": len(self.comments)}
 
     def reviews(self, method: str, query: Any, body: Any) -> Reply:
-        assert body["event"] == "COMMENT" and body["body"] and body["commit_id"] == HEAD
+        assert body["event"] == "COMMENT" and body["body"] and body["commit_id"] == self.head
         assert {"start_line" in c for c in body["comments"]} <= {True, False}
         assert all(c.get("start_line", 0) < c["line"] for c in body["comments"])
         if not all(self._takes(comment) for comment in body["comments"]):
@@ -121,14 +123,14 @@ class Host:
         return 404, {}, {"message": "Not Found"}
 
     def merge_request(self, method: str, query: Any, body: Any) -> Reply:
-        refs = {"base_sha": "b" * 40, "start_sha": "c" * 40, "head_sha": HEAD}
+        refs = {"base_sha": "b" * 40, "start_sha": "c" * 40, "head_sha": self.head}
         return 200, {}, {"iid": 7, "diff_refs": refs}
 
     def discussions(self, method: str, query: Any, body: Any) -> Reply:
         if method == "GET":
             return self.pages([{"notes": [c]} for c in self.comments], query)
         position = body["position"]
-        assert position["head_sha"] == HEAD and position["position_type"] == "text"
+        assert position["head_sha"] == self.head and position["position_type"] == "text"
         if position["new_line"] not in self.shown.get(position["new_path"], set()):
             return 400, {}, {"message": "400 Bad request - Note line_code can't be blank"}
         self.comments.append({**body, **OWN})
