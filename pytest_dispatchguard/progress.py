@@ -7,8 +7,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-_PATIENCE = 1.0
-_EVERY = 0.1
+PATIENCE = 1.0
+"""Seconds that nobody need be told what takes them."""
+EVERY = 0.1
+"""Seconds from one word to the next."""
 
 
 @contextmanager
@@ -24,7 +26,7 @@ def progress() -> Iterator[Callable[[str, int, int], None] | None]:
     def tell(what: str, done: int, total: int) -> None:
         nonlocal last, width
         now = time.monotonic()
-        if now - began < _PATIENCE or (now - last < _EVERY and done < total):
+        if now - began < PATIENCE or (now - last < EVERY and done < total):
             return
         last = now
         share = done / total if total else 1.0

@@ -37,6 +37,7 @@ from pytest_dispatchguard.lint.suppress import UNUSED
 from pytest_dispatchguard.model import Edit, Elsewhere, Finding, RuleInfo, UserError
 from pytest_dispatchguard.report import lsp
 from pytest_dispatchguard.report.wording import NAME, remedy
+from pytest_dispatchguard.working import working
 
 PAUSE = 0.1
 """Seconds without a keystroke before a text is checked."""
@@ -113,6 +114,8 @@ class Session:
         self._server = server
         self._lint = ThreadPoolExecutor(1)
         self._heat = ThreadPoolExecutor(1)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """That talks, once it does."""
         self._idle = threading.Event()
         """Whether the linting thread has nothing to do."""
         self._projects: dict[Path, Resident | None] = {}
@@ -230,8 +233,9 @@ class Session:
         """What comes of work; None where it failed, which is said."""
         if thread is self._lint:
             work = partial(self._first, work)
+        self._loop = asyncio.get_running_loop()
         try:
-            return await asyncio.get_running_loop().run_in_executor(thread, work)
+            return await self._loop.run_in_executor(thread, work)
         except UserError as error:
             self._say(str(error))
         except Exception as error:  # noqa: BLE001 - one text that cannot be linted must not end the rest
@@ -350,7 +354,9 @@ class Session:
         self._roots = {path: root for path, root in self._roots.items() if root in kept}
 
     def _refresh(self, resident: Resident) -> None:
-        resident.refresh()
+        assert self._loop is not None
+        with working(self._server, self._loop, f"{NAME}: {resident.config.root.name}") as tell:
+            resident.refresh(tell)
         for complaint in resident.complaints:
             self._unsaid.append(complaint)
 

@@ -21,7 +21,7 @@ PARTS = frozenset({"lint", "measure", "report", "runtime"})
 ARROWS = {
     "__init__": BASE | PARTS | {"hookspecs"},
     "__main__": frozenset({"start"}),
-    # `progress` is the command line's own: what it shows while it works.
+    # `progress` is what the command line shows while it works; editors show the same, by `working`.
     "apart": BASE | PARTS,
     "bisecting": BASE | PARTS | {"", "trends"},
     "cli": frozenset({"", "commands", "config", "model"}),
@@ -57,7 +57,8 @@ ARROWS = {
     # Where the command begins: it hands itself to the daemon.
     "start": frozenset({"cli", "daemon"}),
     "trends": BASE | PARTS | {"history"},
-    "server": BASE | {"", "lint", "report"},
+    "server": BASE | {"", "lint", "report", "working"},
+    "working": frozenset({"", "progress"}),
 }
 
 MAY_IMPORT_TORCH = ("measure", "runtime")

@@ -8,7 +8,7 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import pytest
 pytest.importorskip("pygls", reason="the server needs pygls")
 
 from lsprotocol import types
+from pygls.exceptions import JsonRpcInternalError
 from pygls.lsp.client import LanguageClient
 
 LONG = 90
@@ -66,11 +67,15 @@ class Editor:
 
     def __init__(self, encoding: str) -> None:
         self.encoding = encoding
+        self.hears = True
+        """Whether it lets a server show what it works at."""
         self.texts: dict[str, str] = {}
         self.versions: dict[str, int] = {}
         self.told: dict[str, types.PublishDiagnosticsParams] = {}
         self.messages: list[str] = []
         self.watched: list[str] = []
+        self.works: dict[str, list[Any]] = {}
+        """What is shown of work, by its token."""
         self.news = asyncio.Event()
         self.client = LanguageClient("editor", "1")
         client = self.client
@@ -90,6 +95,17 @@ class Editor:
             for registration in params.registrations:
                 for watcher in registration.register_options["watchers"]:  # type: ignore[index]  # as it came
                     self.watched.append(watcher["globPattern"])
+
+        @client.feature(types.WINDOW_WORK_DONE_PROGRESS_CREATE)
+        def work(params: types.WorkDoneProgressCreateParams) -> None:
+            if not self.hears:
+                raise JsonRpcInternalError("not now")
+            self.works[str(params.token)] = []
+
+        @client.feature(types.PROGRESS)
+        def works(params: types.ProgressParams) -> None:
+            self.works[str(params.token)].append(params.value)
+            self.news.set()
 
     def open(self, path: Path | str, text: str | None = None, language: str = "python") -> str:
         uri = path if isinstance(path, str) else path.as_uri()
@@ -201,11 +217,15 @@ def place(uri: str) -> Path:
 
 @asynccontextmanager
 async def editor(
-    root: Path | None, encodings: tuple[str, ...] = ("utf-16",), *, resolves: bool = True
+    root: Path | None,
+    encodings: tuple[str, ...] = ("utf-16",),
+    *,
+    resolves: bool = True,
+    words: Sequence[str] = ("-m", "pytest_dispatchguard", "server"),
+    bars: bool = False,
 ) -> AsyncIterator[Editor]:
     """An editor that has a folder open, and has started the server."""
     made = Editor(encodings[0])
-    words = ("-m", "pytest_dispatchguard", "server")
     await made.client.start_io(sys.executable, *words, cwd=root, env={**os.environ})
     able = types.ClientCapabilities(
         general=types.GeneralClientCapabilities(
@@ -217,6 +237,7 @@ async def editor(
                 dynamic_registration=True
             ),
         ),
+        window=types.WindowClientCapabilities(work_done_progress=bars),
         text_document=types.TextDocumentClientCapabilities(
             code_action=types.CodeActionClientCapabilities(
                 resolve_support=types.ClientCodeActionResolveOptions(["edit"]) if resolves else None
@@ -460,6 +481,52 @@ def test_a_configuration_that_never_was_good(root: Path) -> None:
         await made.found(uri, "DG504")
 
     play(root, scenario)
+
+
+# -- while a project is read -------------------------------------------------------------------------
+
+IMPATIENT = """
+import sys
+from pytest_dispatchguard import progress
+progress.PATIENCE = progress.EVERY = 0.001
+sys.argv = ["dispatchguard", "server"]
+from pytest_dispatchguard.cli import command
+command()
+"""
+"""The server, which tells at once that something takes long."""
+
+
+@pytest.mark.parametrize("able", ["shows", "refuses", "cannot"])
+def test_what_is_done_is_shown_while_a_project_is_read(root: Path, able: str) -> None:
+    files = 300 if able == "shows" else 60
+    for number in range(files):
+        write(root / f"more/part{number}.py", MODEL)
+
+    async def run() -> None:
+        words = ("-c", IMPATIENT)
+        async with editor(root, words=words, bars=able != "cannot") as made:
+            made.hears = able == "shows"
+            await made.found(made.open(root / "pkg/ops.py"), "DG504")
+            if able != "shows":
+                assert made.works == {}
+                return
+            # Looking at the disk again is work as well, and may be over before it is shown.
+            token = next(iter(made.works))
+            await made.until(
+                lambda: made.works[token] and made.works[token][-1].get("kind") == "end"
+            )
+            begin, *reports, _ = made.works[token]
+            assert begin["kind"] == "begin"
+            assert begin["title"] == f"dispatchguard: {root.name}"
+            assert [one["kind"] for one in reports] == ["report"] * len(reports)
+            said = [one.get("message") for one in (begin, *reports)]
+            assert {one.partition(" ")[0] for one in said if one} <= {"reading", "finding"}
+            reading = [one for one in said if one and one.startswith("reading ")]
+            assert reading and all(one.endswith(f"/{files + 3}") for one in reading)
+            shares = [one["percentage"] for one in reports if one.get("percentage") is not None]
+            assert shares == sorted(shares)
+
+    asyncio.run(run())
 
 
 # -- what is done about it --------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from pytest_dispatchguard.lint.fix import repair
 from pytest_dispatchguard.lint.judge import bench
 from pytest_dispatchguard.lint.pool import Pool
 from pytest_dispatchguard.lint.survey import (
+    Progress,
     Scouted,
     Survey,
     facts_of,
@@ -141,28 +142,29 @@ class Resident:
 
     # -- what is on disk ---------------------------------------------------------------------------
 
-    def refresh(self) -> None:
-        """Looks at the disk again: files that changed there, came, or went."""
+    def refresh(self, tell: Progress | None = None) -> None:
+        """Looks at the disk again: files that changed there, came, or went. `tell` is told how far it is."""
+        tell = tell or _quietly
         try:
-            self._survey_disk()
+            self._survey_disk(tell)
         except UserError:
             raise
         except Exception:  # noqa: BLE001 - rows that nobody wrote like this can do anything
             # Without them the same error is ours.
             self._cache.close()
             self._cache = Cache.in_memory()
-            self._survey_disk()
+            self._survey_disk(tell)
         self.complaints = tuple(self._read_own())
 
-    def _survey_disk(self) -> None:
+    def _survey_disk(self, tell: Progress) -> None:
         before = self._disk
         with Pool(self._jobs, threads=True) as pool:
             found = scout_files(
-                self.config, self._discovered(), self._cache, pool, {}, _quietly, self._rules
+                self.config, self._discovered(), self._cache, pool, {}, tell, self._rules
             )
         if before is None:
             self._disk = found
-            made = engine.briefs_of(self.config, found, self.catalog, self._cache, _quietly)
+            made = engine.briefs_of(self.config, found, self.catalog, self._cache, tell)
             # All of them now: another process may drop them from the cache.
             texts = {rel: made.text(rel) for rel in made.hot}
             key = engine.project_key(self.config, found, self.catalog)
