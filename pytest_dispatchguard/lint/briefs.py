@@ -18,11 +18,13 @@ from pytest_dispatchguard.lint.families import is_module
 from pytest_dispatchguard.lint.libraries import canonical
 from pytest_dispatchguard.lint.profiled import kinds_of
 from pytest_dispatchguard.lint.project import (
+    OwnMethods,
     Project,
     Thing,
     absolute,
     dotted_id,
     dotted_thing,
+    inherited,
     lookup,
     mro,
     resolve,
@@ -58,7 +60,7 @@ class Briefer:
             self.hot.setdefault(path, []).append(function_id)
         # What several briefs share:
         self.values: dict[tuple[str, str], Value] = {}
-        self.own_methods: dict[str, tuple[dict[str, str], frozenset[str]]] = {}
+        self.own_methods: dict[str, OwnMethods] = {}
         self.own_attrs: dict[str, dict[str, list[Value]]] = {}
         self.classes: dict[str, ClassBrief] = {}
         self.modules: dict[str, bool] = {}
@@ -188,10 +190,7 @@ def _own_attrs(project: Project, class_id: str, memo: Briefer) -> dict[str, list
     return known
 
 
-def _own_methods(
-    project: Project, class_id: str, memo: Briefer
-) -> tuple[dict[str, str], frozenset[str]]:
-    """The methods that a class defines, by name, and those of them that are properties."""
+def _own_methods(project: Project, class_id: str, memo: Briefer) -> OwnMethods:
     known = memo.own_methods.get(class_id)
     if known is None:
         methods = {name: f"{class_id}.{name}" for name in project.methods.get(class_id, ())}
@@ -213,20 +212,15 @@ def _class_brief(project: Project, class_id: str, memo: Briefer) -> ClassBrief:
         is_module=is_module(project, class_id),
         ancestors=[canonical(dotted_id(base)) for base in line[1:]],
     )
-    properties: set[str] = set()
-    for base in line:
-        if base not in project.classes:
-            continue
+    own = [base for base in line if base in project.classes]
+    for base in own:
         for name, values in _own_attrs(project, base, memo).items():
             merged = brief.attrs.get(name)
             if merged is None:
                 brief.attrs[name] = list(values)
             elif merged != values:
                 merged.extend(value for value in values if value not in merged)
-        own_methods, own_properties = _own_methods(project, base, memo)
-        properties |= own_properties - brief.methods.keys()
-        brief.methods = {**own_methods, **brief.methods}
-    brief.properties = sorted(properties)
+    brief.methods, brief.properties = inherited([_own_methods(project, b, memo) for b in own])
     memo.classes[class_id] = brief
     return brief
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_dispatchguard.config import PROFILE, UNPARSABLE, Config, ignored_in_file, selected
+from pytest_dispatchguard.lint import kept
 from pytest_dispatchguard.lint.cache import Cache, Store
 from pytest_dispatchguard.lint.catalog import Catalog
 from pytest_dispatchguard.lint.chunks import (
@@ -104,8 +105,7 @@ def run(
     survey = scout_files(config, discovery, cache, pool, texts or {}, tell, meanwhile=prepare)
     catalog = rules()
     targets = [f.rel for f in discovery.targets if f.rel in survey.scouted]
-    made = new_briefs if passing else partial(briefs_of, tell=tell)
-    briefs = made(config, survey, catalog, cache)
+    briefs = briefs_of(config, survey, catalog, cache, tell, passing=passing)
     judged, problems = judge_files(config, survey, targets, briefs, catalog, cache, pool, tell)
     read = Texts(discovery, survey.texts)
     return settle(config, survey, targets, judged, problems, catalog.infos, briefs, read)
@@ -182,29 +182,79 @@ def solve(
 
 
 def briefs_of(
-    config: Config, survey: Survey, catalog: Catalog, cache: Cache | None, tell: Progress
+    config: Config,
+    survey: Survey,
+    catalog: Catalog,
+    cache: Cache | None,
+    tell: Progress,
+    *,
+    passing: bool = False,
 ) -> Briefs:
-    """Briefs that the cache knows, else from what is hot; without a cache each is made when it is asked for,
-    while others are judged."""
-    key = ""
-    if cache is not None:
-        key = project_key(config, survey, catalog)
-        index = cache.get_many("heat", [key])
-        if key in index:
-            keys, hot, idle = json.loads(index[key])
-            return Briefs(hot, idle, partial(_brief_kept, cache, key), keys)
-    tell("finding what is hot", 0, 1)
-    made = new_briefs(config, survey, catalog, cache)
-    tell("finding what is hot", 1, 1)
+    """Briefs that the cache knows, of this state or of one in which the same was hot, else from what is hot;
+    without a cache each is made when it is asked for, while others are judged. Of a `passing` state nothing
+    is kept."""
     if cache is None:
-        return made
+        return _told(tell, lambda: new_briefs(config, survey, catalog, cache))
+    key = project_key(config, survey, catalog)
+    index = kept.index_of(cache, key)
+    if index is not None:
+        return _kept_briefs(cache, index, {})
+    # Imported here: a run over what has not changed needs none of it.
+    from pytest_dispatchguard.lint import solved
+
+    settings = _settings(config, catalog)
+    before = solved.recall(cache)
+    same = before and solved.unmoved(key, settings, config, survey, catalog, cache, before)
+    if before is not None and same:
+        keys = {**before.found.keys, **_digests(same.briefs)}
+        index = before.found._replace(keys=keys)
+        if not passing:
+            kept.keep(cache, key, index, same.briefs)
+            solved.keep(cache, same.state, same.words, before)
+        return _kept_briefs(cache, index, same.briefs)
+    if passing:
+        return new_briefs(config, survey, catalog, cache)
+    states: list[solved.State] = []
+
+    def solve_it() -> Briefs:
+        return new_briefs(
+            config,
+            survey,
+            catalog,
+            cache,
+            solved_to=lambda project, heat: states.append(
+                solved.state_of(key, settings, survey, project, heat)
+            ),
+        )
+
+    made = _told(tell, solve_it)
     texts = {rel: made.text(rel) for rel in made.hot}
-    keys = {rel: sha(text.encode()) for rel, text in texts.items()}
-    cache.prune("heat", ())
-    cache.prune("brief", ())
-    cache.put_many("brief", {f"{key}:{r}": t for r, t in texts.items()})
-    cache.put_many("heat", {key: json.dumps([keys, made.hot, made.idle])})
-    return Briefs(made.hot, made.idle, texts.__getitem__, keys)
+    index = kept.Index(_digests(texts), made.hot, made.idle)
+    kept.keep(cache, key, index, texts)
+    if not (config.root / PROFILE).exists():
+        words = solved.words_after(config, survey, before, cache)
+        solved.keep(cache, states[0], words, before)
+    return Briefs(made.hot, made.idle, texts.__getitem__, index.keys)
+
+
+def _told(tell: Progress, make: Callable[[], Briefs]) -> Briefs:
+    tell("finding what is hot", 0, 1)
+    made = make()
+    tell("finding what is hot", 1, 1)
+    return made
+
+
+def _kept_briefs(cache: Cache, index: kept.Index, others: Mapping[str, str]) -> Briefs:
+    """Briefs that the cache has, but for some that are at hand."""
+
+    def text(rel: str) -> str:
+        return others[rel] if rel in others else kept.brief_of(cache, index.keys[rel])
+
+    return Briefs(index.hot, index.idle, text, index.keys)
+
+
+def _digests(texts: Mapping[str, str]) -> dict[str, str]:
+    return {rel: sha(text.encode()) for rel, text in texts.items()}
 
 
 def new_briefs(
@@ -213,12 +263,16 @@ def new_briefs(
     catalog: Catalog,
     cache: Cache | None,
     step: Callable[[], object] | None = None,
+    solved_to: Callable[[Project, Heat], object] | None = None,
 ) -> Briefs:
-    """Briefs from what is hot, each made when it is asked for; for `step` see `heat.solve`."""
+    """Briefs from what is hot, each made when it is asked for; for `step` see `heat.solve`. Whoever wants to
+    know what they are made from is `solved_to`."""
     from pytest_dispatchguard.lint.briefs import Briefer
     from pytest_dispatchguard.lint.idle import idle_names
 
     project, solved = solve(config, survey, catalog, cache, step)
+    if solved_to is not None:
+        solved_to(project, solved)
     briefer = Briefer(project, solved)
     return Briefs(
         {rel: len(functions) for rel, functions in briefer.hot.items()},
@@ -227,15 +281,15 @@ def new_briefs(
     )
 
 
-def _brief_kept(cache: Cache, project_key: str, rel: str) -> str:
-    ((_, text),) = cache.get_many("brief", [f"{project_key}:{rel}"]).items()
-    return text
+def _settings(config: Config, catalog: Catalog) -> str:
+    """What briefs are made from beside files."""
+    own = [config.hot_roots, config.cold, config.src, config.tensor_types]
+    return json.dumps([own, sorted(catalog.hot_roots.items())])
 
 
 def project_key(config: Config, survey: Survey, catalog: Catalog) -> str:
     """Changes with all that briefs are made from."""
-    words = [json.dumps([config.hot_roots, config.cold, config.src, config.tensor_types])]
-    words.append(json.dumps(sorted(catalog.hot_roots.items())))
+    words = [_settings(config, catalog)]
     words.extend(f"{rel}={survey.scouted[rel].shape}" for rel in sorted(survey.scouted))
     with suppress(OSError):
         # A profile knows functions by their text, so with one every change counts.

@@ -34,6 +34,10 @@ _CALLS_AT, _LOOKS_AT = ([f.name for f in fields(FunctionFact)].index(n) for n in
 _FUNCTION_SHAPE = _row(
     FunctionFact, "line", "end_line", "start_byte", "end_byte", "looks", "hinges", "calls"
 )
+_FUNCTION_FRAME = _row(
+    FunctionFact, "line", "end_line", "start_byte", "end_byte", "looks", "hinges", "calls", "tensors",
+    "locals",
+)  # fmt: skip
 _CALL_SHAPE = _row(CallFact, "line")
 _CLASS_SHAPE = _row(ClassFact, "line")
 _HOT, _CLASS_BRIEF, _CALLEE = _row(HotFact), _row(ClassBrief), _row(CalleeBrief)
@@ -85,6 +89,21 @@ def shape(facts: FileFacts) -> str:
         ]
     )
     return hashlib.sha256(data.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+def frame(function: FunctionFact, whole: bool) -> str:
+    """All of a function that hotness and briefs are made from, or of one whose body is not read the rest:
+    what it is to others. A function that sets hooks is told as a whole."""
+    calls = function.calls
+    if whole or any(call.how == "hook" for call in calls):
+        return _text([_FUNCTION_SHAPE(function), [_CALL_SHAPE(c) for c in calls]])
+    returned = [_CALL_SHAPE(c) for c in calls if c.how == "returned"]
+    return _text([_FUNCTION_FRAME(function), returned])
+
+
+def frame_around(facts: FileFacts) -> str:
+    """The same of what is around the functions of a file."""
+    return _text([facts.imports, facts.assigns, [_CLASS_SHAPE(c) for c in facts.classes]])
 
 
 def pack_brief(brief: Brief) -> str:

@@ -24,7 +24,7 @@ def patterns(given: Iterable[str]) -> Patterns:
     return Patterns(tuple(names), tuple(p[1:] for p in given if p.startswith("@")))
 
 
-def _means(pattern: str, name: str) -> bool:
+def means(pattern: str, name: str) -> bool:
     """Whether a pattern of the configuration means a dotted name: the name itself, what stands
     inside it, a glob."""
     return name == pattern or name.startswith(pattern + ".") or fnmatchcase(name, pattern)
@@ -47,7 +47,7 @@ def picked_by(
     if patterns.names:
         name = dotted_id(function_id)
         for pattern in patterns.names:
-            if _means(pattern, name):
+            if means(pattern, name):
                 return pattern
     if patterns.decorators:
         for fact in facts:

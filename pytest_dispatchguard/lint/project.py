@@ -100,34 +100,23 @@ def build(files: Mapping[str, FileFacts], roots: Sequence[str] = ()) -> Project:
     packages: set[str] = set()
     for module, path in modules.items():
         facts = files[path]
-        names: dict[str, list[str]] = {}
         parts = module.split(".")
         packages.update(".".join(parts[: i + 1]) for i in range(len(parts)))
         for class_ in facts.classes:
             identity = f"{module}:{class_.name}"
             classes[identity] = class_
-            if "." not in class_.name:
-                names.setdefault(class_.name, []).append("=" + identity)
         for function in facts.functions:
             identity = f"{module}:{function.name}"
             same = functions.setdefault(identity, [])
             same.append(function)
             owner, _, name = function.name.rpartition(".")
-            if not owner:
-                if len(same) == 1:
-                    names.setdefault(name, []).append("=" + identity)
-            elif len(same) == 1 and f"{module}:{owner}" in classes:
+            if len(same) == 1 and f"{module}:{owner}" in classes:
                 definers.setdefault(name, []).append(f"{module}:{owner}")
                 methods.setdefault(f"{module}:{owner}", []).append(name)
-        for name, target in facts.imports:
-            if name == "*":
-                stars.setdefault(module, []).append(target)
-            else:
-                names.setdefault(name, []).append(target)
-        for name, found in facts.assigns.items():
-            if name not in names:
-                names[name] = ["@" + v for v in found if v.startswith(("name:", "call:"))]
-        bound[module] = names
+        starred = [target for name, target in facts.imports if name == "*"]
+        if starred:
+            stars[module] = starred
+        bound[module] = names_bound(facts, module)
     project = Project(
         files,
         modules,
@@ -145,6 +134,23 @@ def build(files: Mapping[str, FileFacts], roots: Sequence[str] = ()) -> Project:
             if ":" in base:
                 project.subclasses.setdefault(base, []).append(identity)
     return project
+
+
+def names_bound(facts: FileFacts, module: str) -> dict[str, list[str]]:
+    """The names of a module, as `Project.bound` has them."""
+    names: dict[str, list[str]] = {}
+    for class_ in facts.classes:
+        if "." not in class_.name:
+            names.setdefault(class_.name, []).append(f"={module}:{class_.name}")
+    for name in dict.fromkeys(f.name for f in facts.functions if "." not in f.name):
+        names.setdefault(name, []).append(f"={module}:{name}")
+    for name, target in facts.imports:
+        if name != "*":
+            names.setdefault(name, []).append(target)
+    for name, found in facts.assigns.items():
+        if name not in names:
+            names[name] = ["@" + v for v in found if v.startswith(("name:", "call:"))]
+    return names
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -432,6 +438,20 @@ def _merge(lines: list[list[str]]) -> list[str]:
         result.append(head)
         lines = [rest for line in lines if (rest := [name for name in line if name != head])]
     return result
+
+
+OwnMethods = tuple[dict[str, str], frozenset[str]]
+"""The methods that a class defines, by name, and those of them that are properties."""
+
+
+def inherited(line: Iterable[OwnMethods]) -> tuple[dict[str, str], list[str]]:
+    """The methods and properties of a class, from those that it and its ancestors define, nearest first."""
+    methods: dict[str, str] = {}
+    properties: set[str] = set()
+    for own_methods, own_properties in line:
+        properties |= own_properties - methods.keys()
+        methods = {**own_methods, **methods}
+    return methods, sorted(properties)
 
 
 def method_owner(project: Project, class_id: str, name: str) -> str:

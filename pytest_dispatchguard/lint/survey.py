@@ -206,6 +206,13 @@ def facts_of(
     return {r: survey.facts[r] for r in wanted}
 
 
+def facts_before(config: Config, digests: Mapping[str, str], cache: Store) -> dict[str, FileFacts]:
+    """Facts of files as they were, by the digests of their texts, of those that the cache still has."""
+    keys = {_scout_key(config, rel, digest): rel for rel, digest in digests.items()}
+    rows = cache.get_many("facts", keys)
+    return {keys[key]: unpack_facts(row) for key, row in rows.items()}
+
+
 def _job(config: Config, survey: Survey, rel: str, *, kept: bool) -> _File:
     path = str(survey.files[rel].path)
     return rel, path, config.src, _thorough(config), survey.texts.get(rel), kept

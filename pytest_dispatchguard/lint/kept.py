@@ -1,0 +1,41 @@
+"""What is hot in a state of a project, as the cache keeps it: an index, and the briefs by their digests, so
+that states may have most of them in common."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from pytest_dispatchguard.lint.cache import Cache
+
+
+class Index(NamedTuple):
+    """What is hot, beside the briefs themselves."""
+
+    keys: Mapping[str, str]
+    """The digest of each brief, by path."""
+    hot: Mapping[str, int]
+    """The number of hot functions by path."""
+    idle: Sequence[str]
+    """As in `engine.Briefs`."""
+
+
+def index_of(cache: Cache, key: str) -> Index | None:
+    """What is hot in a state; None where the cache does not know."""
+    row = cache.get_many("heat", [key]).get(key)
+    return None if row is None else Index(*json.loads(row))
+
+
+def brief_of(cache: Cache, digest: str) -> str:
+    """A brief that an index names."""
+    return cache.get_many("brief", [digest])[digest]
+
+
+def keep(cache: Cache, key: str, index: Index, new: Mapping[str, str]) -> None:
+    """Keeps what is hot in a state, and nothing of others but the briefs that they have in common: `new` has
+    those that the cache has not."""
+    cache.prune("heat", ())
+    cache.prune("brief", frozenset(index.keys.values()))
+    cache.put_many("brief", {index.keys[rel]: text for rel, text in new.items()})
+    cache.put_many("heat", {key: json.dumps(index)})

@@ -1,0 +1,216 @@
+"""The state of a project that was solved last, as the cache keeps it beside the briefs: what tells of another
+state whether the same is hot there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, NamedTuple
+
+from pytest_dispatchguard.config import PROFILE, Config
+from pytest_dispatchguard.lint.cache import Cache
+from pytest_dispatchguard.lint.catalog import Catalog
+from pytest_dispatchguard.lint.facts import FileFacts
+from pytest_dispatchguard.lint.kept import Index, index_of
+from pytest_dispatchguard.lint.packing import pack_brief, unpack_brief
+from pytest_dispatchguard.lint.project import OwnMethods, mro
+from pytest_dispatchguard.lint.survey import Survey, facts_before, facts_of, sha
+from pytest_dispatchguard.lint.unmoved import (
+    About,
+    Change,
+    Matters,
+    asked_methods,
+    change_of,
+    is_unnoticed,
+    own_methods,
+    remade,
+    words_in,
+)
+
+if TYPE_CHECKING:
+    from pytest_dispatchguard.lint.heat import Heat
+    from pytest_dispatchguard.lint.project import Project
+
+_MOST_CHANGED = 24
+"""Files: what is hot of more is found out anew."""
+
+
+class State(NamedTuple):
+    """A state of a project that was solved."""
+
+    key: str
+    settings: str
+    """What hotness depends on beside files."""
+    files: Mapping[str, tuple[str, str, str]]
+    """By path: the digest of its text, its shape, its module."""
+    walked: Mapping[str, Sequence[str]]
+    """By path, as the next two, what `About` says of it."""
+    lines: Mapping[str, Mapping[str, Sequence[str]]]
+    below: Mapping[str, Sequence[str]]
+
+    def about(self, rel: str) -> About:
+        """What is known of one file."""
+        return About(
+            self.files[rel][2],
+            frozenset(self.walked.get(rel, ())),
+            self.lines.get(rel, {}),
+            frozenset(self.below.get(rel, ())),
+        )
+
+
+class Known(NamedTuple):
+    """The state solved last, as the cache has it."""
+
+    state: State
+    words: frozenset[str]
+    """All that the facts of its files hold, and perhaps some that they held before."""
+    digest: str
+    """Of the words."""
+    found: Index
+
+
+def recall(cache: Cache) -> Known | None:
+    """The state solved last; None where the cache has none."""
+    row = cache.get_many("solved", ["state"]).get("state")
+    if row is None:
+        return None
+    *rest, digest = json.loads(row)
+    state = State(*rest)
+    words = cache.get_many("words", [digest]).get(digest)
+    found = index_of(cache, state.key)
+    if words is None or found is None:
+        return None
+    return Known(state, frozenset(words.split()), digest, found)
+
+
+def keep(cache: Cache, state: State, words: AbstractSet[str], before: Known | None) -> None:
+    """Puts a state in the place of the one before."""
+    if before is None or words != before.words:
+        text = " ".join(sorted(words))
+        digest = sha(text.encode())
+        cache.put_many("words", {digest: text})
+        cache.prune("words", (digest,))
+    else:
+        digest = before.digest
+    cache.put_many("solved", {"state": json.dumps([*state, digest], separators=(",", ":"))})
+
+
+def state_of(key: str, settings: str, survey: Survey, project: Project, heat: Heat) -> State:
+    """The state that a project was solved in."""
+    walked: dict[str, list[str]] = {}
+    for function_id in heat.hot.keys() | heat.edges.keys():
+        module, _, name = function_id.partition(":")
+        walked.setdefault(project.modules[module], []).append(name)
+    hot = {project.modules[function_id.partition(":")[0]] for function_id in heat.hot}
+    lines: dict[str, dict[str, list[str]]] = {}
+    below: dict[str, set[str]] = {}
+    for class_id in project.classes:
+        module, _, name = class_id.partition(":")
+        path = project.modules[module]
+        above = [base for base in mro(project, class_id)[1:] if base in project.classes]
+        if path in hot and above:
+            lines.setdefault(path, {})[name] = above
+            for base in above:
+                home, _, name = base.partition(":")
+                if home != module:
+                    below.setdefault(project.modules[home], set()).add(name)
+    files = {
+        rel: (one.digest, one.shape, project.module_of[rel]) for rel, one in survey.scouted.items()
+    }
+    return State(
+        key, settings, files, walked, lines, {r: sorted(found) for r, found in below.items()}
+    )
+
+
+def words_after(
+    config: Config, survey: Survey, before: Known | None, cache: Cache
+) -> AbstractSet[str]:
+    """The words that the facts of all files hold, with those of before where most files are as they were."""
+    if before is None:
+        return words_in(survey.facts[rel] for rel in survey.scouted)
+    changed = _changed(survey, before.state)
+    if len(changed) > _MOST_CHANGED:
+        return words_in(survey.facts[rel] for rel in survey.scouted)
+    return before.words | words_in(facts_of(config, survey, changed, cache).values())
+
+
+def _changed(survey: Survey, state: State) -> list[str]:
+    """The files of now that have other facts than in a state, or are not there."""
+    nothing = ("", "", "")
+    return [
+        rel for rel, one in survey.scouted.items() if state.files.get(rel, nothing)[1] != one.shape
+    ]
+
+
+class Same(NamedTuple):
+    """A state in which the same is hot as in another."""
+
+    state: State
+    words: AbstractSet[str]
+    briefs: Mapping[str, str]
+    """The briefs that are other than there all the same, as text, by path."""
+
+
+def unmoved(
+    key: str,
+    settings: str,
+    config: Config,
+    survey: Survey,
+    catalog: Catalog,
+    cache: Cache,
+    before: Known,
+) -> Same | None:
+    """The state of now, if it is certain that what is hot has not moved since that of `before`."""
+    state, index = before.state, before.found
+    if (
+        state.settings != settings
+        or state.files.keys() != survey.scouted.keys()
+        or (config.root / PROFILE).exists()  # what was recorded knows functions by their text
+    ):
+        return None
+    changed = _changed(survey, state)
+    if len(changed) > _MOST_CHANGED:
+        return None
+    old = facts_before(config, {rel: state.files[rel][0] for rel in changed}, cache)
+    if len(old) < len(changed):
+        return None
+    new = facts_of(config, survey, changed, cache)
+    words = before.words | words_in(new.values())
+    named = words_in([FileFacts(assigns={name: [] for name in config.tensor_types})])
+    matters = Matters(
+        lambda word: word in words or word in named,
+        asked_methods(catalog.hot_roots),
+        [p for p in (*config.hot_roots, *config.cold) if not p.startswith("@")],
+        bool(index.idle),
+    )
+    changes: dict[str, Change] = {}
+    for rel in changed:
+        about = state.about(rel)
+        change = change_of(old[rel], new[rel], about.walked)
+        if (
+            change is None
+            or not all(is_unnoticed(f, new[rel], about, matters) for f in change.came)
+            or not all(is_unnoticed(f, old[rel], about, matters) for f in change.went)
+        ):
+            return None
+        changes[rel] = change
+    moved = {r: c for r, c in changes.items() if (c.came or c.went) and r in index.keys}
+    rows = cache.get_many("brief", [index.keys[rel] for rel in moved])
+    if len(rows) < len(moved):
+        return None
+    home = {module: rel for rel, (_, _, module) in state.files.items()}
+
+    def own(class_id: str) -> OwnMethods:
+        rel = home[class_id.partition(":")[0]]
+        return own_methods(facts_of(config, survey, [rel], cache)[rel], class_id)
+
+    briefs = {}
+    for rel, change in moved.items():
+        brief = unpack_brief(rows[index.keys[rel]])
+        briefs[rel] = pack_brief(remade(brief, change, new[rel], state.about(rel), own))
+    files = dict(state.files)
+    for rel in changed:
+        one = survey.scouted[rel]
+        files[rel] = (one.digest, one.shape, state.files[rel][2])
+    return Same(state._replace(key=key, files=files), words, briefs)
