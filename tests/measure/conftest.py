@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_dispatchguard.measure import timing
+from pytest_dispatchguard.measure import calibration, timing
 from pytest_dispatchguard.measure.calling import Call
 
 
@@ -35,9 +35,13 @@ class World:
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     """Fast too: there is no garbage to collect between its blocks, and the order of blocks repeats."""
     nothing = SimpleNamespace(
-        collect=lambda generation=2: 0, freeze=lambda: None, unfreeze=lambda: None
+        collect=lambda generation=2: 0,
+        freeze=lambda: None,
+        unfreeze=lambda: None,
+        get_freeze_count=lambda: 0,
     )
-    monkeypatch.setattr(timing, "gc", nothing)
+    for module in (calibration, timing):
+        monkeypatch.setattr(module, "gc", nothing)
     made = World()
     monkeypatch.setattr(timing, "random", made.rng)
     return made
