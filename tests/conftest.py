@@ -40,7 +40,7 @@ class Started:
     def __init__(self) -> None:
         self._environment = _telling(os.environ)
         self._process = subprocess.Popen(
-            [sys.executable, Path(__file__).with_name("imported.py"), "torch"],
+            [sys.executable, Path(__file__).with_name("imported.py"), "torch", "pytest"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -141,9 +141,15 @@ class _Ended:
 
 
 @pytest.fixture(autouse=True)
-def _quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pytest runs find torch imported, unless a test is about what is imported."""
-    if "pytester" not in request.fixturenames or request.node.get_closest_marker("fresh_python"):
+def _quick(request: pytest.FixtureRequest) -> None:
+    """Pytest runs do without the plugin of hypothesis, which imports all of it at their end, and find torch
+    imported, unless a test is about what is imported."""
+    within = "pytester" in request.fixturenames
+    if within:
+        request.getfixturevalue("pytester")  # it takes away what stands there
+    monkeypatch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:hypothesispytest")
+    if not within or request.node.get_closest_marker("fresh_python"):
         return
     started: Started | None = request.getfixturevalue("imported")
     popen = pytest.Pytester.popen
