@@ -119,13 +119,13 @@ def load_config(
     root = find_root(asked, chosen)
     file = chosen or next((f for f in (root / "pyproject.toml",) if is_file(f)), None)
     shown = "" if file is None else _shown(file, cwd)
-    data: Mapping[str, Any] = {} if file is None else _read_toml(file, shown)
+    data: Mapping[str, Any] = {} if file is None else read_toml(file, shown)
     table = _own_table(data, shown, bare=file is not None and file.name != "pyproject.toml")
     settings = _from_table(table, shown, known_codes, file.parent if file else root)
     _override(settings, given, known_codes, cwd)
     owner = root / "pyproject.toml"
     if owner != file:
-        data = _read_toml(owner, _shown(owner, cwd)) if is_file(owner) else {}
+        data = read_toml(owner, _shown(owner, cwd)) if is_file(owner) else {}
     project = data.get("project")
     metadata: Mapping[str, Any] = project if isinstance(project, dict) else {}
     requires = metadata.get("requires-python")
@@ -379,7 +379,8 @@ def _shown(path: Path, cwd: Path) -> str:
     return str(path.relative_to(cwd)) if cwd in path.parents else str(path)
 
 
-def _read_toml(path: Path, shown: str) -> dict[str, Any]:
+def read_toml(path: Path, shown: str) -> dict[str, Any]:
+    """What a file of TOML holds, which is `shown` as such in what is said of it."""
     try:
         text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
         data: dict[str, Any] = tomllib.loads(text)
@@ -475,7 +476,7 @@ def budgets_of(pyproject: Path | None) -> tuple[tuple[str, Mapping[str, Any]], .
     """`[tool.dispatchguard.budgets]`: globs of test ids, and limits."""
     if pyproject is None or not is_file(pyproject):
         return ()
-    table = _own_table(_read_toml(pyproject, pyproject.name), pyproject.name, bare=False)
+    table = _own_table(read_toml(pyproject, pyproject.name), pyproject.name, bare=False)
     where = f"{pyproject.name}: [tool.dispatchguard] budgets"
     return _budgets(table["budgets"], where) if "budgets" in table else ()
 

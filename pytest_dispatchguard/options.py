@@ -285,7 +285,7 @@ def read(config: pytest.Config) -> Options:
 
 def _value(config: pytest.Config, option: _Option) -> Any:
     given, folder = config.getoption(f"--overhead-{option.name}"), config.invocation_params.dir
-    if given is None and config.getini(_key(option)):
+    if not given and config.getini(_key(option)):  # `--overhead-history` alone names no place
         try:
             given = option.read(str(config.getini(_key(option))))
         except argparse.ArgumentTypeError as error:

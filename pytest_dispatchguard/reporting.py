@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pytest_dispatchguard import __version__
 from pytest_dispatchguard.lint.check import Request, check
-from pytest_dispatchguard.model import Verdict
+from pytest_dispatchguard.model import UserError, Verdict
 from pytest_dispatchguard.report import badge, html, verdicts_read
 from pytest_dispatchguard.trends import earlier
 
@@ -20,7 +20,7 @@ class Made:
 
     known: html.Known
     problems: Sequence[str]
-    """Failures of the linter itself."""
+    """Failures of the linter itself, and of a history that was not asked for by name."""
 
     def page(self) -> str:
         """As a page."""
@@ -39,15 +39,22 @@ class Made:
 
 def made(request: Request, budgets: Path | None, history: str | None) -> Made:
     """Finds out what there is; `budgets` is a file that `--overhead-json` wrote, `history` the place of
-    earlier runs (None: the project's own, if it has one)."""
+    earlier runs (None: what pytest's settings name, else the project's own, if it has one)."""
     verdicts: list[Verdict] | None = None
     machine: dict[str, str] = {}
     if budgets is not None:
         verdicts, machine = verdicts_read.load(request.cwd / budgets)
     checked = check(request)
     tests = [verdict.node_id for verdict in verdicts or ()]
-    trends = earlier(history, tests, request.cwd)
+    problems = list(checked.problems)
+    try:
+        trends = earlier(history, tests, request.cwd)
+    except UserError as error:
+        if history is not None:
+            raise
+        trends = {}  # nobody named it here: all else is told
+        problems.append(str(error))
     known = html.Known(
         __version__, checked.report, verdicts, machine, trends, sources=checked.reader
     )
-    return Made(known, checked.problems)
+    return Made(known, problems)

@@ -15,11 +15,14 @@ from pytest_dispatchguard.history.databases import Database
 from pytest_dispatchguard.history.shards import Shard, joined
 from pytest_dispatchguard.lint.cache import make_folder
 from pytest_dispatchguard.model import Checkout, Kept, Point, Run, Trend, UserError, Verdict
+from pytest_dispatchguard.pytest_ini import setting
 from pytest_dispatchguard.report import history as report
 from pytest_dispatchguard.report import verdicts_read
 
 Format = Literal["text", "json"]
 
+SETTING = "overhead_history"
+"""Of pytest, which names the place for every run."""
 _DRAWN = 30
 """Runs that a page draws of a test."""
 _USUAL = "instructions"
@@ -40,10 +43,14 @@ class Began:
         return cls(moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ"), checkout_of(folder))
 
 
-def place_of(word: str, folder: Path) -> str:
-    """The URL or file that people name in a folder; the project's own history where they name none."""
+def place_of(word: str | None, folder: Path) -> str:
+    """The URL or file that people name in a folder; where they name none, what pytest's settings name, else
+    the project's own history."""
     if not word:
-        return str(find_root([folder]) / store.FILE)
+        said = setting(SETTING, folder)
+        if said is None:
+            return str(find_root([folder]) / store.FILE)
+        word, folder = said.value, said.folder
     path = store.path_in(word)
     return word if store.is_url(path) else str(folder / path)
 
@@ -112,8 +119,8 @@ def earlier(
 ) -> dict[tuple[str, str], list[float]]:
     """What the subjects of tests came to in earlier runs, the oldest first: their ratios, or the instructions
     of those that were never timed. Without a place named, nothing where the project has no history."""
-    place = place_of(history or "", folder)
-    if history is None and not Path(place).exists():
+    place = place_of(history, folder)
+    if history is None and not store.is_url(place) and not Path(place).exists():
         return {}
     wanted = list(dict.fromkeys(tests))
     found: dict[tuple[str, str], list[float]] = {}

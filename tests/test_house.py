@@ -43,6 +43,7 @@ ARROWS = {
     "post": frozenset({"model", "report"}),
     "gathering": BASE | PARTS | {"", "options", "trends"},
     "prices": frozenset({"model"}),
+    "pytest_ini": frozenset({"config", "model"}),
     "pricing": BASE | PARTS | {"prices"},
     "profile": frozenset({"config", "model"}),
     "recording": BASE | PARTS,
@@ -56,7 +57,7 @@ ARROWS = {
     "runtime": BASE | {"", "hookspecs"},
     # Where the command begins: it hands itself to the daemon.
     "start": frozenset({"cli", "daemon"}),
-    "trends": BASE | PARTS | {"history"},
+    "trends": BASE | PARTS | {"history", "pytest_ini"},
     "server": BASE | {"", "lint", "report", "working"},
     "working": frozenset({"", "progress"}),
 }

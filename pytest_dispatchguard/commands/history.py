@@ -29,9 +29,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--history",
-        default="",
         metavar="URL|FILE",
-        help="where it is kept (default: .dispatchguard/history.sqlite)",
+        help="where it is kept (default: where pytest's setting overhead_history says, else "
+        ".dispatchguard/history.sqlite)",
     )
     parser.add_argument(
         "--last", type=positive_number, metavar="N", help="only so many runs (default: 30)"

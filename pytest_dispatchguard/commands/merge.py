@@ -28,7 +28,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="",
         metavar="URL|FILE",
-        help="keep them as one run in this history; in .dispatchguard/history.sqlite where none is named",
+        help="keep them as one run in this history; where none is named, as for `history`",
     )
 
 

@@ -134,6 +134,54 @@ def test_a_setting_keeps_them_too_and_nothing_is_kept_without_budgets(
     assert (pytester.path / ".dispatchguard" / ".gitignore").read_text() == "*\n"
 
 
+def test_what_pytest_s_settings_name_is_read_as_well(
+    repository: Repository,
+    run_pytest: Started,
+    run: Started,
+    start: Started,
+    pytester: pytest.Pytester,
+) -> None:
+    repository.commit(SHORT, "short")
+    (pytester.path / "pytest.ini").write_text(
+        "[pytest]\npythonpath = .\noverhead_history = sqlite:///team.sqlite\n"
+    )
+    # Named by nobody on the command line, it is where the settings say.
+    run_pytest(*COUNT, "--overhead-json=found.json").assert_outcomes(passed=2)
+    assert not (pytester.path / ".dispatchguard" / "history.sqlite").exists()
+    (pytester.path / "conftest.py").write_text("raise SystemExit('nobody imports tests')\n")
+    folder = pytester.path / "tests"
+    assert run("history", cwd=folder).out.splitlines()[1].split()[:2] == [TEST, "1"]
+    merged = run("merge", "../found.json", "--history", cwd=folder)
+    assert (merged.status, merged.out) == (0, "")
+    assert run("history", cwd=folder).out.splitlines()[1].split()[:2] == [TEST, "2"]
+    other = run("history", "--history", "other.sqlite", cwd=folder)
+    assert other.status == 2
+    assert "other.sqlite: there is no history yet" in other.err
+    assert start("report", "--output", "page.html", cwd=folder).status == 0
+
+
+def test_no_password_of_the_settings_is_told(run: Started, tmp_path: Path) -> None:
+    pytest.importorskip("sqlalchemy", reason="a URL needs SQLAlchemy")
+    verdicts = tmp_path / "found.json"
+    verdicts.write_text(as_json([Verdict("tests/test_a.py::test_f", "f", "pass", {})], {}))
+    for url in (
+        "postgresql+psycopg://ci:hunter2@127.0.0.1:1/overhead?connect_timeout=1",
+        "postgresql+psycopg://ci:hunter2@127.0.0.1:port/overhead",
+        "nonsense://ci:hunter2@127.0.0.1/overhead",
+    ):
+        (tmp_path / "pytest.ini").write_text(f"[pytest]\noverhead_history = {url}\n")
+        for words in (
+            ("history",),
+            ("merge", "found.json", "--history"),
+            ("report", "--budgets", "found.json", "--output", "page.html"),
+        ):
+            done = run(*words, cwd=tmp_path)
+            assert done.status == 2
+            assert len(done.err.splitlines()) == 1
+            assert "hunter2" not in done.out + done.err
+        assert (tmp_path / "page.html").exists()  # all else is in it
+
+
 def test_a_history_that_cannot_be_written_changes_no_verdict(
     repository: Repository, run_pytest: Started, pytester: pytest.Pytester
 ) -> None:
