@@ -46,10 +46,16 @@ def counted(plan: Mapping[str, Any]) -> tuple[dict[str, dict[str, int]], str]:
 
 
 def _why(rows: list[Any], done: subprocess.CompletedProcess[bytes]) -> str:
+    others = sorted({row["nodeid"] for row in rows if row["counters"]})
+    if others:
+        return f"there it is {', '.join(others[:3])}{' …' if len(others) > 3 else ''}"
     reasons = [row["reason"].splitlines()[0] for row in rows if row["reason"]]
-    said = (done.stdout + done.stderr).decode(errors="replace").splitlines()
-    errors = [line for line in said if line.startswith(("ERROR", "E  ", "FAILED"))]
-    told = [*reasons, *errors, *(line for line in said[-1:] if line.strip())]
+    out, err = (
+        text.decode(errors="replace").strip().splitlines() for text in (done.stdout, done.stderr)
+    )
+    errors = [line for line in out + err if line.startswith(("ERROR", "E  ", "FAILED"))]
+    # Its own last word comes before what others say on standard error, such as warnings.
+    told = [*reasons, *errors, *out[-1:], *err[-1:]]
     return told[0].strip() if told else f"pytest ended with {done.returncode}"
 
 

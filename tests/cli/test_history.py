@@ -270,6 +270,8 @@ def test_what_git_cannot_find_is_one_line(
     between = ("--good", "main~2", "--bad", "main")
     assert "cannot be told from its neighbours" in bisect(TEST, *between)
     assert "counts nothing at main~1: " in bisect(TEST, "--good", "main~2", "--bad", "main~1")
+    whole = bisect(TEST.removesuffix("[1]"), *between)  # a test that got its parameters later
+    assert f"counts nothing at main~2: there it is {TEST}, {TEST.replace('1', '2')}\n" in whole
     assert 'knows no revision "gone"' in bisect(TEST, "--good", "gone", "--bad", "main")
     assert "are one commit" in bisect(TEST, "--good", "HEAD", "--bad", "main")
     assert "there is no history yet" in bisect(TEST)
