@@ -80,6 +80,12 @@ def test_a_form_that_is_not_cheaper_is_told(price: Run, tmp_path: Path) -> None:
         "def inputs():\n    return (1,)\n"
     )
     (folder / "specimen_broken.py").write_text("def bad(x):\n    return x\n")
+    (folder / "specimen_slow.py").write_text(
+        "import time\n"
+        "def bad(x):\n    time.sleep(0.06)\n"
+        "def good(x):\n    time.sleep(0.05)\n"
+        "def inputs():\n    return (1,)\n"
+    )
     (tmp_path / "mypack.py").write_text(
         "from pathlib import Path\n"
         "from pytest_dispatchguard import Rule, hookimpl\n"
@@ -99,7 +105,8 @@ def test_a_form_that_is_not_cheaper_is_told(price: Run, tmp_path: Path) -> None:
     path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
     done = price("MY101", *QUICK, PYTHONPATH=path)
     assert done.returncode == 1, done.stderr
-    assert "MY101/specimen, MY101/specimen_broken" in done.stdout
+    assert "MY101/specimen, MY101/specimen_broken, MY101/specimen_slow" in done.stdout
+    assert "0.3 s are too short to tell; give it more by --seconds" in done.stdout
     assert "has no attribute 'good'" in done.stdout
 
 

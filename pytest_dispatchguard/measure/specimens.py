@@ -4,6 +4,7 @@ several workers in turn."""
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -71,12 +72,17 @@ def _priced(
         priced = replace(priced, bad_us=bad_us, saves_us=saves_us)
         if processes >= _WORKERS and saves is not None and not saves.low <= 0 <= saves.high:
             break
+    if priced.bad_us is None or priced.saves_us is None:
+        short = f"{seconds:g} s are too short to tell; give it more by --seconds"
+        return replace(priced, note="; ".join(filter(None, (said, short))))
     return priced
 
 
 def _rounded(us: Interval | None) -> Interval | None:
-    """To tenths of nanoseconds: tables are for people's eyes too."""
-    return us and Interval(round(us.value, 4), round(us.low, 4), round(us.high, 4))
+    """To tenths of nanoseconds: tables are for people's eyes too. None where an end is not known."""
+    if us is None or not math.isfinite(us.high - us.low):
+        return None
+    return Interval(round(us.value, 4), round(us.low, 4), round(us.high, 4))
 
 
 def _waits(source: Source, number: int, tick: Callable[[], None]) -> tuple[tuple[int, int], str]:
