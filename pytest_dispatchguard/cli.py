@@ -158,8 +158,8 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     name, words = (argv[0], list(argv[1:])) if argv else ("", [])
     if name not in COMMANDS:
         parser = _top()
-        arguments, unknown = parser.parse_known_args(argv)
-        _refuse(arguments, unknown)
+        _, unknown = parser.parse_known_args(argv)
+        _refuse(parser, unknown)
         parser.error("name the command first")
     module = import_module(f"pytest_dispatchguard.commands.{name}")
     parser = _Parser(prog=f"dispatchguard {name}")
@@ -168,21 +168,21 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     if name == "run":
         words, program = module.own_words(words)
     arguments, unknown = parser.parse_known_args(words)
-    _refuse(arguments, unknown)
+    _refuse(parser, unknown)
     arguments.program, arguments.run = program, module.run
     return arguments
 
 
-def _refuse(arguments: argparse.Namespace, unknown: Sequence[str]) -> None:
+def _refuse(parser: argparse.ArgumentParser, unknown: Sequence[str]) -> None:
     if not unknown:
         return
     from pytest_dispatchguard.config import did_you_mean
 
     word = unknown[0].partition("=")[0]
-    options: list[str] = [o for a in arguments.parser._actions for o in a.option_strings]
+    options: list[str] = [o for a in parser._actions for o in a.option_strings]
     if word.startswith("-"):
-        arguments.parser.error(f"unknown option {word}; {did_you_mean(word, options)}")
-    arguments.parser.error(f"unexpected argument {word!r}")
+        parser.error(f"unknown option {word}; {did_you_mean(word, options)}")
+    parser.error(f"unexpected argument {word!r}")
 
 
 class _Parser(argparse.ArgumentParser):

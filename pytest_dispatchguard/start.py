@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import NoReturn
 
 
@@ -23,6 +25,10 @@ def _command() -> NoReturn:
         status = ask(sys.argv)
         if status is not None:
             os._exit(status)
+    _plainly()
+
+
+def _plainly() -> NoReturn:
     from pytest_dispatchguard import cli
 
     cli.command()
@@ -30,7 +36,8 @@ def _command() -> NoReturn:
 
 def interrupted() -> NoReturn:
     """Ends a process whose user pressed Ctrl-C before it had begun."""
-    os.write(2, b"dispatchguard: interrupted; nothing was half-written\n")
+    with suppress(OSError):
+        os.write(2, b"dispatchguard: interrupted; nothing was half-written\n")
     os._exit(130)
 
 
@@ -43,7 +50,35 @@ def _asks_daemon(words: list[str]) -> bool:
 
 def stand_by() -> None:
     """Is the daemon that checks are handed to, until nobody asks any more."""
-    from pytest_dispatchguard import cli
-    from pytest_dispatchguard.daemon.serving import serve
+    from pytest_dispatchguard.daemon.serving import Work, serve
 
-    serve(cli.command, interrupted)
+    serve(Work(_plainly, interrupted, _import_all, _stamp))
+
+
+def _import_all() -> tuple[str, ...]:
+    """Imports everything that a check may need; gives the files of rule packs, their prices among them."""
+    from importlib import import_module
+    from pkgutil import iter_modules
+
+    from pytest_dispatchguard import cli, git, lint, progress, report  # noqa: F401 - only to have them
+    from pytest_dispatchguard.commands import check  # noqa: F401 - the same
+    from pytest_dispatchguard.lint import packs
+    from pytest_dispatchguard.lint.judge import bench
+    from pytest_dispatchguard.lint.target import Target
+    from pytest_dispatchguard.model import UserError
+
+    for package in (lint, report):
+        for module in iter_modules(package.__path__, f"{package.__name__}."):
+            with suppress(ImportError):  # of an extra that is not installed, and not asked for here
+                import_module(module.name)
+    try:
+        bench(Target())
+        return packs.catalog().files
+    except UserError:  # a pack that cannot be loaded: each run will say so
+        return ()
+
+
+def _stamp(files: Iterable[str]) -> str:
+    from pytest_dispatchguard.lint import catalog
+
+    return f"{catalog.fingerprint()}:{catalog.stamp(files)}"

@@ -30,7 +30,7 @@ ARROWS = {
     | {"", "apart", "bisecting", "daemon", "pricing", "progress", "reporting", "reviewing"}
     | {"running", "server", "trends"},
     "config": frozenset({"model"}),
-    "daemon": frozenset({"", "lint", "model", "report"}),
+    "daemon": frozenset({""}),
     "edits": frozenset({"model"}),
     "git": frozenset(),
     "history": frozenset({"git", "model"}),
@@ -55,8 +55,8 @@ ARROWS = {
     "reporting": BASE | PARTS | {"", "trends"},
     "running": BASE | PARTS | {"recording"},
     "runtime": BASE | {"", "hookspecs"},
-    # Where the command begins: it hands itself to the daemon.
-    "start": frozenset({"cli", "daemon"}),
+    # Where the command begins: it hands itself to the daemon, and tells the daemon what to import.
+    "start": BASE | {"cli", "commands", "daemon", "lint", "progress", "report"},
     "trends": BASE | PARTS | {"history", "pytest_ini"},
     "server": BASE | {"", "lint", "report", "working"},
     "working": frozenset({"", "progress"}),

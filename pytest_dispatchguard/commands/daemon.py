@@ -25,13 +25,13 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.stop:
         write("stopped\n" if asking.stop() else "none is running\n", sys.stdout)
         return CLEAN
-    told = asking.told()
-    if told is None:
+    found = asking.told()
+    for one in found:
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one["began"]))
+        write(f"process {one['process']}, since {since}, runs so far: {one['runs']}\n", sys.stdout)
+    if not found:
         write("none is running; the next `dispatchguard check --daemon` begins one\n", sys.stdout)
         complaint = asking.complaint()
         if complaint:
-            write(f"the last one ended with: {complaint}\n", sys.stdout)
-        return CLEAN
-    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(told["began"]))
-    write(f"process {told['process']}, since {since}, runs so far: {told['runs']}\n", sys.stdout)
+            write(f"the last one did not begin: {complaint}\n", sys.stdout)
     return CLEAN

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import marshal
 import os
+import signal
 import socket
 import sys
+from contextlib import suppress
 from typing import Any
 
 from pytest_dispatchguard.daemon import wire
@@ -15,6 +17,11 @@ _BEGIN = (
     "from pytest_dispatchguard.start import stand_by; stand_by()"
 )
 """What a daemon is started with: it imports nothing from the folder it is started in."""
+_OWN_FILES = ("/dev/", "/proc/")
+"""Names that mean something else in another process."""
+_PASSED_ON = (b"HOME", b"PATH", b"LD_LIBRARY_PATH", b"TMPDIR", b"XDG_RUNTIME_DIR")
+"""Of the environment, what a daemon begins with beside what Python asks for: it lives longer than a job, and
+is not to keep its secrets. Each run has the environment of whoever asks."""
 _FAILED, _INTERRUPTED = 2, 130
 
 
@@ -23,31 +30,21 @@ def ask(words: list[str]) -> int | None:
     process. Where there is no daemon, or one of before an upgrade, a new one begins, for the next time."""
     if not wire.POSSIBLE or sys._xoptions or not _open():
         return None
+    if any(name in word for word in words for name in _OWN_FILES):
+        return None
     mine = wire.identity()
     path = wire.place(mine)
     if path is None:
-        return None
-    try:
-        cwd = os.getcwdb()  # noqa: PTH109 - pathlib costs what is to be saved
-    except OSError:
         return None
     connection = wire.connected(path)
     if connection is None:
         _begin(path)
         return None
     with connection:
-        umask = os.umask(0)
-        os.umask(umask)
-        cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-        rest = tuple(words), cwd, dict(os.environb), umask, tuple(cores)
-        try:
-            wire.send(connection, (wire.RUN, mine, *rest), (0, 1, 2))
-            answer, _ = wire.receive(connection)
-        except (OSError, EOFError):
-            return None
-        if answer[0] == wire.STALE:
+        answer = _asked(connection, mine, words)
+        if answer == wire.STALE:
             _begin(path)
-        return _waited(connection) if answer[0] == wire.TAKEN else None
+        return _waited(connection) if answer == wire.TAKEN else None
 
 
 def _open() -> bool:
@@ -60,28 +57,62 @@ def _open() -> bool:
     return True
 
 
-def _waited(connection: socket.socket) -> int:
-    """The exit status of what a daemon does, when it is done."""
+def _asked(connection: socket.socket, mine: wire.Identity, words: list[str]) -> str:
+    """The daemon's answer, after which it has our files if it does the run; empty where there is none."""
+    umask = os.umask(0)
+    os.umask(umask)
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    wanted = wire.RUN, mine, tuple(words), dict(os.environb), umask, tuple(cores)
+    try:
+        here = os.open(".", os.O_RDONLY)
+    except OSError:
+        return ""
+    try:
+        wire.send(connection, wanted)
+        answer = str(wire.receive(connection)[0])
+        if answer == wire.TAKEN:
+            # Not before: what a daemon has that does not answer stays open.
+            wire.hand_over(connection, (0, 1, 2, here))
+    except (OSError, EOFError):
+        return ""
+    finally:
+        os.close(here)
+    return answer
+
+
+def _waited(connection: socket.socket) -> int | None:
+    """The exit status of what a daemon does, when it is done; None where it could not begin it."""
+
+    def pause(number: int, frame: object) -> None:
+        with suppress(OSError):
+            connection.sendall(wire.PAUSE)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        with suppress(OSError):
+            connection.sendall(wire.RESUME)
+
+    connection.settimeout(None)
+    if signal.getsignal(signal.SIGTSTP) == signal.SIG_DFL:
+        signal.signal(signal.SIGTSTP, pause)
     interrupted = False
-    while True:
+    status = None
+    while status is None:
         try:
-            answer, _ = wire.receive(connection)
-            status = int(answer[1])
-            break
+            answer, *rest = wire.receive(connection)
+            if answer != wire.DONE:
+                return None
+            status = int(rest[0])
         except KeyboardInterrupt:
             interrupted = True
-            try:
+            with suppress(OSError):
                 connection.sendall(wire.INTERRUPT)
-            except OSError:
-                pass
         except (OSError, EOFError):
             status = -1
-            break
     if status >= 0:
         return status
     if interrupted:
         return _INTERRUPTED
-    os.write(2, b"dispatchguard: the daemon's run was ended before it was done; run again\n")
+    with suppress(OSError):
+        os.write(2, b"dispatchguard: the daemon's run was ended before it was done; run again\n")
     return _FAILED
 
 
@@ -89,56 +120,65 @@ def _begin(path: str) -> None:
     """Starts a daemon, and does not wait for it."""
     import subprocess
 
-    folder = os.path.dirname(path)  # noqa: PTH120 - pathlib costs what is to be saved
-    try:
-        with open(wire.log(path), "wb") as log:  # noqa: PTH123 - the same
-            process = subprocess.Popen(
-                [sys.executable, "-c", _BEGIN],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=log,
-                cwd=folder,
-                start_new_session=True,
-            )
+    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # multiprocessing's way
+    environment = {
+        name: value
+        for name, value in os.environb.items()
+        if wire.tells_python(name) or name in _PASSED_ON
+    }
+    with suppress(OSError):  # the next one tries again
+        process = subprocess.Popen(
+            [sys.executable, *flags, "-c", _BEGIN],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=os.path.dirname(path),  # noqa: PTH120 - pathlib costs what is to be saved
+            env=environment,
+            start_new_session=True,
+        )
         assert process.stdin is not None
         process.stdin.write(marshal.dumps(sys.path))
         process.stdin.close()
         process.returncode = 0  # nobody waits for it here
-    except OSError:
-        pass  # the next one tries again
 
 
-def told() -> dict[str, Any] | None:
-    """What the daemon of such commands tells of itself; None where there is none."""
-    return _answer(wire.TELL)
+# -- what a person asks ----------------------------------------------------------------------------
+
+
+def told() -> list[dict[str, Any]]:
+    """What each daemon of this user tells of itself."""
+    return _answers(wire.TELL)
+
+
+def stop() -> int:
+    """Ends the daemons of this user, each when what it does is done; how many there were."""
+    return len(_answers(wire.STOP))
 
 
 def complaint() -> str:
-    """The last words of a daemon that could not begin; empty where there are none."""
+    """The last words of the daemon of such a command, where it could not begin; else empty."""
     from pathlib import Path
 
-    path = wire.place(wire.identity()) if wire.POSSIBLE else None
+    path = wire.place(wire.identity())
+    if path is None:
+        return "there is no folder for it that nobody else can write to"
     try:
-        said = Path(wire.log(path or "")).read_text("utf-8", "replace")
+        said = Path(wire.log(path)).read_text("utf-8", "replace")
     except OSError:
         return ""
     return (said.splitlines() or [""])[-1]
 
 
-def stop() -> bool:
-    """Ends the daemon of such commands, once what it does is done; whether there was one."""
-    return _answer(wire.STOP) is not None
+def _answers(question: str) -> list[dict[str, Any]]:
+    from pathlib import Path
 
-
-def _answer(question: str) -> dict[str, Any] | None:
-    path = wire.place(wire.identity()) if wire.POSSIBLE else None
-    connection = None if path is None else wire.connected(path)
-    if connection is None:
-        return None
-    with connection:
-        try:
-            wire.send(connection, (question, wire.identity()))
-            answer, _ = wire.receive(connection)
-        except (OSError, EOFError):
-            return None
-    return dict(answer[1]) if answer[0] == wire.TOLD else None
+    folder = wire.folder()
+    found = []
+    for path in sorted(Path(folder).iterdir()) if folder else ():
+        connection = wire.connected(str(path)) if path.is_socket() else None
+        if connection is None:
+            continue
+        with connection, suppress(OSError, EOFError):
+            wire.send(connection, (question, None))
+            found.append(dict(wire.receive(connection)[1]))
+    return found

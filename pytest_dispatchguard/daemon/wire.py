@@ -3,7 +3,6 @@ asks is over before others have imported their modules."""
 
 from __future__ import annotations
 
-import errno
 import marshal
 import os
 import socket
@@ -24,32 +23,54 @@ POSSIBLE = hasattr(os, "fork") and hasattr(socket, "send_fds")
 RUN, TELL, STOP = "run", "tell", "stop"
 """What may be asked."""
 TAKEN, STALE, OTHER, DONE, TOLD = "taken", "stale", "other", "done", "told"
-"""What may be answered: it is being done; the daemon is of another time and has ended; it is for others; it
-has been done; what there is to tell of the daemon."""
-INTERRUPT = b"i"
-"""What a command says while it waits, when the user pressed Ctrl-C."""
+"""What may be answered: hand over your files, and it is done; the daemon is of another time and has ended, or
+has no room; it is for others; it has been done; what there is to tell of the daemon."""
+INTERRUPT, PAUSE, RESUME = b"i", b"z", b"c"
+"""What a command says while it waits: the user pressed Ctrl-C, or Ctrl-Z, or has it go on."""
+ANSWER_SECONDS = 3.0
+"""A daemon that takes longer to say whether it does a run is left alone."""
 
 _LENGTH = struct.Struct(">I")
 _MOST = 2**24
 _LONGEST = 64
 """Bytes of a folder's path: that of a socket in it has room for some hundred."""
+_LIMITS = ("RLIMIT_AS", "RLIMIT_CPU", "RLIMIT_DATA", "RLIMIT_FSIZE", "RLIMIT_NOFILE")
 
 
 def identity() -> Identity:
-    """Of this process: another Python, other places to import from or another encoding could do otherwise."""
-    said = sorted(
-        item
-        for item in os.environb.items()
-        if item[0].startswith((b"PYTHON", b"LC_")) or item[0] in (b"LANG", b"LANGUAGE")
-    )
-    python = sys.version, sys.executable, sys.prefix
-    return (__version__, *python, tuple(sys.path), tuple(said))
+    """Of this process: another Python, other places to import from, another encoding, other rights, limits or
+    files could do otherwise."""
+    import resource
+
+    python = sys.version, sys.executable, sys.prefix, tuple(sys.flags), tuple(sys.warnoptions)
+    said = sorted(item for item in os.environb.items() if tells_python(item[0]))
+    limits = tuple(resource.getrlimit(getattr(resource, name, 0)) for name in _LIMITS)
+    rights = os.getegid(), tuple(sorted(os.getgroups())), os.nice(0), limits
+    return (__version__, *python, tuple(sys.path), tuple(said), *rights, *_files())
+
+
+def tells_python(name: bytes) -> bool:
+    """Whether a variable of the environment has a say in how Python begins."""
+    return name.startswith((b"PYTHON", b"LC_")) or name in (b"LANG", b"LANGUAGE")
+
+
+def _files() -> tuple[Any, ...]:
+    """What files a process sees: those of a container are others."""
+    root = os.stat("/")  # noqa: PTH116 - pathlib costs what is to be saved
+    try:
+        mounts = os.readlink("/proc/self/ns/mnt")  # noqa: PTH115 - the same
+    except OSError:
+        mounts = ""
+    return root.st_dev, root.st_ino, mounts
+
+
+# -- where -----------------------------------------------------------------------------------------
 
 
 def place(mine: Identity) -> str | None:
     """Where the daemon of such a process listens; None where there is no folder that is this user's alone."""
-    folder = _folder()
-    return None if folder is None else f"{folder}/{zlib.crc32(repr(mine).encode()):08x}"
+    found = folder()
+    return None if found is None else f"{found}/{zlib.crc32(repr(mine).encode()):08x}"
 
 
 def log(path: str) -> str:
@@ -57,30 +78,42 @@ def log(path: str) -> str:
     return f"{path}.log"
 
 
-def _folder() -> str | None:
-    places = os.environ.get("XDG_RUNTIME_DIR"), os.environ.get("TMPDIR"), "/tmp"
-    base = next(place for place in places if place and len(os.fsencode(place)) <= _LONGEST)
-    path = f"{base.rstrip('/')}/dispatchguard-{os.getuid()}"
+def folder() -> str | None:
+    """The folder of this user's daemons, made where it is missing."""
+    for base in (os.environ.get("XDG_RUNTIME_DIR"), os.environ.get("TMPDIR"), "/tmp"):
+        if base and os.path.isabs(base) and len(os.fsencode(base)) <= _LONGEST:  # noqa: PTH117 - the same
+            found = _made(base.rstrip("/"))
+            if found is not None:
+                return found
+    return None
+
+
+def _made(base: str) -> str | None:
+    path = f"{base}/dispatchguard-{os.getuid()}"
     try:
-        os.mkdir(path, 0o700)  # noqa: PTH102 - pathlib costs what is to be saved
-    except FileExistsError:
-        pass
-    except OSError:
-        return None
-    try:
+        above = os.stat(base)  # noqa: PTH116 - the same
+        # Whoever can put another folder in its place could have this user run what they like.
+        theirs = above.st_uid not in (0, os.getuid())
+        if theirs or (above.st_mode & 0o022 and not above.st_mode & stat.S_ISVTX):
+            return None
+        try:
+            os.mkdir(path, 0o700)  # noqa: PTH102 - the same
+        except FileExistsError:
+            pass
         found = os.lstat(path)
     except OSError:
         return None
-    # Whoever can write here could have this user run what they like.
-    alone = (
-        stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
-    )
-    return path if alone else None
+    alone = found.st_uid == os.getuid() and not found.st_mode & 0o077
+    return path if alone and stat.S_ISDIR(found.st_mode) else None
+
+
+# -- what is said ----------------------------------------------------------------------------------
 
 
 def connected(path: str) -> socket.socket | None:
     """A connection to the daemon that listens there, if one does."""
     connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(ANSWER_SECONDS)
     try:
         connection.connect(path)
     except OSError:
@@ -89,48 +122,39 @@ def connected(path: str) -> socket.socket | None:
     return connection
 
 
-def listening(path: str) -> socket.socket:
-    """A socket that waits there for whoever asks."""
-    listener = socket.socket(socket.AF_UNIX)
-    try:
-        os.unlink(path)  # noqa: PTH108 - of a daemon that was killed
-    except OSError as error:
-        if error.errno != errno.ENOENT:
-            raise
-    listener.bind(path)
-    listener.listen(16)
-    return listener
-
-
-def send(connection: socket.socket, message: tuple[Any, ...], files: tuple[int, ...] = ()) -> None:
-    """Says something, and hands over open files."""
+def send(connection: socket.socket, message: tuple[Any, ...]) -> None:
+    """Says something."""
     data = marshal.dumps(message)
-    head = _LENGTH.pack(len(data))
-    if files:
-        socket.send_fds(connection, [head], list(files))
-    else:
-        connection.sendall(head)
-    connection.sendall(data)
+    connection.sendall(_LENGTH.pack(len(data)) + data)
 
 
-def receive(connection: socket.socket, files: int = 0) -> tuple[tuple[Any, ...], list[int]]:
-    """What the other says, and the files that came with it, `files` of them at most. EOFError where the other
-    is gone, or what it says makes no sense."""
-    handed: list[int] = []
-    head = b""
-    if files:
-        head, handed, _, _ = socket.recv_fds(connection, _LENGTH.size, files)
+def receive(connection: socket.socket) -> tuple[Any, ...]:
+    """What the other says. EOFError where the other is gone, or what it says makes no sense."""
+    (length,) = _LENGTH.unpack(_exactly(connection, _LENGTH.size))
+    if length > _MOST:
+        raise EOFError
     try:
-        head += _exactly(connection, _LENGTH.size - len(head))
-        (length,) = _LENGTH.unpack(head)
-        if length > _MOST:
-            raise EOFError
         message = marshal.loads(_exactly(connection, length))
-    except (EOFError, ValueError, TypeError):
-        for file in handed:
-            os.close(file)
+    except (ValueError, TypeError):
         raise EOFError from None
-    return message, handed
+    if not (isinstance(message, tuple) and message):
+        raise EOFError
+    return message
+
+
+def hand_over(connection: socket.socket, files: tuple[int, ...]) -> None:
+    """Gives the other these open files, who has them from then on until it is done with them."""
+    socket.send_fds(connection, [b"f"], list(files))
+
+
+def take_over(connection: socket.socket, count: int) -> list[int]:
+    """The open files that the other gives; EOFError where there are not so many."""
+    said, files, _, _ = socket.recv_fds(connection, 1, count)
+    if not said or len(files) != count:
+        for file in files:
+            os.close(file)
+        raise EOFError
+    return files
 
 
 def _exactly(connection: socket.socket, count: int) -> bytes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import marshal
 import os
 import shutil
 import signal
@@ -14,12 +16,16 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import dispatchguard_rules
 import pytest
 
 from pytest_dispatchguard import start
-from pytest_dispatchguard.daemon import serving, wire
+from pytest_dispatchguard.daemon import wire
 
-pytestmark = pytest.mark.skipif(not wire.POSSIBLE, reason="daemons need fork and Unix sockets")
+if not wire.POSSIBLE:
+    pytest.skip("daemons need fork and Unix sockets", allow_module_level=True)
+
+from pytest_dispatchguard.daemon import serving
 
 LAYER = """\
 import os, torch
@@ -59,6 +65,10 @@ class User:
             preexec_fn=_heed_ctrl_c,
         )
 
+    def daemons(self) -> list[str]:
+        """A line for each daemon."""
+        return [x for x in self.run("daemon")[1].decode().splitlines() if x.startswith("process ")]
+
     def run(self, *words: str, cwd: Path | None = None, text: bytes = b"", **more: str) -> Done:
         """A command, from its beginning to its end."""
         running = self.begin(*words, cwd=cwd, stdin=subprocess.PIPE, **more)
@@ -67,16 +77,28 @@ class User:
 
     def runs(self) -> int:
         """How many runs the daemon has done; -1 where there is none."""
-        said = self.run("daemon")[1].decode()
-        return int(said.rpartition(": ")[2]) if said.startswith("process ") else -1
+        return next((int(line.rpartition(": ")[2]) for line in self.daemons()), -1)
 
     def process(self) -> int:
         """The daemon's number."""
-        return int(self.run("daemon")[1].split()[1].rstrip(b","))
+        (line,) = self.daemons()
+        return int(line.split()[1].rstrip(","))
+
+    def add_path(self, site: Path) -> None:
+        """Has Python import from there."""
+        old = self.environment.get("PYTHONPATH")
+        self.environment["PYTHONPATH"] = os.pathsep.join([str(site), *([old] if old else [])])
 
     def wait(self) -> None:
         """Until a daemon listens."""
         _until(lambda: self.runs() >= 0)
+
+
+def _age(folder: Path) -> None:
+    """Waits until what was written there is older than what begins now."""
+    latest = max(path.stat().st_ctime for path in folder.rglob("*"))
+    while time.time() - 1.1 < latest:
+        time.sleep(0.1)
 
 
 def _heed_ctrl_c() -> None:
@@ -88,6 +110,10 @@ def _until(holds: Callable[[], object]) -> None:
     while not holds():
         assert time.monotonic() < end, "waited for a minute"
         time.sleep(0.02)
+
+
+def _stopped(process: int) -> bool:
+    return "T" in Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def _lives(process: int) -> bool:
@@ -185,75 +211,68 @@ def test_many_ask_at_once(served: User) -> None:
 
 
 def test_whoever_reads_no_more_ends_the_run(served: User) -> None:
-    running = served.begin("check", "--daemon", stdin=subprocess.DEVNULL)
-    assert running.stdout is not None
-    running.stdout.close()
-    assert running.wait(60) == 2
+    reading, writing = os.pipe()
+    os.close(reading)
+    words = [sys.executable, "-m", "pytest_dispatchguard", "check", "--daemon"]
+    done = subprocess.run(
+        words, cwd=served.project, env=served.environment, stdout=writing, timeout=60, check=False
+    )
+    os.close(writing)
+    assert done.returncode == 2
     assert served.runs() == 1
 
 
-@pytest.fixture
-def large(served: User) -> User:
-    for n in range(60):
-        body = "".join(LAYER.replace("Gate", f"Gate{k}") for k in range(8))
-        (served.project / "pkg" / f"m{n}.py").write_text(body)
-    return served
-
-
 def _at_work(user: User) -> tuple[subprocess.Popen[bytes], list[int]]:
-    """A command, and the processes that do it once workers are among them."""
-    running = user.begin("check", "--daemon", "--fix", "--no-cache", "--jobs", "3")
+    """A command, and the processes that do it: it waits for its text, and cannot be over."""
     daemon = user.process()
+    words = ("check", "--daemon", "-", "--fix")
+    running = user.begin(*words, stdin=subprocess.PIPE)
 
     def at_work() -> list[int]:
-        found = [daemon]
-        for parent in found:
-            children = Path(f"/proc/{parent}/task/{parent}/children")
-            if children.exists():
-                found += map(int, children.read_text().split())
-        return found[1:]
+        return list(map(int, Path(f"/proc/{daemon}/task/{daemon}/children").read_text().split()))
 
-    _until(lambda: len(at_work()) >= 3)
+    _until(at_work)
     return running, at_work()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
-def test_ctrl_c_ends_the_run_and_leaves_the_daemon(large: User) -> None:
-    before = {p: p.read_bytes() for p in large.project.rglob("*.py")}
-    running, processes = _at_work(large)
+def test_ctrl_c_ends_the_run_and_leaves_the_daemon(served: User) -> None:
+    before = {p: p.read_bytes() for p in served.project.rglob("*.py")}
+    running, processes = _at_work(served)
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=60)
     assert (running.returncode, out) == (130, b"")
     assert err == b"dispatchguard: interrupted; nothing was half-written\n"
     _until(lambda: not any(map(_lives, processes)))
-    assert {p: p.read_bytes() for p in large.project.rglob("*.py")} == before
-    assert large.run("check", "--daemon", "pkg/layer.py")[0] == 1
-    assert large.runs() == 2
+    assert {p: p.read_bytes() for p in served.project.rglob("*.py")} == before
+    assert served.run("check", "--daemon", "pkg/layer.py")[0] == 1
+    assert served.runs() == 2
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
-def test_nothing_goes_on_for_a_command_that_was_killed(large: User) -> None:
-    before = {p: p.read_bytes() for p in large.project.rglob("*.py")}
-    running, processes = _at_work(large)
+def test_nothing_goes_on_for_a_command_that_was_killed(served: User) -> None:
+    before = {p: p.read_bytes() for p in served.project.rglob("*.py")}
+    running, processes = _at_work(served)
     running.kill()
     running.communicate(timeout=60)
     _until(lambda: not any(map(_lives, processes)))
-    assert {p: p.read_bytes() for p in large.project.rglob("*.py")} == before
-    assert large.runs() == 1
+    assert {p: p.read_bytes() for p in served.project.rglob("*.py")} == before
+    assert served.runs() == 1
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
-def test_a_daemon_that_is_killed_is_one_line_and_the_next_one_begins(large: User) -> None:
-    running, processes = _at_work(large)
-    for process in (large.process(), *processes):
-        os.kill(process, signal.SIGKILL)
-    _, err = running.communicate(timeout=60)
+def test_a_daemon_that_is_killed_is_one_line_and_the_next_one_begins(served: User) -> None:
+    running, processes = _at_work(served)
+    os.kill(served.process(), signal.SIGKILL)
+    out, err = running.communicate(LAYER.encode(), timeout=60)
+    _until(lambda: not any(map(_lives, processes)))
     assert running.returncode == 2
-    (line,) = err.decode().splitlines()
-    assert line == "dispatchguard: the daemon's run was ended before it was done; run again"
-    assert large.run("check", "--daemon", "pkg/layer.py")[0] == 1
-    large.wait()
-    assert large.runs() == 0
+    assert b"device=x.device" in out
+    last = err.decode().splitlines()[-1]
+    assert last == "dispatchguard: the daemon's run was ended before it was done; run again"
+    assert served.run("check", "--daemon", "pkg/layer.py")[0] == 1
+    served.wait()
+    assert served.runs() == 0
 
 
 def test_what_was_imported_and_has_changed_is_imported_anew(user: User) -> None:
@@ -262,8 +281,8 @@ def test_what_was_imported_and_has_changed_is_imported_anew(user: User) -> None:
     (site / "sitecustomize.py").write_text("import added\n")
     added = site / "added.py"
     added.write_text("")
-    old = user.environment.get("PYTHONPATH")
-    user.environment["PYTHONPATH"] = os.pathsep.join([str(site), *([old] if old else [])])
+    _age(site)
+    user.add_path(site)
     user.run("check", "--daemon")
     user.wait()
     first = user.process()
@@ -276,13 +295,122 @@ def test_what_was_imported_and_has_changed_is_imported_anew(user: User) -> None:
     assert user.runs() == 0
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+def test_ctrl_z_pauses_the_run(served: User) -> None:
+    running, (process,) = _at_work(served)
+    running.send_signal(signal.SIGTSTP)
+    _until(lambda: _stopped(running.pid) and _stopped(process))
+    running.send_signal(signal.SIGCONT)
+    _until(lambda: not _stopped(process))
+    out, _ = running.communicate(LAYER.encode(), timeout=60)
+    assert b"device=x.device" in out
+
+
+def test_a_table_of_prices_that_has_changed_is_read_anew(user: User) -> None:
+    site = user.project / "site"
+    site.mkdir()
+    about = site / "dear-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: dear\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[dispatchguard]\ndear = dear\n")
+    table = json.loads((Path(dispatchguard_rules.__file__).parent / "prices.json").read_text())
+    prices = site / "prices.json"
+    prices.write_text(json.dumps(table))
+    (site / "dear.py").write_text(
+        "from pytest_dispatchguard import hookimpl\n"
+        f"@hookimpl\ndef dispatchguard_prices():\n    return {str(prices)!r}\n"
+    )
+    _age(site)
+    user.add_path(site)
+    user.run("check", "--daemon")
+    user.wait()
+    words = ("check", "--format", "json")
+    assert user.run(*words, "--daemon") == user.run(*words)
+    assert user.runs() == 1
+    for one in table["specimens"]:
+        one["saves_us"] = {name: 100 * value for name, value in one["saves_us"].items()}
+    prices.write_text(json.dumps(table))
+    assert user.run(*words, "--daemon") == user.run(*words) == user.run(*words, "--no-cache")
+
+
 def test_others_who_could_write_there_are_not_asked(user: User) -> None:
     alone = user.run("check")
+    base = Path(user.environment["XDG_RUNTIME_DIR"])
+    user.environment["TMPDIR"] = str(base / "other")
     user.folder.mkdir(mode=0o700)
     user.folder.chmod(0o777)
-    assert user.run("check", "--daemon") == alone
-    assert user.run("daemon")[1].startswith(b"none is running")
+    assert user.run("check", "--daemon", TMPDIR="t") == alone
     assert list(user.folder.iterdir()) == []
+    assert not (user.project / "t").exists()
+    user.folder.rmdir()
+    base.chmod(0o777)
+    user.run("check", "--daemon")
+    assert not user.folder.exists()
+
+
+def test_names_of_the_callers_own_files_are_left_to_the_caller(served: User) -> None:
+    reading, writing = os.pipe()
+    words = [sys.executable, "-m", "pytest_dispatchguard", "check", "--daemon"]
+    subprocess.run(
+        [*words, "--format", "json", "--output", f"/dev/fd/{writing}"],
+        cwd=served.project,
+        env=served.environment,
+        pass_fds=[writing],
+        timeout=60,
+        check=False,
+    )
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        assert json.loads(pipe.read())["findings"]
+    assert served.runs() == 0
+
+
+def test_flags_of_python_have_another_daemon(served: User) -> None:
+    words = [sys.executable, "-O", "-m", "pytest_dispatchguard", "check", "--daemon"]
+    for _ in range(2):
+        subprocess.run(
+            words, cwd=served.project, env=served.environment, capture_output=True, check=False
+        )
+        _until(lambda: len(served.daemons()) == 2)
+    assert sorted(line[-1] for line in served.daemons()) == ["0", "1"]
+
+
+def test_whoever_says_nothing_keeps_nobody_waiting(served: User) -> None:
+    (path,) = (p for p in served.folder.iterdir() if p.is_socket())
+    with socket.socket(socket.AF_UNIX) as first, socket.socket(socket.AF_UNIX) as second:
+        first.connect(str(path))
+        second.connect(str(path))
+        assert served.run("check", "--daemon")[0] == 1
+    assert served.runs() == 1
+
+
+def test_a_daemon_that_does_not_answer_is_left_alone(served: User) -> None:
+    alone = served.run("check")
+    daemon = served.process()
+    os.kill(daemon, signal.SIGSTOP)
+    try:
+        assert served.run("check", "--daemon") == alone
+    finally:
+        os.kill(daemon, signal.SIGCONT)
+
+
+def test_a_folder_that_is_gone_is_told(served: User) -> None:
+    gone = served.project / "gone"
+    gone.mkdir()
+    code = (
+        "import os, sys; os.rmdir(os.getcwd()); sys.argv[1:] = ['check', '--daemon'];"
+        "from pytest_dispatchguard.start import command; command()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=gone,
+        env=served.environment,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"dispatchguard: the working folder cannot be found")
 
 
 def test_a_folder_too_deep_for_sockets_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,13 +423,17 @@ def test_a_folder_too_deep_for_sockets_is_passed_over(monkeypatch: pytest.Monkey
 
 
 def test_another_environment_has_another_daemon(served: User) -> None:
-    assert served.run("check", "--daemon", PYTHONIOENCODING="latin-1")[0] == 1
-    assert served.runs() == 0
+    for _ in range(2):
+        assert served.run("check", "--daemon", PYTHONIOENCODING="latin-1")[0] == 1
+        _until(lambda: len(served.daemons()) == 2)
+    assert sorted(line[-1] for line in served.daemons()) == ["0", "1"]
 
 
 def test_nonsense_ends_no_daemon(served: User) -> None:
     (path,) = (p for p in served.folder.iterdir() if p.is_socket())
-    for said in (b"", b"\xff\xff\xff\xff", b"\0\0\0\5nonsense", b"\0\0\0\1("):
+    well_formed = [marshal.dumps(x) for x in ((), 5, ("run",), ("run", 1, 2), ("tell", None, 3))]
+    framed = [len(x).to_bytes(4, "big") + x for x in well_formed]
+    for said in (b"", b"\xff\xff\xff\xff", b"\0\0\0\5nonsense", b"\0\0\0\1(", *framed):
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(str(path))
             connection.sendall(said)
@@ -323,24 +455,33 @@ def test_a_daemon_that_cannot_begin_says_why(user: User) -> None:
     site = user.project / "site" / "libcst"
     site.mkdir(parents=True)
     (site / "__init__.py").write_text("raise OSError('no room')\n")
-    old = user.environment.get("PYTHONPATH")
-    user.environment["PYTHONPATH"] = os.pathsep.join([str(site.parent), *([old] if old else [])])
+    user.add_path(site.parent)
     user.run("check", "--daemon", "--help")
-    _until(lambda: b"the last one ended with: OSError: no room" in user.run("daemon")[1])
+    _until(lambda: b"the last one did not begin: OSError: no room" in user.run("daemon")[1])
 
 
 def test_ends_when_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     folder = Path(tempfile.mkdtemp(prefix="dg-"))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
-    monkeypatch.setattr(serving, "IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(serving, "IDLE_SECONDS", 0.4)
     monkeypatch.setattr(serving, "LOOK_SECONDS", 0.05)
-    path = wire.place(wire.identity())
-    assert path is not None
+    path = Path(wire.place(wire.identity()) or "")
+    work = serving.Work(start.command, start.interrupted, lambda: (), lambda files: "same")
     process = os.fork()
     if not process:
         try:
-            serving.serve(start.command, start.interrupted)
-        finally:
-            os._exit(0 if not Path(path).exists() else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
+            serving.serve(work)
+        except BaseException:  # noqa: BLE001 - whatever it is, it is told by the status
+            os._exit(3)
+        os._exit(0)
+    _until(path.is_socket)
+    ended = [0, 0]
+
+    def gone() -> bool:
+        ended[:] = os.waitpid(process, os.WNOHANG)
+        return ended[0] == process
+
+    _until(gone)
+    assert os.waitstatus_to_exitcode(ended[1]) == 0
+    assert not path.exists()
     shutil.rmtree(folder)
