@@ -255,7 +255,7 @@ def warm_runs(
     }
     ways = {"": (*linter, "."), "asking a daemon, ": (*linter, "--daemon", ".")}
     out = {}
-    with daemon(linter, tree):
+    with daemon(linter, tree) as served:
         for name, edit in edits.items():
             file.write_bytes(before)
             run(ways[""], tree.root)
@@ -267,30 +267,37 @@ def warm_runs(
             for one in series.values():
                 say(f"{one.name}: {one.median:.2f} s")
                 out[one.name] = one
+        if served() != len(edits) * repeats:
+            raise BenchError(
+                "not all runs were done by the daemon; was something installed meanwhile?"
+            )
     file.write_bytes(before)
     return out
 
 
 @contextmanager
-def daemon(linter: Sequence[str], tree: Tree) -> Iterator[None]:
-    """A daemon that waits for commands, as one does after the first of them; of this bench alone."""
+def daemon(linter: Sequence[str], tree: Tree) -> Iterator[Callable[[], int]]:
+    """A daemon that waits for commands, as one does after the first of them; of this bench alone. Gives how
+    many it has done."""
+
+    def served() -> int:
+        told = subprocess.run(tell, check=False, capture_output=True, text=True, env=environment())
+        found = re.search(r"runs so far: (\d+)", told.stdout)
+        return -1 if found is None else int(found[1])
+
+    tell = (linter[0], "daemon")
     old = os.environ.get("XDG_RUNTIME_DIR")
     with tempfile.TemporaryDirectory(prefix="bl-") as folder:  # part of a socket's path: short
         os.environ["XDG_RUNTIME_DIR"] = folder
-        tell = (linter[0], "daemon")
         try:
+            time.sleep(1.5)  # what was installed just now may have been imported before
             run((*linter, "--daemon", "."), tree.root)
             until = time.monotonic() + 60
-            while (
-                b"runs so far"
-                not in subprocess.run(
-                    tell, check=False, capture_output=True, env=environment()
-                ).stdout
-            ):
+            while served() < 0:
                 if time.monotonic() > until:
                     raise BenchError("the daemon does not begin; see `dispatchguard daemon`")
                 time.sleep(0.1)
-            yield
+            yield served
         finally:
             run((*tell, "--stop"), tree.root)
             if old is None:
