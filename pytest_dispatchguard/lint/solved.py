@@ -177,7 +177,8 @@ def unmoved(
         return None
     new = facts_of(config, survey, changed, cache)
     words = before.words | words_in(new.values())
-    named = words_in([FileFacts(assigns={name: [] for name in config.tensor_types})])
+    modules = (module for _, _, module in state.files.values())
+    named = words_in([FileFacts(assigns=dict.fromkeys([*modules, *config.tensor_types], []))])
     matters = Matters(
         lambda word: word in words or word in named,
         asked_methods(catalog.hot_roots),

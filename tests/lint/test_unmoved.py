@@ -21,6 +21,7 @@ from pytest_dispatchguard.lint.files import Discovery, File
 from pytest_dispatchguard.lint.pool import Pool
 from pytest_dispatchguard.lint.survey import Survey, scout_files
 from pytest_dispatchguard.lint.unmoved import change_of, words_in
+from pytest_dispatchguard.profile import Profile, packed
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 
@@ -91,6 +92,7 @@ PROJECT = {
         class Layer(Base):
             def hook_point(self, x):
                 out = h.clip(x, 0.0)
+                h.gate(x)
                 return traced_step(out, self.depth)
 
             def summary(self):
@@ -124,14 +126,31 @@ PROJECT = {
         def guard_low(x, low):
             return torch.maximum(x, torch.tensor(low)).item()
 
-        def shape_of(x):
-            return tuple(x.shape)
+        def shape_of(x, whole=None):
+            if whole is None:
+                return tuple(x.shape)
+            return x.nonzero()
+
+        def gate(x, mode=None):
+            if mode is not None:
+                slow_way(x)
+            return shape_of(x)
+
+        def slow_way(x):
+            return shape_of(x, None)
 
         def log_line(text):
             return format_line(text)
 
         def format_line(text):
             return text.strip()
+
+        def hand_out(text):
+            def one():
+                return text.item()
+            def two():
+                return text.tolist()
+            return one
 
         class Store:
             def some_rare_method(self, value):
@@ -299,8 +318,15 @@ SOLVED: dict[str, Edit] = {
         "pkg/helpers.py", "Store:\n", "Store:\n    def log_prob(self, x):\n        return x\n\n"
     ),
     "a method comes that python calls": (
-        "pkg/helpers.py", "Store:\n", "Store:\n    def __call__(self, x):\n        return x\n\n"
+        "pkg/helpers.py", "Store:\n", "Store:\n    def __enter__(self):\n        return self\n\n"
     ),
+    "a method comes that torch calls": (
+        "pkg/helpers.py", "Store:\n", "Store:\n    def __torch_function__(self, x):\n        return x\n\n"
+    ),
+    "what a function gives that would be hot were it not ruled out": (
+        "pkg/helpers.py", "shape_of(x, None)", "shape_of(x, 'all')"
+    ),
+    "a cold function hands out one instead of the other": ("pkg/helpers.py", "return one", "return two"),
     "a method comes to a class whose like are elsewhere": (
         "pkg/base.py",
         "    def hook_point",
@@ -322,6 +348,11 @@ SOLVED: dict[str, Edit] = {
         "pkg/train.py",
         "def plot",
         "def zq_new(data, opt):\n    for x in data:\n        x.backward()\n        opt.step()\n\ndef plot",
+    ),
+    "a function comes that sets a hook": (
+        "pkg/train.py",
+        "def plot",
+        "def zq_new(x):\n    x.register_forward_hook(plot)\n\ndef plot",
     ),
     "a function comes into a hot one": (
         "pkg/helpers.py", "    if low is None", "    def zq_in(y):\n        return y\n    if low is None"
@@ -410,15 +441,24 @@ def test_patterns_of_the_configuration_count(linted: Start) -> None:
 
 
 def test_what_was_recorded_is_never_held_over(linted: Start) -> None:
+    """What was recorded knows functions by their text, and no facts tell of that."""
     project = linted(PROJECT)
+    body = edited(PROJECT, PROVED["a cold body calls more"])
     profile = project.config.root / PROFILE
     profile.parent.mkdir(parents=True, exist_ok=True)
-    profile.write_text("{", encoding="utf-8")
-    body = edited(PROJECT, PROVED["a cold body calls more"])
-    with pytest.raises(Exception, match="profile"):
-        project.proved(body)
+    profile.write_text(packed(Profile()), encoding="utf-8")
+    assert not project.proved(body)
+    assert not project.proved(PROJECT)
+    assert not project.proved(body)
     profile.unlink()
+    assert not project.proved(PROJECT)
     assert project.proved(body)
+
+
+def test_without_the_facts_of_before_nothing_is_proved(linted: Start) -> None:
+    project = linted(PROJECT)
+    project.cache.prune("facts", ())
+    assert not project.proved(edited(PROJECT, PROVED["a cold body calls more"]))
 
 
 def test_a_state_in_passing_is_proved_and_not_kept(linted: Start) -> None:
