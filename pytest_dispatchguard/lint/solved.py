@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytest_dispatchguard.config import PROFILE, Config
 from pytest_dispatchguard.lint.cache import Cache
 from pytest_dispatchguard.lint.catalog import Catalog
-from pytest_dispatchguard.lint.facts import FileFacts
 from pytest_dispatchguard.lint.kept import Index, index_of
 from pytest_dispatchguard.lint.packing import pack_brief, unpack_brief
 from pytest_dispatchguard.lint.project import OwnMethods, mro
@@ -26,6 +25,7 @@ from pytest_dispatchguard.lint.unmoved import (
     own_methods,
     remade,
     words_in,
+    words_of,
 )
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def unmoved(
     new = facts_of(config, survey, changed, cache)
     words = before.words | words_in(new.values())
     modules = (module for _, _, module in state.files.values())
-    named = words_in([FileFacts(assigns=dict.fromkeys([*modules, *config.tensor_types], []))])
+    named = words_of([*modules, *config.tensor_types])
     matters = Matters(
         lambda word: word in words or word in named,
         asked_methods(catalog.hot_roots),

@@ -79,7 +79,12 @@ def words_in(facts: Iterable[FileFacts]) -> set[str]:
                 said.update(call.given, call.under)
         for table in tables:
             said.update(table, *table.values())
-    return set(_WORD.findall("\n".join(said)))
+    return words_of(said)
+
+
+def words_of(names: Iterable[str]) -> set[str]:
+    """The words of dotted names and of all else that is written."""
+    return set(_WORD.findall("\n".join(names)))
 
 
 def change_of(old: FileFacts, new: FileFacts, walked: frozenset[str]) -> Change | None:
