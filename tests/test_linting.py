@@ -100,7 +100,7 @@ def device(request):
 """
 
 
-@pytest.mark.parametrize("words", [(), ("-n", "2"), ("-n", "0")])
+@pytest.mark.parametrize("words", [(), ("-n", "1"), ("-n", "0")])
 @pytest.mark.parametrize("setting", [False, True])
 def test_the_ghost_is_there_before_conftest_files_ask(
     suite: pytest.Pytester, run_pytest: Any, words: tuple[str, ...], setting: bool

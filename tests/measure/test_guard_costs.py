@@ -72,14 +72,19 @@ def found(
     return code
 
 
+@pytest.fixture(scope="module")
+def code(tmp_path_factory: pytest.TempPathFactory) -> GuardedCode:
+    """What is checked of the net as it is."""
+    return found(tmp_path_factory.mktemp("net"))
+
+
 def group(code: GuardedCode, cause: str, name: str = "") -> GuardGroup:
     (one,) = [g for g in code.groups if g.cause.startswith(cause) and g.name == name]
     return one
 
 
-def test_guards_are_told_by_cause_and_source(tmp_path: Path) -> None:
-    code = found(tmp_path)
-    assert code.function.endswith("forward") and Path(code.path).parent == tmp_path
+def test_guards_are_told_by_cause_and_source(code: GuardedCode) -> None:
+    assert code.function.endswith("forward") and Path(code.path).parent.name.startswith("net")
     assert code.number == sum(one.number for one in code.groups)
     scales = group(code, "module attribute", "L['self'].layers[*].scale")
     assert (scales.number, dict(scales.kinds)) == (COUNT, {"EQUALS_MATCH": COUNT})
@@ -116,8 +121,7 @@ def options_of(advice: str) -> str:
     return told[1]
 
 
-def test_the_filter_of_an_attribute_removes_its_guards(tmp_path: Path) -> None:
-    code = found(tmp_path)
+def test_the_filter_of_an_attribute_removes_its_guards(tmp_path: Path, code: GuardedCode) -> None:
     advice = group(code, "module attribute", "L['self'].layers[*].scale").advice
     assert len(advice) == 1, "they differ, and are few"
     after = found(tmp_path, how=options_of(advice[0]))
@@ -152,19 +156,18 @@ def test_equal_values_are_one_guard_as_a_constant_of_the_file(tmp_path: Path) ->
     assert after.number <= code.number - COUNT + 1
 
 
-def test_buffers_bring_more_guards_than_constants(tmp_path: Path) -> None:
+def test_buffers_bring_more_guards_than_constants(tmp_path: Path, code: GuardedCode) -> None:
     """So that nobody is told to make one of a constant."""
     buffers = "[torch.nn.Buffer(torch.ones(())) for _ in range(5)]"
-    assert found(tmp_path, buffers).number > found(tmp_path).number
+    assert found(tmp_path, buffers).number > code.number
 
 
 @pytest.mark.parametrize(
     ("cause", "name"), [("make-up", "self"), ("parameters", "self"), ("global", "WIDE")]
 )
 def test_the_filter_that_is_advised_leaves_what_it_says(
-    tmp_path: Path, cause: str, name: str
+    tmp_path: Path, code: GuardedCode, cause: str, name: str
 ) -> None:
-    code = found(tmp_path)
     (advice,) = group(code, cause, name).advice
     told = re.search(r"leaves (\d+) of (\d+), unsafe", advice)
     assert told is not None
