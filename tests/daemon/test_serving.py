@@ -333,19 +333,30 @@ def test_a_table_of_prices_that_has_changed_is_read_anew(user: User) -> None:
     assert user.run(*words, "--daemon") == user.run(*words) == user.run(*words, "--no-cache")
 
 
-def test_others_who_could_write_there_are_not_asked(user: User) -> None:
-    alone = user.run("check")
-    base = Path(user.environment["XDG_RUNTIME_DIR"])
-    user.environment["TMPDIR"] = str(base / "other")
-    user.folder.mkdir(mode=0o700)
-    user.folder.chmod(0o777)
-    assert user.run("check", "--daemon", TMPDIR="t") == alone
-    assert list(user.folder.iterdir()) == []
-    assert not (user.project / "t").exists()
-    user.folder.rmdir()
+def test_folders_that_others_can_write_to_are_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = tmp_path / "b"
+    base.mkdir(mode=0o700)
+    monkeypatch.setattr(wire, "_LONGEST", 1000)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(base))
+    monkeypatch.setenv("TMPDIR", "relative")
+    monkeypatch.chdir(tmp_path)
+    ours = base / f"dispatchguard-{os.getuid()}"
+    assert wire.folder() == str(ours)
+    assert ours.stat().st_mode & 0o777 == 0o700
+    ours.chmod(0o770)
+    assert wire.folder() != str(ours)
+    ours.rmdir()
+    ours.symlink_to(tmp_path)
+    assert wire.folder() != str(ours)
+    ours.unlink()
     base.chmod(0o777)
-    user.run("check", "--daemon")
-    assert not user.folder.exists()
+    assert wire.folder() != str(ours)
+    assert not ours.exists()
+    base.chmod(0o1777)  # where nobody can move what is another's, as in /tmp
+    assert wire.folder() == str(ours)
+    assert not (tmp_path / "relative").exists()
 
 
 def test_names_of_the_callers_own_files_are_left_to_the_caller(served: User) -> None:
