@@ -35,12 +35,12 @@ def _frozen() -> None:
 
 
 class Started:
-    """A process that has torch imported, and runs others like it."""
+    """A process that has modules imported, and runs others like it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *modules: str) -> None:
         self._environment = _telling(os.environ)
         self._process = subprocess.Popen(
-            [sys.executable, Path(__file__).with_name("imported.py"), "torch", "pytest"],
+            [sys.executable, Path(__file__).with_name("imported.py"), *modules],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -88,23 +88,38 @@ def _module(words: Sequence[str]) -> list[str] | None:
 
 def _telling(environment: Mapping[str, str]) -> dict[str, str]:
     """What Python and torch read of the environment when they begin."""
-    told = ("PYTHON", "OMP_", "MKL_", "TORCH", "CUDA", "LD_", "PATH")
+    told = ("PYTHON", "OMP_", "MKL_", "TORCH", "CUDA", "LD_")
+    later = ("PYTHONPATH", "TORCHINDUCTOR_CACHE_DIR")
     return {
         name: value
         for name, value in environment.items()
-        if name.startswith(told) and name != "PYTHONPATH"
+        if name.startswith(told) and name not in later
     }
 
 
 @pytest.fixture(scope="session")
-def imported() -> Iterator[Started | None]:
-    """The process that has torch imported; None where there is no torch."""
+def processes() -> Iterator[Callable[..., Started]]:
+    """The processes that have modules imported, each started when it is first needed."""
+    started: dict[tuple[str, ...], Started] = {}
+
+    def having(*modules: str) -> Started:
+        if modules not in started:
+            started[modules] = Started(*modules)
+        return started[modules]
+
+    yield having
+    for one in started.values():
+        one.end()
+
+
+@pytest.fixture
+def imported(request: pytest.FixtureRequest, processes: Callable[..., Started]) -> Started | None:
+    """The process that has torch imported, and its compiler where a test is marked to compile; None where
+    there is no torch."""
     if find_spec("torch") is None or not hasattr(os, "fork"):
-        yield None
-        return
-    started = Started()
-    yield started
-    started.end()
+        return None
+    compiles = request.node.get_closest_marker("compiles") is not None
+    return processes("torch", "pytest", *["torch._dynamo"] * compiles)
 
 
 @pytest.fixture

@@ -14,7 +14,10 @@ import jsonschema
 import pytest
 
 pytest.importorskip("torch", reason="budgets of what torch compiles")
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a compiler and folders of Linux")
+pytestmark = [
+    pytest.mark.compiles,
+    pytest.mark.skipif(sys.platform != "linux", reason="a compiler and folders of Linux"),
+]
 
 SCHEMA = json.loads((Path(__file__).parent / "schemas" / "dispatchguard-verdicts.json").read_text())
 NET = """
@@ -147,6 +150,7 @@ def test_limits_of_compiled_subjects(
     assert "guards" not in plain["counters"] and plain["compiled"] is None
 
 
+@pytest.mark.fresh_python
 def test_what_is_not_compiled_imports_no_compiler(
     pytester: pytest.Pytester, plugin_flags: tuple[str, ...]
 ) -> None:

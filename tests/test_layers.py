@@ -155,6 +155,7 @@ def test_what_makes_an_eager_call_dear_is_named(
     assert "it asks more of torch than its reference: torch.empty" in room
 
 
+@pytest.mark.compiles
 def test_what_makes_a_compiled_call_dear_is_named(
     pytester: pytest.Pytester, run_pytest: Callable[..., pytest.RunResult]
 ) -> None:

@@ -41,6 +41,7 @@ def run(python: Run) -> Run:
     return run
 
 
+@pytest.mark.compiles
 def test_json_is_all_that_is_written(tmp_path: Path, run: Run) -> None:
     pytest.importorskip("torch", reason="code on torch runs")
     (tmp_path / "net.py").write_text(NET)
