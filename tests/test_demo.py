@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 pytestmark = [
     pytest.mark.slow,
@@ -17,46 +21,42 @@ pytestmark = [
 ]
 
 
-def run(demo: Path, *arguments: str, status: int = 0) -> str:
-    came_with = os.environ.get("PYTHONPATH")
-    result = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=demo,
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(demo), *([came_with] if came_with else [])]),
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "PYTHONIOENCODING": "utf-8",
-        },
+@pytest.fixture
+def run(root: Path, tmp_path: Path, python: Run) -> Callable[..., str]:
+    """Runs a module in a copy of the project; what it says."""
+    demo = tmp_path / "demo"
+    shutil.copytree(
+        root / "fixtures" / "demo", demo, ignore=shutil.ignore_patterns("__pycache__", ".*")
     )
-    assert result.returncode == status, result.stdout + result.stderr
-    return result.stdout
+    paths = [str(demo), *filter(None, [os.environ.get("PYTHONPATH")])]
+
+    def run(*words: str, status: int = 0) -> str:
+        result = python(*words, folder=demo, PYTHONPATH=os.pathsep.join(paths))
+        assert result.returncode == status, result.stdout + result.stderr
+        return result.stdout
+
+    return run
 
 
-def test_demo_passes_its_own_tests(root: Path, plugin_flags: tuple[str, ...]) -> None:
+def test_demo_passes_its_own_tests(run: Callable[..., str], plugin_flags: tuple[str, ...]) -> None:
     said = run(
-        root / "fixtures" / "demo",
-        *("-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "pyproject.toml", "tests"),
+        *("pytest", "-q", "-p", "no:cacheprovider", "-c", "pyproject.toml", "tests"),
         *plugin_flags,
     )
     assert "passed" in said
     assert "skipped" not in said
 
 
-def test_demo_trains(root: Path) -> None:
-    first, last = map(float, run(root / "fixtures" / "demo", "-m", "minilayers").split()[-3::2])
+def test_demo_trains(run: Callable[..., str]) -> None:
+    first, last = map(float, run("minilayers").split()[-3::2])
     assert last < first
 
 
 def test_demo_keeps_one_budget_and_exceeds_another(
-    root: Path, plugin_flags: tuple[str, ...]
+    run: Callable[..., str], plugin_flags: tuple[str, ...]
 ) -> None:
     said = run(
-        root / "fixtures" / "demo",
-        *("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_budgets.py"),
+        *("pytest", "-q", "-p", "no:cacheprovider", "tests/test_budgets.py"),
         *("--overhead-budget", *plugin_flags),
         status=1,
     )
@@ -88,10 +88,9 @@ def test_the_script_goes_on_without_torch(root: Path, tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1].startswith("torch is not installed")
 
 
-def test_demo_waits_where_reading_it_only_says_perhaps(root: Path) -> None:
-    demo = root / "fixtures" / "demo"
-    command = ("-W", "ignore", "-m", "pytest_dispatchguard.cli")
-    read = run(demo, *command, "check", "--pedantic", "--no-cache", ".", status=1)
+def test_demo_waits_where_reading_it_only_says_perhaps(run: Callable[..., str]) -> None:
+    command = "pytest_dispatchguard.cli"
+    read = run(command, "check", "--pedantic", "--no-cache", ".", status=1)
     assert "minilayers/layers.py:35:40 DG411 (maybe)" in read
-    ran = run(demo, *command, "run", "--ghost", "-m", "minilayers", "cuda", status=1)
+    ran = run(command, "run", "--ghost", "-m", "minilayers", "cuda", status=1)
     assert "minilayers/layers.py:35:9 DG411 `item` made the host wait 240 times" in ran
