@@ -32,6 +32,8 @@ def entry(x):
         return work(*args, **kwargs)
     return called(x)
 """
+SURE = "--overhead-max-time=1"
+"""For what times decide."""
 TESTS = """
 from library import entry
 
@@ -86,7 +88,7 @@ def run(pytester: pytest.Pytester, plugin_flags: tuple[str, ...]) -> Any:
     def started(*words: str, against: str = "HEAD") -> pytest.RunResult:
         return pytester.runpytest_subprocess(
             *plugin_flags,
-            *("-p", "no:cacheprovider", "--overhead-max-time=1", "--overhead-json=out.json"),
+            *("-p", "no:cacheprovider", "--overhead-max-time=0.3", "--overhead-json=out.json"),
             *("--overhead-budget", f"--overhead-against={against}", *words),
         )
 
@@ -106,7 +108,7 @@ def test_a_wrapper_closure_fails(repository: Repository, run: Any) -> None:
     repository.source.write_text(WRAPPED)
     (repository.path / "untracked.txt").write_text("mine")
     before = repository.state()
-    result = run()
+    result = run(SURE)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
@@ -132,11 +134,12 @@ def test_a_comment_passes_by_counters_alone(repository: Repository, run: Any) ->
     assert told["base"]["counters"] == told["counters"]
 
 
+@pytest.mark.parametrize("repository", [""], indirect=True)
 def test_getting_cheaper_is_no_failure(repository: Repository, run: Any) -> None:
     repository.source.write_text(WRAPPED)
     repository.git("commit", "--quiet", "-am", "wrapped")
     repository.source.write_text(LIBRARY)
-    run().assert_outcomes(passed=1)
+    run(SURE).assert_outcomes(passed=1)
     assert row(repository)["base"]["change"]["high"] < 1
 
 
@@ -171,7 +174,7 @@ def test_limits_by_hand_win_over_the_base(repository: Repository, run: Any) -> N
     limits = "regression=100, instructions=100, py_calls=9, c_calls=9"
     marked = TESTS.replace("def test", f"@pytest.mark.overhead_budget({limits})\ndef test")
     test.write_text(f"import pytest\n{marked}")
-    run().assert_outcomes(passed=1)
+    run(SURE).assert_outcomes(passed=1)
     assert row(repository)["base"]["change"]["value"] > 1
 
 
@@ -267,6 +270,7 @@ def test_other_worktrees_are_left_alone(repository: Repository, run: Any) -> Non
     assert repository.git("worktree", "list") == before
 
 
+@pytest.mark.parametrize("repository", [""], indirect=True)
 def test_worktrees_of_runs_that_were_killed_are_taken_away(
     repository: Repository, run: Any, tmp_path: Path
 ) -> None:

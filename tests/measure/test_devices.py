@@ -354,7 +354,7 @@ def test_where_no_child_is_forked_it_is_told_once(
     result = run(
         "--overhead-budget",
         "--overhead-device=cpu",
-        "--overhead-max-time=2",
+        "--overhead-max-time=0.7",
         "--overhead-json=out.json",
         *words,
     )
