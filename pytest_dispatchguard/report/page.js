@@ -111,9 +111,25 @@
         && terms.every((term) => words(row).includes(term))
       )).sort(orders[order]);
       list.classList.toggle("by-file", order === "file" || order === "place");
+      const focused = document.activeElement;
       list.replaceChildren();
       [shown, head, group] = [0, null, null];
       show(STEP);
+      // What is taken out loses the focus, also where it comes back.
+      if (list.contains(focused)) focused.focus({ preventScroll: true });
+    }
+
+    let timer = 0;
+    function soon() {
+      clearTimeout(timer);
+      timer = setTimeout(settle, 120);
+    }
+
+    function settle() {
+      if (!timer) return;
+      clearTimeout(timer);
+      timer = 0;
+      update();
     }
 
     function go(at) {
@@ -142,6 +158,7 @@
         if (event.key === "Escape" && target === field("text")) target.blur();
         return;
       }
+      settle();
       const here = target.closest("#rows li");
       const at = here ? chosen.findIndex((row) => row.item === here) : -1;
       const arrow = here && target.closest("summary");
@@ -152,11 +169,7 @@
       event.preventDefault();
     }
 
-    let timer = 0;
-    form.addEventListener("input", () => {
-      clearTimeout(timer);
-      timer = setTimeout(update, 120);
-    });
+    form.addEventListener("input", soon);
     form.addEventListener("submit", (event) => event.preventDefault());
     more.addEventListener("click", () => go(shown));
     const nearing = new IntersectionObserver((entries) => {

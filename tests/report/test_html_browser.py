@@ -187,8 +187,8 @@ def test_keys_lead_through_it(show: Open, known_of: Callable[..., Known]) -> Non
     assert focused() == "text"
     opened.keyboard.type("j/k")
     assert opened.locator("#text").input_value() == "j/k"
+    # What was typed is looked for a moment later; keys do not find the rows of before.
     opened.locator("#text").fill("")
-    until(opened, "document.querySelectorAll('#rows li').length > 100")
     opened.keyboard.press("Escape")
     for key, there in (
         ("j", "f0"),
@@ -208,6 +208,22 @@ def test_keys_lead_through_it(show: Open, known_of: Callable[..., Known]) -> Non
     opened.locator("#keys").uncheck()
     opened.keyboard.press("/")
     assert focused() == "keys"
+
+
+def test_a_row_keeps_the_focus_while_rows_are_narrowed_down(
+    show: Open, known_of: Callable[..., Known]
+) -> None:
+    opened = show(known_of(500))
+    path = opened.locator("#rows h3").first.inner_text()
+    summary = "document.querySelector('#f0 summary')"
+    # As quick as nobody is: the rows are narrowed down when the focus is among them.
+    opened.evaluate(
+        "path => { const text = document.getElementById('text'); text.value = path;"
+        f" text.dispatchEvent(new Event('input', {{ bubbles: true }})); {summary}.focus(); }}",
+        path,
+    )
+    until(opened, "document.getElementById('told').textContent.includes(' of 500')")
+    assert opened.evaluate(f"document.activeElement === {summary}")
 
 
 def test_a_wait_leads_to_its_finding(show: Open, known_of: Callable[..., Known]) -> None:
