@@ -7,8 +7,7 @@ PYTEST_DONT_REWRITE: nothing here asserts, and it may be imported before pytest 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+TYPE_CHECKING = False  # what checkers of types know it by, without `typing`
 
 __version__ = "0.1.0"
 
@@ -63,6 +62,8 @@ __all__ = [  # noqa: RUF022 - by theme
 ]  # fmt: skip
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from pytest_dispatchguard.hookspecs import hookimpl, hookspec
     from pytest_dispatchguard.lint import nodes
     from pytest_dispatchguard.lint.kinds import Kind
@@ -98,6 +99,8 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
     value: Any
     if name in _MODULES:
         value = import_module(f"{__name__}.{_MODULES[name]}")

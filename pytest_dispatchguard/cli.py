@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from pytest_dispatchguard import __version__
 from pytest_dispatchguard.commands import FAILED
-from pytest_dispatchguard.commands.output import OutputError
+from pytest_dispatchguard.commands.output import OutputError, expect
 from pytest_dispatchguard.model import UserError
 
 _INTERRUPTED = 130
@@ -51,6 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     collecting = gc.isenabled()
     try:
         arguments = _arguments(sys.argv[1:] if argv is None else argv)
+        expect(arguments)
         # Facts and trees are many, long-lived and without cycles: collecting finds nothing in them.
         gc.disable()
         status: int = arguments.run(arguments)

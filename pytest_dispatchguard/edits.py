@@ -9,13 +9,14 @@ from pytest_dispatchguard.model import Edit, Span
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
 _END = re.compile(r"\r\n|\r|\n")
+_OTHER_ENDS = "\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+"""What ends a line to `str.splitlines`, and to no parser."""
 
 
 def split_lines(source: str, *, keepends: bool = True) -> list[str]:
-    """The lines of a Python file, with their ends or without; no empty line follows the last end.
-
-    ``str.splitlines`` also breaks at form feeds and other characters that no parser counts.
-    """
+    """The lines of a Python file, with their ends or without; no empty line follows the last end."""
+    if not any(end in source for end in _OTHER_ENDS):
+        return source.splitlines(keepends)
     if keepends and "\r" in source:
         return _LINE.findall(source)
     if keepends:

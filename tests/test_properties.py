@@ -223,7 +223,7 @@ def rules() -> Catalog:
 
 def check(text: str, rules: Catalog, **settings: object) -> engine.Outcome:
     rel = "pkg/mod.py"
-    file = File(ROOT / rel, rel, 0, 0, 0, 0)
+    file = File(str(ROOT / rel), rel, 0, 0, 0, 0)
     config = Config(root=ROOT, pedantic=True, **settings)  # type: ignore[arg-type]  # by name
     with Pool(1) as pool:
         return engine.run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from pathlib import Path
@@ -29,6 +30,23 @@ def render_report(
     color = arguments.output is None and colored(arguments.color)
     text = render(report, arguments.format or "text", color=color, width=width(), sources=sources)
     put(arguments, text, stream)
+
+
+def expect(arguments: argparse.Namespace) -> None:
+    """That there can be a file of the name that was asked for: told before the work that is to fill it."""
+    file: Path | None = getattr(arguments, "output", None)
+    if file is None:
+        return
+    number: int | None = None
+    try:
+        if file.is_dir():
+            number = errno.EISDIR
+        elif not file.parent.is_dir():
+            number = errno.ENOTDIR if file.parent.exists() else errno.ENOENT
+    except OSError as error:
+        number = error.errno
+    if number:
+        raise UserError(f"{file}: cannot be written: {os.strerror(number)}")
 
 
 def put(arguments: argparse.Namespace, text: str, stream: TextIO | None) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import marshal
 import os
-import signal
-import socket
 import sys
 from contextlib import suppress
-from typing import Any
 
 from pytest_dispatchguard.daemon import wire
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _BEGIN = (
     "import marshal, sys; sys.path[:] = marshal.loads(sys.stdin.buffer.read());"
@@ -40,11 +41,13 @@ def ask(words: list[str]) -> int | None:
     if connection is None:
         _begin(path)
         return None
-    with connection:
+    try:
         answer = _asked(connection, mine, words)
         if answer == wire.STALE:
             _begin(path)
         return _waited(connection) if answer == wire.TAKEN else None
+    finally:
+        connection.close()
 
 
 def _open() -> bool:
@@ -57,7 +60,7 @@ def _open() -> bool:
     return True
 
 
-def _asked(connection: socket.socket, mine: wire.Identity, words: list[str]) -> str:
+def _asked(connection: wire.Connection, mine: wire.Identity, words: list[str]) -> str:
     """The daemon's answer, after which it has our files if it does the run; empty where there is none."""
     umask = os.umask(0)
     os.umask(umask)
@@ -80,8 +83,9 @@ def _asked(connection: socket.socket, mine: wire.Identity, words: list[str]) -> 
     return answer
 
 
-def _waited(connection: socket.socket) -> int | None:
+def _waited(connection: wire.Connection) -> int | None:
     """The exit status of what a daemon does, when it is done; None where it could not begin it."""
+    import signal  # not before the daemon is at work
 
     def pause(number: int, frame: object) -> None:
         with suppress(OSError):
@@ -178,7 +182,8 @@ def _answers(question: str) -> list[dict[str, Any]]:
         connection = wire.connected(str(path)) if path.is_socket() else None
         if connection is None:
             continue
-        with connection, suppress(OSError, EOFError):
+        with suppress(OSError, EOFError):
             wire.send(connection, (question, None))
             found.append(dict(wire.receive(connection)[1]))
+        connection.close()
     return found

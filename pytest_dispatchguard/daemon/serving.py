@@ -268,7 +268,7 @@ class _Wanted:
 def _run(daemon: _Daemon, connection: socket.socket, wanted: _Wanted) -> None:
     """Has a copy of this process do it, with the files that are handed over."""
     try:
-        files = wire.take_over(connection, 4)
+        files = _taken_over(connection, 4)
     except (OSError, EOFError):
         _dismiss(daemon, connection)
         return
@@ -295,6 +295,16 @@ def _run(daemon: _Daemon, connection: socket.socket, wanted: _Wanted) -> None:
     daemon.selector.modify(connection, selectors.EVENT_READ, _hear)
     daemon.served += 1
     daemon.last = time.monotonic()
+
+
+def _taken_over(connection: socket.socket, count: int) -> list[int]:
+    """The open files that the other hands over; EOFError where there are not so many."""
+    said, files, _, _ = socket.recv_fds(connection, 1, count)
+    if not said or len(files) != count:
+        for file in files:
+            os.close(file)
+        raise EOFError
+    return files
 
 
 def _hear(daemon: _Daemon, connection: socket.socket) -> None:

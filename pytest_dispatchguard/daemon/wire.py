@@ -3,21 +3,26 @@ asks is over before others have imported their modules."""
 
 from __future__ import annotations
 
+import _socket  # what `socket` is built on, and imports in a tenth of its time
 import marshal
 import os
-import socket
 import stat
 import struct
 import sys
 import zlib
-from typing import Any
 
 from pytest_dispatchguard import __version__
 
-Identity = tuple[Any, ...]
-"""What two processes must have in common for one to do what the other was asked for."""
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
-POSSIBLE = hasattr(os, "fork") and hasattr(socket, "send_fds")
+    Identity = tuple[Any, ...]
+    """What two processes must have in common for one to do what the other was asked for."""
+    Connection = _socket.socket
+    """One of `socket` is one of these."""
+
+POSSIBLE = hasattr(os, "fork") and hasattr(_socket, "SCM_RIGHTS")
 """Whether this system has what it takes: a process that forks, and files handed from one to another."""
 
 RUN, TELL, STOP = "run", "tell", "stop"
@@ -110,9 +115,9 @@ def _made(base: str) -> str | None:
 # -- what is said ----------------------------------------------------------------------------------
 
 
-def connected(path: str) -> socket.socket | None:
+def connected(path: str) -> Connection | None:
     """A connection to the daemon that listens there, if one does."""
-    connection = socket.socket(socket.AF_UNIX)
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     connection.settimeout(ANSWER_SECONDS)
     try:
         connection.connect(path)
@@ -122,13 +127,13 @@ def connected(path: str) -> socket.socket | None:
     return connection
 
 
-def send(connection: socket.socket, message: tuple[Any, ...]) -> None:
+def send(connection: Connection, message: tuple[Any, ...]) -> None:
     """Says something."""
     data = marshal.dumps(message)
     connection.sendall(_LENGTH.pack(len(data)) + data)
 
 
-def receive(connection: socket.socket) -> tuple[Any, ...]:
+def receive(connection: Connection) -> tuple[Any, ...]:
     """What the other says. EOFError where the other is gone, or what it says makes no sense."""
     (length,) = _LENGTH.unpack(_exactly(connection, _LENGTH.size))
     if length > _MOST:
@@ -142,22 +147,13 @@ def receive(connection: socket.socket) -> tuple[Any, ...]:
     return message
 
 
-def hand_over(connection: socket.socket, files: tuple[int, ...]) -> None:
+def hand_over(connection: Connection, files: tuple[int, ...]) -> None:
     """Gives the other these open files, who has them from then on until it is done with them."""
-    socket.send_fds(connection, [b"f"], list(files))
+    handed = struct.pack(f"{len(files)}i", *files)
+    connection.sendmsg([b"f"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, handed)])
 
 
-def take_over(connection: socket.socket, count: int) -> list[int]:
-    """The open files that the other gives; EOFError where there are not so many."""
-    said, files, _, _ = socket.recv_fds(connection, 1, count)
-    if not said or len(files) != count:
-        for file in files:
-            os.close(file)
-        raise EOFError
-    return files
-
-
-def _exactly(connection: socket.socket, count: int) -> bytes:
+def _exactly(connection: Connection, count: int) -> bytes:
     parts = []
     while count:
         part = connection.recv(count)

@@ -30,6 +30,6 @@ def before(
             texts[rel] = source.text
     differ = {*changes.before, *changes.new}
     files = [f for rel, f in now.items() if rel not in differ]
-    files += [File(config.root / rel, rel, len(text), 0, 0, 0) for rel, text in texts.items()]
+    files += [File(str(config.root / rel), rel, len(text), 0, 0, 0) for rel, text in texts.items()]
     project = tuple(sorted(files, key=lambda f: f.rel))
     return Discovery(project, project), texts

@@ -365,7 +365,7 @@ def _inputs(request: Request, config: Config) -> tuple[Discovery, Source | Unrea
     context = (
         discover((), config, cwd=config.root) if exists(place) or config.file else Discovery((), ())
     )
-    target = File(place, rel, len(request.stdin), 0, 0, 0)
+    target = File(str(place), rel, len(request.stdin), 0, 0, 0)
     others = tuple(f for f in context.project if f.rel != rel)
     project = tuple(sorted((*others, target), key=lambda f: f.rel))
     targets = () if is_excluded(rel, config) else (target,)

@@ -346,7 +346,7 @@ def judge_files(
                 known.update((k, row) for k, row in rows.items() if still_so(brief, asked_in(row)))
             unknown = [p.outline for p in pieces[rel] if p.key not in known]
             if unknown:
-                path, digest = str(survey.files[rel].path), survey.scouted[rel].digest
+                path, digest = survey.files[rel].name, survey.scouted[rel].digest
                 yield rel, path, digest, survey.texts.get(rel), text, unknown, target
 
     judged: dict[tuple[str, Outline], tuple[int, str]] = {}
@@ -390,7 +390,7 @@ def _pieces(
 ) -> list[Piece]:
     if not outlines:
         return []
-    digest, text = text_at(str(survey.files[rel].path), rel, survey.texts.get(rel))
+    digest, text = text_at(survey.files[rel].name, rel, survey.texts.get(rel))
     if isinstance(text, Unreadable) or digest != survey.scouted[rel].digest:
         # Nothing is known of such pieces: judging them tells that the file has changed.
         return [Piece(o, 1, "") for o in outlines]

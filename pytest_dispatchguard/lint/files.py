@@ -31,13 +31,19 @@ from pytest_dispatchguard.model import UserError
 class File:
     """A file on disk, and what tells without reading whether it changed."""
 
-    path: Path
+    name: str
+    """Absolute."""
     rel: str
     """Relative to the project root, forward slashes."""
     size: int
     mtime_ns: int
     ctime_ns: int
     inode: int
+
+    @property
+    def path(self) -> Path:
+        """Where it is; made when asked, as few of a project's files are."""
+        return Path(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -476,7 +482,7 @@ def _under(files: dict[str, File], rel: str) -> dict[str, File]:
 
 def _file(absolute: str, rel: str, status: os.stat_result) -> File:
     return File(
-        Path(absolute), rel, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+        absolute, rel, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
     )
 
 

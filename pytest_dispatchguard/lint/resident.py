@@ -217,7 +217,7 @@ class Resident:
     def _buffer(self, disk: Survey, rel: str, text: str) -> _Buffer:
         digest = sha(text.encode("utf-8", "surrogatepass"))
         saved = disk.scouted.get(rel)
-        file = disk.files.get(rel) or File(self.config.root / rel, rel, len(text), 0, 0, 0)
+        file = disk.files.get(rel) or File(str(self.config.root / rel), rel, len(text), 0, 0, 0)
         if saved is not None and saved.digest == digest:
             facts = facts_of(self.config, disk, [rel], self._cache)[rel]
             return _Buffer(text, file, saved, saved, facts)

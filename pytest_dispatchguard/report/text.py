@@ -185,6 +185,8 @@ def _fix(finding: Finding, fix: Fix, text: str | None, width: int) -> Iterator[L
 
 def _visible(text: str) -> str:
     """Text that stays on its line and has no say in how a terminal looks."""
+    if text.isascii() and text.isprintable():
+        return text
     return "".join(
         " " * _TAB if char == "\t" else " " if category(char) in ("Cc", "Zl", "Zp") else char
         for char in text

@@ -82,7 +82,7 @@ def test_another_version_starts_anew(cache: Cache, path: Path) -> None:
     assert reopened(path, "2") == {}
 
 
-FILE = File(Path("/p/a.py"), "a.py", 10, 1_000, 2_000, 3)
+FILE = File("/p/a.py", "a.py", 10, 1_000, 2_000, 3)
 
 
 def test_hashes_of_untouched_files(cache: Cache) -> None:

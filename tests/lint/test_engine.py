@@ -34,7 +34,7 @@ def run(
     passing: bool = False,
     **settings: object,
 ) -> engine.Outcome:
-    files = tuple(File(ROOT / rel, rel, 0, 0, 0, 0) for rel in sorted(texts))
+    files = tuple(File(str(ROOT / rel), rel, 0, 0, 0, 0) for rel in sorted(texts))
     asked = tuple(f for f in files if targets is None or f.rel in targets)
     config = Config(root=ROOT, **settings)  # type: ignore[arg-type]  # by name
     with Pool(1) as pool:

@@ -209,7 +209,7 @@ class Linted:
         self.solved = 0
 
     def files(self, texts: dict[str, str]) -> Discovery:
-        found = tuple(File(self.config.root / rel, rel, 0, 0, 0, 0) for rel in sorted(texts))
+        found = tuple(File(str(self.config.root / rel), rel, 0, 0, 0, 0) for rel in sorted(texts))
         return Discovery(found, found)
 
     def survey(self, texts: dict[str, str]) -> Survey:
