@@ -296,10 +296,12 @@ def _connect(path: Path, version: str) -> sqlite3.Connection:
 
 
 def _version(connection: sqlite3.Connection) -> str | None:
-    tables = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone()
-    if tables is None:
-        return None
-    row = connection.execute("SELECT value FROM meta WHERE key = 'version'").fetchone()
+    try:
+        row = connection.execute("SELECT value FROM meta WHERE key = 'version'").fetchone()
+    except sqlite3.OperationalError as error:
+        if "no such table" in str(error):
+            return None
+        raise
     return None if row is None else str(row[0])
 
 

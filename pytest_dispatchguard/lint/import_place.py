@@ -6,9 +6,9 @@ import sys
 from typing import NamedTuple
 
 import tree_sitter
-import tree_sitter_python
 
 from pytest_dispatchguard.lint.chunks import Lines
+from pytest_dispatchguard.lint.grammar import tree_of
 
 _IMPORTS = ("import_statement", "import_from_statement", "future_import_statement")
 _FUTURE, _STANDARD, _OTHER, _RELATIVE = range(4)
@@ -49,8 +49,7 @@ def import_place(text: str, statement: str) -> tuple[int, str]:
 
 def _top(lines: Lines) -> tuple[int, list[_Import]]:
     """The last line of the docstring, 0 without one, and the imports with no other code above them."""
-    parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_python.language()))
-    nodes = [n for n in parser.parse(lines.data).root_node.named_children if n.type != "comment"]
+    nodes = [n for n in tree_of(lines.data).root_node.named_children if n.type != "comment"]
     docstring = 0
     end = 0
     found: list[_Import] = []

@@ -7,13 +7,14 @@ import re
 import warnings
 from collections.abc import Callable
 
-from tree_sitter import Node, Parser
+from tree_sitter import Node
 
 from pytest_dispatchguard.lint.facts import FileFacts
+from pytest_dispatchguard.lint.grammar import tree_of
 from pytest_dispatchguard.lint.room import with_room
 from pytest_dispatchguard.lint.scout_settle import finish
 from pytest_dispatchguard.lint.scout_state import Walk, visit
-from pytest_dispatchguard.lint.scout_table import LANGUAGE, TABLES
+from pytest_dispatchguard.lint.scout_table import TABLES
 
 _CARRIAGE = re.compile(r"\r(?!\n)")
 _FOREIGN = re.compile(
@@ -32,8 +33,7 @@ def scan(
         # To Python a carriage return alone ends a line; tree-sitter knows no such lines.
         text = _CARRIAGE.sub("\n", text)
     source = text.encode("utf-8", "surrogatepass")
-    tree = Parser(LANGUAGE).parse(source)
-    root = tree.root_node
+    root = tree_of(source).root_node
     error = _error(text, source, root)
     if error is not None:
         return FileFacts(error=error)

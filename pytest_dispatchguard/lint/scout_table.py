@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import tree_sitter_python
-from tree_sitter import Language
-
 from pytest_dispatchguard.lint import (
     scout_assignments,
     scout_calls,
@@ -15,9 +12,8 @@ from pytest_dispatchguard.lint import (
     scout_imports,
     scout_statements,
 )
+from pytest_dispatchguard.lint.grammar import LANGUAGE
 from pytest_dispatchguard.lint.scout_state import Handler, Tables, visit_children
-
-LANGUAGE: Final = Language(tree_sitter_python.language())
 
 _HANDLERS: dict[str, Handler] = {
     **scout_assignments.HANDLERS,

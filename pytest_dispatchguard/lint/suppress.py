@@ -11,10 +11,10 @@ from functools import lru_cache
 from typing import Literal
 
 import tree_sitter
-import tree_sitter_python
 
 from pytest_dispatchguard.config import did_you_mean, nearest
 from pytest_dispatchguard.edits import split_lines
+from pytest_dispatchguard.lint.grammar import LANGUAGE, tree_of
 from pytest_dispatchguard.model import Edit, Finding, Fix, Span
 
 UNUSED = "DG002"
@@ -211,8 +211,7 @@ def read(text: str) -> Suppressions:
 
 
 @lru_cache(maxsize=1)
-def _grammar() -> tuple[tree_sitter.Language, tree_sitter.Query]:
-    language = tree_sitter.Language(tree_sitter_python.language())
+def _query() -> tree_sitter.Query:
     nodes = (
         ("comment", ("comment",)),
         ("simple", _SIMPLE),
@@ -220,16 +219,16 @@ def _grammar() -> tuple[tree_sitter.Language, tree_sitter.Query]:
         ("decorated", ("decorated_definition",)),
     )
     patterns = (f"[{' '.join(f'({kind})' for kind in kinds)}] @{name}" for name, kinds in nodes)
-    return language, tree_sitter.Query(language, "\n".join(patterns))
+    query: tree_sitter.Query = tree_sitter.Query(LANGUAGE, "\n".join(patterns))
+    return query
 
 
 def _scan(lines: list[str]) -> tuple[dict[int, int], tuple[Unit, ...], frozenset[int]]:
     """The column of the comment on each line that has one, the units in order, and the lines on which `hot`
     and `cold` count: those of a definition's header, and with a minus those right above one."""
-    language, query = _grammar()
     encoded = [line.encode("utf-8", "surrogatepass") for line in lines]
-    tree = tree_sitter.Parser(language).parse(b"\n".join(encoded) + b"\n")
-    captures = tree_sitter.QueryCursor(query).captures(tree.root_node)
+    tree = tree_of(b"\n".join(encoded) + b"\n")
+    captures = tree_sitter.QueryCursor(_query()).captures(tree.root_node)
 
     def place(point: tree_sitter.Point) -> tuple[int, int]:
         before = encoded[point.row][: point.column] if point.row < len(encoded) else b""
