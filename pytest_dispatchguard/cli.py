@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     collecting = gc.isenabled()
     try:
         arguments = _arguments(sys.argv[1:] if argv is None else argv)
-        expect(arguments)
+        expect(getattr(arguments, "output", None))
         # Facts and trees are many, long-lived and without cycles: collecting finds nothing in them.
         gc.disable()
         status: int = arguments.run(arguments)

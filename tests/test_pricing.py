@@ -115,10 +115,13 @@ def test_a_form_that_is_not_cheaper_is_told(price: Run, tmp_path: Path) -> None:
     [
         (("DG999",), "unknown code 'DG999'; did you mean"),
         (("DG101", "--seconds", "0"), "is not a number of seconds"),
-        (("DG101", "--output", "no/such/folder.txt", *QUICK), "cannot be written"),
+        (("DG101", "--output", "no/such/file.txt"), "there is no such folder; make it first"),
     ],
 )
-def test_mistakes_end_in_one_line(price: Run, words: tuple[str, ...], said: str) -> None:
+def test_mistakes_end_in_one_line(
+    price: Run, tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
     done = price(*words)
     assert done.returncode == 2
     assert said in done.stderr and "Traceback" not in done.stderr
+    assert not (tmp_path / NAME).exists()  # told before it measures

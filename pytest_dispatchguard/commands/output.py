@@ -32,21 +32,17 @@ def render_report(
     put(arguments, text, stream)
 
 
-def expect(arguments: argparse.Namespace) -> None:
+def expect(file: Path | None) -> None:
     """That there can be a file of the name that was asked for: told before the work that is to fill it."""
-    file: Path | None = getattr(arguments, "output", None)
     if file is None:
         return
-    number: int | None = None
     try:
         if file.is_dir():
-            number = errno.EISDIR
-        elif not file.parent.is_dir():
-            number = errno.ENOTDIR if file.parent.exists() else errno.ENOENT
+            raise UserError(f"{file}: cannot be written: {os.strerror(errno.EISDIR)}")
+        if not file.parent.is_dir():
+            raise UserError(f"{file}: there is no such folder; make it first")
     except OSError as error:
-        number = error.errno
-    if number:
-        raise UserError(f"{file}: cannot be written: {os.strerror(number)}")
+        raise UserError(f"{file}: cannot be written: {error.strerror or error}") from None
 
 
 def put(arguments: argparse.Namespace, text: str, stream: TextIO | None) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pytest_dispatchguard.commands import CLEAN, FAILED
 from pytest_dispatchguard.commands.options import how_read, named_path, working_folder
-from pytest_dispatchguard.commands.output import put_in, say
+from pytest_dispatchguard.commands.output import expect, put_in, say
 from pytest_dispatchguard.model import UserError
 
 
@@ -69,8 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
             "report what? --output FILE makes the page, --badge a badge, --figures figures"
         )
     for file in files:
-        if not file.parent.is_dir():
-            raise UserError(f"{file}: there is no such folder; make it first")
+        expect(file)
     with progress() as tell:
         request = Request(
             paths=tuple(arguments.paths) or (Path(),),

@@ -16,7 +16,6 @@ from pytest_dispatchguard.commands.options import (
     working_folder,
 )
 from pytest_dispatchguard.commands.output import render_report
-from pytest_dispatchguard.model import UserError
 
 _VALUED = tuple(
     f"--{name}"
@@ -73,8 +72,6 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.program is None:
         arguments.parser.error("run what? name a script, -m MODULE, or -- COMMAND")
-    if arguments.output is not None and not arguments.output.parent.is_dir():
-        raise UserError(f"{arguments.output}: there is no such folder; make it first")
     given = given_settings(arguments)
     wishes = Wishes(
         arguments.ghost, arguments.ops, arguments.record, arguments.config, given, working_folder()

@@ -89,7 +89,7 @@ def test_a_test_says_itself_what_is_called(tmp_path: Path, layers: Run) -> None:
         (["f(1)", "--seconds", "0"], "not a number of seconds"),
         (["f(1)", "--against", "g(1)"], "--against goes with --sizes"),
         (["t.py::test_a", "--setup", "1"], "go with an expression"),
-        (["f(1)", "--output", "no/such/file", "--setup", "f = abs"], "cannot be written"),
+        (["f(1)", "--output", "no/such/file", "--setup", "f = abs"], "there is no such folder"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(
