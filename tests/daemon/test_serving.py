@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import dispatchguard_rules
@@ -49,6 +50,7 @@ class User:
         self.project = project
         self.environment = {**os.environ, "XDG_RUNTIME_DIR": str(folder), "COLUMNS": "90"}
         self.folder = folder / f"dispatchguard-{os.getuid()}"
+        self.earlier = 0
 
     def begin(
         self, *words: str, cwd: Path | None = None, stdin: int = subprocess.DEVNULL, **more: str
@@ -76,8 +78,9 @@ class User:
         return running.returncode, out, err
 
     def runs(self) -> int:
-        """How many runs the daemon has done; -1 where there is none."""
-        return next((int(line.rpartition(": ")[2]) for line in self.daemons()), -1)
+        """How many runs the daemon has done for this user; -1 where there is none."""
+        done = (int(line.rpartition(": ")[2]) for line in self.daemons())
+        return next(done, self.earlier - 1) - self.earlier
 
     def process(self) -> int:
         """The daemon's number."""
@@ -133,19 +136,44 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def user(project: Path) -> Iterator[User]:
-    """Somebody for whom no daemon has begun."""
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """A folder for daemons, which end with it."""
     folder = Path(tempfile.mkdtemp(prefix="dg-"))  # short: it is part of a socket's path
-    user = User(project, folder)
-    yield user
-    user.run("daemon", "--stop")
+    yield folder
+    User(folder, folder).run("daemon", "--stop")
     shutil.rmtree(folder)
 
 
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Path]:
+    """The folder of a daemon that outlives a test."""
+    with _folder() as folder:
+        yield folder
+
+
 @pytest.fixture
-def served(user: User) -> User:
-    """Somebody for whom a daemon waits."""
+def user(project: Path) -> Iterator[User]:
+    """Somebody for whom no daemon has begun."""
+    with _folder() as folder:
+        yield User(project, folder)
+
+
+@pytest.fixture
+def owner(user: User) -> User:
+    """Somebody whose daemon waits for nobody else."""
+    return _begun(user)
+
+
+@pytest.fixture
+def served(project: Path, shared: Path) -> User:
+    """Somebody for whom a daemon waits, as it did for others: it is to be left as it was."""
+    user = User(project, shared)
+    user.earlier = user.runs() if user.daemons() else _begun(user).runs()
+    return user
+
+
+def _begun(user: User) -> User:
     assert user.run("check", "--daemon")[0] == 1
     user.wait()
     return user
@@ -261,18 +289,18 @@ def test_nothing_goes_on_for_a_command_that_was_killed(served: User) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
-def test_a_daemon_that_is_killed_is_one_line_and_the_next_one_begins(served: User) -> None:
-    running, processes = _at_work(served)
-    os.kill(served.process(), signal.SIGKILL)
+def test_a_daemon_that_is_killed_is_one_line_and_the_next_one_begins(owner: User) -> None:
+    running, processes = _at_work(owner)
+    os.kill(owner.process(), signal.SIGKILL)
     out, err = running.communicate(LAYER.encode(), timeout=60)
     _until(lambda: not any(map(_lives, processes)))
     assert running.returncode == 2
     assert b"device=x.device" in out
     last = err.decode().splitlines()[-1]
     assert last == "dispatchguard: the daemon's run was ended before it was done; run again"
-    assert served.run("check", "--daemon", "pkg/layer.py")[0] == 1
-    served.wait()
-    assert served.runs() == 0
+    assert owner.run("check", "--daemon", "pkg/layer.py")[0] == 1
+    owner.wait()
+    assert owner.runs() == 0
 
 
 def test_what_was_imported_and_has_changed_is_imported_anew(user: User) -> None:
@@ -376,14 +404,14 @@ def test_names_of_the_callers_own_files_are_left_to_the_caller(served: User) -> 
     assert served.runs() == 0
 
 
-def test_flags_of_python_have_another_daemon(served: User) -> None:
+def test_flags_of_python_have_another_daemon(owner: User) -> None:
     words = [sys.executable, "-O", "-m", "pytest_dispatchguard", "check", "--daemon"]
     for _ in range(2):
         subprocess.run(
-            words, cwd=served.project, env=served.environment, capture_output=True, check=False
+            words, cwd=owner.project, env=owner.environment, capture_output=True, check=False
         )
-        _until(lambda: len(served.daemons()) == 2)
-    assert sorted(line[-1] for line in served.daemons()) == ["0", "1"]
+        _until(lambda: len(owner.daemons()) == 2)
+    assert sorted(line[-1] for line in owner.daemons()) == ["0", "1"]
 
 
 def test_whoever_says_nothing_keeps_nobody_waiting(served: User) -> None:
@@ -395,12 +423,12 @@ def test_whoever_says_nothing_keeps_nobody_waiting(served: User) -> None:
     assert served.runs() == 1
 
 
-def test_a_daemon_that_does_not_answer_is_left_alone(served: User) -> None:
-    alone = served.run("check")
-    daemon = served.process()
+def test_a_daemon_that_does_not_answer_is_left_alone(owner: User) -> None:
+    alone = owner.run("check")
+    daemon = owner.process()
     os.kill(daemon, signal.SIGSTOP)
     try:
-        assert served.run("check", "--daemon") == alone
+        assert owner.run("check", "--daemon") == alone
     finally:
         os.kill(daemon, signal.SIGCONT)
 
@@ -433,11 +461,11 @@ def test_a_folder_too_deep_for_sockets_is_passed_over(monkeypatch: pytest.Monkey
     shutil.rmtree(short)
 
 
-def test_another_environment_has_another_daemon(served: User) -> None:
+def test_another_environment_has_another_daemon(owner: User) -> None:
     for _ in range(2):
-        assert served.run("check", "--daemon", PYTHONIOENCODING="latin-1")[0] == 1
-        _until(lambda: len(served.daemons()) == 2)
-    assert sorted(line[-1] for line in served.daemons()) == ["0", "1"]
+        assert owner.run("check", "--daemon", PYTHONIOENCODING="latin-1")[0] == 1
+        _until(lambda: len(owner.daemons()) == 2)
+    assert sorted(line[-1] for line in owner.daemons()) == ["0", "1"]
 
 
 def test_nonsense_ends_no_daemon(served: User) -> None:
@@ -452,14 +480,14 @@ def test_nonsense_ends_no_daemon(served: User) -> None:
     assert served.runs() == 1
 
 
-def test_is_told_of_and_ended(served: User) -> None:
-    status, out, err = served.run("daemon")
+def test_is_told_of_and_ended(owner: User) -> None:
+    status, out, err = owner.run("daemon")
     assert (status, err) == (0, b"")
     assert out.startswith(b"process ") and out.endswith(b", runs so far: 0\n")
-    assert served.run("daemon", "--stop") == (0, b"stopped\n", b"")
-    assert served.run("daemon", "--stop") == (0, b"none is running\n", b"")
+    assert owner.run("daemon", "--stop") == (0, b"stopped\n", b"")
+    assert owner.run("daemon", "--stop") == (0, b"none is running\n", b"")
     none = b"none is running; the next `dispatchguard check --daemon` begins one\n"
-    assert served.run("daemon") == (0, none, b"")
+    assert owner.run("daemon") == (0, none, b"")
 
 
 def test_a_daemon_that_cannot_begin_says_why(user: User) -> None:
