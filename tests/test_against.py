@@ -78,9 +78,9 @@ class Repository:
         return [self.git(*words.split()) for words in asked]
 
 
-@pytest.fixture(params=["", "src"])
+@pytest.fixture
 def repository(request: pytest.FixtureRequest, pytester: pytest.Pytester) -> Repository:
-    return Repository(pytester.path, request.param)
+    return Repository(pytester.path, getattr(request, "param", ""))
 
 
 @pytest.fixture
@@ -104,6 +104,7 @@ def row(repository: Repository) -> dict[str, Any]:
     return only
 
 
+@pytest.mark.parametrize("repository", ["", "src"], indirect=True)
 def test_a_wrapper_closure_fails(repository: Repository, run: Any) -> None:
     repository.source.write_text(WRAPPED)
     (repository.path / "untracked.txt").write_text("mine")
@@ -134,7 +135,6 @@ def test_a_comment_passes_by_counters_alone(repository: Repository, run: Any) ->
     assert told["base"]["counters"] == told["counters"]
 
 
-@pytest.mark.parametrize("repository", [""], indirect=True)
 def test_getting_cheaper_is_no_failure(repository: Repository, run: Any) -> None:
     repository.source.write_text(WRAPPED)
     repository.git("commit", "--quiet", "-am", "wrapped")
@@ -143,7 +143,6 @@ def test_getting_cheaper_is_no_failure(repository: Repository, run: Any) -> None
     assert row(repository)["base"]["change"]["high"] < 1
 
 
-@pytest.mark.parametrize("repository", [""], indirect=True)
 def test_a_base_that_cannot_tell_is_told(repository: Repository, run: Any) -> None:
     repository.source.write_text("import no_such_module\n")
     repository.git("commit", "--quiet", "-am", "broken")
@@ -167,7 +166,6 @@ def test_a_base_that_cannot_tell_is_told(repository: Repository, run: Any) -> No
         assert said in row(repository)["base"]["reason"]
 
 
-@pytest.mark.parametrize("repository", [""], indirect=True)
 def test_limits_by_hand_win_over_the_base(repository: Repository, run: Any) -> None:
     repository.source.write_text(WRAPPED)
     test = repository.path / "tests" / "test_library.py"
@@ -178,7 +176,6 @@ def test_limits_by_hand_win_over_the_base(repository: Repository, run: Any) -> N
     assert row(repository)["base"]["change"]["value"] > 1
 
 
-@pytest.mark.parametrize("repository", [""], indirect=True)
 def test_an_unknown_revision_is_one_line(repository: Repository, run: Any) -> None:
     result = run(against="no-such")
     assert result.ret == 4
@@ -186,7 +183,6 @@ def test_an_unknown_revision_is_one_line(repository: Repository, run: Any) -> No
     assert repository.git("worktree", "list").count("\n") == 1
 
 
-@pytest.mark.parametrize("repository", [""], indirect=True)
 def test_a_base_that_must_be_built_says_when_it_cannot(repository: Repository, run: Any) -> None:
     (repository.path / ".gitignore").write_text("*.so\n*.json\n__pycache__\n")
     (repository.path / "library_fast.so").write_bytes(b"")
@@ -194,7 +190,6 @@ def test_a_base_that_must_be_built_says_when_it_cannot(repository: Repository, r
     assert "must be built, and `pip install` failed" in row(repository)["base"]["reason"]
 
 
-@pytest.mark.parametrize("repository", [""], indirect=True)
 def test_code_of_the_work_tree_is_never_taken_for_the_base(
     repository: Repository, run: Any
 ) -> None:
@@ -209,7 +204,6 @@ def test_code_of_the_work_tree_is_never_taken_for_the_base(
     assert "with helper of the work tree" in row(repository)["base"]["reason"]
 
 
-@pytest.mark.parametrize("repository", [""], indirect=True)
 def test_outcomes_other_than_passed_are_left_alone(repository: Repository, run: Any) -> None:
     (repository.path / "tests" / "test_library.py").write_text(
         """
@@ -234,7 +228,6 @@ def test_skips(overhead):
     result.stdout.fnmatch_lines(["*XPASS(strict)*known*"])
 
 
-@pytest.mark.parametrize("repository", [""], indirect=True)
 def test_files_that_are_new_do_not_cost_the_others_their_base(
     repository: Repository, run: Any
 ) -> None:
@@ -248,7 +241,6 @@ def test_files_that_are_new_do_not_cost_the_others_their_base(
     assert "it has none of the files that are tested" in row(repository)["base"]["reason"]
 
 
-@pytest.mark.parametrize("repository", [""], indirect=True)
 def test_a_regression_without_a_base_is_told(
     repository: Repository, pytester: pytest.Pytester, plugin_flags: tuple[str, ...]
 ) -> None:
@@ -260,7 +252,6 @@ def test_a_regression_without_a_base_is_told(
     result.stdout.fnmatch_lines(["*regression needs a base: --overhead-against or*"])
 
 
-@pytest.mark.parametrize("repository", [""], indirect=True)
 def test_other_worktrees_are_left_alone(repository: Repository, run: Any) -> None:
     other = repository.path.parent / f"{repository.path.name}-other"
     repository.git("worktree", "add", "--quiet", str(other))
@@ -270,7 +261,6 @@ def test_other_worktrees_are_left_alone(repository: Repository, run: Any) -> Non
     assert repository.git("worktree", "list") == before
 
 
-@pytest.mark.parametrize("repository", [""], indirect=True)
 def test_worktrees_of_runs_that_were_killed_are_taken_away(
     repository: Repository, run: Any, tmp_path: Path
 ) -> None:

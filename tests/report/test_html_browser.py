@@ -81,7 +81,7 @@ def until(opened: Any, holds: str) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("number", [5, 500, 5000])
+@pytest.mark.parametrize("number", [5, 5000])
 def test_it_fits_in_both_themes_and_on_a_phone(
     show: Open, known_of: Callable[..., Known], tmp_path: Path, number: int
 ) -> None:
@@ -202,7 +202,9 @@ def test_keys_lead_through_it(show: Open, known_of: Callable[..., Known]) -> Non
     assert not opened.locator("#f0 details").evaluate("row => row.open")
     opened.keyboard.press("Enter")
     assert opened.locator("#f0 details").evaluate("row => row.open")
-    for _ in range(SHOWN):
+    # Beyond the rows that are shown, more are.
+    opened.locator(f"#f{SHOWN - 2} summary").focus()
+    for _ in range(2):
         opened.keyboard.press("j")
     assert focused() == f"f{SHOWN}"
     opened.locator("#keys").uncheck()
