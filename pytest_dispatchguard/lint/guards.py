@@ -13,12 +13,13 @@ _WORTH_PARSING = (
     *"""type_checking is_scripting is_tracing onnx is_compiling is_dynamo is_exporting debug verbose
     isenabledfor % hasattr built initialized initialised warned main_process is_fx_tracing
     is_torchdynamo backend framework symbolic len( numel( nelement( size( .shape[ is_nan isnan isinf
-    xla neuron _mps mlu musa sdaa validated checked""".split(),
+    xla neuron _mps mlu musa sdaa validated checked first cached needs_ need_""".split(),
 )
 """In lower case. Looking for one after the other is many times faster than for all in one pattern."""
 _WORTH_PARSING_TOO = re.compile(
     r"is\s+(?:not\s+)?(?:none|self\.|true\b|false\b)|=\s+(?:true|false)\b|in\b(?<!\win)|"
-    r"not\s+(?:self\.|\w*state\b|true\b|false\b)|nans?\b|infs?\b|npu\b|hpu\b|tpu\b|mps(?<!\wmps)"
+    r"not\s+(?:self\.|\w*state\b|true\b|false\b)|[!=]=\s*self\.|self\.[\w.\[\]]+\s*[!=]=|"
+    r"max\w*\s*<|[<>]=?\s*self\.\w*max|nans?\b|infs?\b|npu\b|hpu\b|tpu\b|mps(?<!\wmps)"
 )
 _COLD_CALLS = frozenset(
     "is_scripting is_tracing is_in_onnx_export is_compiling is_dynamo_compiling is_exporting isEnabledFor "
@@ -48,6 +49,13 @@ _DONE = re.compile(
     r"lazily_initiali[sz]ed|set_?up|validated|checked|warning_(?:issued|shown|given|emitted))(?:_once)?|"
     r"_*\w+_(?:initiali[sz]ed|warned|built|validated|checked)"
 )
+_FIRST = re.compile(
+    r"_*(?:is_)?first(?:_(?:call|time|run|pass|step|batch|forward|use|iter(?:ation)?))?|"
+    r"_*needs?_(?:to_be_)?(?:init\w*|set_?up|built|building)|_*(?:not_|un)initiali[sz]ed"
+)
+"""Says that something has not been done yet, where the branch that does it takes it back."""
+_EXTENT = re.compile(r"max|longest|capacity", re.IGNORECASE)
+_MADE_BEFORE = re.compile(r"cached(?!_property)", re.IGNORECASE)
 _INTERVAL = re.compile(
     r"log|print|report|save|ckpt|checkpoint|eval|plot|display|visual|interval|every|freq|period",
     re.IGNORECASE,
@@ -173,6 +181,8 @@ def _verdict(node: ast.expr, assigned: Collection[str]) -> tuple[bool, bool]:
             return False, True
         return _cold_atom(node) or _finds_broken_values(node), False
     name = _dotted(node)
+    if name in assigned and _lasting(name, assigned) and _FIRST.fullmatch(name.rpartition(".")[2]):
+        return True, False
     if "." in name and _DONE.fullmatch(name.rpartition(".")[2]):
         return False, True
     if name in assigned and _keeps(name, assigned):
@@ -219,6 +229,9 @@ def _verdict_of_comparison(
     ):
         # The object that was met last, kept with what was made of it.
         return (False, True) if isinstance(op, ast.Is) else (True, False)
+    outgrown = _outgrown(left, op, right, assigned)
+    if any(outgrown):
+        return outgrown
     if isinstance(right, ast.Constant) and right.value == 0 and _counts(left, assigned):
         if isinstance(op, (ast.Eq, ast.LtE)):
             return True, False
@@ -235,6 +248,40 @@ def _verdict_of_comparison(
     if isinstance(op, (ast.Gt, ast.GtE, ast.Eq)) and _cold_atom(left):
         return True, False
     return False, False
+
+
+def _outgrown(
+    left: ast.expr, op: ast.cmpop, right: ast.expr, assigned: Collection[str]
+) -> tuple[bool, bool]:
+    """Of ``self.shape != shape``, ``length > self.max_length`` and the like: whether what runs when it is
+    true, and when it is false, makes anew what was kept for another shape, device or length."""
+    if isinstance(left, ast.Constant) or isinstance(right, ast.Constant):
+        return False, False
+    for side, smaller in ((left, (ast.Lt, ast.LtE)), (right, (ast.Gt, ast.GtE))):
+        for name in {_dotted(side), _held(side)}:
+            if "." not in name:
+                continue
+            before = _MADE_BEFORE.search(name) is not None
+            if isinstance(op, (ast.Eq, ast.NotEq)) and (before or name in assigned):
+                return (False, True) if isinstance(op, ast.Eq) else (True, False)
+            extent = before or (name in assigned and _EXTENT.search(name) is not None)
+            if isinstance(op, smaller) and extent:
+                return True, False
+    return False, False
+
+
+def _held(node: ast.expr) -> str:
+    """What is kept, of an expression for it, for its shape, device, dtype or length."""
+    if isinstance(node, ast.Subscript):
+        node = node.value
+    if isinstance(node, ast.Call):
+        if _dotted(node.func) == "len" and len(node.args) == 1:
+            node = node.args[0]
+        elif isinstance(node.func, ast.Attribute) and node.func.attr == "size":
+            node = node.func.value
+    if isinstance(node, ast.Attribute) and node.attr in ("shape", "device", "dtype"):
+        node = node.value
+    return _dotted(node)
 
 
 def _finds_broken_values(node: ast.Call) -> bool:

@@ -199,6 +199,7 @@ COLD_METHODS = re.compile(
     r"_?visuali[sz]e\w*|tokenize\w*|_?prepare_(?:model|dataset|dataloader)\w*|__class_getitem__|"
     r"validate_config|_?create_optimizer\w*|get_train_dataloader|resize_token_embeddings|"
     r"configure_optimizers|configure_callbacks|setup|teardown|prepare_data|\w+_dataloader|\w*save_checkpoint|"
+    r"_?handle_\w*(?:recovery|oom|errors?|failures?|exceptions?)|"
     r"enable_\w+|disable_\w+|gradient_checkpointing_enable|gradient_checkpointing_disable|fuse_(?:qkv|lora|model|conv|bn|modules?|weights?)\w*|unfuse_\w+|"
     r"_?quantize_model|unmerge\w*|merge_adapter\w*|quantize|add_adapter|delete_adapter|merge_and_unload"
 )
@@ -223,7 +224,8 @@ COLD_PATHS = re.compile(
     r"versioneer|hubconf|checkpoint_converter|[^/]*_to_hf|[^/]*_dataset|datasets?|setup_helpers|"
     r"tokenization_[^/]*|[^/]*tokenizer|processing_[^/]*|feature_extraction_[^/]*|"
     r"(?:image|video)_processing_[^/]*|configuration_[^/]*|dummy_[^/]*objects|docs?_utils|"
-    r"model_debugging_utils|[^/]*progress(?:_bar)?|hub|[^/]*_hub|_pretrained|_builder|_registry)\.py$"
+    r"model_debugging_utils|[^/]*progress(?:_bar)?|hub|[^/]*_hub|"
+    r"exporters?|export|[^/]*_export(?:er)?|_pretrained|_builder|_registry)\.py$"
 )
 """Files whose code runs at set-up, for people, or on the command line."""
 

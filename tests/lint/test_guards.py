@@ -79,6 +79,62 @@ def test_lazy_initialisation_is_cold_only_where_it_is_filled(condition: str, ass
     assert cold_branches(condition) == (False, False)
 
 
+@pytest.mark.parametrize(
+    ("condition", "assigned"),
+    [
+        ("self.first", "self.first"),
+        ("self._is_first_call and x is not None", "self._is_first_call"),
+        ("self.needs_init", "self.needs_init"),
+        ("self.uninitialized", "self.uninitialized"),
+        ("self.shapes != shapes", "self.shapes"),
+        ("x.device != self._mask.device", "self._mask"),
+        ("self.table is None or self.table.shape[0] != n", "self.table"),
+        ("self.pe.size(1) != x.size(1)", "self.pe"),
+        ("len(self.grid) != n", "self.grid"),
+        ("n > self.max_len", "self.max_len"),
+        ("self.max_position <= n", "self.max_position"),
+    ],
+)
+def test_what_was_made_for_another_call_is_made_anew_rarely(condition: str, assigned: str) -> None:
+    assert cold_branches(condition, body_assigns={assigned}) == (True, False)
+    assert cold_branches(condition, body_assigns={"self.other"}) == (False, False)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "n > self.max_seq_len_cached",
+        "self._cos_cached.device != x.device",
+        "self.cached_shape != x.shape or x.dtype != self.cos_cached.dtype",
+    ],
+)
+def test_what_is_called_cached_is_made_anew_rarely_whoever_does(condition: str) -> None:
+    assert cold_branches(condition) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("condition", "assigned"),
+    [
+        ("self.batch_first", "self.batch_first"),
+        ("first", "first"),
+        ("self.position < n", "self.position"),
+        ("self.max_len > n", "self.max_len"),
+        ("self.count != 0", "self.count"),
+        ("shape != last", "last"),
+        ("x.shape != self.weight.shape", "x"),
+        ("self.training or self.shape != shape", "self.shape"),
+    ],
+)
+def test_what_any_call_may_find_so_is_not_rare(condition: str, assigned: str) -> None:
+    assert cold_branches(condition, body_assigns={assigned})[0] is False
+
+
+def test_what_follows_a_return_of_what_was_kept_is_rare() -> None:
+    condition = "self.shape == x.shape"
+    assert rest_is_cold(condition, body_returns=True, following_assigns={"self.shape"})
+    assert not rest_is_cold(condition, body_returns=True, following_assigns={"y"})
+
+
 @pytest.mark.parametrize("name", ["self._timing_cache", "self.memo", "_CACHE", "SIZES_CACHE"])
 def test_what_a_cache_lacks_is_rare_whatever_fills_it(name: str) -> None:
     assert cold_branches(f"key not in {name}") == (True, False)

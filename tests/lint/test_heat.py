@@ -456,6 +456,9 @@ def other(value): ...
         "if not self._done:\n            check(x)\n        self._done = True",
         "if self._done is False:\n            check(x)\n            self._done = True",
         "if self._done is not True:\n            check(x)\n            self._done = True",
+        "if self.first:\n            check(x)\n            self.first = False",
+        "if self.shape != x.shape:\n            check(x)\n            self.shape = x.shape",
+        "if x.shape[0] > self.max_len_cached:\n            check(x)",
     ],
 )
 def test_what_is_checked_once_is_cold(guarded: str) -> None:
@@ -476,6 +479,8 @@ def test_what_is_checked_once_is_cold(guarded: str) -> None:
         "state_dict",
         "reset_parameters",
         "save_pretrained",
+        "_handle_oom",
+        "_handle_nan_recovery",
     ],
 )
 def test_set_up_is_cold_whoever_calls_it(name: str) -> None:
@@ -487,7 +492,15 @@ def test_set_up_is_cold_whoever_calls_it(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["tests/a.py", "pkg/test_a.py", "pkg/a_test.py", "pkg/cli/a.py", "pkg/convert_a.py"]
+    "path",
+    [
+        "tests/a.py",
+        "pkg/test_a.py",
+        "pkg/a_test.py",
+        "pkg/cli/a.py",
+        "pkg/convert_a.py",
+        "pkg/exporter.py",
+    ],
 )
 def test_files_that_are_cold(path: str) -> None:
     assert heat_of({path: MODULE + "class A(nn.Module):\n    def forward(self): ...\n"}) == {}
