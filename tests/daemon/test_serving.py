@@ -437,7 +437,7 @@ def test_a_folder_that_is_gone_is_told(served: User) -> None:
     gone = served.project / "gone"
     gone.mkdir()
     code = (
-        "import os, sys; os.rmdir(os.getcwd()); sys.argv[1:] = ['check', '--daemon'];"
+        "import os, sys; os.rmdir(os.getcwd()); sys.argv[1:] = ['check', '--daemon']; del sys.path[0];"
         "from pytest_dispatchguard.start import command; command()"
     )
     done = subprocess.run(
@@ -450,6 +450,7 @@ def test_a_folder_that_is_gone_is_told(served: User) -> None:
     )
     assert done.returncode == 2
     assert done.stderr.startswith(b"dispatchguard: the working folder cannot be found")
+    assert served.runs() == 1
 
 
 def test_a_folder_too_deep_for_sockets_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
