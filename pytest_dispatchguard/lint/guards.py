@@ -262,8 +262,11 @@ def _outgrown(
             if "." not in name:
                 continue
             before = _MADE_BEFORE.search(name) is not None
-            if isinstance(op, (ast.Eq, ast.NotEq)) and (before or name in assigned):
-                return (False, True) if isinstance(op, ast.Eq) else (True, False)
+            if isinstance(op, ast.Eq) and before:
+                return False, True
+            counted = _COUNTER.search(name.rpartition(".")[2]) is not None
+            if isinstance(op, ast.NotEq) and (before or (name in assigned and not counted)):
+                return True, False
             extent = before or (name in assigned and _EXTENT.search(name) is not None)
             if isinstance(op, smaller) and extent:
                 return True, False

@@ -119,14 +119,13 @@ def _recalled(config: Config, survey: Survey, cache: Cache) -> dict[str, str]:
         elif rel not in digests:
             with suppress(OSError):  # scanning will tell why
                 fresh[rel] = digests[rel] = sha(file.path.read_bytes())
-    wanted = {_scout_key(config, rel, digest): rel for rel, digest in digests.items()}
-    known = cache.get_many("scouted", wanted)
-    rows = json.loads(
-        f"[{','.join(known.values())}]"
-    )  # one by one they would take ten times as long
-    for key, row in zip(known, rows, strict=True):
-        rel = wanted[key]
-        survey.scouted[rel] = _scouted(rel, digests[rel], row)
+    keys = {rel: _scout_key(config, rel, digest) for rel, digest in digests.items()}
+    known = cache.get_many("scouted", keys.values())
+    # One by one they would take ten times as long.
+    rows = dict(zip(known, json.loads(f"[{','.join(known.values())}]"), strict=True))
+    for rel, key in keys.items():
+        if key in rows:
+            survey.scouted[rel] = _scouted(rel, digests[rel], rows[key])
     return fresh
 
 

@@ -123,6 +123,7 @@ def test_what_is_called_cached_is_made_anew_rarely_whoever_does(condition: str) 
         ("shape != last", "last"),
         ("x.shape != self.weight.shape", "x"),
         ("self.training or self.shape != shape", "self.shape"),
+        ("self.step_count != self.interval", "self.step_count"),
     ],
 )
 def test_what_any_call_may_find_so_is_not_rare(condition: str, assigned: str) -> None:
@@ -130,9 +131,13 @@ def test_what_any_call_may_find_so_is_not_rare(condition: str, assigned: str) ->
 
 
 def test_what_follows_a_return_of_what_was_kept_is_rare() -> None:
-    condition = "self.shape == x.shape"
-    assert rest_is_cold(condition, body_returns=True, following_assigns={"self.shape"})
-    assert not rest_is_cold(condition, body_returns=True, following_assigns={"y"})
+    assert rest_is_cold("self.cached_shape == x.shape", True, {"y"})
+    assert not rest_is_cold("self.shape == x.shape", True, {"y"})
+
+
+def test_where_a_count_is_full_the_other_branch_is_the_ordinary_one() -> None:
+    counted = cold_branches("self.count == self.interval", body_assigns={"self.count"})
+    assert counted == (False, False)
 
 
 @pytest.mark.parametrize("name", ["self._timing_cache", "self.memo", "_CACHE", "SIZES_CACHE"])
