@@ -4,6 +4,8 @@ default among them."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 
 from pytest_dispatchguard.lint.calls import Edge
 from pytest_dispatchguard.lint.facts import CPU, SOMETHING, CallFact, FunctionFact, HotFact
@@ -18,6 +20,21 @@ _DEEPEST = 6
 """Functions through which a parameter is handed on."""
 
 
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What was read of functions, whatever is hot; kept, so that who asks again need not read it again."""
+
+    forms: dict[tuple[str, str], list[str] | None] = field(default_factory=dict)
+    """The arguments that one function gives another; None where they are not to be seen."""
+    positions: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Of a function's parameter, which of the arguments given by position it takes; -1 for none."""
+
+    def without(self, changed: AbstractSet[str]) -> Table:
+        """What is still so when the bodies of some functions have changed."""
+        forms = {way: found for way, found in self.forms.items() if way[0] not in changed}
+        return Table(forms, self.positions)
+
+
 class Arguments:
     """Answers what the hot callers of a function give it."""
 
@@ -26,9 +43,11 @@ class Arguments:
         project: Project,
         hot: Mapping[str, HotFact],
         edges: Mapping[str, Iterable[Edge]],
+        table: Table,
     ) -> None:
         self._project = project
         self._hot = hot
+        self._table = table
         self._callers: dict[str, list[str]] = {}
         for source, ways in edges.items():
             for edge in ways:
@@ -50,8 +69,6 @@ class Arguments:
     def on_cpu(self) -> dict[str, list[str]]:
         """Of all hot functions, the parameters that hot code gives tensors on the CPU, and nothing else but
         literals."""
-        if not self._any_on_cpu():
-            return {}
         forms: dict[str, list[tuple[str, str]]] = {}
         unseen: set[str] = set()
         for target, sources in self._callers.items():
@@ -63,6 +80,8 @@ class Arguments:
                     unseen.add(target)
                     break
                 forms.setdefault(target, []).extend((source, form) for form in seen)
+        if not any(CPU in form for given in forms.values() for _, form in given):
+            return {}
         found: set[tuple[str, str]] = set()
         for _ in range(_DEEPEST):
             more = {
@@ -79,16 +98,6 @@ class Arguments:
         for target, name in sorted(found):
             result.setdefault(target, []).append(name)
         return result
-
-    def _any_on_cpu(self) -> bool:
-        sources = {source for sources in self._callers.values() for source in sources}
-        return any(
-            CPU in form
-            for source in sources
-            for fact in self._project.functions[source]
-            for call in fact.calls
-            for form in call.given
-        )
 
     def _only_cpu(
         self,
@@ -148,7 +157,13 @@ class Arguments:
         return found if len(found) <= _MOST_LITERALS else None
 
     def _forms(self, source: str, target: str) -> list[str] | None:
-        """The arguments that one function gives another, None where they are not to be seen."""
+        known = self._table.forms
+        way = source, target
+        if way not in known:
+            known[way] = self._read_forms(source, target)
+        return known[way]
+
+    def _read_forms(self, source: str, target: str) -> list[str] | None:
         last = target.rpartition(":")[2].rpartition(".")[2]
         found: list[str] = []
         for fact in self._project.functions[source]:
@@ -167,7 +182,13 @@ class Arguments:
         return found or None
 
     def _position(self, function_id: str, fact: FunctionFact, name: str) -> int:
-        """Which of the arguments given by position the parameter takes, -1 for none."""
+        known = self._table.positions.get((function_id, name))
+        if known is None:
+            known = self._read_position(function_id, fact, name)
+            self._table.positions[function_id, name] = known
+        return known
+
+    def _read_position(self, function_id: str, fact: FunctionFact, name: str) -> int:
         params = fact.params
         index = params.index(name)
         if any(param.startswith("*") for param in params[:index]):

@@ -50,7 +50,7 @@ class Briefer:
         "values",
     )
 
-    def __init__(self, project: Project, heat: Heat) -> None:
+    def __init__(self, project: Project, heat: Heat, before: Briefer | None = None) -> None:
         self.project = project
         self.heat = heat
         self.hot: dict[str, list[str]] = {}
@@ -58,12 +58,16 @@ class Briefer:
         for function_id in heat.hot:
             path = project.modules[function_id.partition(":")[0]]
             self.hot.setdefault(path, []).append(function_id)
-        # What several briefs share:
-        self.values: dict[tuple[str, str], Value] = {}
-        self.own_methods: dict[str, OwnMethods] = {}
-        self.own_attrs: dict[str, dict[str, list[Value]]] = {}
-        self.classes: dict[str, ClassBrief] = {}
-        self.modules: dict[str, bool] = {}
+        # What several briefs share, whatever is hot and whatever functions do:
+        self.values: dict[tuple[str, str], Value] = before.values if before else {}
+        self.own_methods: dict[str, OwnMethods] = before.own_methods if before else {}
+        self.own_attrs: dict[str, dict[str, list[Value]]] = before.own_attrs if before else {}
+        self.classes: dict[str, ClassBrief] = before.classes if before else {}
+        self.modules: dict[str, bool] = before.modules if before else {}
+
+    def after(self, project: Project, heat: Heat) -> Briefer:
+        """One for the same project in which bodies of functions have changed, and nothing else."""
+        return Briefer(project, heat, self)
 
     def brief(self, path: str) -> Brief:
         """The brief of a file that has hot functions."""

@@ -142,6 +142,12 @@ class Cache:
 
         return self._transact("DEFERRED", select) or {}
 
+    def keys(self, namespace: str) -> set[str]:
+        """The keys of a kind."""
+        query = "SELECT key FROM rows WHERE namespace = ?"
+        rows = self._transact("DEFERRED", lambda c: c.execute(query, (namespace,)).fetchall())
+        return {key for (key,) in rows or ()}
+
     def put_many(self, namespace: str, values: Mapping[str, str]) -> None:
         """Keep values, all or none."""
         rows = [

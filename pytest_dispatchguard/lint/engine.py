@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_dispatchguard.config import PROFILE, UNPARSABLE, Config, ignored_in_file, selected
-from pytest_dispatchguard.lint import kept
+from pytest_dispatchguard.lint import kept, remembered
 from pytest_dispatchguard.lint.cache import Cache, Store
 from pytest_dispatchguard.lint.catalog import Catalog
 from pytest_dispatchguard.lint.chunks import (
@@ -198,12 +198,24 @@ def briefs_of(
     key = project_key(config, survey, catalog)
     index = kept.index_of(cache, key)
     if index is not None:
+        remembered.announce(config.root, key)
         return _kept_briefs(cache, index, {})
     # Imported here: a run over what has not changed needs none of it.
     from pytest_dispatchguard.lint import solved
 
-    settings = _settings(config, catalog)
+    settings = kept.settings_of(config, catalog)
     before = solved.recall(cache)
+    follows = None
+    if config.root in remembered.projects and not (config.root / PROFILE).exists():
+        from pytest_dispatchguard.lint.following import following
+
+        follows = following(remembered.projects[config.root], key, settings, config, survey, cache)
+    if follows is not None:
+        if not passing:
+            kept.keep(cache, key, follows.known.found, follows.texts)
+            solved.keep(cache, follows.known.state, follows.known.words, before)
+            remembered.announce(config.root, key)
+        return _kept_briefs(cache, follows.known.found, follows.texts)
     same = before and solved.unmoved(key, settings, config, survey, catalog, cache, before)
     if before is not None and same:
         keys = {**before.found.keys, **_digests(same.briefs)}
@@ -211,6 +223,7 @@ def briefs_of(
         if not passing:
             kept.keep(cache, key, index, same.briefs)
             solved.keep(cache, same.state, same.words, before)
+            remembered.announce(config.root, key)
         return _kept_briefs(cache, index, same.briefs)
     if passing:
         return new_briefs(config, survey, catalog, cache)
@@ -234,6 +247,7 @@ def briefs_of(
     if not (config.root / PROFILE).exists():
         words = solved.words_after(config, survey, before, cache)
         solved.keep(cache, states[0], words, before)
+        remembered.announce(config.root, key)
     return Briefs(made.hot, made.idle, texts.__getitem__, index.keys)
 
 
@@ -281,15 +295,9 @@ def new_briefs(
     )
 
 
-def _settings(config: Config, catalog: Catalog) -> str:
-    """What briefs are made from beside files."""
-    own = [config.hot_roots, config.cold, config.src, config.tensor_types]
-    return json.dumps([own, sorted(catalog.hot_roots.items())])
-
-
 def project_key(config: Config, survey: Survey, catalog: Catalog) -> str:
     """Changes with all that briefs are made from."""
-    words = [_settings(config, catalog)]
+    words = [kept.settings_of(config, catalog)]
     words.extend(f"{rel}={survey.scouted[rel].shape}" for rel in sorted(survey.scouted))
     with suppress(OSError):
         # A profile knows functions by their text, so with one every change counts.

@@ -4,11 +4,12 @@ with the shortest path from a root that reaches it."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from pytest_dispatchguard.lint.arguments import Arguments, Given, ruled_out
+from pytest_dispatchguard.lint.arguments import Arguments, Given, Table, ruled_out
 from pytest_dispatchguard.lint.calls import Edge, edges, writes
 from pytest_dispatchguard.lint.cold import Coldness, cold_unless_root, is_cold, named_cold
 from pytest_dispatchguard.lint.facts import CallFact, HotFact
@@ -33,21 +34,30 @@ class HotFunction(NamedTuple):
     hot: HotFact
 
 
+class Basis(NamedTuple):
+    """What heat was found from: as long as only bodies of functions change, it stays."""
+
+    roots: Sequence[Root]
+    coldness: Coldness
+    ways: Mapping[str, tuple[Edge, ...]]
+    """What functions may run whatever they are given."""
+    table: Table
+
+
 @dataclass(frozen=True, slots=True)
 class Heat:
     """Which functions of the project are hot, by id ``module:qualified.name``."""
 
     hot: Mapping[str, HotFact]
-    functions: tuple[HotFunction, ...]
-    """The same for people, sorted by path and line."""
     edges: Mapping[str, tuple[Edge, ...]]
     """What each hot function may run."""
     given: Mapping[str, Given]
     """Of hot functions, the parameters that hot code gives few literals, and these."""
     on_cpu: Mapping[str, list[str]]
     """Of hot functions, the parameters that hot code only gives tensors on the CPU."""
-    observed: Observed = field(default_factory=Observed)
+    observed: Observed
     """What was recorded of the project."""
+    basis: Basis = field(compare=False, repr=False)
 
 
 RuledOut = Callable[[CallFact], bool]
@@ -89,31 +99,62 @@ def solve(
     surely = frozenset(target for target, root in named.items() if root.surely)
     coldness = Coldness(project, patterns(cold), surely)
     roots = find_roots(project, named, extra, coldness)
-    ways: dict[str, tuple[Edge, ...]] = {}
-
-    def lead(function_id: str, ruled_out: RuledOut | None = None) -> tuple[Edge, ...]:
-        if step is not None:
-            step()
-        return with_seen(edges(project, function_id, ruled_out), function_id, recorded)
-
-    hot = _heated(project, coldness, roots, ways, lead)
-    arguments = Arguments(project, hot, ways)
-    given = {function_id: arguments.of(function_id) for function_id in ways}
-    if _rule_out(project, ways, given, lead):
-        hot = _heated(project, coldness, roots, ways, lead)
+    heat = _solved(project, Basis(roots, coldness, {}, Table()), recorded, step)
     if recorded.seen:
-        _count(hot, recorded)
+        _count(heat.hot, recorded)
+    return heat
+
+
+def solve_again(project: Project, before: Heat, changed: AbstractSet[str]) -> Heat:
+    """Which functions are hot, and why, in a project of which that was known `before` the bodies of the
+    `changed` functions became others; all else of it is as it was, and nothing was recorded."""
+    basis = before.basis
+    ways = {source: ways for source, ways in basis.ways.items() if source not in changed}
+    coldness = replace(basis.coldness, project=project)
+    table = basis.table.without(changed)
+    return _solved(project, Basis(basis.roots, coldness, ways, table), before.observed, None)
+
+
+def listed(project: Project, heat: Heat) -> list[HotFunction]:
+    """The hot functions for people, sorted by path and line."""
     functions = [
         HotFunction(project.modules[module], name, definition.line, fact)
-        for function_id, fact in hot.items()
+        for function_id, fact in heat.hot.items()
         for module, _, name in [function_id.partition(":")]
         for definition in project.functions[function_id]
         if not writes(definition)
     ]
     functions.sort(key=lambda f: (f.path, f.line, f.function))
+    return functions
+
+
+def _solved(
+    project: Project, basis: Basis, recorded: Observed, step: Callable[[], object] | None
+) -> Heat:
+    """What is hot; of what functions may run, and give each other, the basis may know some already."""
+    plain = dict(basis.ways)
+
+    def lead(function_id: str, ruled_out: RuledOut | None = None) -> tuple[Edge, ...]:
+        known = plain.get(function_id) if ruled_out is None else None
+        if known is not None:
+            return known
+        if step is not None:
+            step()
+        found = with_seen(edges(project, function_id, ruled_out), function_id, recorded)
+        if ruled_out is None:
+            plain[function_id] = found
+        return found
+
+    ways: dict[str, tuple[Edge, ...]] = {}
+    roots, coldness, _, table = basis
+    hot = _heated(project, coldness, roots, ways, lead)
+    arguments = Arguments(project, hot, ways, table)
+    given = {function_id: arguments.of(function_id) for function_id in ways}
+    if _rule_out(project, ways, given, lead):
+        hot = _heated(project, coldness, roots, ways, lead)
     given = {function_id: given[function_id] for function_id in hot if given.get(function_id)}
-    on_cpu = Arguments(project, hot, ways).on_cpu()
-    return Heat(hot, tuple(functions), ways, given, on_cpu, recorded)
+    on_cpu = Arguments(project, hot, ways, table).on_cpu()
+    return Heat(hot, ways, given, on_cpu, recorded, basis._replace(ways=plain))
 
 
 def _count(hot: Mapping[str, HotFact], observed: Observed) -> None:

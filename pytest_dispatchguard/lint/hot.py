@@ -11,7 +11,7 @@ from pytest_dispatchguard.lint import engine
 from pytest_dispatchguard.lint.check import settings
 from pytest_dispatchguard.lint.facts import HotFact
 from pytest_dispatchguard.lint.files import discover, require
-from pytest_dispatchguard.lint.heat import Heat
+from pytest_dispatchguard.lint.heat import Heat, listed
 from pytest_dispatchguard.lint.idle import idle_names
 from pytest_dispatchguard.lint.pool import Pool
 from pytest_dispatchguard.lint.project import Project
@@ -118,7 +118,7 @@ def hot_functions(
             hot=_hot(place.hot),
             only_loops=place.hot.only_loops,
         )
-        for place in solved.functions
+        for place in listed(project, solved)
         if place.path in asked
     ]
 

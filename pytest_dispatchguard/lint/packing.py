@@ -91,19 +91,23 @@ def shape(facts: FileFacts) -> str:
     return hashlib.sha256(data.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
-def frame(function: FunctionFact, whole: bool) -> str:
+def frame(function: FunctionFact, whole: bool) -> object:
     """All of a function that hotness and briefs are made from, or of one whose body is not read the rest:
-    what it is to others. A function that sets hooks is told as a whole."""
+    what it is to others; to be compared. A function that sets hooks is told as a whole."""
     calls = function.calls
     if whole or any(call.how == "hook" for call in calls):
-        return _text([_FUNCTION_SHAPE(function), [_CALL_SHAPE(c) for c in calls]])
+        return _FUNCTION_SHAPE(function), [_CALL_SHAPE(c) for c in calls]
     returned = [_CALL_SHAPE(c) for c in calls if c.how == "returned"]
-    return _text([_FUNCTION_FRAME(function), returned])
+    return _FUNCTION_FRAME(function), returned
 
 
-def frame_around(facts: FileFacts) -> str:
+def frame_around(facts: FileFacts) -> object:
     """The same of what is around the functions of a file."""
-    return _text([facts.imports, facts.assigns, [_CLASS_SHAPE(c) for c in facts.classes]])
+    return facts.imports, list(facts.assigns.items()), [_around(c) for c in facts.classes]
+
+
+def _around(class_: ClassFact) -> object:
+    return _CLASS_SHAPE(class_), list(class_.attrs)
 
 
 def pack_brief(brief: Brief) -> str:

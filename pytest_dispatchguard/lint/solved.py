@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pytest_dispatchguard.lint.heat import Heat
     from pytest_dispatchguard.lint.project import Project
 
-_MOST_CHANGED = 24
+MOST_CHANGED = 24
 """Files: what is hot of more is found out anew."""
 
 
@@ -98,6 +98,22 @@ def keep(cache: Cache, state: State, words: AbstractSet[str], before: Known | No
 
 def state_of(key: str, settings: str, survey: Survey, project: Project, heat: Heat) -> State:
     """The state that a project was solved in."""
+    files = {
+        rel: (one.digest, one.shape, project.module_of[rel]) for rel, one in survey.scouted.items()
+    }
+    return State(key, settings, files, **read_for(project, heat)._asdict())
+
+
+class Read(NamedTuple):
+    """What was read of a project to find out what is hot, as `State` has it."""
+
+    walked: Mapping[str, Sequence[str]]
+    lines: Mapping[str, Mapping[str, Sequence[str]]]
+    below: Mapping[str, Sequence[str]]
+
+
+def read_for(project: Project, heat: Heat) -> Read:
+    """What was read of a solved project."""
     walked: dict[str, list[str]] = {}
     for function_id in heat.hot.keys() | heat.edges.keys():
         module, _, name = function_id.partition(":")
@@ -115,12 +131,7 @@ def state_of(key: str, settings: str, survey: Survey, project: Project, heat: He
                 home, _, name = base.partition(":")
                 if home != module:
                     below.setdefault(project.modules[home], set()).add(name)
-    files = {
-        rel: (one.digest, one.shape, project.module_of[rel]) for rel, one in survey.scouted.items()
-    }
-    return State(
-        key, settings, files, walked, lines, {r: sorted(found) for r, found in below.items()}
-    )
+    return Read(walked, lines, {r: sorted(found) for r, found in below.items()})
 
 
 def words_after(
@@ -130,7 +141,7 @@ def words_after(
     if before is None:
         return words_in(survey.facts[rel] for rel in survey.scouted)
     changed = _changed(survey, before.state)
-    if len(changed) > _MOST_CHANGED:
+    if len(changed) > MOST_CHANGED:
         return words_in(survey.facts[rel] for rel in survey.scouted)
     return before.words | words_in(facts_of(config, survey, changed, cache).values())
 
@@ -170,7 +181,7 @@ def unmoved(
     ):
         return None
     changed = _changed(survey, state)
-    if len(changed) > _MOST_CHANGED:
+    if len(changed) > MOST_CHANGED:
         return None
     old = facts_before(config, {rel: state.files[rel][0] for rel in changed}, cache)
     if len(old) < len(changed):

@@ -211,9 +211,14 @@ def facts_of(
 
 def facts_before(config: Config, digests: Mapping[str, str], cache: Store) -> dict[str, FileFacts]:
     """Facts of files as they were, by the digests of their texts, of those that the cache still has."""
+    rows = facts_rows(config, digests, cache)
+    return {rel: unpack_facts(row) for rel, row in rows.items()}
+
+
+def facts_rows(config: Config, digests: Mapping[str, str], cache: Store) -> dict[str, str]:
+    """The same as the cache has them."""
     keys = {_scout_key(config, rel, digest): rel for rel, digest in digests.items()}
-    rows = cache.get_many("facts", keys)
-    return {keys[key]: unpack_facts(row) for key, row in rows.items()}
+    return {keys[key]: row for key, row in cache.get_many("facts", keys).items()}
 
 
 def _job(config: Config, survey: Survey, rel: str, *, kept: bool) -> _File:

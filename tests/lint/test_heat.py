@@ -7,7 +7,7 @@ import pytest
 
 from pytest_dispatchguard.lint.briefs import Briefer
 from pytest_dispatchguard.lint.facts import Brief, HotFact
-from pytest_dispatchguard.lint.heat import solve
+from pytest_dispatchguard.lint.heat import listed, solve
 from pytest_dispatchguard.lint.libraries import cold_by_name
 from pytest_dispatchguard.lint.module_names import module_name
 from pytest_dispatchguard.lint.packing import pack_brief, unpack_brief
@@ -445,8 +445,11 @@ def test_setters_are_not_listed_with_what_reads_the_property() -> None:
     def p(self, value): other(value)
 def other(value): ...
 """
-    solved = solve(project_of({"m.py": text}))
-    assert [(f.function, f.line) for f in solved.functions] == [("A.forward", 4), ("A.p", 6)]
+    project = project_of({"m.py": text})
+    assert [(f.function, f.line) for f in listed(project, solve(project))] == [
+        ("A.forward", 4),
+        ("A.p", 6),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -567,15 +570,15 @@ def test_library_roots_of_third_parties() -> None:
     assert solve(project).hot == {}
     solved = solve(project, library_roots={"lib.Layer": ["run"]})
     assert solved.hot["m:C.run"].reason == "run of a lib.Layer"
-    [line] = solved.functions
+    [line] = listed(project, solved)
     assert (line.path, line.function, line.line) == ("m.py", "C.run", 3)
 
 
 def test_the_same_project_gives_the_same_heat() -> None:
     files = {"b.py": TWO, "a.py": TWO, "c.py": "from a import *\nfrom b import middle as m\n"}
-    first = solve(project_of(files))
-    second = solve(project_of(dict(reversed(files.items()))))
-    assert first.functions == second.functions
+    there, back = project_of(files), project_of(dict(reversed(files.items())))
+    first, second = solve(there), solve(back)
+    assert listed(there, first) == listed(back, second)
     assert list(first.hot.items()) == list(second.hot.items())
 
 

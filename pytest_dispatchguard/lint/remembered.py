@@ -1,0 +1,37 @@
+"""Projects that a process has in memory as they were solved last, so that copies of it need not begin at the
+beginning when something has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pytest_dispatchguard.lint.carried import Solution
+    from pytest_dispatchguard.lint.solved import Known
+
+
+class Remembered(NamedTuple):
+    """A project as it was solved last: what the cache has of that, and all else."""
+
+    known: Known
+    solution: Solution
+
+
+projects: dict[Path, Remembered] = {}
+"""By their roots; the one that was asked for last in the end."""
+_listeners: list[Callable[[Path], object]] = []
+
+
+def listen(told: Callable[[Path], object]) -> None:
+    """Has somebody told of projects whose state the cache has, and this process does not remember."""
+    _listeners.append(told)
+
+
+def announce(root: Path, key: str) -> None:
+    """Says in which state a project is, as the cache has it."""
+    remembered = projects.get(root)
+    if remembered is None or remembered.known.state.key != key:
+        for told in _listeners:
+            told(root)

@@ -1,0 +1,236 @@
+"""What is hot in a project that is remembered is told after a change of functions' bodies without solving it
+anew, and nothing comes out other than if it had been."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pytest_dispatchguard.config import PROFILE
+from pytest_dispatchguard.lint import engine, following, remembered, scout
+from pytest_dispatchguard.lint.cache import Cache
+from pytest_dispatchguard.lint.catalog import Catalog, catalog
+from pytest_dispatchguard.profile import Profile, packed
+
+from .relinted import EDITS, PROJECT, Edit, Editor, Linted, demo, edited
+
+Start = Callable[..., Linted]
+
+
+@pytest.fixture(scope="module")
+def rules() -> Catalog:
+    return catalog(None)
+
+
+class Remembering(Linted):
+    """One that is remembered after each time, as a daemon does, if what is hot is not to be found there."""
+
+    steps = 0
+
+    def learn(self) -> None:
+        following.learn(self.config.root, self._step)
+
+    def _step(self) -> None:
+        self.steps += 1
+
+
+@pytest.fixture
+def linted(rules: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    """Gives a project that was linted once, and is remembered."""
+    made: list[Remembering] = []
+    whole = engine.new_briefs
+
+    def counting(*args: object, **named: object) -> engine.Briefs:
+        for one in made:
+            one.solved += 1
+        return whole(*args, **named)  # type: ignore[arg-type]  # as they came
+
+    monkeypatch.setattr(engine, "new_briefs", counting)
+    monkeypatch.setattr(following, "fingerprint", lambda: "1")
+    monkeypatch.setattr(following, "cache_path", lambda root: root / "cache.sqlite")
+    monkeypatch.setattr(remembered, "projects", {})
+    monkeypatch.setattr(following, "projects", remembered.projects)
+
+    def start(texts: dict[str, str], **settings: object) -> Linted:
+        root = tmp_path / str(len(made))
+        root.mkdir()
+        one = Remembering(root, rules, Cache.open(root / "cache.sqlite", "1"), settings)
+        made.append(one)
+        assert not one.proved(texts)
+        one.learn()
+        assert root in remembered.projects
+        return one
+
+    yield start
+    for one in made:
+        one.cache.close()
+
+
+_CLIP = "    return guard_low(x, low)"
+
+CARRIED: dict[str, Edit] = {
+    "a call in a hot body that leads nowhere": (
+        "pkg/helpers.py", _CLIP, f"    x.zq_other()\n{_CLIP}"
+    ),
+    "a call that makes something hot": ("pkg/helpers.py", _CLIP, f"    log_line(x)\n{_CLIP}"),
+    "a call that makes it hot by a shorter way": (
+        "pkg/base.py", "        if mask is", "        self.describe_shape()\n        if mask is"
+    ),
+    "a call goes, and what it ran is cold": ("pkg/helpers.py", _CLIP, "    return x"),
+    "a call into a loop": (
+        "pkg/helpers.py", _CLIP, "    for _ in x:\n        guard_low(x, low)\n    return x"
+    ),
+    "other arguments, so that a branch runs": ("pkg/layers.py", "h.gate(x)", "h.gate(x, 'slow')"),
+    "other arguments, so that none does": ("pkg/helpers.py", "shape_of(x)", "shape_of(x, None)"),
+    "what is ruled out no longer": (
+        "pkg/helpers.py", "        slow_way(x)", "        slow_way(x)\n    slow_way(x)"
+    ),
+    "a tensor on the CPU": (
+        "pkg/helpers.py", "torch.maximum(x, torch.tensor(low))", "shape_of(torch.tensor(low))"
+    ),
+    "a hot body uses tensors": ("pkg/helpers.py", _CLIP, f"    low.unsqueeze(0)\n{_CLIP}"),
+    "a cold body calls more": (
+        "pkg/helpers.py", "    return format_line(text)", "    clip(text)\n    return format_line(text)"
+    ),
+    "a training loop calls more": (
+        "pkg/train.py", "        report(loss)", "        report(loss)\n        plot(loss)"
+    ),
+    "a property does more": ("pkg/base.py", "        return 2", "        self.masked_values(2)\n        return 2"),
+    "what a decorator puts in place of functions does more": (
+        "pkg/layers.py", "        note_call(args)", "        note_call(args)\n        h.log_line(args)"
+    ),
+}  # fmt: skip
+
+SOLVED: dict[str, Edit] = {
+    "a hook is set": (
+        "pkg/train.py", "    return loss\n", "    loss.register_hook(report)\n    return loss\n"
+    ),
+    "a function hands out another": ("pkg/helpers.py", "return one", "return two"),
+    "what a function returns": ("pkg/helpers.py", "format_line(text):", "format_line(text) -> int:"),
+    "a function takes more": ("pkg/helpers.py", "format_line(text):", "format_line(text, *more):"),
+    "what self holds": ("pkg/base.py", "super().__init__()", "super().__init__()\n        self.a = 1"),
+    "an import": ("pkg/helpers.py", "import torch", "import torch\nimport math"),
+    "a file that cannot be read": ("pkg/train.py", "def plot(loss)", "def plot(loss"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("edit", CARRIED.values(), ids=list(CARRIED))
+def test_bodies_are_carried_over(linted: Start, edit: Edit) -> None:
+    project = linted(PROJECT)
+    new = edited(PROJECT, edit)
+    assert project.proved(new)
+    assert project.proved(PROJECT), "what the cache has of a later state does not matter"
+    assert project.outcome(new, project.cache) == project.outcome(new, None)
+
+
+@pytest.mark.parametrize("edit", SOLVED.values(), ids=list(SOLVED))
+def test_more_than_bodies_is_solved_anew(linted: Start, edit: Edit) -> None:
+    project = linted(PROJECT)
+    assert not project.proved(edited(PROJECT, edit))
+
+
+def test_files_that_come_and_go_are_solved_anew(linted: Start) -> None:
+    project = linted(PROJECT)
+    more = {**PROJECT, "pkg/more.py": "def zq_new():\n    return 1\n"}
+    assert not project.proved(more)
+
+
+def test_what_was_recorded_is_not_carried(linted: Start) -> None:
+    project = linted(PROJECT)
+    profile = project.config.root / PROFILE
+    profile.parent.mkdir(parents=True, exist_ok=True)
+    profile.write_text(packed(Profile()), encoding="utf-8")
+    assert not project.proved(edited(PROJECT, CARRIED["a call that makes something hot"]))
+    following.learn(project.config.root, lambda: None)
+    assert not remembered.projects
+
+
+def test_what_others_solved_meanwhile_does_not_matter(linted: Start) -> None:
+    """Briefs that the cache lost to a state that somebody else solved are made again."""
+    project = linted(demo())
+    edits = [*CARRIED.values()]
+    texts = edited(demo(), edits[1])
+    remembering = dict(remembered.projects)
+    remembered.projects.clear()
+    assert not project.proved({**texts, "pkg/more.py": "import pkg.base\n"})
+    remembered.projects.update(remembering)
+    assert project.proved(edited(demo(), edits[3]))
+    assert project.outcome(texts, project.cache) == project.outcome(texts, None)
+
+
+def test_a_state_is_learned_from_the_one_before(linted: Start) -> None:
+    project = linted(demo())
+    assert isinstance(project, Remembering)
+    steps = project.steps
+    assert steps > len(demo())
+    assert project.proved(edited(demo(), CARRIED["a call that makes something hot"]))
+    project.learn()
+    assert project.steps == steps, "nothing took long enough for others to have a turn"
+    assert not project.proved(edited(demo(), SOLVED["an import"]))
+    project.learn()
+    assert project.steps > steps
+
+
+def test_only_the_projects_asked_for_last_are_remembered(linted: Start) -> None:
+    first, second, third = (linted(PROJECT).config.root for _ in range(3))
+    assert list(remembered.projects) == [second, third]
+    following.learn(second, lambda: None)
+    assert list(remembered.projects) == [third, second]
+    assert first not in remembered.projects
+
+
+def test_what_is_too_large_is_not_remembered(
+    linted: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = linted(PROJECT).config.root
+    monkeypatch.setattr(following, "_MOST_TEXT", 1000)
+    remembered.projects.clear()
+    following.learn(root, lambda: None)
+    assert not remembered.projects
+
+
+def test_without_a_cache_nothing_is_remembered(linted: Start) -> None:
+    project = linted(PROJECT)
+    project.cache.prune("facts", ())
+    remembered.projects.clear()
+    following.learn(project.config.root, lambda: None)
+    project.cache.prune("solved", ())
+    following.learn(project.config.root, lambda: None)
+    assert not remembered.projects
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"hot_roots": ("pkg.helpers.Store.get_*", "@traced"), "cold": ("pkg.train",)}],
+    ids=["plain", "patterns"],
+)
+def test_nothing_comes_out_other_than_solved_anew(
+    linted: Start, settings: dict[str, object]
+) -> None:
+    start = demo()
+    carried: Counter[bool] = Counter()
+    for seed in range(4):
+        rng = random.Random(f"following {seed}")
+        texts = dict(start)
+        project = linted(texts, **settings)
+        assert isinstance(project, Remembering)
+        for number in range(30):
+            for _ in range(rng.choice([1, 1, 1, 2, 3])):
+                rel = rng.choice([*PROJECT, *PROJECT, *texts])
+                kind = "change_body" if rng.random() < 0.85 else rng.choice([*EDITS])
+                new = getattr(Editor(rng, texts), kind)(texts[rel])
+                if not scout.scan(new, "m", False).error:
+                    texts[rel] = new
+            if rng.random() < 0.3:
+                rel = rng.choice([*PROJECT])
+                texts[rel] = start[rel]
+            carried[project.proved(texts, passing=rng.random() < 0.1)] += 1
+            if rng.random() < 0.7:
+                project.learn()
+            if number == 15:
+                assert project.outcome(texts, project.cache) == project.outcome(texts, None)
+    assert carried[True] >= 40, carried
