@@ -9,7 +9,7 @@ from contextlib import suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from typing import NoReturn
 
 
@@ -55,7 +55,7 @@ def stand_by() -> None:
     """Is the daemon that checks are handed to, until nobody asks any more."""
     from pytest_dispatchguard.daemon.serving import Work, serve
 
-    serve(Work(_plainly, interrupted, _import_all, _stamp))
+    serve(Work(_plainly, interrupted, _import_all, _stamp, _listen, _learn))
 
 
 def _import_all() -> tuple[str, ...]:
@@ -87,3 +87,20 @@ def _stamp(files: Iterable[str]) -> str:
     from pytest_dispatchguard.lint import catalog
 
     return f"{catalog.fingerprint()}:{catalog.stamp(files)}"
+
+
+def _listen(told: Callable[[bytes], object]) -> None:
+    from pytest_dispatchguard.lint import remembered
+
+    remembered.listen(lambda root: told(os.fsencode(root)))
+
+
+def _learn(told: bytes, step: Callable[[], object]) -> list[str]:
+    """Keeps in memory what is hot in a project; gives all that are kept."""
+    from pathlib import Path
+
+    from pytest_dispatchguard.lint.following import learn
+    from pytest_dispatchguard.lint.remembered import projects
+
+    learn(Path(os.fsdecode(told)), step)
+    return [str(root) for root in projects]

@@ -28,6 +28,8 @@ _PATIENCE = 5.0
 """Seconds for a command to begin to say what it wants."""
 _AT_ONCE = 0.5
 """Seconds for it to end, which stops all others."""
+_EVERY = 0.005
+"""Seconds after which whoever asks has a turn while something is learned."""
 _SIGNALS = {
     wire.INTERRUPT: signal.SIGINT,
     wire.PAUSE: signal.SIGSTOP,
@@ -47,6 +49,11 @@ class Work:
     """Imports all that commands may need; gives the files that were read for it and are no modules."""
     stamp: Callable[[Iterable[str]], str]
     """Changes when one of these files does, or what is installed."""
+    listen: Callable[[Callable[[bytes], object]], None]
+    """Has what a run found out told in a few bytes: what there is to learn of it."""
+    learn: Callable[[bytes, Callable[[], object]], Iterable[str]]
+    """Keeps that in memory, for the runs to come, and gives way to others every now and then; gives the names
+    of all that is kept."""
 
 
 @dataclass(slots=True)
@@ -65,6 +72,8 @@ class _Daemon:
     lock: int
     listener: socket.socket
     wakeup: tuple[socket.socket, socket.socket]
+    news: tuple[socket.socket, socket.socket]
+    """Where its copies tell it what there is to learn."""
     read: tuple[str, ...]
     """The files that were read for it and are no modules."""
     stamp: str
@@ -75,6 +84,10 @@ class _Daemon:
     """By the number of the connection."""
     waiting: dict[socket.socket, float] = field(default_factory=dict)
     """Connections that have not said yet all that they want, and until when they may."""
+    unlearned: dict[bytes, None] = field(default_factory=dict)
+    """What copies told, in order."""
+    knows: tuple[str, ...] = ()
+    """What is kept in memory for them."""
     began: float = field(default_factory=time.time)
     last: float = field(default_factory=time.monotonic)
     served: int = 0
@@ -109,7 +122,9 @@ def serve(work: Work) -> None:
     listener.bind(path)
     listener.listen(64)
     number = Path(path).stat().st_ino
-    _loop(_Daemon(path, mine, work, lock, listener, socket.socketpair(), read, stamp, number))
+    wakeup = socket.socketpair()
+    news = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    _loop(_Daemon(path, mine, work, lock, listener, wakeup, news, read, stamp, number))
 
 
 def _locked(path: str) -> int | None:
@@ -169,27 +184,71 @@ def _is_stale(daemon: _Daemon) -> bool:
 # -- the loop --------------------------------------------------------------------------------------
 
 
+class _EndingError(Exception):
+    """Nothing need be learned any more."""
+
+
 def _loop(daemon: _Daemon) -> None:
-    for end in (*daemon.wakeup, daemon.listener):
+    for end in (*daemon.wakeup, *daemon.news, daemon.listener):
         end.setblocking(False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     signal.set_wakeup_fd(daemon.wakeup[1].fileno(), warn_on_full_buffer=False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     daemon.selector.register(daemon.listener, selectors.EVENT_READ, _accept)
     daemon.selector.register(daemon.wakeup[0], selectors.EVENT_READ, _reap)
+    daemon.selector.register(daemon.news[0], selectors.EVENT_READ, _note)
     looked = time.monotonic()
     while daemon.runs or not daemon.ending:
-        patience = min(LOOK_SECONDS, _PATIENCE) if daemon.waiting else LOOK_SECONDS
-        for key, _ in daemon.selector.select(patience):
-            key.data(daemon, key.fileobj)
+        _turn(daemon, min(LOOK_SECONDS, _PATIENCE) if daemon.waiting else LOOK_SECONDS)
+        if daemon.unlearned and not daemon.runs and not daemon.waiting:
+            _learn(daemon, next(iter(daemon.unlearned)))
         now = time.monotonic()
-        for connection in [c for c, until in daemon.waiting.items() if until < now]:
-            _dismiss(daemon, connection)
         if now - looked >= LOOK_SECONDS:
             looked = now
             idle = now - daemon.last > IDLE_SECONDS
             if idle or not _is_there(daemon) or _is_stale(daemon):
                 _end(daemon)
+
+
+def _turn(daemon: _Daemon, patience: float) -> None:
+    """Does what there is to do for others."""
+    for key, _ in daemon.selector.select(patience):
+        key.data(daemon, key.fileobj)
+    now = time.monotonic()
+    for connection in [c for c, until in daemon.waiting.items() if until < now]:
+        _dismiss(daemon, connection)
+
+
+def _note(daemon: _Daemon, news: socket.socket) -> None:
+    """Takes down what copies tell."""
+    with suppress(BlockingIOError):
+        while told := news.recv(4096):
+            daemon.unlearned[told] = None
+
+
+def _learn(daemon: _Daemon, told: bytes) -> None:
+    """Takes up what a run found out. Whoever asks meanwhile has the next turn."""
+    del daemon.unlearned[told]
+    turn = time.monotonic() + _EVERY
+
+    def step() -> None:
+        nonlocal turn
+        if time.monotonic() >= turn:
+            _turn(daemon, 0)
+            if daemon.ending:
+                raise _EndingError
+            turn = time.monotonic() + _EVERY
+
+    gc.disable()  # all of it lasts, and copies are to share it
+    try:
+        daemon.knows = tuple(daemon.work.learn(told, step))
+    except _EndingError:
+        pass
+    except Exception as error:  # noqa: BLE001 - whatever it is, runs find out by themselves
+        print(f"{os.fsdecode(told)} could not be learned: {error!r}", file=sys.stderr)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _is_there(daemon: _Daemon) -> bool:
@@ -237,7 +296,12 @@ def _listen(daemon: _Daemon, connection: socket.socket) -> None:
         if question in (wire.TELL, wire.STOP):
             if question == wire.STOP:
                 _end(daemon)
-            facts = {"process": os.getpid(), "began": daemon.began, "runs": daemon.served}
+            facts = {
+                "process": os.getpid(),
+                "began": daemon.began,
+                "runs": daemon.served,
+                "knows": daemon.knows,
+            }
             wire.send(connection, (wire.TOLD, facts))
         elif theirs != daemon.identity:
             wire.send(connection, (wire.OTHER,))
@@ -354,14 +418,16 @@ def _become(
     """Turns a copy of the daemon into the process that was asked for. Its connection stays open as long as it
     lives: whoever waits there waits for it, even where the daemon is gone."""
     try:
+        gc.enable()
         os.setpgid(0, 0)  # with its workers, so that all of them can be told to end
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         others = [run.connection for run in daemon.runs.values()]
         waiting = [other for other in daemon.waiting if other is not connection]
-        for ours in (daemon.listener, *daemon.wakeup, *waiting, *others):
+        for ours in (daemon.listener, *daemon.wakeup, daemon.news[0], *waiting, *others):
             ours.close()
+        daemon.work.listen(partial(_tell, daemon.news[1]))
         daemon.selector.close()
         if not daemon.ending:
             os.close(daemon.lock)
@@ -393,6 +459,12 @@ def _become(
         os.write(2, said.encode("utf-8", "backslashreplace"))
     finally:
         os._exit(2)
+
+
+def _tell(news: socket.socket, told: bytes) -> None:
+    """Lets the daemon know what there is to learn, if it has an ear."""
+    with suppress(OSError):
+        news.send(told)
 
 
 def _reopen() -> None:

@@ -506,7 +506,14 @@ def test_ends_when_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "IDLE_SECONDS", 0.4)
     monkeypatch.setattr(serving, "LOOK_SECONDS", 0.05)
     path = Path(wire.place(wire.identity()) or "")
-    work = serving.Work(start.command, start.interrupted, lambda: (), lambda files: "same")
+    work = serving.Work(
+        start.command,
+        start.interrupted,
+        prepare=lambda: (),
+        stamp=lambda files: "same",
+        listen=lambda told: None,
+        learn=lambda told, step: (),
+    )
     process = os.fork()
     if not process:
         try:

@@ -99,7 +99,9 @@ CARRIED: dict[str, Edit] = {
     "a training loop calls more": (
         "pkg/train.py", "        report(loss)", "        report(loss)\n        plot(loss)"
     ),
-    "a property does more": ("pkg/base.py", "        return 2", "        self.masked_values(2)\n        return 2"),
+    "a property does more": (
+        "pkg/base.py", "        return 2", "        self.masked_values(2)\n        return 2"
+    ),
     "what a decorator puts in place of functions does more": (
         "pkg/layers.py", "        note_call(args)", "        note_call(args)\n        h.log_line(args)"
     ),
