@@ -4,7 +4,8 @@ functions."""
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, TypeVar
 
 from pytest_dispatchguard.lint.calls import is_property, scope_of, things_called
 from pytest_dispatchguard.lint.facts import (
@@ -33,6 +34,8 @@ from pytest_dispatchguard.lint.project import (
 if TYPE_CHECKING:
     from pytest_dispatchguard.lint.heat import Heat
 
+_T = TypeVar("_T")
+
 _NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 
 
@@ -50,7 +53,7 @@ class Briefer:
         "values",
     )
 
-    def __init__(self, project: Project, heat: Heat, before: Briefer | None = None) -> None:
+    def __init__(self, project: Project, heat: Heat) -> None:
         self.project = project
         self.heat = heat
         self.hot: dict[str, list[str]] = {}
@@ -58,20 +61,29 @@ class Briefer:
         for function_id in heat.hot:
             path = project.modules[function_id.partition(":")[0]]
             self.hot.setdefault(path, []).append(function_id)
-        # What several briefs share, whatever is hot and whatever functions do:
-        self.values: dict[tuple[str, str], Value] = before.values if before else {}
-        self.own_methods: dict[str, OwnMethods] = before.own_methods if before else {}
-        self.own_attrs: dict[str, dict[str, list[Value]]] = before.own_attrs if before else {}
-        self.classes: dict[str, ClassBrief] = before.classes if before else {}
-        self.modules: dict[str, bool] = before.modules if before else {}
+        # What several briefs share:
+        self.values: dict[tuple[str, str], Value] = {}
+        self.own_methods: dict[str, OwnMethods] = {}
+        self.own_attrs: dict[str, dict[str, list[Value]]] = {}
+        self.classes: dict[str, ClassBrief] = {}
+        self.modules: dict[str, bool] = {}
 
-    def after(self, project: Project, heat: Heat) -> Briefer:
-        """One for the same project in which bodies of functions have changed, and nothing else."""
-        return Briefer(project, heat, self)
+    def after(self, project: Project, heat: Heat, classes: AbstractSet[str]) -> Briefer:
+        """One for the same project in which some functions do something else, and these `classes` define or
+        inherit other methods."""
+        next_ = Briefer(project, heat)
+        next_.values, next_.own_attrs, next_.modules = self.values, self.own_attrs, self.modules
+        next_.own_methods = _without(self.own_methods, classes)
+        next_.classes = _without(self.classes, classes)
+        return next_
 
     def brief(self, path: str) -> Brief:
         """The brief of a file that has hot functions."""
         return _brief(self.project, self.heat, path, sorted(self.hot[path]), self)
+
+
+def _without(table: dict[str, _T], keys: AbstractSet[str]) -> dict[str, _T]:
+    return {key: value for key, value in table.items() if key not in keys} if keys else table
 
 
 def _brief(project: Project, heat: Heat, path: str, hot: list[str], memo: Briefer) -> Brief:

@@ -3,6 +3,7 @@ its copies find out."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -11,15 +12,15 @@ from pytest_dispatchguard.config import PROFILE, Config
 from pytest_dispatchguard.lint import kept, solved
 from pytest_dispatchguard.lint.briefs import Briefer
 from pytest_dispatchguard.lint.cache import Cache, cache_path
-from pytest_dispatchguard.lint.carried import Carried, Solution, carry
+from pytest_dispatchguard.lint.carried import Carried, Solution, Unnoticed, carry
 from pytest_dispatchguard.lint.catalog import fingerprint
-from pytest_dispatchguard.lint.facts import FileFacts
+from pytest_dispatchguard.lint.facts import FileFacts, FunctionFact
 from pytest_dispatchguard.lint.heat import solve
 from pytest_dispatchguard.lint.packing import pack_brief, unpack_facts
 from pytest_dispatchguard.lint.project import build
 from pytest_dispatchguard.lint.remembered import Remembered, projects
 from pytest_dispatchguard.lint.survey import Survey, facts_before, facts_of, facts_rows, sha
-from pytest_dispatchguard.lint.unmoved import words_in
+from pytest_dispatchguard.lint.unmoved import Matters, is_unnoticed, words_in
 
 _MOST_PROJECTS = 2
 _MOST_TEXT = 16_000_000
@@ -53,7 +54,7 @@ def following(
     if changed is None:
         return None
     new = facts_of(config, survey, changed, cache)
-    carried = carry(remembered.solution, new)
+    carried = carry(remembered.solution, new, _unnoticed(config.root, remembered.known))
     if carried is None:
         return None
     files = {
@@ -85,6 +86,23 @@ def _changed(state: solved.State, settings: str, shapes: Mapping[str, str]) -> l
         return None
     changed = [rel for rel, shape in shapes.items() if state.files[rel][1] != shape]
     return changed if len(changed) <= solved.MOST_CHANGED else None
+
+
+def _unnoticed(root: Path, known: solved.Known) -> Unnoticed:
+    """Whether it makes no difference to what does not change that there is a function."""
+    state = known.state
+
+    @functools.cache
+    def matters() -> Matters:
+        config, library_roots = kept.read_settings(root, state.settings)
+        return solved.matters_in(known, config, library_roots, known.words)
+
+    def unnoticed(rel: str, function: FunctionFact, facts: FileFacts) -> bool:
+        # Classes that inherit from its class, in whatever files, are told anew.
+        about = state.about(rel)._replace(below=frozenset())
+        return is_unnoticed(function, facts, about, matters())
+
+    return unnoticed
 
 
 def _state_after(state: solved.State, carried: Carried) -> solved.State:
@@ -120,7 +138,9 @@ def _learned(root: Path, before: Remembered | None, step: Step) -> Remembered | 
             changed = _changed(before.known.state, known.state.settings, shapes)
             if changed is not None:
                 new = facts_before(config, {rel: digests[rel] for rel in changed}, cache)
-                carried = carry(before.solution, new) if len(new) == len(changed) else None
+                carried = None
+                if len(new) == len(changed):
+                    carried = carry(before.solution, new, _unnoticed(root, before.known))
                 if carried is not None:
                     return Remembered(known, carried.solution)
         rows = facts_rows(config, digests, cache)

@@ -4,7 +4,7 @@ imports, re-exports, aliases and inheritance."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -93,8 +93,6 @@ def build(files: Mapping[str, FileFacts], roots: Sequence[str] = ()) -> Project:
         module_of[path] = module
     functions: dict[str, list[FunctionFact]] = {}
     classes: dict[str, ClassFact] = {}
-    definers: dict[str, list[str]] = {}
-    methods: dict[str, list[str]] = {}
     bound: dict[str, dict[str, list[str]]] = {}
     stars: dict[str, list[str]] = {}
     packages: set[str] = set()
@@ -106,13 +104,7 @@ def build(files: Mapping[str, FileFacts], roots: Sequence[str] = ()) -> Project:
             identity = f"{module}:{class_.name}"
             classes[identity] = class_
         for function in facts.functions:
-            identity = f"{module}:{function.name}"
-            same = functions.setdefault(identity, [])
-            same.append(function)
-            owner, _, name = function.name.rpartition(".")
-            if len(same) == 1 and f"{module}:{owner}" in classes:
-                definers.setdefault(name, []).append(f"{module}:{owner}")
-                methods.setdefault(f"{module}:{owner}", []).append(name)
+            functions.setdefault(f"{module}:{function.name}", []).append(function)
         starred = [target for name, target in facts.imports if name == "*"]
         if starred:
             stars[module] = starred
@@ -123,8 +115,7 @@ def build(files: Mapping[str, FileFacts], roots: Sequence[str] = ()) -> Project:
         module_of,
         functions,
         classes,
-        definers,
-        methods,
+        *methods_defined(files, modules, classes),
         frozenset(packages),
         bound,
         stars,
@@ -134,6 +125,29 @@ def build(files: Mapping[str, FileFacts], roots: Sequence[str] = ()) -> Project:
             if ":" in base:
                 project.subclasses.setdefault(base, []).append(identity)
     return project
+
+
+class Methods(NamedTuple):
+    """What classes define, as `Project` has it."""
+
+    definers: Mapping[str, list[str]]
+    methods: Mapping[str, list[str]]
+
+
+def methods_defined(
+    files: Mapping[str, FileFacts], modules: Mapping[str, str], classes: Container[str]
+) -> Methods:
+    """The methods of all classes, by their names and by class."""
+    definers: dict[str, list[str]] = {}
+    methods: dict[str, list[str]] = {}
+    for module, path in modules.items():
+        for name in dict.fromkeys(function.name for function in files[path].functions):
+            owner, _, last = name.rpartition(".")
+            class_id = f"{module}:{owner}"
+            if class_id in classes:
+                definers.setdefault(last, []).append(class_id)
+                methods.setdefault(class_id, []).append(last)
+    return Methods(definers, methods)
 
 
 def names_bound(facts: FileFacts, module: str) -> dict[str, list[str]]:

@@ -4,7 +4,7 @@ state whether the same is hot there."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -163,6 +163,23 @@ class Same(NamedTuple):
     """The briefs that are other than there all the same, as text, by path."""
 
 
+def matters_in(
+    known: Known,
+    config: Config,
+    library_roots: Mapping[str, Iterable[str]],
+    words: AbstractSet[str],
+) -> Matters:
+    """What makes it matter in a project that there is a function of some name; these words are mentioned."""
+    modules = (module for _, _, module in known.state.files.values())
+    named = words_of([*modules, *config.tensor_types])
+    return Matters(
+        lambda word: word in words or word in named,
+        asked_methods(library_roots),
+        [p for p in (*config.hot_roots, *config.cold) if not p.startswith("@")],
+        bool(known.found.idle),
+    )
+
+
 def unmoved(
     key: str,
     settings: str,
@@ -188,14 +205,7 @@ def unmoved(
         return None
     new = facts_of(config, survey, changed, cache)
     words = before.words | words_in(new.values())
-    modules = (module for _, _, module in state.files.values())
-    named = words_of([*modules, *config.tensor_types])
-    matters = Matters(
-        lambda word: word in words or word in named,
-        asked_methods(catalog.hot_roots),
-        [p for p in (*config.hot_roots, *config.cold) if not p.startswith("@")],
-        bool(index.idle),
-    )
+    matters = matters_in(before, config, catalog.hot_roots, words)
     changes: dict[str, Change] = {}
     for rel in changed:
         about = state.about(rel)

@@ -277,6 +277,21 @@ class Editor:
         name = self.rng.choice([self.name(), self.name(), "forward", "__call__", "step"])
         return f"{text[:at]}    def {name}(self, x=None):\n        return x\n\n{text[at:]}"
 
+    def add_helper(self, text: str) -> str:
+        """A function, or a method, that what stands beside it calls."""
+        found = self.function(text)
+        if found is None:
+            return text
+        name, indent = "zq_" + "".join(self.rng.choices("abc", k=6)), found[1]
+        mine = "self." if indent and "self" in found[3] else ""
+        call = (
+            f"{indent}    {self.rng.choice(['', 'x = ', 'return '])}{mine}{name}({self.name()})\n"
+        )
+        given = "self, x" if mine else "x=None"
+        body = f"{indent}    {self.rng.choice([f'{self.name()}(x)', 'return x', f'x.{self.name()}(1)'])}\n"
+        helper = f"{indent}def {name}({given}):\n{body}\n"
+        return f"{text[: found.start()]}{helper}{found[0]}{call}{text[found.end() :]}"
+
     def change_body(self, text: str) -> str:
         found = self.function(text)
         if found is None:
