@@ -126,6 +126,7 @@ CARRIED: dict[str, Edit] = {
     "a method comes that is defined elsewhere": (
         "pkg/helpers.py", "class Store:\n", "class Store:\n    def zq_twice(self):\n        return 1\n\n"
     ),
+    "a local is another": ("pkg/twice.py", "made = Twice()", "made = Once()"),
     "one goes that nobody names": (
         "pkg/layers.py", "def unused_tool(a, b=None):\n    return a.some_rare_method(b)\n", ""
     ),
@@ -144,7 +145,26 @@ SOLVED: dict[str, Edit] = {
 }  # fmt: skip
 
 
-_TWICE = "class Twice:\n    def zq_twice(self):\n        return 2\n"
+_TWICE = """\
+import torch
+
+class Once:
+    def run_it(self, x):
+        return x
+
+class Twice:
+    def run_it(self, x):
+        return x.item()
+
+    def zq_twice(self):
+        return 2
+
+class Runs(torch.nn.Module):
+    def forward(self, x):
+        made = Twice()
+        made.run_it(x)
+        return x
+"""
 _CALLED = ("pkg/base.py", "        if mask is", "        self.zq_new(x)\n        if mask is")
 
 
@@ -170,6 +190,19 @@ def test_files_that_come_and_go_are_solved_anew(linted: Start) -> None:
     project = linted(PROJECT)
     more = {**PROJECT, "pkg/more.py": "def zq_new():\n    return 1\n"}
     assert not project.proved(more)
+
+
+def test_a_word_that_came_counts(linted: Start) -> None:
+    """What a body has named since is looked for, and was not there."""
+    project = linted(PROJECT)
+    assert isinstance(project, Remembering)
+    named = edited(PROJECT, ("pkg/helpers.py", _CLIP, f"    zq_word(x)\n{_CLIP}"))
+    assert project.proved(named)
+    project.learn()
+    comes = ("pkg/helpers.py", "class Store", "def zq_word(x):\n    return x\n\nclass Store")
+    assert not project.proved(edited(named, comes))
+    project = linted(PROJECT)
+    assert project.proved(edited(named, comes)), "both at once are seen"
 
 
 def test_what_was_recorded_is_not_carried(linted: Start) -> None:
