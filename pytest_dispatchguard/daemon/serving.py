@@ -28,8 +28,13 @@ _PATIENCE = 5.0
 """Seconds for a command to begin to say what it wants."""
 _AT_ONCE = 0.5
 """Seconds for it to end, which stops all others."""
+_QUIET = 0.3
+"""Seconds without a command after which there is time to learn."""
 _EVERY = 0.005
 """Seconds after which whoever asks has a turn while something is learned."""
+_ARENA = 20
+"""Bits of an address within one of the parts that Python divides the memory of small objects into."""
+_MOST_GAPS = 200_000
 _SIGNALS = {
     wire.INTERRUPT: signal.SIGINT,
     wire.PAUSE: signal.SIGSTOP,
@@ -86,6 +91,8 @@ class _Daemon:
     """Connections that have not said yet all that they want, and until when they may."""
     unlearned: dict[bytes, None] = field(default_factory=dict)
     """What copies told, in order."""
+    filling: list[bytes] = field(default_factory=list)
+    """What lies between that, so that nothing of a copy does."""
     knows: tuple[str, ...] = ()
     """What is kept in memory for them."""
     began: float = field(default_factory=time.time)
@@ -199,10 +206,12 @@ def _loop(daemon: _Daemon) -> None:
     daemon.selector.register(daemon.news[0], selectors.EVENT_READ, _note)
     looked = time.monotonic()
     while daemon.runs or not daemon.ending:
-        _turn(daemon, min(LOOK_SECONDS, _PATIENCE) if daemon.waiting else LOOK_SECONDS)
-        if daemon.unlearned and not daemon.runs and not daemon.waiting:
-            _learn(daemon, next(iter(daemon.unlearned)))
+        patience = min(LOOK_SECONDS, _PATIENCE) if daemon.waiting else LOOK_SECONDS
+        _turn(daemon, min(patience, _QUIET) if daemon.unlearned else patience)
         now = time.monotonic()
+        busy = daemon.runs or daemon.waiting or now - daemon.last < _QUIET
+        if daemon.unlearned and not busy:
+            _learn(daemon, next(iter(daemon.unlearned)))
         if now - looked >= LOOK_SECONDS:
             looked = now
             idle = now - daemon.last > IDLE_SECONDS
@@ -247,8 +256,23 @@ def _learn(daemon: _Daemon, told: bytes) -> None:
     except Exception as error:  # noqa: BLE001 - whatever it is, runs find out by themselves
         print(f"{os.fsdecode(told)} could not be learned: {error!r}", file=sys.stderr)
     finally:
+        daemon.filling = _fill_gaps()
         gc.freeze()
         gc.enable()
+
+
+def _fill_gaps() -> list[bytes]:
+    """Objects in the gaps between those there are: what copies make of their own would lie there else, in
+    memory that they share, each page of which has to be copied for it first."""
+    gc.unfreeze()
+    filled = {id(one) >> _ARENA for one in gc.get_objects()}
+    made: list[bytes] = []
+    for size in range(512, 32, -16):  # what small objects take
+        elsewhere = 0
+        while elsewhere < 64 and len(made) < _MOST_GAPS:
+            made.append(bytes(size - 33))  # which takes so much as an object
+            elsewhere += id(made[-1]) >> _ARENA not in filled
+    return made
 
 
 def _is_there(daemon: _Daemon) -> bool:

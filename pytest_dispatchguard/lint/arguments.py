@@ -4,7 +4,6 @@ default among them."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from pytest_dispatchguard.lint.calls import Edge
@@ -24,15 +23,10 @@ _DEEPEST = 6
 class Table:
     """What was read of functions, whatever is hot; kept, so that who asks again need not read it again."""
 
-    forms: dict[tuple[str, str], list[str] | None] = field(default_factory=dict)
+    forms: dict[str, dict[str, list[str] | None]] = field(default_factory=dict)
     """The arguments that one function gives another; None where they are not to be seen."""
-    positions: dict[tuple[str, str], int] = field(default_factory=dict)
-    """Of a function's parameter, which of the arguments given by position it takes; -1 for none."""
-
-    def without(self, changed: AbstractSet[str]) -> Table:
-        """What is still so when the bodies of some functions have changed."""
-        forms = {way: found for way, found in self.forms.items() if way[0] not in changed}
-        return Table(forms, self.positions)
+    positions: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Of a function's parameters, which of the arguments given by position they take; -1 for none."""
 
 
 class Arguments:
@@ -157,11 +151,10 @@ class Arguments:
         return found if len(found) <= _MOST_LITERALS else None
 
     def _forms(self, source: str, target: str) -> list[str] | None:
-        known = self._table.forms
-        way = source, target
-        if way not in known:
-            known[way] = self._read_forms(source, target)
-        return known[way]
+        known = self._table.forms.setdefault(source, {})
+        if target not in known:
+            known[target] = self._read_forms(source, target)
+        return known[target]
 
     def _read_forms(self, source: str, target: str) -> list[str] | None:
         last = target.rpartition(":")[2].rpartition(".")[2]
@@ -182,11 +175,10 @@ class Arguments:
         return found or None
 
     def _position(self, function_id: str, fact: FunctionFact, name: str) -> int:
-        known = self._table.positions.get((function_id, name))
-        if known is None:
-            known = self._read_position(function_id, fact, name)
-            self._table.positions[function_id, name] = known
-        return known
+        known = self._table.positions.setdefault(function_id, {})
+        if name not in known:
+            known[name] = self._read_position(function_id, fact, name)
+        return known[name]
 
     def _read_position(self, function_id: str, fact: FunctionFact, name: str) -> int:
         params = fact.params

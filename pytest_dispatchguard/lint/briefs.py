@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from pytest_dispatchguard.lint.calls import is_property, scope_of, things_called
 from pytest_dispatchguard.lint.facts import (
@@ -33,8 +33,6 @@ from pytest_dispatchguard.lint.project import (
 
 if TYPE_CHECKING:
     from pytest_dispatchguard.lint.heat import Heat
-
-_T = TypeVar("_T")
 
 _NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 
@@ -68,22 +66,20 @@ class Briefer:
         self.classes: dict[str, ClassBrief] = {}
         self.modules: dict[str, bool] = {}
 
-    def after(self, project: Project, heat: Heat, classes: AbstractSet[str]) -> Briefer:
+    def after(self, heat: Heat, classes: AbstractSet[str]) -> Briefer:
         """One for the same project in which some functions do something else, and these `classes` define or
-        inherit other methods."""
-        next_ = Briefer(project, heat)
-        next_.values, next_.own_attrs, next_.modules = self.values, self.own_attrs, self.modules
-        next_.own_methods = _without(self.own_methods, classes)
-        next_.classes = _without(self.classes, classes)
-        return next_
+        inherit other methods. Uses up this one."""
+        after = Briefer(self.project, heat)
+        after.values, after.own_attrs, after.modules = self.values, self.own_attrs, self.modules
+        after.own_methods, after.classes = self.own_methods, self.classes
+        for class_id in classes:
+            after.own_methods.pop(class_id, None)
+            after.classes.pop(class_id, None)
+        return after
 
     def brief(self, path: str) -> Brief:
         """The brief of a file that has hot functions."""
         return _brief(self.project, self.heat, path, sorted(self.hot[path]), self)
-
-
-def _without(table: dict[str, _T], keys: AbstractSet[str]) -> dict[str, _T]:
-    return {key: value for key, value in table.items() if key not in keys} if keys else table
 
 
 def _brief(project: Project, heat: Heat, path: str, hot: list[str], memo: Briefer) -> Brief:

@@ -96,11 +96,11 @@ def things_called(
     """What a dotted name written in a function stands for."""
     if depth:
         return _things_called(project, scope, fact, name, depth)
-    key = (scope.function, fact.line, name)
-    known = project.memo_calls.get(key)
+    memo = project.memo_calls.setdefault(scope.function, {})
+    key = (fact.line, name)
+    known = memo.get(key)
     if known is None:
-        known = _things_called(project, scope, fact, name, depth)
-        project.memo_calls[key] = known
+        known = memo[key] = _things_called(project, scope, fact, name, depth)
     return known
 
 

@@ -3,9 +3,8 @@ nothing else that others can see, only what they lead to is looked at anew."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 from typing import NamedTuple
 
 from pytest_dispatchguard.lint.briefs import Briefer
@@ -13,12 +12,12 @@ from pytest_dispatchguard.lint.calls import edges
 from pytest_dispatchguard.lint.facts import CallFact, FileFacts, FunctionFact
 from pytest_dispatchguard.lint.heat import Heat, solve_again
 from pytest_dispatchguard.lint.packing import frame
-from pytest_dispatchguard.lint.project import Project, methods_defined, names_bound
+from pytest_dispatchguard.lint.project import Project, with_facts
 from pytest_dispatchguard.lint.unmoved import Change, change_of
 
 
 class Solution(NamedTuple):
-    """A state of a project, what is hot in it, and what makes briefs of that."""
+    """A state of a project, what is hot in it, and what makes briefs of that. The next one is made of it."""
 
     project: Project
     heat: Heat
@@ -41,9 +40,10 @@ Unnoticed = Callable[[str, FunctionFact, FileFacts], bool]
 
 def carry(before: Solution, new: Mapping[str, FileFacts], unnoticed: Unnoticed) -> Carried | None:
     """The state in which some files have other facts; None where more has changed than bodies of functions,
-    and than functions that came or went `unnoticed`. Nothing may have been recorded of the project."""
+    and than functions that came or went `unnoticed`. Nothing may have been recorded of the project. Where it
+    gives a state it uses up the one of before."""
     project = before.project
-    bodies: set[str] = set()
+    bodies: dict[str, list[FunctionFact]] = {}
     changes: dict[str, Change] = {}
     for rel, facts in new.items():
         old = project.files[rel]
@@ -56,66 +56,38 @@ def carry(before: Solution, new: Mapping[str, FileFacts], unnoticed: Unnoticed) 
             return None
         changes[rel] = change
         bodies |= _changed_bodies(old, facts, project.module_of[rel])
-    now = _with_facts(project, new, changes)
+    with_facts(project, new)
+    for rel, change in changes.items():
+        for function in (*change.came, *change.went):
+            before.heat.basis.drop(f"{project.module_of[rel]}:{function.name}")
     heat = before.heat
-    walked = bodies & heat.basis.ways.keys()
-    if any(not _leads_as_before(before, now, source) for source in walked):
-        heat = solve_again(now, heat, walked)
-    classes = _classes_below(now, changes)
-    solution = Solution(now, heat, before.briefer.after(now, heat, classes))
-    touched = {now.modules[class_id.partition(":")[0]] for class_id in classes}
+    walked = {source: was for source, was in bodies.items() if source in heat.basis.ways}
+    if not all(_leads_as_before(before, source, was) for source, was in walked.items()):
+        heat = solve_again(project, heat, walked)
+    classes = _classes_below(project, changes)
+    solution = Solution(project, heat, before.briefer.after(heat, classes))
+    touched = {project.modules[class_id.partition(":")[0]] for class_id in classes}
     anew = (new.keys() | touched) & solution.briefer.hot.keys()
     if heat is not before.heat:
         anew |= _told_otherwise(before, solution)
     return Carried(solution, anew, heat is not before.heat)
 
 
-def _changed_bodies(old: FileFacts, new: FileFacts, module: str) -> set[str]:
-    """The functions that a file had, and has, with other bodies."""
-    was, now = _whole(old), _whole(new)
-    return {f"{module}:{name}" for name in was.keys() & now.keys() if was[name] != now[name]}
-
-
-def _whole(facts: FileFacts) -> dict[str, list[object]]:
-    found: dict[str, list[object]] = {}
-    for function in facts.functions:
-        found.setdefault(function.name, []).append(frame(function, whole=True))
-    return found
-
-
-def _with_facts(
-    project: Project, new: Mapping[str, FileFacts], changes: Mapping[str, Change]
-) -> Project:
-    """The project with other facts of some files, in which what did not change has the name it had."""
-    functions = dict(project.functions)
-    classes = dict(project.classes)
-    bound = dict(project.bound)
-    ours = {project.module_of[rel] for rel in new}
-    for rel, facts in new.items():
-        module = project.module_of[rel]
-        for function in changes[rel].went:
-            functions.pop(f"{module}:{function.name}", None)
-        functions.update((f"{module}:{function.name}", []) for function in facts.functions)
-        for function in facts.functions:
-            functions[f"{module}:{function.name}"].append(function)
-        classes.update((f"{module}:{class_.name}", class_) for class_ in facts.classes)
-        bound[module] = names_bound(facts, module)
-    calls = {
-        key: things
-        for key, things in project.memo_calls.items()
-        if key[0].partition(":")[0] not in ours
+def _changed_bodies(old: FileFacts, new: FileFacts, module: str) -> dict[str, list[FunctionFact]]:
+    """The functions that a file had, and has with other bodies, as they were."""
+    was, now = _by_name(old), _by_name(new)
+    return {
+        f"{module}:{name}": was[name]
+        for name in was.keys() & now.keys()
+        if [frame(f, whole=True) for f in was[name]] != [frame(f, whole=True) for f in now[name]]
     }
-    now = replace(
-        project,
-        files={**project.files, **new},
-        functions=functions,
-        classes=classes,
-        bound=bound,
-        memo_calls=calls,
-    )
-    if not any(change.came or change.went for change in changes.values()):
-        return now
-    return replace(now, **methods_defined(now.files, now.modules, now.classes)._asdict())
+
+
+def _by_name(facts: FileFacts) -> dict[str, list[FunctionFact]]:
+    found: dict[str, list[FunctionFact]] = {}
+    for function in facts.functions:
+        found.setdefault(function.name, []).append(function)
+    return found
 
 
 def _classes_below(project: Project, changes: Mapping[str, Change]) -> set[str]:
@@ -129,22 +101,22 @@ def _classes_below(project: Project, changes: Mapping[str, Change]) -> set[str]:
     return found
 
 
-def _leads_as_before(before: Solution, now: Project, source: str) -> bool:
+def _leads_as_before(before: Solution, source: str, was: Sequence[FunctionFact]) -> bool:
     """Whether a function may run the same functions as before, and gives them the same."""
     ways = before.heat.basis.ways[source]
-    if set(ways) != set(edges(now, source)):
+    if set(ways) != set(edges(before.project, source)):
         return False
     names = {edge.target.rpartition(":")[2].rpartition(".")[2] for edge in ways}
 
-    def said(project: Project) -> list[tuple[str, str, list[str], list[str]]]:
+    def said(facts: Sequence[FunctionFact]) -> list[tuple[str, str, list[str], list[str]]]:
         return [
             (call.name, call.how, call.given, call.under)
-            for fact in project.functions[source]
+            for fact in facts
             for call in fact.calls
             if _counts(call, names)
         ]
 
-    return said(before.project) == said(now)
+    return said(was) == said(before.project.functions[source])
 
 
 def _counts(call: CallFact, names: AbstractSet[str]) -> bool:

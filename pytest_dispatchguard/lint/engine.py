@@ -209,7 +209,7 @@ def briefs_of(
     if config.root in remembered.projects and not (config.root / PROFILE).exists():
         from pytest_dispatchguard.lint.following import following
 
-        follows = following(remembered.projects[config.root], key, settings, config, survey, cache)
+        follows = following(key, settings, config, survey, cache)
     if follows is not None:
         if not passing:
             kept.keep(cache, key, follows.known.found, follows.texts)

@@ -40,15 +40,10 @@ class Next(NamedTuple):
 # -- in a copy -------------------------------------------------------------------------------------
 
 
-def following(
-    remembered: Remembered,
-    key: str,
-    settings: str,
-    config: Config,
-    survey: Survey,
-    cache: Cache,
-) -> Next | None:
-    """The state of now, if it follows the remembered one by a change of functions' bodies alone."""
+def following(key: str, settings: str, config: Config, survey: Survey, cache: Cache) -> Next | None:
+    """The state of now, if it follows the remembered one by a change that can be `carried`. It is remembered
+    in the place of that."""
+    remembered = projects[config.root]
     state, words, digest, index = remembered.known
     changed = _changed(state, settings, {r: one.shape for r, one in survey.scouted.items()})
     if changed is None:
@@ -77,6 +72,7 @@ def following(
         digest,
         kept.Index(keys, hot, index.idle),
     )
+    projects[config.root] = Remembered(now, carried.solution)
     return Next(now, texts)
 
 

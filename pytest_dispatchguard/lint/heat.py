@@ -4,8 +4,7 @@ with the shortest path from a root that reaches it."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -35,13 +34,21 @@ class HotFunction(NamedTuple):
 
 
 class Basis(NamedTuple):
-    """What heat was found from: as long as only bodies of functions change, it stays."""
+    """What heat was found from. As long as only bodies of functions change, it stays, but for what it has of
+    these."""
 
     roots: Sequence[Root]
     coldness: Coldness
-    ways: Mapping[str, tuple[Edge, ...]]
+    ways: dict[str, tuple[Edge, ...]]
     """What functions may run whatever they are given."""
     table: Table
+
+    def drop(self, function_id: str) -> None:
+        """Forgets what a function does."""
+        self.ways.pop(function_id, None)
+        self.table.forms.pop(function_id, None)
+        self.table.positions.pop(function_id, None)
+        self.coldness.memo.pop(function_id, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +112,12 @@ def solve(
     return heat
 
 
-def solve_again(project: Project, before: Heat, changed: AbstractSet[str]) -> Heat:
+def solve_again(project: Project, before: Heat, changed: Iterable[str]) -> Heat:
     """Which functions are hot, and why, in a project of which that was known `before` the bodies of the
-    `changed` functions became others; all else of it is as it was, and nothing was recorded."""
-    basis = before.basis
-    ways = {source: ways for source, ways in basis.ways.items() if source not in changed}
-    coldness = replace(basis.coldness, project=project)
-    table = basis.table.without(changed)
-    return _solved(project, Basis(basis.roots, coldness, ways, table), before.observed, None)
+    `changed` functions became others, and nothing was recorded. Uses up what was known."""
+    for function_id in changed:
+        before.basis.drop(function_id)
+    return _solved(project, before.basis, before.observed, None)
 
 
 def listed(project: Project, heat: Heat) -> list[HotFunction]:
@@ -132,7 +137,7 @@ def _solved(
     project: Project, basis: Basis, recorded: Observed, step: Callable[[], object] | None
 ) -> Heat:
     """What is hot; of what functions may run, and give each other, the basis may know some already."""
-    plain = dict(basis.ways)
+    roots, coldness, plain, table = basis
 
     def lead(function_id: str, ruled_out: RuledOut | None = None) -> tuple[Edge, ...]:
         known = plain.get(function_id) if ruled_out is None else None
@@ -146,7 +151,6 @@ def _solved(
         return found
 
     ways: dict[str, tuple[Edge, ...]] = {}
-    roots, coldness, _, table = basis
     hot = _heated(project, coldness, roots, ways, lead)
     arguments = Arguments(project, hot, ways, table)
     given = {function_id: arguments.of(function_id) for function_id in ways}
@@ -154,7 +158,7 @@ def _solved(
         hot = _heated(project, coldness, roots, ways, lead)
     given = {function_id: given[function_id] for function_id in hot if given.get(function_id)}
     on_cpu = Arguments(project, hot, ways, table).on_cpu()
-    return Heat(hot, ways, given, on_cpu, recorded, basis._replace(ways=plain))
+    return Heat(hot, ways, given, on_cpu, recorded, basis)
 
 
 def _count(hot: Mapping[str, HotFact], observed: Observed) -> None:

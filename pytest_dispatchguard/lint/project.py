@@ -4,7 +4,7 @@ imports, re-exports, aliases and inheritance."""
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -48,21 +48,21 @@ class Thing(NamedTuple):
 class Project:
     """Tables over the facts; made by `build`, read by the functions of this module."""
 
-    files: Mapping[str, FileFacts]
+    files: dict[str, FileFacts]
     """By path, relative to the project root."""
     modules: Mapping[str, str]
     """Dotted name to path."""
     module_of: Mapping[str, str]
-    functions: Mapping[str, list[FunctionFact]]
+    functions: dict[str, list[FunctionFact]]
     """By id ``module:qualified.name``; several where a name is defined more than once."""
-    classes: Mapping[str, ClassFact]
-    definers: Mapping[str, list[str]]
+    classes: dict[str, ClassFact]
+    definers: dict[str, list[str]]
     """Method name to the ids of the classes that define it."""
-    methods: Mapping[str, list[str]]
+    methods: dict[str, list[str]]
     """Class id to the names of the methods it defines."""
     packages: frozenset[str]
     """Names of all modules and of the packages above them."""
-    bound: Mapping[str, Mapping[str, list[str]]]
+    bound: dict[str, dict[str, list[str]]]
     """Module to its names: ``=id`` for what it defines, ``name`` for imports, ``@value`` for
     assigned."""
     stars: Mapping[str, list[str]]
@@ -71,8 +71,8 @@ class Project:
     memo_methods: dict[tuple[str, str], str] = field(default_factory=dict)
     memo_relatives: dict[str, tuple[frozenset[str], frozenset[str]]] = field(default_factory=dict)
     memo_absolute: dict[tuple[str, str], tuple[Thing, ...]] = field(default_factory=dict)
-    memo_calls: dict[tuple[str, int, str], tuple[Thing, ...]] = field(default_factory=dict)
-    """What the names written in a function stand for: by its id, its line, and the name."""
+    memo_calls: dict[str, dict[tuple[int, str], tuple[Thing, ...]]] = field(default_factory=dict)
+    """What the names written in a function stand for: by its id, then by its line and the name."""
     memo_classes: dict[str, str] = field(default_factory=dict)
     subclasses: dict[str, list[str]] = field(default_factory=dict)
     alternatives: dict[str, set[str]] = field(default_factory=dict)
@@ -93,6 +93,8 @@ def build(files: Mapping[str, FileFacts], roots: Sequence[str] = ()) -> Project:
         module_of[path] = module
     functions: dict[str, list[FunctionFact]] = {}
     classes: dict[str, ClassFact] = {}
+    definers: dict[str, list[str]] = {}
+    methods: dict[str, list[str]] = {}
     bound: dict[str, dict[str, list[str]]] = {}
     stars: dict[str, list[str]] = {}
     packages: set[str] = set()
@@ -105,17 +107,21 @@ def build(files: Mapping[str, FileFacts], roots: Sequence[str] = ()) -> Project:
             classes[identity] = class_
         for function in facts.functions:
             functions.setdefault(f"{module}:{function.name}", []).append(function)
+        for class_id, name in methods_defined(facts, module, classes):
+            definers.setdefault(name, []).append(class_id)
+            methods.setdefault(class_id, []).append(name)
         starred = [target for name, target in facts.imports if name == "*"]
         if starred:
             stars[module] = starred
         bound[module] = names_bound(facts, module)
     project = Project(
-        files,
+        dict(files),
         modules,
         module_of,
         functions,
         classes,
-        *methods_defined(files, modules, classes),
+        definers,
+        methods,
         frozenset(packages),
         bound,
         stars,
@@ -127,27 +133,49 @@ def build(files: Mapping[str, FileFacts], roots: Sequence[str] = ()) -> Project:
     return project
 
 
-class Methods(NamedTuple):
-    """What classes define, as `Project` has it."""
-
-    definers: Mapping[str, list[str]]
-    methods: Mapping[str, list[str]]
-
-
 def methods_defined(
-    files: Mapping[str, FileFacts], modules: Mapping[str, str], classes: Container[str]
-) -> Methods:
-    """The methods of all classes, by their names and by class."""
-    definers: dict[str, list[str]] = {}
-    methods: dict[str, list[str]] = {}
-    for module, path in modules.items():
-        for name in dict.fromkeys(function.name for function in files[path].functions):
-            owner, _, last = name.rpartition(".")
-            class_id = f"{module}:{owner}"
-            if class_id in classes:
-                definers.setdefault(last, []).append(class_id)
-                methods.setdefault(class_id, []).append(last)
-    return Methods(definers, methods)
+    facts: FileFacts, module: str, classes: Container[str]
+) -> Iterator[tuple[str, str]]:
+    """The ids of the classes of a file with the names of the methods they define, each once, in order."""
+    for name in dict.fromkeys(function.name for function in facts.functions):
+        owner, _, last = name.rpartition(".")
+        if f"{module}:{owner}" in classes:
+            yield f"{module}:{owner}", last
+
+
+def with_facts(project: Project, new: Mapping[str, FileFacts]) -> None:
+    """Gives files of the project other facts, of the same classes and imports. What was found out of names
+    that they had stays: whoever calls this knows that it holds."""
+    for rel, facts in new.items():
+        module = project.module_of[rel]
+        old = project.files[rel]
+        project.files[rel] = facts
+        for function in old.functions:
+            project.functions.pop(f"{module}:{function.name}", None)
+            project.memo_calls.pop(f"{module}:{function.name}", None)
+        for function in facts.functions:
+            project.functions.setdefault(f"{module}:{function.name}", []).append(function)
+        project.classes.update((f"{module}:{class_.name}", class_) for class_ in facts.classes)
+        project.bound[module] = names_bound(facts, module)
+        had = dict.fromkeys(methods_defined(old, module, project.classes))
+        has = dict.fromkeys(methods_defined(facts, module, project.classes))
+        if had.keys() != has.keys():
+            _redefine(project, had, has)
+
+
+def _redefine(
+    project: Project, had: Iterable[tuple[str, str]], has: Collection[tuple[str, str]]
+) -> None:
+    for class_id, name in had:
+        project.definers[name].remove(class_id)
+        project.methods[class_id].remove(name)
+    for class_id, name in has:
+        project.definers.setdefault(name, []).append(class_id)
+        project.methods.setdefault(class_id, []).append(name)
+    places = {module: number for number, module in enumerate(project.modules)}
+    for _, name in has:
+        # Stable: within a module they are in order.
+        project.definers[name].sort(key=lambda class_id: places[class_id.partition(":")[0]])
 
 
 def names_bound(facts: FileFacts, module: str) -> dict[str, list[str]]:
