@@ -57,9 +57,6 @@ def carry(before: Solution, new: Mapping[str, FileFacts], unnoticed: Unnoticed) 
         changes[rel] = change
         bodies |= _changed_bodies(old, facts, project.module_of[rel])
     with_facts(project, new)
-    for rel, change in changes.items():
-        for function in (*change.came, *change.went):
-            before.heat.basis.drop(f"{project.module_of[rel]}:{function.name}")
     heat = before.heat
     walked = {source: was for source, was in bodies.items() if source in heat.basis.ways}
     if not all(_leads_as_before(before, source, was) for source, was in walked.items()):

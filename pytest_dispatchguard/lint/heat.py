@@ -43,13 +43,6 @@ class Basis(NamedTuple):
     """What functions may run whatever they are given."""
     table: Table
 
-    def drop(self, function_id: str) -> None:
-        """Forgets what a function does."""
-        self.ways.pop(function_id, None)
-        self.table.forms.pop(function_id, None)
-        self.table.positions.pop(function_id, None)
-        self.coldness.memo.pop(function_id, None)
-
 
 @dataclass(frozen=True, slots=True)
 class Heat:
@@ -116,7 +109,8 @@ def solve_again(project: Project, before: Heat, changed: Iterable[str]) -> Heat:
     """Which functions are hot, and why, in a project of which that was known `before` the bodies of the
     `changed` functions became others, and nothing was recorded. Uses up what was known."""
     for function_id in changed:
-        before.basis.drop(function_id)
+        before.basis.ways.pop(function_id, None)
+        before.basis.table.forms.pop(function_id, None)
     return _solved(project, before.basis, before.observed, None)
 
 

@@ -189,6 +189,19 @@ def test_what_nobody_else_sees_is_carried_over(linted: Start, edit: Edit) -> Non
     assert project.outcome(new, project.cache) == project.outcome(new, None)
 
 
+def test_methods_of_one_name_keep_the_order_of_their_files(linted: Start) -> None:
+    """Of several that a call may run, what is told of it is told of the first."""
+    inherits = _TWICE.replace("class Twice:", "class Twice(Base):")
+    texts = {**PROJECT, "pkg/twice.py": f"from pkg.base import Base\n{inherits}"}
+    project = linted(texts)
+    method = "    def zq_twice(self):\n        return 1\n\n    def close"
+    new = edited(texts, ("pkg/layers.py", "    def close", method))
+    new = edited(new, (_CALLED[0], _CALLED[1], "        self.zq_twice()\n        if mask is"))
+    assert project.proved(new)
+    briefs = engine.new_briefs(project.config, project.survey(new), project.rules, project.cache)
+    assert "pkg.layers:Layer.zq_twice" in briefs.text("pkg/base.py")
+
+
 @pytest.mark.parametrize("edit", SOLVED.values(), ids=list(SOLVED))
 def test_more_than_bodies_is_solved_anew(linted: Start, edit: Edit) -> None:
     project = linted(PROJECT)
