@@ -254,7 +254,8 @@ def _learn(daemon: _Daemon, told: bytes) -> None:
     except _EndingError:
         pass
     except Exception as error:  # noqa: BLE001 - whatever it is, runs find out by themselves
-        print(f"{os.fsdecode(told)} could not be learned: {error!r}", file=sys.stderr)
+        said = f"{os.fsdecode(told)} could not be learned: {error!r}\n"
+        os.write(2, said.encode("utf-8", "backslashreplace"))
     finally:
         daemon.filling = _fill_gaps()
         gc.freeze()

@@ -15,7 +15,10 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 import dispatchguard_rules
 import pytest
@@ -26,7 +29,7 @@ from pytest_dispatchguard.daemon import wire
 if not wire.POSSIBLE:
     pytest.skip("daemons need fork and Unix sockets", allow_module_level=True)
 
-from pytest_dispatchguard.daemon import serving
+from pytest_dispatchguard.daemon import asking, serving
 
 LAYER = """\
 import os, torch
@@ -500,13 +503,36 @@ def test_a_daemon_that_cannot_begin_says_why(user: User) -> None:
     _until(lambda: b"the last one did not begin: OSError: no room" in user.run("daemon")[1])
 
 
-def test_ends_when_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = Path(tempfile.mkdtemp(prefix="dg-"))
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
-    monkeypatch.setattr(serving, "IDLE_SECONDS", 0.4)
-    monkeypatch.setattr(serving, "LOOK_SECONDS", 0.05)
-    path = Path(wire.place(wire.identity()) or "")
-    work = serving.Work(
+# -- a daemon that does something else -------------------------------------------------------------
+
+
+class Own:
+    """A daemon of this process, whose commands and learning are a test's."""
+
+    def __init__(self, folder: Path, **work: object) -> None:
+        self.folder = folder
+        self.path = Path(wire.place(wire.identity()) or "")
+        self.process = os.fork()
+        if not self.process:
+            try:
+                serving.serve(replace(_idle_work(), **work))  # type: ignore[arg-type]  # by name
+            except BaseException:  # noqa: BLE001 - whatever it is, it is told by the status
+                os._exit(3)
+            os._exit(0)
+        _until(self.path.is_socket)
+
+    def ended(self) -> int:
+        """How it ended; -1 where it has not."""
+        process, status = os.waitpid(self.process, os.WNOHANG)
+        return os.waitstatus_to_exitcode(status) if process else -1
+
+    def end(self) -> None:
+        assert asking.stop() == 1
+        _until(lambda: self.ended() == 0)
+
+
+def _idle_work() -> serving.Work:
+    return serving.Work(
         start.command,
         start.interrupted,
         prepare=lambda: (),
@@ -514,21 +540,120 @@ def test_ends_when_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
         listen=lambda told: None,
         learn=lambda told, step: (),
     )
-    process = os.fork()
-    if not process:
-        try:
-            serving.serve(work)
-        except BaseException:  # noqa: BLE001 - whatever it is, it is told by the status
-            os._exit(3)
-        os._exit(0)
-    _until(path.is_socket)
-    ended = [0, 0]
 
-    def gone() -> bool:
-        ended[:] = os.waitpid(process, os.WNOHANG)
-        return ended[0] == process
 
-    _until(gone)
-    assert os.waitstatus_to_exitcode(ended[1]) == 0
-    assert not path.exists()
+@pytest.fixture
+def own(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Own]]:
+    """Begins a daemon of one's own."""
+    folder = Path(tempfile.mkdtemp(prefix="dg-"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+    monkeypatch.setattr(serving, "_QUIET", 0.05)
+    yield partial(Own, folder)
     shutil.rmtree(folder)
+
+
+def test_ends_when_nobody_asks(own: Callable[..., Own], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "IDLE_SECONDS", 0.4)
+    monkeypatch.setattr(serving, "LOOK_SECONDS", 0.05)
+    daemon = own()
+    _until(lambda: daemon.ended() == 0)
+    assert not daemon.path.exists()
+
+
+class Learning:
+    """What a daemon is told to learn, and learns, as long as there is no file `enough`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.tell: Callable[[bytes], object] = lambda told: None
+        self.learned: list[str] = []
+
+    def listen(self, tell: Callable[[bytes], object]) -> None:
+        self.tell = tell
+
+    def command(self) -> NoReturn:
+        for told in sys.argv[1:]:
+            self.tell(told.encode())
+        os._exit(7 + len(self.learned))
+
+    def learn(self, told: bytes, step: Callable[[], object]) -> list[str]:
+        (self.folder / told.decode()).write_text("begun")
+        if told == b"nonsense":
+            raise ValueError(told)
+        while not (self.folder / "enough").exists():
+            step()
+            time.sleep(0.001)
+        self.learned.append(told.decode())
+        return self.learned
+
+    @property
+    def work(self) -> dict[str, object]:
+        return {"command": self.command, "listen": self.listen, "learn": self.learn}
+
+
+def test_whoever_asks_goes_before_what_is_learned(own: Callable[..., Own], tmp_path: Path) -> None:
+    learning = Learning(tmp_path)
+    daemon = own(**learning.work)
+    assert asking.ask(["dispatchguard", "one", "two"]) == 7
+    _until((tmp_path / "one").exists)
+    assert asking.ask(["dispatchguard"]) == 7, "it still learns the one"
+    assert not (tmp_path / "two").exists()
+    assert [one["knows"] for one in asking.told()] == [()]
+    (tmp_path / "enough").touch()
+    _until(lambda: [one["knows"] for one in asking.told()] == [("one", "two")])
+    assert asking.ask(["dispatchguard"]) == 9, "copies have what was learned"
+    daemon.end()
+
+
+def test_what_cannot_be_learned_is_told_in_the_log(own: Callable[..., Own], tmp_path: Path) -> None:
+    learning = Learning(tmp_path)
+    daemon = own(**learning.work)
+    (tmp_path / "enough").touch()
+    assert asking.ask(["dispatchguard", "nonsense", "two"]) == 7
+    _until(lambda: [one["knows"] for one in asking.told()] == [("two",)])
+    assert asking.complaint() == "nonsense could not be learned: ValueError(b'nonsense')"
+    daemon.end()
+
+
+def test_a_daemon_that_ends_learns_no_more(own: Callable[..., Own], tmp_path: Path) -> None:
+    daemon = own(**Learning(tmp_path).work)
+    assert asking.ask(["dispatchguard", "one"]) == 7
+    _until((tmp_path / "one").exists)
+    daemon.end()
+
+
+# -- what is learned -------------------------------------------------------------------------------
+
+_HELPED = (
+    LAYER.replace("return x * mask", "return self.helped(x) * mask")
+    + """
+    def helped(self, x):
+        if x.sum() > 0:
+            return x
+        return -x
+"""
+)
+
+
+def test_remembers_what_is_hot_in_a_project(owner: User) -> None:
+    """And tells, whatever has changed since, what a command that begins at the beginning tells."""
+    knows = f"  knows what is hot in {owner.project}"
+    assert owner.run("check", "--daemon")[0] == 1
+    _until(lambda: knows in owner.run("daemon")[1].decode().splitlines())
+    layer, other = owner.project / "pkg" / "layer.py", owner.project / "pkg" / "other.py"
+    other.write_text("def shape_of(x):\n    return x.tolist()\n")
+    for text in (
+        LAYER,
+        LAYER.replace("return x * mask", "return x * mask.item()"),
+        _HELPED,
+        _HELPED.replace("import os", "from pkg.other import shape_of as s\nimport os"),
+        _HELPED.replace("import os", "from pkg.other import shape_of as s\nimport os").replace(
+            "return -x", "return s(x)"
+        ),
+        "def forward(:",
+        LAYER,
+    ):
+        layer.write_text(text)
+        asked = owner.run("check", "--daemon", "--format", "json")
+        assert asked == owner.run("check", "--no-cache", "--format", "json")
+    _until(lambda: owner.run("daemon")[1].decode().splitlines()[1:] == [knows])
