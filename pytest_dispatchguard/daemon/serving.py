@@ -28,7 +28,7 @@ _PATIENCE = 5.0
 """Seconds for a command to begin to say what it wants."""
 _AT_ONCE = 0.5
 """Seconds for it to end, which stops all others."""
-_QUIET = 0.3
+_QUIET = 2.0
 """Seconds without a command after which there is time to learn."""
 _EVERY = 0.005
 """Seconds after which whoever asks has a turn while something is learned."""
@@ -239,10 +239,12 @@ def _learn(daemon: _Daemon, told: bytes) -> None:
     """Takes up what a run found out. Whoever asks meanwhile has the next turn."""
     del daemon.unlearned[told]
     turn = time.monotonic() + _EVERY
+    at_length = False
 
     def step() -> None:
-        nonlocal turn
+        nonlocal turn, at_length
         if time.monotonic() >= turn:
+            at_length = True
             _turn(daemon, 0)
             if daemon.ending:
                 raise _EndingError
@@ -257,7 +259,8 @@ def _learn(daemon: _Daemon, told: bytes) -> None:
         said = f"{os.fsdecode(told)} could not be learned: {error!r}\n"
         os.write(2, said.encode("utf-8", "backslashreplace"))
     finally:
-        daemon.filling = _fill_gaps()
+        if at_length:
+            daemon.filling = _fill_gaps()
         gc.freeze()
         gc.enable()
 

@@ -198,13 +198,13 @@ def briefs_of(
     key = project_key(config, survey, catalog)
     index = kept.index_of(cache, key)
     if index is not None:
-        remembered.announce(config.root, key)
+        if config.root not in remembered.projects:
+            remembered.announce(config.root)
         return _kept_briefs(cache, index, {})
     # Imported here: a run over what has not changed needs none of it.
     from pytest_dispatchguard.lint import solved
 
     settings = kept.settings_of(config, catalog)
-    before = solved.recall(cache)
     follows = None
     if config.root in remembered.projects and not (config.root / PROFILE).exists():
         from pytest_dispatchguard.lint.following import following
@@ -213,17 +213,18 @@ def briefs_of(
     if follows is not None:
         if not passing:
             kept.keep(cache, key, follows.known.found, follows.texts)
-            solved.keep(cache, follows.known.state, follows.known.words, before)
-            remembered.announce(config.root, key)
+            solved.keep(cache, follows.known.state, follows.known.words)
+            remembered.announce(config.root)
         return _kept_briefs(cache, follows.known.found, follows.texts)
+    before = solved.recall(cache)
     same = before and solved.unmoved(key, settings, config, survey, catalog, cache, before)
     if before is not None and same:
         keys = {**before.found.keys, **_digests(same.briefs)}
         index = before.found._replace(keys=keys)
         if not passing:
             kept.keep(cache, key, index, same.briefs)
-            solved.keep(cache, same.state, same.words, before)
-            remembered.announce(config.root, key)
+            solved.keep(cache, same.state, same.words)
+            remembered.announce(config.root)
         return _kept_briefs(cache, index, same.briefs)
     if passing:
         return new_briefs(config, survey, catalog, cache)
@@ -246,8 +247,8 @@ def briefs_of(
     kept.keep(cache, key, index, texts)
     if not (config.root / PROFILE).exists():
         words = solved.words_after(config, survey, before, cache)
-        solved.keep(cache, states[0], words, before)
-        remembered.announce(config.root, key)
+        solved.keep(cache, states[0], words)
+        remembered.announce(config.root)
     return Briefs(made.hot, made.idle, texts.__getitem__, index.keys)
 
 

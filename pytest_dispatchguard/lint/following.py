@@ -44,7 +44,7 @@ def following(key: str, settings: str, config: Config, survey: Survey, cache: Ca
     """The state of now, if it follows the remembered one by a change that can be `carried`. It is remembered
     in the place of that."""
     remembered = projects[config.root]
-    state, words, digest, index = remembered.known
+    state, words, index = remembered.known
     changed = _changed(state, settings, {r: one.shape for r, one in survey.scouted.items()})
     if changed is None:
         return None
@@ -68,8 +68,7 @@ def following(key: str, settings: str, config: Config, survey: Survey, cache: Ca
     hot = {rel: len(functions) for rel, functions in briefer.hot.items()}
     now = solved.Known(
         _state_after(state._replace(key=key, files=files), carried),
-        words | words_in(new.values()),
-        digest,
+        words.plus(words_in(new.values())),
         kept.Index(keys, hot, index.idle),
     )
     projects[config.root] = Remembered(now, carried.solution)
@@ -105,7 +104,7 @@ def _state_after(state: solved.State, carried: Carried) -> solved.State:
     if not carried.moved:
         return state
     project, heat, _ = carried.solution
-    return state._replace(**solved.read_for(project, heat)._asdict())
+    return state._replace(read=solved.read_for(project, heat))
 
 
 # -- in the process that is copied -----------------------------------------------------------------

@@ -25,13 +25,11 @@ _listeners: list[Callable[[Path], object]] = []
 
 
 def listen(told: Callable[[Path], object]) -> None:
-    """Has somebody told of projects whose state the cache has, and this process does not remember."""
+    """Has somebody told of projects that are in another state than this process remembers, if any."""
     _listeners.append(told)
 
 
-def announce(root: Path, key: str) -> None:
-    """Says in which state a project is, as the cache has it."""
-    remembered = projects.get(root)
-    if remembered is None or remembered.known.state.key != key:
-        for told in _listeners:
-            told(root)
+def announce(root: Path) -> None:
+    """Says that the cache of a project knows more than this process."""
+    for told in _listeners:
+        told(root)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_dispatchguard.config import PROFILE, Config
@@ -34,6 +33,36 @@ if TYPE_CHECKING:
 
 MOST_CHANGED = 24
 """Files: what is hot of more is found out anew."""
+_MOST_MORE = 400
+"""Words beside most of them: of more all are written anew."""
+
+
+class Read(NamedTuple):
+    """What was read of a project to find out what is hot: by path, what `About` says of a file."""
+
+    walked: Mapping[str, Sequence[str]]
+    lines: Mapping[str, Mapping[str, Sequence[str]]]
+    below: Mapping[str, Sequence[str]]
+    digest: str = ""
+    """As the cache knows it; empty until it is kept."""
+
+
+class Words(NamedTuple):
+    """All that the facts of files hold, and perhaps some that they held before."""
+
+    most: frozenset[str]
+    digest: str = ""
+    """Of these, as the cache knows them; empty until they are kept."""
+    more: frozenset[str] = frozenset()
+
+    def hold(self, word: str) -> bool:
+        """Whether a word is among them."""
+        return word in self.most or word in self.more
+
+    def plus(self, words: Iterable[str]) -> Words:
+        """These and others."""
+        new = frozenset(word for word in words if not self.hold(word))
+        return self._replace(more=self.more | new) if new else self
 
 
 class State(NamedTuple):
@@ -44,18 +73,15 @@ class State(NamedTuple):
     """What hotness depends on beside files."""
     files: Mapping[str, tuple[str, str, str]]
     """By path: the digest of its text, its shape, its module."""
-    walked: Mapping[str, Sequence[str]]
-    """By path, as the next two, what `About` says of it."""
-    lines: Mapping[str, Mapping[str, Sequence[str]]]
-    below: Mapping[str, Sequence[str]]
+    read: Read
 
     def about(self, rel: str) -> About:
         """What is known of one file."""
         return About(
             self.files[rel][2],
-            frozenset(self.walked.get(rel, ())),
-            self.lines.get(rel, {}),
-            frozenset(self.below.get(rel, ())),
+            frozenset(self.read.walked.get(rel, ())),
+            self.read.lines.get(rel, {}),
+            frozenset(self.read.below.get(rel, ())),
         )
 
 
@@ -63,10 +89,7 @@ class Known(NamedTuple):
     """The state solved last, as the cache has it."""
 
     state: State
-    words: frozenset[str]
-    """All that the facts of its files hold, and perhaps some that they held before."""
-    digest: str
-    """Of the words."""
+    words: Words
     found: Index
 
 
@@ -75,25 +98,36 @@ def recall(cache: Cache) -> Known | None:
     row = cache.get_many("solved", ["state"]).get("state")
     if row is None:
         return None
-    *rest, digest = json.loads(row)
-    state = State(*rest)
-    words = cache.get_many("words", [digest]).get(digest)
-    found = index_of(cache, state.key)
-    if words is None or found is None:
+    key, settings, files, digest, most, more = json.loads(row)
+    read = cache.get_many("read", [digest]).get(digest)
+    words = cache.get_many("words", [most]).get(most)
+    found = index_of(cache, key)
+    if read is None or words is None or found is None:
         return None
-    return Known(state, frozenset(words.split()), digest, found)
+    return Known(
+        State(key, settings, files, Read(*json.loads(read))._replace(digest=digest)),
+        Words(frozenset(words.split()), most, frozenset(more)),
+        found,
+    )
 
 
-def keep(cache: Cache, state: State, words: AbstractSet[str], before: Known | None) -> None:
-    """Puts a state in the place of the one before."""
-    if before is None or words != before.words:
-        text = " ".join(sorted(words))
-        digest = sha(text.encode())
-        cache.put_many("words", {digest: text})
-        cache.prune("words", (digest,))
-    else:
-        digest = before.digest
-    cache.put_many("solved", {"state": json.dumps([*state, digest], separators=(",", ":"))})
+def keep(cache: Cache, state: State, words: Words) -> None:
+    """Puts a state in the place of the one before, with as much of that as stays."""
+    *read, digest = state.read
+    if not digest or digest not in cache.keys("read"):
+        digest = _replace(cache, "read", json.dumps(read, separators=(",", ":")))
+    most, known, more = words
+    if not known or len(more) > _MOST_MORE or known not in cache.keys("words"):
+        known, more = _replace(cache, "words", " ".join(sorted(most | more))), frozenset()
+    row = [state.key, state.settings, state.files, digest, known, sorted(more)]
+    cache.put_many("solved", {"state": json.dumps(row, separators=(",", ":"))})
+
+
+def _replace(cache: Cache, namespace: str, text: str) -> str:
+    digest = sha(text.encode())
+    cache.put_many(namespace, {digest: text})
+    cache.prune(namespace, (digest,))
+    return digest
 
 
 def state_of(key: str, settings: str, survey: Survey, project: Project, heat: Heat) -> State:
@@ -101,15 +135,7 @@ def state_of(key: str, settings: str, survey: Survey, project: Project, heat: He
     files = {
         rel: (one.digest, one.shape, project.module_of[rel]) for rel, one in survey.scouted.items()
     }
-    return State(key, settings, files, **read_for(project, heat)._asdict())
-
-
-class Read(NamedTuple):
-    """What was read of a project to find out what is hot, as `State` has it."""
-
-    walked: Mapping[str, Sequence[str]]
-    lines: Mapping[str, Mapping[str, Sequence[str]]]
-    below: Mapping[str, Sequence[str]]
+    return State(key, settings, files, read_for(project, heat))
 
 
 def read_for(project: Project, heat: Heat) -> Read:
@@ -134,16 +160,13 @@ def read_for(project: Project, heat: Heat) -> Read:
     return Read(walked, lines, {r: sorted(found) for r, found in below.items()})
 
 
-def words_after(
-    config: Config, survey: Survey, before: Known | None, cache: Cache
-) -> AbstractSet[str]:
+def words_after(config: Config, survey: Survey, before: Known | None, cache: Cache) -> Words:
     """The words that the facts of all files hold, with those of before where most files are as they were."""
-    if before is None:
-        return words_in(survey.facts[rel] for rel in survey.scouted)
-    changed = _changed(survey, before.state)
-    if len(changed) > MOST_CHANGED:
-        return words_in(survey.facts[rel] for rel in survey.scouted)
-    return before.words | words_in(facts_of(config, survey, changed, cache).values())
+    if before is not None:
+        changed = _changed(survey, before.state)
+        if len(changed) <= MOST_CHANGED:
+            return before.words.plus(words_in(facts_of(config, survey, changed, cache).values()))
+    return Words(frozenset(words_in(survey.facts[rel] for rel in survey.scouted)))
 
 
 def _changed(survey: Survey, state: State) -> list[str]:
@@ -158,7 +181,7 @@ class Same(NamedTuple):
     """A state in which the same is hot as in another."""
 
     state: State
-    words: AbstractSet[str]
+    words: Words
     briefs: Mapping[str, str]
     """The briefs that are other than there all the same, as text, by path."""
 
@@ -167,13 +190,13 @@ def matters_in(
     known: Known,
     config: Config,
     library_roots: Mapping[str, Iterable[str]],
-    words: AbstractSet[str],
+    words: Words,
 ) -> Matters:
     """What makes it matter in a project that there is a function of some name; these words are mentioned."""
     modules = (module for _, _, module in known.state.files.values())
     named = words_of([*modules, *config.tensor_types])
     return Matters(
-        lambda word: word in words or word in named,
+        lambda word: words.hold(word) or word in named,
         asked_methods(library_roots),
         [p for p in (*config.hot_roots, *config.cold) if not p.startswith("@")],
         bool(known.found.idle),
@@ -204,7 +227,7 @@ def unmoved(
     if len(old) < len(changed):
         return None
     new = facts_of(config, survey, changed, cache)
-    words = before.words | words_in(new.values())
+    words = before.words.plus(words_in(new.values()))
     matters = matters_in(before, config, catalog.hot_roots, words)
     changes: dict[str, Change] = {}
     for rel in changed:

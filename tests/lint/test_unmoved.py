@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytest_dispatchguard.config import PROFILE
-from pytest_dispatchguard.lint import engine, scout
+from pytest_dispatchguard.lint import engine, scout, solved
 from pytest_dispatchguard.lint.cache import Cache
 from pytest_dispatchguard.lint.catalog import Catalog, catalog
 from pytest_dispatchguard.lint.facts import FileFacts
@@ -254,8 +254,9 @@ def test_a_state_in_passing_is_proved_and_not_kept(linted: Start) -> None:
     ids=["plain", "patterns"],
 )
 def test_nothing_comes_out_other_than_solved_anew(
-    linted: Start, settings: dict[str, object]
+    linted: Start, settings: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(solved, "_MOST_MORE", 3)
     start = demo()
     proved: Counter[bool] = Counter()
     kinds: Counter[str] = Counter()
