@@ -850,7 +850,7 @@ class ConstantMovedPerCall(Rule):
         owner, _, last = place.dotted(receiver).rpartition(".")
         if owner and owner == place.self_name:
             known = place.attribute_values(last)
-            if place.cls is None or {"_apply", "to", "cuda"} & set(place.cls.methods):
+            if place.cls is None or place.defines("_apply", "to", "cuda"):
                 return None
             advice = (
                 f"register it with `register_buffer({last!r}, …, persistent=False)`"

@@ -683,8 +683,7 @@ class DeviceThroughHandler(Rule):
 
     def judge(self, node: cst.FunctionDef | cst.Call, place: Place) -> Finding | None:
         """The handler of a tensor class, or the call that makes its instances."""
-        cls = place.cls
-        if cls is None or "device" in cls.properties or "device" in cls.methods:
+        if place.cls is None or place.defines("device"):
             return None
         name = place.class_name.rpartition(".")[2]
         if isinstance(node, cst.Call):
@@ -696,7 +695,7 @@ class DeviceThroughHandler(Rule):
                 f"`dispatch_device=True` sends each `.device` of a `{name}` through the dispatcher and "
                 "`__torch_dispatch__`; define a `device` property that asks the inner tensor",
             )
-        if _TENSORS.isdisjoint(cls.ancestors) or _only_raises(node):
+        if _TENSORS.isdisjoint(place.cls.ancestors) or _only_raises(node):
             return None
         return place.finding(
             node,

@@ -108,7 +108,7 @@ def _in_torch_module(place: Place) -> bool:
         return False
     if not any(a.startswith("torch.nn.") for a in cls.ancestors):
         return False
-    return not {"__setattr__", "__getattr__"} & cls.methods.keys()
+    return not place.defines("__setattr__", "__getattr__")
 
 
 def _foreign_bases(place: Place) -> bool:
@@ -803,7 +803,7 @@ class HasattrOfModule(Rule):
         attribute = _string(node.args[1].value)
         if not attribute or attribute.startswith("__") or attribute in _MODULE_ATTRIBUTES:
             return ""
-        if attribute in place.cls.methods or attribute in place.cls.properties:
+        if place.defines(attribute):
             return ""
         values = place.attribute_values(attribute)
         return "" if values and not _holds_modules(values) else attribute

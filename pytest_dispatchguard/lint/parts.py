@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from typing import Any, TypeVar
 
-from pytest_dispatchguard.lint.facts import Brief
+from pytest_dispatchguard.lint.facts import Brief, ClassBrief
 
 _WORDS = re.compile(r"\w+", re.ASCII)
 _RUNS = re.compile(r"[A-Za-z0-9_\x80-\U0010ffff]+")
@@ -41,7 +43,7 @@ class Parts:
     def of(self, name: str, source: str) -> Brief:
         """The part for an outermost function by its name and its source. Names, and what is called, are
         looked up as they are written there; what is said of functions, by the names of it and of those
-        inside it; of classes its own."""
+        inside it; of classes its own, with what the source names of its methods."""
         brief = self._brief
         words = words_of(source)
         owner = name.rpartition(".")[0]
@@ -53,7 +55,7 @@ class Parts:
             names=_cut(brief.names, words),
             globals=_cut(brief.globals, words),
             hot=_cut(brief.hot, functions),
-            classes=_cut(brief.classes, {owner}),
+            classes={k: _named(c, words) for k, c in _cut(brief.classes, {owner}).items()},
             callees=_cut(brief.callees, called),
             tensors=_cut(brief.tensors, functions),
             given=_cut(brief.given, functions),
@@ -61,6 +63,15 @@ class Parts:
             seen=_cut(brief.seen, functions),
             imports=brief.imports,
         )
+
+
+def _named(class_: ClassBrief, words: AbstractSet[str]) -> ClassBrief:
+    """A class with those of its methods that are named."""
+    return replace(
+        class_,
+        methods=_cut(class_.methods, words),
+        properties=[name for name in class_.properties if name in words],
+    )
 
 
 def _cut(table: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
@@ -85,6 +96,13 @@ def _values(brief: Brief, name: str) -> list[str]:
     return brief.globals.get(name, [])
 
 
+def _defines(brief: Brief, name: str) -> bool:
+    """Whether a class of the file has a method or a property."""
+    owner, _, last = name.rpartition(".")
+    class_ = brief.classes.get(owner)
+    return class_ is not None and (last in class_.methods or last in class_.properties)
+
+
 def _spelled(brief: Brief, name: str) -> list[list[str]]:
     """How the file can write a dotted name: the module-level names that lead to it, each with the whole."""
     found = []
@@ -98,6 +116,7 @@ _QUESTIONS: Mapping[str, Callable[[Brief, str], Answer]] = {
     "taken": _taken,
     "values": _values,
     "spelled": _spelled,
+    "defines": _defines,
 }
 
 
@@ -119,6 +138,10 @@ class Asked:
     def values(self, name: str) -> list[str]:
         """What is assigned to it, as `facts.Value` words."""
         return self._noted("values", name, _values(self._brief, name))
+
+    def defines(self, name: str) -> bool:
+        """Whether a class, whose name stands before the last dot, has a method or a property."""
+        return self._noted("defines", name, _defines(self._brief, name))
 
     def spelled(self, name: str) -> list[list[str]]:
         """Pairs of a module-level name that leads to a dotted name, and of how that is written with it."""

@@ -202,8 +202,16 @@ class Place:
 
     @property
     def cls(self) -> ClassBrief | None:
-        """The class of the method, with what it inherits; None in plain functions."""
+        """The class of the method, with what it inherits; None in plain functions. Of its methods it has
+        those that the function names; `defines` knows all."""
         return self._reader.cls
+
+    def defines(self, *names: str) -> bool:
+        """Whether the class of the method has a method or a property of one of these names, its own or
+        inherited from classes of the project."""
+        return self._reader.cls is not None and any(
+            self._asked.defines(f"{self.class_name}.{name}") for name in names
+        )
 
     @property
     def class_name(self) -> str:

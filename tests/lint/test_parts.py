@@ -7,7 +7,8 @@ import copy
 import json
 import keyword
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -123,6 +124,11 @@ def changed(brief: Brief, rng: random.Random) -> Brief:
         new.globals[key] = ["call:torch.tensor"]
     for key in [k for k in new.callees if rng.random() < 0.2]:
         new.callees[key] = CalleeBrief("mod:other", returns="call:torch.tensor")
+    for name, class_ in new.classes.items():
+        if rng.random() < 0.5:
+            methods = {m: t for m, t in class_.methods.items() if rng.random() < 0.9}
+            more = rng.choice(["to", "device", "__setattr__", "added_here"])
+            new.classes[name] = replace(class_, methods={**methods, more: f"mod:{name}.{more}"})
     new.names["added_here"] = ["torch.add"]
     new.globals["ADDED"] = ["int"]
     new.callees["torch.added_there"] = CalleeBrief("mod:g")
@@ -165,6 +171,7 @@ class Asking(Rule):
             place.is_taken("F"),
             place.spelling("torch.relu"),
             tuple(place.global_values("SIZE")),
+            place.defines("run", "stop"),
         )
         return place.finding(node, repr(said))
 
@@ -174,29 +181,35 @@ def test_answers_to_what_a_rule_asked_are_part_of_what_is_known(
 ) -> None:
     monkeypatch.setattr(packs, "load", lambda: packs.Packs((Asking(),), {}))
     judge.bench.cache_clear()
-    text = "def f():\n    ping()\n"
+    head = "class C:\n"
+    text = f"{head}    def f(self):\n        ping()\n"
     example = Example(
         chunks.Lines(text),
-        [chunks.Outline("f", 1, 0, len(text) - 1)],
-        Brief("mod.py", "mod", hot={"f": HotFact("mod.f", ["mod.f"], "")}),
+        [chunks.Outline("C.f", 2, len(head) + 4, len(text) - 1)],
+        Brief("mod.py", "mod", hot={"C.f": HotFact("mod.C.f", ["mod.C.f"], "")}),
     )
 
-    def asking(**more: dict[str, list[str]]) -> tuple[Brief, judge.Judged]:
-        brief = Brief("mod.py", "mod", hot=example.brief.hot, **more)  # type: ignore[arg-type]  # by name
+    def asking(
+        methods: Sequence[str] = (), properties: Sequence[str] = (), **more: dict[str, list[str]]
+    ) -> tuple[Brief, judge.Judged]:
+        class_ = ClassBrief(methods=dict.fromkeys(methods, ""), properties=[*properties])
+        brief = Brief("mod.py", "mod", hot=example.brief.hot, classes={"C": class_}, **more)  # type: ignore[arg-type]  # by name
         (one,) = judged(example, brief)
         return brief, one
 
     brief, one = asking()
-    assert one.findings[0].message == "(False, '', ())"
+    assert one.findings[0].message == "(False, '', (), False)"
     asked = json.loads(json.dumps(one.asked))
     assert parts.still_so(brief, asked)
-    assert parts.still_so(asking(names={"g": ["mod.g"], "torc": ["torc"]})[0], asked)
+    assert parts.still_so(asking(["walk"], names={"g": ["mod.g"], "torc": ["torc"]})[0], asked)
     for brief, one, new in (
-        (*asking(names={"F": ["numpy"]}), "(True, '', ())"),
-        (*asking(globals={"F": ["int"]}), "(True, '', ())"),
-        (*asking(names={"torch": ["torch"]}), "(False, 'torch.relu', ())"),
-        (*asking(names={"relu": ["torch.relu"], "torch": ["torch"]}), "(False, 'relu', ())"),
-        (*asking(globals={"SIZE": ["tuple"]}), "(False, '', ('tuple',))"),
+        (*asking(names={"F": ["numpy"]}), "(True, '', (), False)"),
+        (*asking(globals={"F": ["int"]}), "(True, '', (), False)"),
+        (*asking(names={"torch": ["torch"]}), "(False, 'torch.relu', (), False)"),
+        (*asking(names={"relu": ["torch.relu"], "torch": ["torch"]}), "(False, 'relu', (), False)"),
+        (*asking(methods=["run"]), "(False, '', (), True)"),
+        (*asking(properties=["stop"]), "(False, '', (), True)"),
+        (*asking(globals={"SIZE": ["tuple"]}), "(False, '', ('tuple',), False)"),
     ):
         assert one.findings[0].message == new
         assert not parts.still_so(brief, asked)
