@@ -239,12 +239,10 @@ def _learn(daemon: _Daemon, told: bytes) -> None:
     """Takes up what a run found out. Whoever asks meanwhile has the next turn."""
     del daemon.unlearned[told]
     turn = time.monotonic() + _EVERY
-    at_length = False
 
     def step() -> None:
-        nonlocal turn, at_length
+        nonlocal turn
         if time.monotonic() >= turn:
-            at_length = True
             _turn(daemon, 0)
             if daemon.ending:
                 raise _EndingError
@@ -259,8 +257,8 @@ def _learn(daemon: _Daemon, told: bytes) -> None:
         said = f"{os.fsdecode(told)} could not be learned: {error!r}\n"
         os.write(2, said.encode("utf-8", "backslashreplace"))
     finally:
-        if at_length:
-            daemon.filling = _fill_gaps()
+        daemon.filling.clear()
+        daemon.filling = _fill_gaps()
         gc.freeze()
         gc.enable()
 
