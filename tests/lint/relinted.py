@@ -6,7 +6,10 @@ from __future__ import annotations
 import random
 import re
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
+
+import pytest
 
 from pytest_dispatchguard.config import Config
 from pytest_dispatchguard.lint import engine
@@ -228,9 +231,27 @@ class Linted:
         return spared
 
 
+def count_solutions(monkeypatch: pytest.MonkeyPatch, projects: Sequence[Linted]) -> None:
+    """Has each time that a project is solved from the beginning counted, in all of these."""
+    whole = engine.new_briefs
+
+    def counting(*args: object, **named: object) -> engine.Briefs:
+        for one in projects:
+            one.solved += 1
+        return whole(*args, **named)  # type: ignore[arg-type]  # as they came
+
+    monkeypatch.setattr(engine, "new_briefs", counting)
+
+
 def quietly(what: str, done: int, total: int) -> None:
     """Shows no progress."""
 
+
+SETTINGS = pytest.mark.parametrize(
+    "settings",
+    [{}, {"hot_roots": ("pkg.helpers.Store.get_*", "@traced"), "cold": ("pkg.train",)}],
+    ids=["plain", "patterns"],
+)
 
 Edit = tuple[str, str, str]
 """A file, what stands there, what comes in its place."""

@@ -17,7 +17,7 @@ from pytest_dispatchguard.lint.cache import Cache
 from pytest_dispatchguard.lint.catalog import Catalog, catalog
 from pytest_dispatchguard.profile import Profile, packed
 
-from .relinted import EDITS, PROJECT, Edit, Editor, Linted, demo, edited
+from .relinted import EDITS, PROJECT, SETTINGS, Edit, Editor, Linted, count_solutions, demo, edited
 
 Start = Callable[..., Linted]
 
@@ -51,14 +51,7 @@ class Remembering(Linted):
 def linted(rules: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     """Gives a project that was linted once, and is remembered."""
     made: list[Remembering] = []
-    whole = engine.new_briefs
-
-    def counting(*args: object, **named: object) -> engine.Briefs:
-        for one in made:
-            one.solved += 1
-        return whole(*args, **named)  # type: ignore[arg-type]  # as they came
-
-    monkeypatch.setattr(engine, "new_briefs", counting)
+    count_solutions(monkeypatch, made)
     monkeypatch.setattr(following, "fingerprint", lambda: "1")
     monkeypatch.setattr(following, "cache_path", lambda root: root / "cache.sqlite")
     monkeypatch.setattr(remembered, "projects", {})
@@ -291,11 +284,7 @@ def test_without_a_cache_nothing_is_remembered(linted: Start) -> None:
     assert not remembered.projects
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [{}, {"hot_roots": ("pkg.helpers.Store.get_*", "@traced"), "cold": ("pkg.train",)}],
-    ids=["plain", "patterns"],
-)
+@SETTINGS
 def test_nothing_comes_out_other_than_solved_anew(
     linted: Start, settings: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:

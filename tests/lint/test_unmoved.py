@@ -19,7 +19,18 @@ from pytest_dispatchguard.lint.facts import FileFacts
 from pytest_dispatchguard.lint.unmoved import change_of, words_in
 from pytest_dispatchguard.profile import Profile, packed
 
-from .relinted import EDITS, PROJECT, Edit, Editor, Linted, demo, edited, quietly
+from .relinted import (
+    EDITS,
+    PROJECT,
+    SETTINGS,
+    Edit,
+    Editor,
+    Linted,
+    count_solutions,
+    demo,
+    edited,
+    quietly,
+)
 
 
 @pytest.fixture(scope="module")
@@ -34,14 +45,7 @@ Start = Callable[..., Linted]
 def linted(rules: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     """Gives a project that was linted once."""
     with_cache: list[Linted] = []
-    whole = engine.new_briefs
-
-    def counting(*args: object, **named: object) -> engine.Briefs:
-        for one in with_cache:
-            one.solved += 1
-        return whole(*args, **named)  # type: ignore[arg-type]  # as they came
-
-    monkeypatch.setattr(engine, "new_briefs", counting)
+    count_solutions(monkeypatch, with_cache)
 
     def start(texts: dict[str, str], **settings: object) -> Linted:
         cache = Cache.open(tmp_path / f"{len(with_cache)}.sqlite", "1")
@@ -248,11 +252,7 @@ def test_a_state_in_passing_is_proved_and_not_kept(linted: Start) -> None:
 # -- at random -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [{}, {"hot_roots": ("pkg.helpers.Store.get_*", "@traced"), "cold": ("pkg.train",)}],
-    ids=["plain", "patterns"],
-)
+@SETTINGS
 def test_nothing_comes_out_other_than_solved_anew(
     linted: Start, settings: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
