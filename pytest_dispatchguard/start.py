@@ -99,7 +99,7 @@ def _learn(told: bytes, step: Callable[[], object]) -> list[str]:
     """Keeps in memory what is hot in a project; gives all that are kept."""
     from pathlib import Path
 
-    from pytest_dispatchguard.lint.following import learn
+    from pytest_dispatchguard.lint.learning import learn
     from pytest_dispatchguard.lint.remembered import projects
 
     learn(Path(os.fsdecode(told)), step)

@@ -238,6 +238,9 @@ def _note(daemon: _Daemon, news: socket.socket) -> None:
 def _learn(daemon: _Daemon, told: bytes) -> None:
     """Takes up what a run found out. Whoever asks meanwhile has the next turn."""
     del daemon.unlearned[told]
+    if _is_stale(daemon):
+        _end(daemon)
+        return
     turn = time.monotonic() + _EVERY
 
     def step() -> None:
@@ -254,6 +257,7 @@ def _learn(daemon: _Daemon, told: bytes) -> None:
     except _EndingError:
         pass
     except Exception as error:  # noqa: BLE001 - whatever it is, runs find out by themselves
+        daemon.knows = tuple(name for name in daemon.knows if name != os.fsdecode(told))
         said = f"{os.fsdecode(told)} could not be learned: {error!r}\n"
         os.write(2, said.encode("utf-8", "backslashreplace"))
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 from typing import NamedTuple
 
 from pytest_dispatchguard.lint.briefs import Briefer
@@ -13,7 +14,7 @@ from pytest_dispatchguard.lint.facts import CallFact, FileFacts, FunctionFact
 from pytest_dispatchguard.lint.heat import Heat, solve_again
 from pytest_dispatchguard.lint.packing import frame
 from pytest_dispatchguard.lint.project import Project, with_facts
-from pytest_dispatchguard.lint.unmoved import Change, change_of
+from pytest_dispatchguard.lint.unmoved import Change, unnoticed_change
 
 
 class Solution(NamedTuple):
@@ -47,12 +48,8 @@ def carry(before: Solution, new: Mapping[str, FileFacts], unnoticed: Unnoticed) 
     changes: dict[str, Change] = {}
     for rel, facts in new.items():
         old = project.files[rel]
-        change = change_of(old, facts, frozenset())
-        if (
-            change is None
-            or not all(unnoticed(rel, function, facts) for function in change.came)
-            or not all(unnoticed(rel, function, old) for function in change.went)
-        ):
+        change = unnoticed_change(old, facts, frozenset(), partial(unnoticed, rel))
+        if change is None:
             return None
         changes[rel] = change
         bodies |= _changed_bodies(old, facts, project.module_of[rel])

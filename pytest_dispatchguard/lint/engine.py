@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from pytest_dispatchguard.lint.facts import Brief
     from pytest_dispatchguard.lint.heat import Heat
     from pytest_dispatchguard.lint.project import Project
+    from pytest_dispatchguard.lint.solved import Known
 
 # Scout, heat and judge are imported where they run: a run over a project that has not changed needs none
 # of them, and would spend most of its time importing them.
@@ -198,7 +199,7 @@ def briefs_of(
     key = project_key(config, survey, catalog)
     index = kept.index_of(cache, key)
     if index is not None:
-        if config.root not in remembered.projects:
+        if config.root not in remembered.projects and config.root not in remembered.declined:
             remembered.announce(config.root)
         return _kept_briefs(cache, index, {})
     # Imported here: a run over what has not changed needs none of it.
@@ -212,9 +213,7 @@ def briefs_of(
         follows = following(key, settings, config, survey, cache)
     if follows is not None:
         if not passing:
-            kept.keep(cache, key, follows.known.found, follows.texts)
-            solved.keep(cache, follows.known.state, follows.known.words)
-            remembered.announce(config.root)
+            _keep(config, cache, follows.known, follows.texts)
         return _kept_briefs(cache, follows.known.found, follows.texts)
     before = solved.recall(cache)
     same = before and solved.unmoved(key, settings, config, survey, catalog, cache, before)
@@ -222,9 +221,7 @@ def briefs_of(
         keys = {**before.found.keys, **_digests(same.briefs)}
         index = before.found._replace(keys=keys)
         if not passing:
-            kept.keep(cache, key, index, same.briefs)
-            solved.keep(cache, same.state, same.words)
-            remembered.announce(config.root)
+            _keep(config, cache, solved.Known(same.state, same.words, index), same.briefs)
         return _kept_briefs(cache, index, same.briefs)
     if passing:
         return new_briefs(config, survey, catalog, cache)
@@ -244,12 +241,21 @@ def briefs_of(
     made = _told(tell, solve_it)
     texts = {rel: made.text(rel) for rel in made.hot}
     index = kept.Index(_digests(texts), made.hot, made.idle)
-    kept.keep(cache, key, index, texts)
-    if not (config.root / PROFILE).exists():
+    if (config.root / PROFILE).exists():
+        kept.keep(cache, key, index, texts)
+    else:
         words = solved.words_after(config, survey, before, cache)
-        solved.keep(cache, states[0], words)
-        remembered.announce(config.root)
+        _keep(config, cache, solved.Known(states[0], words, index), texts)
     return Briefs(made.hot, made.idle, texts.__getitem__, index.keys)
+
+
+def _keep(config: Config, cache: Cache, known: Known, new: Mapping[str, str]) -> None:
+    """Keeps a state that was solved, with those of its briefs that are new."""
+    from pytest_dispatchguard.lint import solved
+
+    kept.keep(cache, known.state.key, known.found, new)
+    solved.keep(cache, known.state, known.words)
+    remembered.announce(config.root)
 
 
 def _told(tell: Progress, make: Callable[[], Briefs]) -> Briefs:

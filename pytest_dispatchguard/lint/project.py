@@ -44,6 +44,20 @@ class Thing(NamedTuple):
     virtual: bool = False
 
 
+_Name = tuple[str, str]
+"""A module and a name in it, or a dotted name and the module that imports it."""
+
+
+@dataclass(slots=True)
+class _Search:
+    """A name that is being followed from import to import."""
+
+    on_way: dict[_Name, tuple[Thing, ...]] = field(default_factory=dict)
+    """Those that are being followed, standing for nothing so far, and those that led back to one of them."""
+    led_back: bool = False
+    """Whether one on the way has been met again: what was found may lack what that stands for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Project:
     """Tables over the facts; made by `build`, read by the functions of this module."""
@@ -66,11 +80,15 @@ class Project:
     """Module to its names: ``=id`` for what it defines, ``name`` for imports, ``@value`` for
     assigned."""
     stars: Mapping[str, list[str]]
-    memo_names: dict[tuple[str, str], tuple[Thing, ...]] = field(default_factory=dict)
+    memo_names: dict[_Name, tuple[Thing, ...]] = field(default_factory=dict)
+    memo_round: dict[_Name, tuple[Thing, ...]] = field(default_factory=dict)
+    """Of names that lead round to where they began, or into such a round: what each stands for when it is the
+    first that is asked for."""
+    search: _Search = field(default_factory=_Search)
     memo_mro: dict[str, tuple[str, ...]] = field(default_factory=dict)
     memo_methods: dict[tuple[str, str], str] = field(default_factory=dict)
     memo_relatives: dict[str, tuple[frozenset[str], frozenset[str]]] = field(default_factory=dict)
-    memo_absolute: dict[tuple[str, str], tuple[Thing, ...]] = field(default_factory=dict)
+    memo_absolute: dict[_Name, tuple[Thing, ...]] = field(default_factory=dict)
     memo_calls: dict[str, dict[tuple[int, str], tuple[Thing, ...]]] = field(default_factory=dict)
     """What the names written in a function stand for: by its id, then by its line and the name."""
     memo_classes: dict[str, str] = field(default_factory=dict)
@@ -199,12 +217,37 @@ def names_bound(facts: FileFacts, module: str) -> dict[str, list[str]]:
 
 
 def lookup(project: Project, module: str, name: str) -> tuple[Thing, ...]:
-    """All that a name of a module's own namespace may stand for."""
+    """All that a name of a module's own namespace may stand for. An import cycle leads to nothing. What is
+    found does not depend on what was asked for before."""
     key = (module, name)
     known = project.memo_names.get(key)
     if known is not None:
         return known
-    project.memo_names[key] = ()  # an import cycle leads to nothing
+    search = project.search
+    first = not search.on_way
+    known = (project.memo_round if first else search.on_way).get(key)
+    if known is not None:
+        search.led_back = True
+        return known
+    before, search.led_back = search.led_back, False
+    search.on_way[key] = ()
+    try:
+        found = _lookup(project, module, name)
+        if not search.led_back:
+            project.memo_names[key] = found
+            del search.on_way[key]
+        elif first:
+            project.memo_round[key] = found
+        else:
+            search.on_way[key] = found
+    finally:
+        search.led_back |= before
+        if first:
+            search.on_way.clear()
+    return found
+
+
+def _lookup(project: Project, module: str, name: str) -> tuple[Thing, ...]:
     found: list[Thing] = []
     for entry in project.bound.get(module, {}).get(name, ()):
         if entry[0] == "=":
@@ -222,9 +265,7 @@ def lookup(project: Project, module: str, name: str) -> tuple[Thing, ...]:
                 found.extend(lookup(project, target, name))
     if not found and f"{module}.{name}" in project.packages:
         found.append(Thing("module", f"{module}.{name}"))
-    result = tuple(dict.fromkeys(found))[:_MOST_TARGETS]
-    project.memo_names[key] = result
-    return result
+    return tuple(dict.fromkeys(found))[:_MOST_TARGETS]
 
 
 def absolute(project: Project, dotted: str, inside: str = "") -> tuple[Thing, ...]:
@@ -232,9 +273,12 @@ def absolute(project: Project, dotted: str, inside: str = "") -> tuple[Thing, ..
     key = (dotted, inside)
     known = project.memo_absolute.get(key)
     if known is None:
+        search = project.search
+        before, search.led_back = search.led_back, False
         known = _absolute(project, dotted, inside)
-        if known:  # nothing may mean an import cycle that is being followed right now
+        if not search.led_back:
             project.memo_absolute[key] = known
+        search.led_back |= before
     return known
 
 

@@ -20,7 +20,9 @@ class Remembered(NamedTuple):
 
 
 projects: dict[Path, Remembered] = {}
-"""By their roots; the one that was asked for last in the end."""
+"""By their roots; the one that was learned last in the end."""
+declined: set[Path] = set()
+"""Roots of those that are not worth it, or cannot be: until something has changed there."""
 _listeners: list[Callable[[Path], object]] = []
 
 

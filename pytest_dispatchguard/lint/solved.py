@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_dispatchguard.config import PROFILE, Config
@@ -19,10 +20,10 @@ from pytest_dispatchguard.lint.unmoved import (
     Change,
     Matters,
     asked_methods,
-    change_of,
     is_unnoticed,
     own_methods,
     remade,
+    unnoticed_change,
     words_in,
     words_of,
 )
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from pytest_dispatchguard.lint.heat import Heat
     from pytest_dispatchguard.lint.project import Project
 
-MOST_CHANGED = 24
+_MOST_CHANGED = 24
 """Files: what is hot of more is found out anew."""
 _MOST_MORE = 400
 """Words beside most of them: of more all are written anew."""
@@ -59,8 +60,12 @@ class Words(NamedTuple):
         """Whether a word is among them."""
         return word in self.most or word in self.more
 
+    def all(self) -> frozenset[str]:
+        """All of them."""
+        return self.most | self.more
+
     def plus(self, words: Iterable[str]) -> Words:
-        """These and others."""
+        """These and others, perhaps some of them again."""
         new = frozenset(word for word in words if not self.hold(word))
         return self._replace(more=self.more | new) if new else self
 
@@ -116,9 +121,9 @@ def keep(cache: Cache, state: State, words: Words) -> None:
     *read, digest = state.read
     if not digest or digest not in cache.keys("read"):
         digest = _replace(cache, "read", json.dumps(read, separators=(",", ":")))
-    most, known, more = words
+    known, more = words.digest, words.more
     if not known or len(more) > _MOST_MORE or known not in cache.keys("words"):
-        known, more = _replace(cache, "words", " ".join(sorted(most | more))), frozenset()
+        known, more = _replace(cache, "words", " ".join(sorted(words.all()))), frozenset()
     row = [state.key, state.settings, state.files, digest, known, sorted(more)]
     cache.put_many("solved", {"state": json.dumps(row, separators=(",", ":"))})
 
@@ -163,18 +168,29 @@ def read_for(project: Project, heat: Heat) -> Read:
 def words_after(config: Config, survey: Survey, before: Known | None, cache: Cache) -> Words:
     """The words that the facts of all files hold, with those of before where most files are as they were."""
     if before is not None:
-        changed = _changed(survey, before.state)
-        if len(changed) <= MOST_CHANGED:
+        changed = _other_facts(before.state, shapes_of(survey))
+        if len(changed) <= _MOST_CHANGED:
             return before.words.plus(words_in(facts_of(config, survey, changed, cache).values()))
     return Words(frozenset(words_in(survey.facts[rel] for rel in survey.scouted)))
 
 
-def _changed(survey: Survey, state: State) -> list[str]:
+def shapes_of(survey: Survey) -> dict[str, str]:
+    """What tells the facts of files from others, by path."""
+    return {rel: one.shape for rel, one in survey.scouted.items()}
+
+
+def changed_since(state: State, settings: str, shapes: Mapping[str, str]) -> list[str] | None:
+    """The files that have other facts than in a state; None where these are many, or not all that differs."""
+    if state.settings != settings or state.files.keys() != shapes.keys():
+        return None
+    changed = _other_facts(state, shapes)
+    return changed if len(changed) <= _MOST_CHANGED else None
+
+
+def _other_facts(state: State, shapes: Mapping[str, str]) -> list[str]:
     """The files of now that have other facts than in a state, or are not there."""
     nothing = ("", "", "")
-    return [
-        rel for rel, one in survey.scouted.items() if state.files.get(rel, nothing)[1] != one.shape
-    ]
+    return [rel for rel, shape in shapes.items() if state.files.get(rel, nothing)[1] != shape]
 
 
 class Same(NamedTuple):
@@ -214,14 +230,10 @@ def unmoved(
 ) -> Same | None:
     """The state of now, if it is certain that what is hot has not moved since that of `before`."""
     state, index = before.state, before.found
-    if (
-        state.settings != settings
-        or state.files.keys() != survey.scouted.keys()
-        or (config.root / PROFILE).exists()  # what was recorded knows functions by their text
-    ):
-        return None
-    changed = _changed(survey, state)
-    if len(changed) > MOST_CHANGED:
+    if (config.root / PROFILE).exists():
+        return None  # what was recorded knows functions by their text
+    changed = changed_since(state, settings, shapes_of(survey))
+    if changed is None:
         return None
     old = facts_before(config, {rel: state.files[rel][0] for rel in changed}, cache)
     if len(old) < len(changed):
@@ -232,12 +244,9 @@ def unmoved(
     changes: dict[str, Change] = {}
     for rel in changed:
         about = state.about(rel)
-        change = change_of(old[rel], new[rel], about.walked)
-        if (
-            change is None
-            or not all(is_unnoticed(f, new[rel], about, matters) for f in change.came)
-            or not all(is_unnoticed(f, old[rel], about, matters) for f in change.went)
-        ):
+        unnoticed = partial(is_unnoticed, about=about, matters=matters)
+        change = unnoticed_change(old[rel], new[rel], about.walked, unnoticed)
+        if change is None:
             return None
         changes[rel] = change
     moved = {r: c for r, c in changes.items() if (c.came or c.went) and r in index.keys}

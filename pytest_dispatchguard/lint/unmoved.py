@@ -106,6 +106,20 @@ def change_of(old: FileFacts, new: FileFacts, walked: frozenset[str]) -> Change 
     )
 
 
+def unnoticed_change(
+    old: FileFacts,
+    new: FileFacts,
+    walked: frozenset[str],
+    unnoticed: Callable[[FunctionFact, FileFacts], bool],
+) -> Change | None:
+    """As `change_of`, where every function that came or went is `unnoticed` in the file that has it."""
+    change = change_of(old, new, walked)
+    if change is None:
+        return None
+    each = [*((f, new) for f in change.came), *((f, old) for f in change.went)]
+    return change if all(unnoticed(function, facts) for function, facts in each) else None
+
+
 def is_unnoticed(function: FunctionFact, facts: FileFacts, about: About, matters: Matters) -> bool:
     """Whether it makes no difference to any other function that there is this one, or is not."""
     owner, _, last = function.name.rpartition(".")

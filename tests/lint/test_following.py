@@ -3,73 +3,19 @@ anew, and nothing comes out other than if it had been."""
 
 from __future__ import annotations
 
-import pickle
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from pytest_dispatchguard.config import PROFILE
-from pytest_dispatchguard.lint import engine, following, remembered, scout, solved
-from pytest_dispatchguard.lint.cache import Cache
-from pytest_dispatchguard.lint.catalog import Catalog, catalog
+from pytest_dispatchguard.lint import engine, learning, remembered, scout, solved
 from pytest_dispatchguard.profile import Profile, packed
 
-from .relinted import EDITS, PROJECT, SETTINGS, Edit, Editor, Linted, count_solutions, demo, edited
+from .relinted import EDITS, PROJECT, SETTINGS, Edit, Editor, Remembering, demo, edited
 
-Start = Callable[..., Linted]
-
-
-@pytest.fixture(scope="module")
-def rules() -> Catalog:
-    return catalog(None)
-
-
-class Remembering(Linted):
-    """One that a process remembers, and is linted in copies of that."""
-
-    steps = 0
-    learned = b""
-
-    def learn(self) -> None:
-        following.learn(self.config.root, self._step)
-        self.learned = pickle.dumps(remembered.projects[self.config.root])
-
-    def proved(self, texts: dict[str, str], *, passing: bool = False) -> bool:
-        """As there, in a new copy."""
-        if self.learned and remembered.projects:
-            remembered.projects[self.config.root] = pickle.loads(self.learned)
-        return super().proved(texts, passing=passing)
-
-    def _step(self) -> None:
-        self.steps += 1
-
-
-@pytest.fixture
-def linted(rules: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
-    """Gives a project that was linted once, and is remembered."""
-    made: list[Remembering] = []
-    count_solutions(monkeypatch, made)
-    monkeypatch.setattr(following, "fingerprint", lambda: "1")
-    monkeypatch.setattr(following, "cache_path", lambda root: root / "cache.sqlite")
-    monkeypatch.setattr(remembered, "projects", {})
-    monkeypatch.setattr(following, "projects", remembered.projects)
-
-    def start(texts: dict[str, str], **settings: object) -> Linted:
-        root = tmp_path / str(len(made))
-        root.mkdir()
-        one = Remembering(root, rules, Cache.open(root / "cache.sqlite", "1"), settings)
-        made.append(one)
-        assert not one.proved(texts)
-        one.learn()
-        assert root in remembered.projects
-        return one
-
-    yield start
-    for one in made:
-        one.cache.close()
+Start = Callable[..., Remembering]
 
 
 _CLIP = "    return guard_low(x, low)"
@@ -171,9 +117,9 @@ _CALLED = ("pkg/base.py", "        if mask is", "        self.zq_new(x)\n       
 
 
 @pytest.mark.parametrize("edit", CARRIED.values(), ids=list(CARRIED))
-def test_what_nobody_else_sees_is_carried_over(linted: Start, edit: Edit) -> None:
+def test_what_nobody_else_sees_is_carried_over(remembering: Start, edit: Edit) -> None:
     texts = {**PROJECT, "pkg/twice.py": _TWICE}
-    project = linted(texts)
+    project = remembering(texts)
     new = edited(texts, edit)
     if "zq_new" in edit[2]:
         new = edited(new, _CALLED)
@@ -182,11 +128,11 @@ def test_what_nobody_else_sees_is_carried_over(linted: Start, edit: Edit) -> Non
     assert project.outcome(new, project.cache) == project.outcome(new, None)
 
 
-def test_methods_of_one_name_keep_the_order_of_their_files(linted: Start) -> None:
+def test_methods_of_one_name_keep_the_order_of_their_files(remembering: Start) -> None:
     """Of several that a call may run, what is told of it is told of the first."""
     inherits = _TWICE.replace("class Twice:", "class Twice(Base):")
     texts = {**PROJECT, "pkg/twice.py": f"from pkg.base import Base\n{inherits}"}
-    project = linted(texts)
+    project = remembering(texts)
     method = "    def zq_twice(self):\n        return 1\n\n    def close"
     new = edited(texts, ("pkg/layers.py", "    def close", method))
     new = edited(new, (_CALLED[0], _CALLED[1], "        self.zq_twice()\n        if mask is"))
@@ -195,44 +141,111 @@ def test_methods_of_one_name_keep_the_order_of_their_files(linted: Start) -> Non
     assert "pkg.layers:Layer.zq_twice" in briefs.text("pkg/base.py")
 
 
+_ROUND = {
+    "pkg/__init__.py": "from pkg.helpers import *\nfrom pkg.layers import *\n",
+    "pkg/helpers.py": "import torch\n\ndef clip_it(t):\n    return t.sum().item()\n",
+    "pkg/layers.py": """\
+import torch
+from pkg import clip_it
+
+class Layer(torch.nn.Module):
+    def forward(self, t):
+        y = 1
+        return t
+""",
+    "pkg/user.py": """\
+import pkg
+import torch
+
+class User(torch.nn.Module):
+    def forward(self, t):
+        y = pkg.clip_it(t)
+        return t
+""",
+    "pkg/one.py": """\
+import torch
+from pkg.two import gate_it
+
+class One(torch.nn.Module):
+    def forward(self, t):
+        y = 1
+        return t
+""",
+    "pkg/two.py": """\
+import torch
+try:
+    from pkg.one import gate_it
+except ImportError:
+    def gate_it(t):
+        return t.sum().item()
+
+class Two(torch.nn.Module):
+    def forward(self, t):
+        y = gate_it(t)
+        return t
+""",
+}
+"""Modules that import from one another in a round."""
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [("pkg/layers.py", "y = 1", "y = [clip_it(t) for _ in range(9)]")],
+        [
+            ("pkg/two.py", "y = gate_it(t)", "y = 1"),
+            ("pkg/one.py", "y = 1", "y = gate_it(t)"),
+        ],
+    ],
+    ids=["star imports", "a fallback"],
+)
+def test_names_that_lead_round_mean_the_same_whoever_asked_first(
+    remembering: Start, edits: list[Edit]
+) -> None:
+    project = remembering(_ROUND)
+    new = dict(_ROUND)
+    for edit in edits:
+        new = edited(new, edit)
+    assert project.proved(new)
+
+
 @pytest.mark.parametrize("edit", SOLVED.values(), ids=list(SOLVED))
-def test_more_than_bodies_is_solved_anew(linted: Start, edit: Edit) -> None:
-    project = linted(PROJECT)
+def test_more_than_bodies_is_solved_anew(remembering: Start, edit: Edit) -> None:
+    project = remembering(PROJECT)
     assert not project.proved(edited(PROJECT, edit))
 
 
-def test_files_that_come_and_go_are_solved_anew(linted: Start) -> None:
-    project = linted(PROJECT)
+def test_files_that_come_and_go_are_solved_anew(remembering: Start) -> None:
+    project = remembering(PROJECT)
     more = {**PROJECT, "pkg/more.py": "def zq_new():\n    return 1\n"}
     assert not project.proved(more)
 
 
-def test_a_word_that_came_counts(linted: Start) -> None:
+def test_a_word_that_came_counts(remembering: Start) -> None:
     """What a body has named since is looked for, and was not there."""
-    project = linted(PROJECT)
-    assert isinstance(project, Remembering)
+    project = remembering(PROJECT)
     named = edited(PROJECT, ("pkg/helpers.py", _CLIP, f"    zq_word(x)\n{_CLIP}"))
     assert project.proved(named)
     project.learn()
     comes = ("pkg/helpers.py", "class Store", "def zq_word(x):\n    return x\n\nclass Store")
     assert not project.proved(edited(named, comes))
-    project = linted(PROJECT)
+    project = remembering(PROJECT)
     assert project.proved(edited(named, comes)), "both at once are seen"
 
 
-def test_what_was_recorded_is_not_carried(linted: Start) -> None:
-    project = linted(PROJECT)
+def test_what_was_recorded_is_not_carried(remembering: Start) -> None:
+    project = remembering(PROJECT)
     profile = project.config.root / PROFILE
     profile.parent.mkdir(parents=True, exist_ok=True)
     profile.write_text(packed(Profile()), encoding="utf-8")
     assert not project.proved(edited(PROJECT, CARRIED["a call that makes something hot"]))
-    following.learn(project.config.root, lambda: None)
+    learning.learn(project.config.root, lambda: None)
     assert not remembered.projects
 
 
-def test_what_others_solved_meanwhile_does_not_matter(linted: Start) -> None:
+def test_what_others_solved_meanwhile_does_not_matter(remembering: Start) -> None:
     """Briefs that the cache lost to a state that somebody else solved are made again."""
-    project = linted(demo())
+    project = remembering(demo())
     edits = [*CARRIED.values()]
     texts = edited(demo(), edits[1])
     remembering = dict(remembered.projects)
@@ -243,50 +256,9 @@ def test_what_others_solved_meanwhile_does_not_matter(linted: Start) -> None:
     assert project.outcome(texts, project.cache) == project.outcome(texts, None)
 
 
-def test_a_state_is_learned_from_the_one_before(linted: Start) -> None:
-    project = linted(demo())
-    assert isinstance(project, Remembering)
-    steps = project.steps
-    assert steps > len(demo())
-    assert project.proved(edited(demo(), CARRIED["a call that makes something hot"]))
-    project.learn()
-    assert project.steps == steps, "nothing took long enough for others to have a turn"
-    assert not project.proved(edited(demo(), SOLVED["an import"]))
-    project.learn()
-    assert project.steps > steps
-
-
-def test_only_the_projects_asked_for_last_are_remembered(linted: Start) -> None:
-    first, second, third = (linted(PROJECT).config.root for _ in range(3))
-    assert list(remembered.projects) == [second, third]
-    following.learn(second, lambda: None)
-    assert list(remembered.projects) == [third, second]
-    assert first not in remembered.projects
-
-
-def test_what_is_too_large_is_not_remembered(
-    linted: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root = linted(PROJECT).config.root
-    monkeypatch.setattr(following, "_MOST_TEXT", 1000)
-    remembered.projects.clear()
-    following.learn(root, lambda: None)
-    assert not remembered.projects
-
-
-def test_without_a_cache_nothing_is_remembered(linted: Start) -> None:
-    project = linted(PROJECT)
-    project.cache.prune("facts", ())
-    remembered.projects.clear()
-    following.learn(project.config.root, lambda: None)
-    project.cache.prune("solved", ())
-    following.learn(project.config.root, lambda: None)
-    assert not remembered.projects
-
-
 @SETTINGS
 def test_nothing_comes_out_other_than_solved_anew(
-    linted: Start, settings: dict[str, object], monkeypatch: pytest.MonkeyPatch
+    remembering: Start, settings: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(solved, "_MOST_MORE", 3)
     start = demo()
@@ -294,8 +266,7 @@ def test_nothing_comes_out_other_than_solved_anew(
     for seed in range(4):
         rng = random.Random(f"following {seed}")
         texts = dict(start)
-        project = linted(texts, **settings)
-        assert isinstance(project, Remembering)
+        project = remembering(texts, **settings)
         for number in range(30):
             for _ in range(rng.choice([1, 1, 1, 2, 3])):
                 rel = rng.choice([*PROJECT, *PROJECT, *texts])

@@ -3,6 +3,8 @@ from __future__ import annotations
 import textwrap
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pytest_dispatchguard.lint.module_names import module_name
 from pytest_dispatchguard.lint.project import (
@@ -10,6 +12,7 @@ from pytest_dispatchguard.lint.project import (
     absolute,
     build,
     dotted_thing,
+    lookup,
     method_owner,
     mro,
     resolve,
@@ -129,6 +132,31 @@ def test_import_cycles_end() -> None:
     project = project_of({"a.py": "from b import x\n", "b.py": "from a import x\n"})
     assert names(project, "a", "x") == []
     assert absolute(project, "a.x.y") == ()
+
+
+_module = st.sampled_from(["m0", "m1", "m2"])
+_STATEMENTS = st.one_of(
+    st.sampled_from(["def x(): ...", "class x: ...", "def y(): ...", "y = x", "class y(x): ..."]),
+    st.builds("from {} import x".format, _module),
+    st.builds("from {} import *".format, _module),
+    st.builds("from {} import x as y".format, _module),
+    st.builds("from {} import y as x".format, _module),
+)
+
+
+@given(
+    st.lists(st.lists(_STATEMENTS, min_size=1, max_size=3), min_size=3, max_size=3),
+    st.permutations([(f"m{number}", name) for number in range(3) for name in "xy"]),
+)
+def test_what_a_name_stands_for_does_not_depend_on_what_was_asked_before(
+    modules: list[list[str]], asked: list[tuple[str, str]]
+) -> None:
+    files = {f"m{number}.py": "\n".join([*lines, ""]) for number, lines in enumerate(modules)}
+    project = project_of(files)
+    for module, name in asked:
+        assert lookup(project, module, name) == lookup(project_of(files), module, name)
+        dotted = f"{module}.{name}.x"
+        assert absolute(project, dotted) == absolute(project_of(files), dotted)
 
 
 def test_inheritance_is_linear_and_keeps_library_names() -> None:

@@ -14,7 +14,7 @@ import pytest
 from pytest_dispatchguard.config import PROFILE
 from pytest_dispatchguard.lint import engine, scout, solved
 from pytest_dispatchguard.lint.cache import Cache
-from pytest_dispatchguard.lint.catalog import Catalog, catalog
+from pytest_dispatchguard.lint.catalog import Catalog
 from pytest_dispatchguard.lint.facts import FileFacts
 from pytest_dispatchguard.lint.unmoved import change_of, words_in
 from pytest_dispatchguard.profile import Profile, packed
@@ -31,12 +31,6 @@ from .relinted import (
     edited,
     quietly,
 )
-
-
-@pytest.fixture(scope="module")
-def rules() -> Catalog:
-    return catalog(None)
-
 
 Start = Callable[..., Linted]
 
