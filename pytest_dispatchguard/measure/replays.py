@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from itertools import repeat
 from typing import Any
@@ -179,7 +179,7 @@ def emptied(operation: Operation) -> Operation | None:
         try:
             values = [_narrowed(v, number, chosen) for number, v in enumerate(operation.values)]
             with torch.no_grad():
-                Operation(operation.overload, [_on_meta(value) for value in values]).run()
+                _try_shapes(Operation(operation.overload, [_on_meta(value) for value in values]))
                 made = Operation(operation.overload, values)
                 made.run()
                 if [o.name for o in reached(made.run)] != [o.name for o in reached(operation.run)]:
@@ -188,6 +188,13 @@ def emptied(operation: Operation) -> Operation | None:
             continue
         return made
     return None
+
+
+def _try_shapes(on_meta: Operation) -> None:
+    with suppress(ImportError), torch_private.compiler_left_out():
+        on_meta.run()
+        return
+    on_meta.run()  # it needs the compiler itself
 
 
 def _tensors(values: Sequence[Any]) -> list[torch.Tensor]:

@@ -14,7 +14,7 @@ import sysconfig
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any
 
 _CACHES = (
@@ -670,6 +670,35 @@ def left_alone(function: Callable[..., Any]) -> Callable[..., Any]:
 
     found: Callable[..., Any] = torch._disable_dynamo(function)
     return found
+
+
+@contextmanager
+def compiler_left_out() -> Iterator[None]:
+    """Operations on shapes alone (the device ``meta``) run without importing torch's compiler, which many
+    would do only to tell it to look away, and which takes seconds. Nothing else may run meanwhile."""
+    import torch
+
+    if "torch._dynamo" in sys.modules:
+        yield
+        return
+    asked: list[Any] = []
+
+    def disable(function: Any, *_: Any, **__: Any) -> Any:
+        asked.append(function)
+        return function
+
+    stand_in = ModuleType("torch._dynamo")
+    stand_in.disable = disable  # type: ignore[attr-defined]
+    sys.modules["torch._dynamo"] = torch._dynamo = stand_in
+    try:
+        yield
+    finally:
+        if sys.modules.get("torch._dynamo") is stand_in:
+            del sys.modules["torch._dynamo"]
+        if vars(torch).get("_dynamo") is stand_in:
+            del torch._dynamo
+        for function in asked:  # torch keeps the answer with the function
+            vars(function).pop("__dynamo_disable", None)
 
 
 def load_compiler() -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import subprocess
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 
 from pytest_dispatchguard.runtime import torch_private
+
+Python = Callable[..., "subprocess.CompletedProcess[str]"]
 
 torch = pytest.importorskip("torch", reason="holds names of torch")
 
@@ -348,3 +351,27 @@ def test_an_error_of_the_user_is_not_the_compiler_s() -> None:
         with pytest.raises(OSError) as told:
             run(torch.ones(2))
         assert not torch_private.compile_failed(told.value)
+
+
+def test_shapes_are_tried_without_the_compiler(python: Python, tmp_path: Path) -> None:
+    """It comes as it is afterwards, and what was run without it then asks it to look away."""
+    (tmp_path / "tried.py").write_text(
+        "import sys\n"
+        "import torch\n"
+        "from pytest_dispatchguard.runtime.torch_private import compiler_left_out\n"
+        "x, ops = torch.ones(0, 4, device='meta'), torch.ops.aten\n"
+        "with compiler_left_out():\n"
+        "    results = [ops.relu(x), ops.add(x, x), ops.addmm(x[0:0, 0], x, x.t()), ops.mean(x, [1])]\n"
+        "    results.append(ops.native_layer_norm(x, [4], None, None, 1e-5)[0])\n"
+        "assert [tuple(r.shape) for r in results] == [(0, 4), (0, 4), (0, 0), (0,), (0, 4)]\n"
+        "assert not [name for name in sys.modules if name.startswith('torch._dynamo')]\n"
+        "asked = []\n"
+        "import torch._dynamo\n"
+        "real = torch._dynamo.disable\n"
+        "torch._dynamo.disable = lambda *given, **named: asked.append(given) or real(*given, **named)\n"
+        "ops.relu(x)\n"
+        "told = bool(asked)\n"
+        "print(torch.compile(lambda y: y + 1, backend='eager')(torch.ones(1)).item(), told)\n"
+    )
+    done = python("tried", folder=tmp_path)
+    assert (done.stdout, done.returncode) == ("2.0 True\n", 0), done.stderr
