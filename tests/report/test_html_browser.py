@@ -86,17 +86,18 @@ def test_it_fits_in_both_themes_and_on_a_phone(
     show: Open, known_of: Callable[..., Known], tmp_path: Path, number: int
 ) -> None:
     known = known_of(number)
-    grounds = []
-    for theme in ("light", "dark"):
-        for size in (DESK, PHONE):
-            opened = show(known, size, color_scheme=theme)
-            file = tmp_path / f"{number}-{theme}-{size[0]}.png"
-            assert len(opened.screenshot(path=file)) > 20_000  # an empty one has a quarter
-            assert opened.evaluate("document.documentElement.scrollWidth") <= size[0]
-            opened.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
-            assert opened.evaluate("document.documentElement.scrollWidth") <= size[0]
-            grounds.append(opened.evaluate("getComputedStyle(document.body).backgroundColor"))
-    assert grounds == ["rgb(255, 255, 255)"] * 2 + ["rgb(13, 17, 23)"] * 2
+    looks = [("light", PHONE), ("dark", DESK)]
+    if number < 100:
+        looks += [("light", DESK), ("dark", PHONE)]
+    for theme, size in looks:
+        opened = show(known, size, color_scheme=theme)
+        file = tmp_path / f"{number}-{theme}-{size[0]}.png"
+        assert len(opened.screenshot(path=file)) > 20_000  # an empty one has a quarter
+        assert opened.evaluate("document.documentElement.scrollWidth") <= size[0]
+        opened.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+        assert opened.evaluate("document.documentElement.scrollWidth") <= size[0]
+        ground = opened.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(13, 17, 23)"}[theme]
 
 
 def test_text_that_would_break_a_page_does_nothing(
