@@ -23,7 +23,14 @@ settings.load_profile("any pace")
 pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).resolve().parents[1]
+QUICKEST = Path(__file__).with_name("lint")
+"""Where thousands of tests take milliseconds each."""
 Python = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The quickest come last: where several processes run tests, none waits long for another at the end."""
+    items.sort(key=lambda item: QUICKEST in item.path.parents)
 
 
 @pytest.fixture(autouse=True, scope="module")
