@@ -122,6 +122,13 @@ def _stopped(process: int) -> bool:
     return "T" in Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
 
 
+def _hears(process: int, number: int) -> bool:
+    """Whether it does something of its own at a signal."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    (caught,) = (line for line in lines if line.startswith("SigCgt:"))
+    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
+
+
 def _lives(process: int) -> bool:
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
@@ -329,6 +336,7 @@ def test_what_was_imported_and_has_changed_is_imported_anew(user: User) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 def test_ctrl_z_pauses_the_run(served: User) -> None:
     running, (process,) = _at_work(served)
+    _until(lambda: _hears(running.pid, signal.SIGTSTP))
     running.send_signal(signal.SIGTSTP)
     _until(lambda: _stopped(running.pid) and _stopped(process))
     running.send_signal(signal.SIGCONT)
