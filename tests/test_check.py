@@ -30,6 +30,8 @@ def slow(x):
         x = x
     return x
 """
+# So much slower that no noise of a busy machine hides it.
+MUCH_SLOWER = SUBJECTS.replace("range(50)", "range(5000)")
 SUITE = """
 import pytest
 from subjects import quick, slow
@@ -321,7 +323,7 @@ def test_update_records_a_ratio_and_check_holds_it(suite: pytest.Pytester, run: 
     assert text.count("ratio = ") == 2 and text.count("instructions = ") == 2
     run("--overhead-budget=check").assert_outcomes(passed=2)
     run("--overhead-budget=count").assert_outcomes(passed=2)
-    (suite.path / "subjects.py").write_text(SUBJECTS.replace("range(50)", "range(500)"))
+    (suite.path / "subjects.py").write_text(MUCH_SLOWER)
     result = run("--overhead-budget=check")
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["  instructions: *, recorded *", "  ratio: *, recorded *"])
@@ -337,7 +339,7 @@ def test_saved_runs_are_pyperf_files_and_compare(suite: pytest.Pytester, run: An
         assert "test_suite.py::test_same" in done.stdout, (command, done)
         assert "Traceback" not in done.stderr
     run("--overhead-budget", "--overhead-compare=before").assert_outcomes(passed=2)
-    (suite.path / "subjects.py").write_text(SUBJECTS.replace("range(50)", "range(500)"))
+    (suite.path / "subjects.py").write_text(MUCH_SLOWER)
     result = run("--overhead-budget", f"--overhead-compare={file}", "--overhead-json=out.json")
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["  instructions: *, in * *", "  regression: * times *"])

@@ -28,8 +28,11 @@ _PATIENCE = 5.0
 """Seconds for a command to begin to say what it wants."""
 _AT_ONCE = 0.5
 """Seconds for it to end, which stops all others."""
-_QUIET = 2.0
+_QUIET = 0.2
 """Seconds without a command after which there is time to learn."""
+_AT_LAST = 1.0
+"""Seconds that what there is to learn waits for that: then a moment without a command does. Some ask again
+and again."""
 _EVERY = 0.005
 """Seconds after which whoever asks has a turn while something is learned."""
 _ARENA = 20
@@ -89,8 +92,8 @@ class _Daemon:
     """By the number of the connection."""
     waiting: dict[socket.socket, float] = field(default_factory=dict)
     """Connections that have not said yet all that they want, and until when they may."""
-    unlearned: dict[bytes, None] = field(default_factory=dict)
-    """What copies told, in order."""
+    unlearned: dict[bytes, float] = field(default_factory=dict)
+    """What copies told, in order, and when they did so first."""
     filling: list[bytes] = field(default_factory=list)
     """What lies between that, so that nothing of a copy does."""
     knows: tuple[str, ...] = ()
@@ -209,9 +212,10 @@ def _loop(daemon: _Daemon) -> None:
         patience = min(LOOK_SECONDS, _PATIENCE) if daemon.waiting else LOOK_SECONDS
         _turn(daemon, min(patience, _QUIET) if daemon.unlearned else patience)
         now = time.monotonic()
-        busy = daemon.runs or daemon.waiting or now - daemon.last < _QUIET
-        if daemon.unlearned and not busy:
-            _learn(daemon, next(iter(daemon.unlearned)))
+        if daemon.unlearned and not daemon.runs and not daemon.waiting:
+            told, since = next(iter(daemon.unlearned.items()))
+            if now - daemon.last >= _QUIET or now - since >= _AT_LAST:
+                _learn(daemon, told)
         if now - looked >= LOOK_SECONDS:
             looked = now
             idle = now - daemon.last > IDLE_SECONDS
@@ -232,7 +236,7 @@ def _note(daemon: _Daemon, news: socket.socket) -> None:
     """Takes down what copies tell."""
     with suppress(BlockingIOError):
         while told := news.recv(4096):
-            daemon.unlearned[told] = None
+            daemon.unlearned.setdefault(told, time.monotonic())
 
 
 def _learn(daemon: _Daemon, told: bytes) -> None:

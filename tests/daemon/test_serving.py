@@ -613,6 +613,17 @@ def test_whoever_asks_goes_before_what_is_learned(own: Callable[..., Own], tmp_p
     daemon.end()
 
 
+def test_learns_beside_somebody_who_asks_again_and_again(
+    own: Callable[..., Own], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "_QUIET", 3600.0)
+    monkeypatch.setattr(serving, "_AT_LAST", 0.2)
+    daemon = own(**Learning(tmp_path).work)
+    (tmp_path / "enough").touch()
+    _until(lambda: asking.ask(["dispatchguard", "one"]) > 7)
+    daemon.end()
+
+
 def test_what_cannot_be_learned_is_told_in_the_log(own: Callable[..., Own], tmp_path: Path) -> None:
     learning = Learning(tmp_path)
     daemon = own(**learning.work)
