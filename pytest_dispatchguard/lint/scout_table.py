@@ -30,6 +30,10 @@ _SKIPPED = frozenset(
 )
 
 
+_UNREADABLE: Final = 0xFFFF
+"""The number that tree-sitter gives to what its grammar has no rule for."""
+
+
 def _tables() -> Tables:
     hot: list[Handler | None] = []
     cold: list[Handler | None] = []
@@ -38,6 +42,9 @@ def _tables() -> Tables:
         named = LANGUAGE.node_kind_is_named(kind)
         hot.append(_HANDLERS.get(name, visit_children) if named and name not in _SKIPPED else None)
         cold.append(scout_cold.HANDLERS.get(name) if named else None)
+    for table in (hot, cold):
+        table += [None] * (_UNREADABLE + 1 - len(table))
+    hot[_UNREADABLE] = visit_children
     return Tables(hot, cold)
 
 
