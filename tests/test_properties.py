@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,7 @@ os.environ.get("A", §)|functools.partial(helper, §)(§)|list(self.parameters()
 nn.MSELoss()(§, §)|torch.compile(helper)(§)|torch.vmap(helper)(§)|await_(§)|§.type(torch.BoolTensor)
 np.asarray(§)|torch.cuda.is_available()|copy.deepcopy(§)|torch.equal(§, §)|§.repeat_interleave(§)
 x.data_ptr()|"%s" % §|log.debug(f"{¤}")|self.fn(§)(x)(y)|§.real.imag|(yield_ := §)|(*x, y)
+M0.fn|M0.cache|self.cache.fn|type(self).fn|M0|super().step(§)|(§, *(§))|[*§, *(§)]
 """
 
 _STATEMENTS = """
@@ -82,6 +84,12 @@ warnings.warn(str(§))
 log.info(f"n {¤}")
 pass
 y = x = §
+self.fn = §
+self.fn = M0.fn
+M0.fn = M0.cache
+return §, *(§)
+y = *[§] * 2, *§, §
+y = (§ if §$# odd$                                                else §)
 """
 
 _BLOCKS = """
@@ -165,12 +173,18 @@ class Writer:
                 clauses = self.rng.choice(BLOCKS).split("|")
                 for clause in clauses:
                     *before, head = clause.split("~")
+                    # What an `except` defines anew is no function of its own to the scout.
+                    number = self.rng.randrange(1000)
+                    head = re.sub(
+                        r"(?<= )(inner|later|wrapped|Local)(?=\()", rf"\g<1>{number}", head
+                    )
                     out.extend(pad + line for line in before)
                     out.append(pad + self.fill(head) + self.rng.choice(_TRAILERS))
                     out.extend(self.body(level + 1, depth - 1, 3))
             else:
                 form = self.rng.choice(STATEMENTS)
-                out.append(pad + self.fill(form) + self.rng.choice(_TRAILERS))
+                lines = self.fill(form).replace("$", "\n")
+                out.append(pad + lines + self.rng.choice(_TRAILERS))
         return (
             out
             if any(line.strip() and line.strip()[0] != "#" for line in out)
@@ -222,13 +236,14 @@ def rules() -> Catalog:
 
 
 def check(text: str, rules: Catalog, **settings: object) -> engine.Outcome:
-    rel = "pkg/mod.py"
-    file = File(str(ROOT / rel), rel, 0, 0, 0, 0)
+    return check_all({"pkg/mod.py": text}, rules, **settings)
+
+
+def check_all(texts: Mapping[str, str], rules: Catalog, **settings: object) -> engine.Outcome:
+    files = tuple(File(str(ROOT / rel), rel, 0, 0, 0, 0) for rel in texts)
     config = Config(root=ROOT, pedantic=True, **settings)  # type: ignore[arg-type]  # by name
     with Pool(1) as pool:
-        return engine.run(
-            config, Discovery((file,), (file,)), lambda: rules, None, pool, texts={rel: text}
-        )
+        return engine.run(config, Discovery(files, files), lambda: rules, None, pool, texts=texts)
 
 
 def found(text: str, rules: Catalog) -> list[Finding]:
@@ -320,6 +335,53 @@ def test_rules_never_fail_and_say_places_that_are_there(seed: int) -> None:
         assert finding.message and "\n" not in finding.message
         if finding.fix is not None:
             apply_edits(text, finding.fix.edits)
+
+
+# Names that lead to one another, and back to themselves: § is a name, ¤ a module.
+_TANGLES = """
+from ¤ import A|from ¤ import B as A|from ¤ import *|from ¤ import f|from ¤ import f as g|import ¤
+A = §|B = §|f = §|g = §|A.x = §|B.y = §|f.x = §|g = f(§)|A.x = A.y = B|A, B = B, A
+def f(x): return §|def f(x): return f(§)(x)|def g(f): return f(x) if f else §|def g(x): return lambda: §
+def f(x: A = §) -> B: return x.x(x.y)|async def g(x: "B"): return await x.y(§)|@§~def f(x): return g(x)
+class A(§): x = §|class A(B): y = §|class B(A): x = §|@§~class B(A, §): x = A.x|class B(§): A = A
+class A(torch.nn.Module):~  y = §~  def forward(self, x): return self.x(§), self.y.x(x)
+class B(A):~  x = §~  def forward(self, x): return super().forward(self.y(x)).item()
+class A(B):~  def __init__(self): self.y = self.x = §; self.z = A(§)~  forward = x = §
+class A(B):~  @property~  def x(self): return self.y~  @property~  def y(self): return self.x
+class B(torch.nn.Module):~  def __getattr__(self, x): return getattr(§, x)~  def f(self, x): return self.y
+class A(B):~  def __call__(self, x): return self.x(x)~  x = staticmethod(§)~  y = classmethod(§)
+"""
+_NAMES = (
+    "A|B|f|g|A.x|B.y|A.x.y|f.x|m0.A|m1.B.x|m2.f|self.x|self.y|A()|B(A).x|f(g)|f(A)().x|super().x"
+)
+
+
+class Tangler:
+    """Writes projects of three modules in which names stand for one another."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.lines = "|".join(lines_of(_TANGLES)).split("|")
+
+    def line(self) -> str:
+        text = self.rng.choice(self.lines).replace("~", "\n")
+        while "§" in text:
+            text = text.replace("§", self.rng.choice(_NAMES.split("|")), 1)
+        return text.replace("¤", f"m{self.rng.randrange(3)}")
+
+    def project(self) -> dict[str, str]:
+        lines = [[self.line() for _ in range(self.rng.randrange(1, 8))] for _ in range(3)]
+        return {f"m{i}.py": "\n".join(["import torch", *ls, ""]) for i, ls in enumerate(lines)}
+
+
+@QUICK
+@given(SEEDS)
+def test_names_that_lead_round_in_circles_come_to_an_end(seed: int) -> None:
+    texts = Tangler(random.Random(seed)).project()
+    for text in texts.values():
+        ast.parse(text)
+    outcome = check_all(texts, catalog(None))
+    assert outcome.problems == ()
 
 
 @QUICK

@@ -4,8 +4,9 @@ imports, re-exports, aliases and inheritance."""
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from pytest_dispatchguard.lint.facts import ClassFact, FileFacts, FunctionFact, Value
@@ -225,21 +226,37 @@ def lookup(project: Project, module: str, name: str) -> tuple[Thing, ...]:
         return known
     search = project.search
     first = not search.on_way
-    known = (project.memo_round if first else search.on_way).get(key)
+    known = project.memo_round.get(key) if first else None
+    if known is not None:
+        search.led_back = True
+        return known
+    before, search.led_back = search.led_back, False
+    found = _followed(search, key, partial(_lookup, project, module, name))
+    if not search.led_back:
+        project.memo_names[key] = found
+    elif first:
+        project.memo_round[key] = found
+    search.led_back |= before
+    return found
+
+
+def _followed(
+    search: _Search, key: _Name, find: Callable[[], tuple[Thing, ...]]
+) -> tuple[Thing, ...]:
+    """What is found for a name; nothing where it is being followed already."""
+    first = not search.on_way
+    known = search.on_way.get(key)
     if known is not None:
         search.led_back = True
         return known
     before, search.led_back = search.led_back, False
     search.on_way[key] = ()
     try:
-        found = _lookup(project, module, name)
-        if not search.led_back:
-            project.memo_names[key] = found
-            del search.on_way[key]
-        elif first:
-            project.memo_round[key] = found
-        else:
+        found = find()
+        if search.led_back:
             search.on_way[key] = found
+        else:
+            del search.on_way[key]
     finally:
         search.led_back |= before
         if first:
@@ -352,17 +369,24 @@ def member(
 
 
 def attribute(project: Project, class_id: str, name: str) -> tuple[Thing, ...]:
-    """What ``self.name`` was assigned, by the nearest class that assigns it."""
+    """What ``self.name`` was assigned, by the nearest class that assigns it. An attribute that is made of
+    itself leads to nothing."""
     for base in mro(project, class_id):
         class_ = project.classes.get(base)
         if class_ is not None and name in class_.attrs:
-            module = base.partition(":")[0]
-            found: list[Thing] = []
-            for value in class_.attrs[name]:
-                found.extend(of_value(project, module, value))
+            find = partial(_assigned, project, base, class_.attrs[name])
+            found = _followed(project.search, (base, name), find)
             if found:
-                return tuple(dict.fromkeys(found))[:_MOST_TARGETS]
+                return found
     return ()
+
+
+def _assigned(project: Project, class_id: str, values: Sequence[Value]) -> tuple[Thing, ...]:
+    module = class_id.partition(":")[0]
+    found: list[Thing] = []
+    for value in values:
+        found.extend(of_value(project, module, value))
+    return tuple(dict.fromkeys(found))[:_MOST_TARGETS]
 
 
 def of_value(project: Project, module: str, value: Value) -> tuple[Thing, ...]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 from tree_sitter import Node
 
-from pytest_dispatchguard.lint.facts import FileFacts
+from pytest_dispatchguard.lint.facts import FileFacts, FunctionFact
 from pytest_dispatchguard.lint.grammar import tree_of
 from pytest_dispatchguard.lint.room import with_room
 from pytest_dispatchguard.lint.scout_settle import finish
@@ -59,7 +59,25 @@ def _facts(
     walk = Walk(source, module, is_package, _marks(text), TABLES, cold or _never)
     visit(walk, root)
     error = _parse(text) if walk.uneven else None
-    return finish(walk) if error is None else FileFacts(error=error)
+    if error is not None:
+        return FileFacts(error=error)
+    facts = finish(walk)
+    if root.has_error:
+        facts.functions = list(_well_read(facts.functions, source))
+    return facts
+
+
+def _well_read(functions: Iterable[FunctionFact], source: bytes) -> Iterator[FunctionFact]:
+    """Those that stand where Python says, for a text that tree-sitter's grammar does not know all of."""
+    from pytest_dispatchguard.lint.gaps import read_whole
+
+    ends = read_whole(source)
+    for function in functions:
+        end = ends.get((function.name, function.line))
+        if end is not None and end <= function.end_byte:
+            rest = source[end : function.end_byte].splitlines()
+            if not any(line.strip() and not line.lstrip().startswith(b"#") for line in rest):
+                yield function
 
 
 def _always(name: str) -> bool:

@@ -527,7 +527,7 @@ class Own:
             except BaseException:  # noqa: BLE001 - whatever it is, it is told by the status
                 os._exit(3)
             os._exit(0)
-        _until(self.path.is_socket)
+        _until(asking.told)  # its socket is there before it listens
 
     def ended(self) -> int:
         """How it ended; -1 where it has not."""

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tree_sitter import Parser
 
-from pytest_dispatchguard.lint.gaps import bridged
+from pytest_dispatchguard.lint.gaps import bridged, read_whole
 from pytest_dispatchguard.lint.grammar import LANGUAGE, tree_of
 from pytest_dispatchguard.lint.scout import scan
 from pytest_dispatchguard.lint.suppress import read
@@ -68,6 +68,12 @@ def test_a_first_line_after_a_mark() -> None:
     assert mended("\ufeffx = 1, *(y), *z\n") == "\ufeffx = 1, +(y), +z\n".encode()
 
 
+def test_lines_that_end_with_a_carriage_return_alone() -> None:
+    source = b"x = 1\ry = x, *(x)\r\nz = 2\r"
+    assert bridged(source) == b"x = 1\ny = x, +(x)\r\nz = 2\n"
+    assert not tree_of(source).root_node.has_error
+
+
 def test_stars_elsewhere_stay() -> None:
     text = "x, *y = f(*a, **b), [*c], *(d), e * 2, lambda *g: 0\n"
     assert mended(text).decode() == text.replace("*(d)", "+(d)")
@@ -94,13 +100,42 @@ def test_a_suppression_beside_it_counts() -> None:
     assert [unit.end_line for unit in read(text).units if unit.start[0] == 2] == [2]
 
 
-@pytest.mark.parametrize("name", ["f", "extra_repr"])
+@pytest.mark.parametrize("name", ["forward", "extra_repr"])
 def test_what_remains_unknown_is_passed_over(name: str) -> None:
-    text = f"def {name}(self, x):\n    y = g(x, lambda z: 1 if z\n else 2)\n    return h(y)\n"
+    text = f"""
+class A:
+    def {name}(self, x):
+        y = g(x, lambda z: 1 if z
+ else 2)
+        return h(y)
+
+    def other(self, x):
+        return x
+
+def last(x):
+    return x
+    # the end
+"""
     ast.parse(text)
     assert tree_of(text.encode()).root_node.has_error, "the grammar knows it by now"
     facts = scan(text, "m", False)
-    assert facts.error is None and [function.name for function in facts.functions] == [name]
+    assert facts.error is None
+    assert {function.name for function in facts.functions} <= {"A.other", "last"}
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_functions_as_python_reads_them(mark: str) -> None:
+    text = (
+        mark
+        + "def f(): return 'ö'\nclass A:\n  if x:\n    def g(self):\n      async def h(): pass\n"
+    )
+    ends = read_whole(text.encode())
+    assert {name: text.encode()[:end].decode() for name, end in ends.items()} == {
+        ("f", 1): text[: text.index("\n")],
+        ("A.g", 4): text[:-1],
+        ("A.g.<locals>.h", 5): text[:-1],
+    }
+    assert read_whole(b"def f(:") == {}
 
 
 VALUES = st.recursive(
