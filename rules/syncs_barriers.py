@@ -22,10 +22,31 @@ _ASKED_FOR = re.compile(
 )
 
 
+_REASON = re.compile(
+    r"\b(?:hang|dead-?lock|stall|race|work-?around|bug|crash|corrupt|because|otherwise|without|need|must|"
+    r"require|avoid|prevent|ensure|make sure|so that|illegal memory)",
+    re.IGNORECASE,
+)
+"""Says why somebody wants the host to wait."""
+
+
 def _on_device_module(name: str) -> bool:
     """Whether a dotted name is of torch's module of a device: `torch.cuda.synchronize`."""
     parts = name.split(".")
     return len(parts) >= 3 and parts[0] == "torch" and parts[1] in _DEVICES
+
+
+def _explained(place: Place) -> bool:
+    """Whether a comment at the statement gives a reason for it."""
+    statement = place.statement
+    lines = (
+        *getattr(statement, "leading_lines", ()),
+        getattr(statement, "trailing_whitespace", None),
+    )
+    comments = [
+        line.comment.value for line in lines if line is not None and line.comment is not None
+    ]
+    return any(_REASON.search(comment) for comment in comments)
 
 
 def _measured(place: Place) -> bool:
@@ -82,6 +103,7 @@ class Synchronize(Rule):
             f"`{say(place, node)}` stops the host until the device has finished everything "
             "queued. Where one stream needs another, use `wait_stream` or an event; reads wait "
             "by themselves.",
+            certainty="maybe" if _explained(place) else "sure",
         )
 
 

@@ -916,7 +916,10 @@ def _instead(factory: str) -> str:
             "Between tensors: `low + (high - low) * torch.linspace(0, 1, steps, device=...)` stays on the "
             "device."
         )
-    return "Pass a number that the host knows."
+    return (
+        "Pass a number that the host knows, a bound perhaps; where none will do, read it once "
+        "(`int(...)`) for all that needs it."
+    )
 
 
 def _of_own_helper(node: cst.BaseExpression, place: Place) -> bool:

@@ -275,6 +275,14 @@ def _advice(node: cst.BaseExpression, shown: str, who: Asked, place: Place) -> s
             "device has the answer. Use `&`, `|`, `~` or `torch.logical_*`, which stay on the "
             "device."
         )
+    divisor = _divisor(node, who, place)
+    if divisor:
+        asks = "The ternary asks" if who.asker == "ternary" else "The `if` asks"
+        return (
+            f"{asks} `{shown}` for its truth, so the host waits until the device has the answer, "
+            f"only not to divide by zero. Divide by `{divisor}.clamp(min=…)`; with `torch.where` "
+            "the division would still run, and give gradients that are not numbers."
+        )
     if who.asker == "ternary":
         return (
             f"The ternary asks `{shown}` for its truth, so the host waits until the device has "
@@ -304,6 +312,25 @@ def _advice(node: cst.BaseExpression, shown: str, who: Asked, place: Place) -> s
         f"`if {shown}` makes the host wait until the device has the answer. Compute without "
         "asking (`torch.where`, `masked_fill`), or decide by something the host already knows."
     )
+
+
+def _divisor(node: cst.BaseExpression, who: Asked, place: Place) -> str:
+    """What the condition compares with a number, and what it decides divides by."""
+    if not (isinstance(node, cst.Comparison) and len(node.comparisons) == 1):
+        return ""
+    compared = {place.text(side) for side in (node.left, node.comparisons[0].comparator)}
+    decided: tuple[cst.CSTNode, ...] = ()
+    if isinstance(who.by, cst.IfExp):
+        decided = (who.by.body, who.by.orelse)
+    elif isinstance(who.by, cst.If) and _only_assigned(who.by):
+        decided = (who.by.body,)
+    for branch in decided:
+        for part in nodes.walk(branch):
+            if isinstance(part, cst.BinaryOperation) and isinstance(part.operator, cst.Divide):
+                divisor = place.text(part.right)
+                if divisor in compared and not divisor[0].isdigit():
+                    return divisor
+    return ""
 
 
 def _loop_tensor(node: cst.BaseExpression, place: Place) -> tuple[str, int | None]:
@@ -723,7 +750,12 @@ def _host_first(
     first = next(i for i, o in enumerate(operands) if _asks_tensor(o, place))
     if _bare(operands[first]) is not node:
         return None
-    later = [o for o in operands[first + 1 :] if _plain_host(o, place)]
+    goes_on = isinstance(
+        chain.operator, cst.And
+    )  # with this answer the tensor is asked all the same
+    later = [
+        o for o in operands[first + 1 :] if _plain_host(o, place) and place.usual(o) is not goes_on
+    ]
     return (chain, operands, later[0]) if later else None
 
 

@@ -23,6 +23,8 @@ SIZED_CALLS = frozenset(
 
 CPU = "cpu"
 """The word for an argument that is surely on the CPU."""
+CPU_ATTRIBUTES = frozenset({"batch_sizes"})
+"""Attributes that are tensors on the CPU wherever the others of their owner are: of a packed sequence."""
 SOMETHING = "..."
 """The word for one that is not None, whatever it is."""
 

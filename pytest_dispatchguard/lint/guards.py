@@ -13,7 +13,7 @@ _WORTH_PARSING = (
     *"""type_checking is_scripting is_tracing onnx is_compiling is_dynamo is_exporting debug verbose
     isenabledfor % hasattr built initialized initialised warned main_process is_fx_tracing
     is_torchdynamo backend framework symbolic len( numel( nelement( size( .shape[ is_nan isnan isinf
-    xla neuron _mps mlu musa sdaa validated checked first cached needs_ need_""".split(),
+    xla neuron _mps mlu musa sdaa validated checked first cached needs_ need_ finite""".split(),
 )
 """In lower case. Looking for one after the other is many times faster than for all in one pattern."""
 _WORTH_PARSING_TOO = re.compile(
@@ -42,6 +42,7 @@ _OTHER_DEVICE = re.compile(
 )
 """Asks for an accelerator that waits by other rules than CUDA does."""
 _BROKEN = re.compile(r"_?(?:\w+_)?(?:nans?|infs?)(?:_mask|_indices|_idx)?")
+_FINE = re.compile(r"_?(?:\w+_)?(?:is_?)?finite")
 _OTHER_DEVICES = frozenset("xla neuron npu hpu mlu musa sdaa tpu mps meta".split())
 _COLD_NAMES = frozenset({"TYPE_CHECKING"})
 _DONE = re.compile(
@@ -151,6 +152,13 @@ def _keeps(name: str, assigned: Collection[str]) -> bool:
     return _lasting(name, assigned) or _STATE.fullmatch(name) is not None
 
 
+def _keeps_what_is_made(name: str) -> bool:
+    """Whether what is put there is for later calls, by its name."""
+    if "." in name:
+        return _CACHED.search(name) is not None or name.endswith(".__dict__")
+    return _GLOBAL_MEMO.fullmatch(name) is not None and len(name.strip("_")) > 3
+
+
 def _verdict(node: ast.expr, assigned: Collection[str]) -> tuple[bool, bool]:
     """Whether what runs when the condition is true is cold, and what runs when it is false;
     `assigned` are the names that the branch in question fills."""
@@ -177,7 +185,7 @@ def _verdict(node: ast.expr, assigned: Collection[str]) -> tuple[bool, bool]:
                 and f"{owner}.{attribute.value!s}" in assigned
             ):
                 return False, True
-        if _counts(node, assigned):
+        if _counts(node, assigned) or _finds_all_fine(node):
             return False, True
         return _cold_atom(node) or _finds_broken_values(node), False
     name = _dotted(node)
@@ -187,7 +195,7 @@ def _verdict(node: ast.expr, assigned: Collection[str]) -> tuple[bool, bool]:
         return False, True
     if name in assigned and _keeps(name, assigned):
         return False, True
-    return _cold_atom(node), False
+    return _cold_atom(node), _FINE.fullmatch(name.rpartition(".")[2]) is not None
 
 
 def _verdict_of_comparison(
@@ -209,7 +217,7 @@ def _verdict_of_comparison(
             name = f"{_dotted(left.args[0])}.{key.value!s}" if isinstance(key, ast.Constant) else ""
         filled = name in assigned and _lasting(name, assigned)
         # `m = cache.get(key)` before it, `cache[key] = m` in it.
-        filled = filled or any("." in kept and _CACHED.search(kept) for kept in assigned)
+        filled = filled or any(_keeps_what_is_made(kept) for kept in assigned)
         return (filled, False) if isinstance(op, ast.Is) else (False, filled)
     if (
         isinstance(right, ast.Constant)
@@ -298,6 +306,21 @@ def _finds_broken_values(node: ast.Call) -> bool:
     called = asked.func if isinstance(asked, ast.Call) else asked
     last = called.attr if isinstance(called, ast.Attribute) else _dotted(called)
     return last in ("isnan", "isinf") or _BROKEN.fullmatch(last) is not None
+
+
+def _finds_all_fine(node: ast.Call) -> bool:
+    """``torch.isfinite(x).all()``: what runs when it is false is no ordinary step."""
+    last = node.func.attr if isinstance(node.func, ast.Attribute) else _dotted(node.func)
+    asked: ast.expr | None = None
+    if last == "all" and node.args:
+        asked = node.args[0]
+    elif last in ("all", "item") and isinstance(node.func, ast.Attribute):
+        asked = node.func.value
+    if isinstance(asked, ast.Call):
+        return _finds_all_fine(asked)
+    if asked is not None:
+        return _FINE.fullmatch(_dotted(asked).rpartition(".")[2]) is not None
+    return last == "isfinite"
 
 
 def _counts(node: ast.expr, assigned: Collection[str]) -> bool:

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import libcst as cst
 
-from pytest_dispatchguard.lint import nodes
+from pytest_dispatchguard.lint import guards, nodes
 from pytest_dispatchguard.lint.facts import CalleeBrief, ClassBrief, HotFact
 from pytest_dispatchguard.lint.kinds import UNKNOWN, Kind
 from pytest_dispatchguard.lint.parts import Asked
@@ -183,6 +183,12 @@ class Place:
     def conditions(self) -> tuple[tuple[cst.BaseExpression, bool], ...]:
         """Conditions of the ifs around the node, outermost first, and whether they hold where the node is."""
         return self.scene.conditions
+
+    def usual(self, test: cst.BaseExpression) -> bool | None:
+        """What a test says on nearly all calls: False of ``not self._initialized`` and of ``is_tracing()``;
+        None where that cannot be told."""
+        rare, rare_else = guards.cold_branches(text(test))
+        return None if rare == rare_else else rare_else
 
     @property
     def withs(self) -> tuple[cst.With, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -392,7 +393,7 @@ class Reader:
 
     def _filled(self, statements: Sequence[cst.CSTNode]) -> frozenset[str]:
         """The names that statements assign, as `guards` wants them."""
-        names = frozenset(_assigned_names(statements))
+        names = frozenset(_assigned_names(statements, self.globals))
         return names | {f"global {name}" for name in names & self.globals}
 
     def _global(self, node: cst.Global) -> None:
@@ -1292,7 +1293,8 @@ def _smalls(statements: Iterable[cst.CSTNode]) -> Iterable[cst.CSTNode]:
             yield statement
 
 
-def _assigned_names(statements: Iterable[cst.CSTNode]) -> Iterable[str]:
+def _assigned_names(statements: Iterable[cst.CSTNode], declared: AbstractSet[str]) -> Iterable[str]:
+    """The lasting names that statements assign: attributes, what has items, and what is declared global."""
     for small in _smalls(statements):
         targets: list[cst.BaseExpression] = []
         if isinstance(small, cst.Assign):
@@ -1300,10 +1302,11 @@ def _assigned_names(statements: Iterable[cst.CSTNode]) -> Iterable[str]:
         elif isinstance(small, cst.AnnAssign | cst.AugAssign):
             targets = [small.target]
         for target in targets:
+            whole = target
             while isinstance(target, cst.Subscript):
                 target = target.value
-            name = dotted(target)
-            if name:
+            name = dotted(target) or ""
+            if "." in name or name in declared or (name and target is not whole):
                 yield name
 
 

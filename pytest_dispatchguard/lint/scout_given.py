@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from tree_sitter import Node
 
-from pytest_dispatchguard.lint.facts import CPU, SOMETHING
+from pytest_dispatchguard.lint.facts import CPU, CPU_ATTRIBUTES, SOMETHING
 from pytest_dispatchguard.lint.scout_state import Reading, Walk
 from pytest_dispatchguard.lint.scout_values import (
     PLAIN_KINDS,
@@ -110,6 +110,8 @@ def origin(walk: Walk, reading: Reading, node: Node, depth: int = 0) -> str:
         return _agreed(origin(walk, reading, part, depth + 1) for part in node.named_children)
     if kind in ("binary_operator", "comparison_operator"):
         return _any_on_cpu(walk, reading, node.named_children, depth)
+    if kind == "attribute" and text(walk.source, node.named_children[-1]) in CPU_ATTRIBUTES:
+        return CPU
     return ""
 
 

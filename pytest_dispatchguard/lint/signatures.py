@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from pytest_dispatchguard.lint import torch_ops
-from pytest_dispatchguard.lint.facts import Value
+from pytest_dispatchguard.lint.facts import CPU_ATTRIBUTES, Value
 from pytest_dispatchguard.lint.kinds import (
     DICT,
     FUNCTION,
@@ -585,6 +585,8 @@ def attribute_kind(receiver: Kind, name: str) -> Kind | None:
         return Kind("tensor", optional=name == "bias")
     if name == "shape" or name == "ndim":
         return SHAPE if name == "shape" else SCALAR
+    if name in CPU_ATTRIBUTES:
+        return Kind("tensor", sure=False, host=True)
     return None
 
 

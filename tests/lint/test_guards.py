@@ -146,6 +146,19 @@ def test_what_a_cache_lacks_is_rare_whatever_fills_it(name: str) -> None:
     assert cold_branches(f"key in {name}") == (False, True)
 
 
+@pytest.mark.parametrize(
+    "name", ["_GRAPHS", "_COMPILED_BY_KEY", "self.__dict__", "self._made_cache"]
+)
+def test_what_was_not_found_and_is_kept_is_made_rarely(name: str) -> None:
+    assert cold_branches("made is None", body_assigns={"made", name}) == (True, False)
+    assert cold_branches("made is not None", body_assigns={name}) == (False, True)
+
+
+@pytest.mark.parametrize("name", ["A", "_B2", "made", "self.mask", "table"])
+def test_what_is_kept_for_this_call_alone_is_not_rare(name: str) -> None:
+    assert cold_branches("mask is None", body_assigns={"mask", name}) == (False, False)
+
+
 @pytest.mark.parametrize("name", ["cache", "self.cached_values", "self.allowed"])
 def test_what_is_no_lasting_cache_may_lack_anything(name: str) -> None:
     assert cold_branches(f"key not in {name}") == (False, False)
@@ -180,6 +193,13 @@ def test_what_there_is_nothing_for_is_rare(condition: str, cold: tuple[bool, boo
         ("torch.isnan(x).any()", (True, False)),
         ("torch.any(x.isinf())", (True, False)),
         ("nans.any()", (True, False)),
+        ("torch.isfinite(x).all()", (False, True)),
+        ("not torch.isfinite(loss)", (True, False)),
+        ("torch.all(torch.isfinite(x)).item()", (False, True)),
+        ("not all_finite", (True, False)),
+        ("not math.isfinite(norm)", (True, False)),
+        ("infinite", (False, False)),
+        ("not x.all()", (False, False)),
         ("mask.any()", (False, False)),
         ("info.any()", (False, False)),
         ("hasattr(torch, 'nextafter')", (False, True)),
