@@ -99,8 +99,24 @@ def judge_chunks(
             judged.findings = [
                 _unread(lines, outline, brief, error.raw_line, error.raw_column + 1, said)
             ]
+        except Exception as error:  # noqa: BLE001 - one function must not hide what others hold
+            judged = Judged()
+            judged.problems.append(
+                _failure(f"{brief.path}:{outline.line}: {outline.name} could not be judged", error)
+            )
         out.append(judged)
     return out
+
+
+def _failure(what: str, error: BaseException) -> str:
+    """One line about a mistake of this program or of a pack."""
+    if os.environ.get("DISPATCHGUARD_TRACEBACK"):
+        traceback.print_exc()
+    said = " ".join(str(error).split())
+    return (
+        f"{what}: {type(error).__name__}: {said} "
+        "(set DISPATCHGUARD_TRACEBACK=1 for the trace, and please report it)"
+    )
 
 
 def _unread(
@@ -214,14 +230,9 @@ def _judge_function(
                 raise
             # A rule that fails must not hide the others' findings, nor end the run as if clean.
             except (Exception, SystemExit) as error:  # noqa: BLE001 - for the reason above
-                if os.environ.get("DISPATCHGUARD_TRACEBACK"):
-                    traceback.print_exc()
-                said = " ".join(str(error).split())
-                out.problems.append(
-                    f"{brief.path}:{_line(chunk, seen.node, outer.line)}: rule {rule.code} failed in "
-                    f"{seen.scene.qualname}: {type(error).__name__}: {said} "
-                    "(set DISPATCHGUARD_TRACEBACK=1 for the trace, and please report it)"
-                )
+                line = _line(chunk, seen.node, outer.line)
+                what = f"{brief.path}:{line}: rule {rule.code} failed in {seen.scene.qualname}"
+                out.problems.append(_failure(what, error))
     return out
 
 

@@ -649,6 +649,12 @@ def split_top(text: str, separator: str) -> list[str]:
     return [p for p in parts if p]
 
 
+def _first_inside(annotation: str) -> str:
+    """``int`` of ``Annotated[int, "a word"]``; empty where there is nothing."""
+    parts = split_top(annotation.partition("[")[2].removesuffix("]"), ",")
+    return parts[0] if parts else ""
+
+
 @lru_cache(maxsize=4096)
 def annotation_kind(text: str, tensor_types: tuple[str, ...] = ()) -> Kind:
     """The kind that an annotation promises; names in it are dotted and resolved where possible."""
@@ -670,14 +676,8 @@ def annotation_kind(text: str, tensor_types: tuple[str, ...] = ()) -> Kind:
         return out
     base = text.partition("[")[0].strip()
     last = base.rpartition(".")[2]
-    if last == "Annotated":
-        return annotation_kind(split_top(text[text.index("[") + 1 : -1], ",")[0], tensor_types)
-    if last in ("Final", "ClassVar", "Required", "NotRequired"):
-        return (
-            annotation_kind(text[text.index("[") + 1 : -1], tensor_types)
-            if "[" in text
-            else UNKNOWN
-        )
+    if last in ("Annotated", "Final", "ClassVar", "Required", "NotRequired"):
+        return annotation_kind(_first_inside(text), tensor_types)
     if is_tensor_class(base, tensor_types) or last in (
         "Tensor",
         "FloatTensor",
@@ -693,8 +693,7 @@ def annotation_kind(text: str, tensor_types: tuple[str, ...] = ()) -> Kind:
         named: dict[str, Dtype] = {"LongTensor": "int", "IntTensor": "int", "BoolTensor": "bool"}
         return Kind("tensor", dtype=named.get(last, ""))
     if last in _JAXTYPING and "[" in text and (base == last or base.startswith("jaxtyping.")):
-        inner = split_top(text[text.index("[") + 1 : -1], ",")[0]
-        return annotation_kind(inner, tensor_types)
+        return annotation_kind(_first_inside(text), tensor_types)
     if base in (
         "int",
         "float",

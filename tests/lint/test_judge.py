@@ -234,6 +234,35 @@ def test_a_rule_that_fails_is_told_and_hides_nothing() -> None:
     )
 
 
+def test_a_function_that_cannot_be_judged_is_told_and_hides_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read = judge.Reader.read
+
+    def broken(self: judge.Reader, function: cst.FunctionDef) -> None:
+        if function.name.value == "odd":
+            raise IndexError("out of\nrange")
+        read(self, function)
+
+    monkeypatch.setattr(judge.Reader, "read", broken)
+    result = judged(
+        """
+        # dispatchguard: hot
+        def odd():
+            ping()
+
+        # dispatchguard: hot
+        def f():
+            ping()
+        """
+    )
+    assert [f.function for f in result.findings] == ["f"]
+    (problem,) = result.problems
+    assert problem.startswith(
+        "mod.py:3: odd could not be judged: IndexError: out of range (set DISP"
+    )
+
+
 def test_truth_is_asked_of_single_operands() -> None:
     asked = messages(
         """
