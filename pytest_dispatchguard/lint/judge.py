@@ -3,8 +3,6 @@ out."""
 
 from __future__ import annotations
 
-import os
-import traceback
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +13,7 @@ import libcst as cst
 from pytest_dispatchguard.lint import packs
 from pytest_dispatchguard.lint.chunks import Lines, Outline
 from pytest_dispatchguard.lint.facts import Brief
+from pytest_dispatchguard.lint.mistakes import mistake
 from pytest_dispatchguard.lint.parts import Answer, Asked, Parts
 from pytest_dispatchguard.lint.place import Place
 from pytest_dispatchguard.lint.positions import Position, positions
@@ -102,21 +101,10 @@ def judge_chunks(
         except Exception as error:  # noqa: BLE001 - one function must not hide what others hold
             judged = Judged()
             judged.problems.append(
-                _failure(f"{brief.path}:{outline.line}: {outline.name} could not be judged", error)
+                mistake(f"{brief.path}:{outline.line}: {outline.name} could not be judged", error)
             )
         out.append(judged)
     return out
-
-
-def _failure(what: str, error: BaseException) -> str:
-    """One line about a mistake of this program or of a pack."""
-    if os.environ.get("DISPATCHGUARD_TRACEBACK"):
-        traceback.print_exc()
-    said = " ".join(str(error).split())
-    return (
-        f"{what}: {type(error).__name__}: {said} "
-        "(set DISPATCHGUARD_TRACEBACK=1 for the trace, and please report it)"
-    )
 
 
 def _unread(
@@ -232,7 +220,7 @@ def _judge_function(
             except (Exception, SystemExit) as error:  # noqa: BLE001 - for the reason above
                 line = _line(chunk, seen.node, outer.line)
                 what = f"{brief.path}:{line}: rule {rule.code} failed in {seen.scene.qualname}"
-                out.problems.append(_failure(what, error))
+                out.problems.append(mistake(what, error))
     return out
 
 

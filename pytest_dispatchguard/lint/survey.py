@@ -22,6 +22,7 @@ from pytest_dispatchguard.lint.files import (
     decode_source,
     read_source,
 )
+from pytest_dispatchguard.lint.mistakes import mistake
 from pytest_dispatchguard.lint.packing import pack_facts, shape, unpack_facts
 from pytest_dispatchguard.lint.pool import Pool
 
@@ -146,7 +147,11 @@ def _scan(job: _File) -> tuple[str, str, str, str]:
     else:
         text = read
         cold = None if thorough else cold_by_name(rel, text)
-        facts = scout.scan(text, module_name(rel, roots), rel.endswith("__init__.py"), cold)
+        try:
+            facts = scout.scan(text, module_name(rel, roots), rel.endswith("__init__.py"), cold)
+        except Exception as error:  # noqa: BLE001 - one file must not hide what others hold
+            digest = ""  # so that nothing of it is kept
+            facts = FileFacts(error=(1, 1, mistake("the file could not be read", error)))
     directives = "dispatchguard:" in text or any(noqa.search(text) for noqa in _NOQA)
     directives = directives or _MISSPELT.search(text) is not None
     row = json.dumps([shape(facts) if kept else "", directives, facts.error, len(facts.functions)])

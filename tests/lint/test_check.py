@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -61,6 +62,33 @@ def test_an_error_that_is_not_the_cache_s_is_raised(
         check(request_)
     monkeypatch.undo()
     assert check(request_).report.findings == good.report.findings
+
+
+def test_a_file_that_the_scout_fails_at_is_told_and_hides_nothing(
+    request_: Request, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from pytest_dispatchguard.lint import scout
+
+    (request_.cwd / "b.py").write_text(TEXT + "# odd\n")
+    scan = scout.scan
+
+    def broken(text: str, *rest: Any) -> Any:
+        if "# odd" in text:
+            raise IndexError("no such\nnode")
+        return scan(text, *rest)
+
+    monkeypatch.setattr(scout, "scan", broken)
+    monkeypatch.setenv("DISPATCHGUARD_TRACEBACK", "1")
+    found = check(request_).report.findings
+    assert {f.path for f in found if f.code != "DG001"} == {"a.py"}
+    (odd,) = [f for f in found if f.code == "DG001"]
+    assert odd.path == "b.py"
+    assert odd.message.startswith("the file could not be read: IndexError: no such node (set")
+    assert "in broken" in capsys.readouterr().err
+    monkeypatch.undo()
+    again = check(request_).report.findings
+    assert {f.path for f in again} == {"a.py", "b.py"}, "nothing of it was kept"
+    assert all(f.code != "DG001" for f in again)
 
 
 def test_a_baseline_must_be_named(request_: Request) -> None:
