@@ -335,6 +335,7 @@ class ScalarTensorOnDevice(Rule):
 
     code = "DG501"
     name = "scalar-tensor-on-device"
+    also_compiled = False
     origin = "kornia#3221"
     looks_for = Call("tensor", "as_tensor", "asarray", "new_tensor")
     fixes = "safe"
@@ -441,6 +442,7 @@ class ConstantTensorBuiltPerCall(Rule):
 
     code = "DG502"
     name = "constant-tensor-built-per-call"
+    also_compiled = False
     origin = "diffusers#13406"
     looks_for = Call("tensor", "as_tensor", "asarray", "new_tensor", *_LEGACY_CLASSES, "Tensor")
 
@@ -578,6 +580,7 @@ class ScalarTensorInArithmetic(Rule):
 
     code = "DG503"
     name = "scalar-tensor-in-arithmetic"
+    also_compiled = False
     origin = "torchvision#5515"
     looks_for = Call("tensor", "as_tensor", "asarray")
     fixes = "unsafe"
@@ -1386,6 +1389,7 @@ class ParameterLoop(Rule):
 
     code = "DG512"
     name = "parameter-loop"
+    also_compiled = False
     origin = "timm#1553"
     looks_for = Loop(having=Call("parameters", "buffers"))
 

@@ -180,6 +180,7 @@ class FunctionBuiltForOneCall(Rule):
 
     code = "DG301"
     name = "function-built-for-one-call"
+    also_compiled = False
     origin = "keras#23183"
     looks_for = (Lambda(), Def())
     fixes = "safe"
@@ -318,6 +319,7 @@ class FunctionWithoutCaptures(Rule):
 
     code = "DG302"
     name = "function-without-captures"
+    also_compiled = False
     origin = "keras#23183"
     looks_for = (Lambda(), Def())
 
@@ -377,6 +379,7 @@ class WrapperBuiltPerCall(Rule):
 
     code = "DG303"
     name = "wrapper-built-per-call"
+    also_compiled = False
     origin = "keras#23183"
     looks_for = MadeCall()
 
@@ -489,6 +492,7 @@ class PartialBuiltPerCall(Rule):
 
     code = "DG304"
     name = "partial-built-per-call"
+    also_compiled = False
     origin = "transformer-engine#1191"
     looks_for = Call("partial")
     fixes = "safe"
@@ -614,6 +618,7 @@ class WrapsPerCall(Rule):
 
     code = "DG305"
     name = "wraps-per-call"
+    also_compiled = False
     origin = "keras#23183"
     looks_for = (Def(), Call("update_wrapper", "wraps"))
 
@@ -683,6 +688,7 @@ class DecoratedPerCall(Rule):
 
     code = "DG306"
     name = "decorated-per-call"
+    also_compiled = False
     origin = "keras#23183"
     looks_for = Def()
 
@@ -752,6 +758,7 @@ class ClassBuiltPerCall(Rule):
 
     code = "DG307"
     name = "class-built-per-call"
+    also_compiled = False
     origin = "torchvision#1452"
     looks_for = (Class(), Call("namedtuple", "make_dataclass", "type"))
 

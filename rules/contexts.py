@@ -213,6 +213,7 @@ class GeneratorContextPerCall(Rule):
 
     code = "DG201"
     name = "generator-context-per-call"
+    also_compiled = False
     origin = "TransformerEngine#2957"
     looks_for = (With(), Call("enter_context"))
 
@@ -271,6 +272,7 @@ class ExitStackPerCall(Rule):
 
     code = "DG202"
     name = "exit-stack-per-call"
+    also_compiled = False
     origin = "cpython#77446"
     looks_for = With()
 
@@ -340,6 +342,7 @@ class NullContextPerCall(Rule):
 
     code = "DG203"
     name = "nullcontext-per-call"
+    also_compiled = False
     origin = "TransformerEngine#2957"
     looks_for = Call("nullcontext")
 
@@ -391,6 +394,7 @@ class SuppressPerCall(Rule):
 
     code = "DG204"
     name = "suppress-per-call"
+    also_compiled = False
     origin = "flake8-simplify#91"
     looks_for = With()
     fixes = "safe"
@@ -490,6 +494,7 @@ class IdleContextsPerCall(Rule):
 
     code = "DG205"
     name = "idle-contexts-per-call"
+    also_compiled = False
     origin = "TransformerEngine#2957"
     looks_for = With()
 
@@ -541,6 +546,7 @@ class RangeAlwaysRecorded(Rule):
 
     code = "DG206"
     name = "range-always-recorded"
+    also_compiled = False
     origin = "TransformerEngine#2377"
     looks_for = (With(), Call("range_push"))
 
@@ -589,6 +595,7 @@ class GradModeHoistable(Rule):
 
     code = "DG207"
     name = "grad-mode-hoistable"
+    also_compiled = False
     origin = "pytorch#128182"
     looks_for = With()
 
@@ -679,6 +686,7 @@ class AutocastOffPerCall(Rule):
 
     code = "DG208"
     name = "autocast-off-per-call"
+    also_compiled = False
     origin = "TransformerEngine#1191"
     looks_for = With()
 
@@ -742,6 +750,7 @@ class DeviceGuardPerCall(Rule):
 
     code = "DG209"
     name = "device-guard-per-call"
+    also_compiled = False
     origin = "pytorch#91045"
     looks_for = With()
 
@@ -799,6 +808,7 @@ class DeviceModePerCall(Rule):
 
     code = "DG210"
     name = "device-mode-per-call"
+    also_compiled = False
     origin = "pytorch#92701"
     looks_for = With()
     torch = ">=2.0"
@@ -863,6 +873,7 @@ class AttentionBackendPerCall(Rule):
 
     code = "DG211"
     name = "attention-backend-per-call"
+    also_compiled = False
     origin = "pytorch#85984"
     looks_for = With()
 

@@ -951,12 +951,15 @@ class ModuleListSlice(Rule):
 
 
 def _unsliced(node: cst.Subscript, part: cst.Slice, place: Place) -> str:
-    """How to do without the slice: called, it is a module that can be made once; iterated over, a list."""
+    """How to do without the slice. One that is kept as an attribute would register its modules twice, in the
+    state as well."""
     parent = place.parent(node)
-    if isinstance(parent, cst.Call) and parent.func is node:
-        return "Make the slice once, in `__init__`"
     base = place.text(node.value)
     plain = f"`list({base}){place.text(node)[len(base) :]}`"
+    if isinstance(parent, cst.Call) and parent.func is node:
+        return f"Call the modules of {plain} one after the other instead"
+    if isinstance(parent, cst.Call) and place.name(parent) == "len":
+        return f"Count by `len({base})`, or take {plain}"
     if all(b is None or _not_negative(b, place) for b in (part.lower, part.upper, part.step)):
         return f"Iterate over `{_islice(base, part, place)}` instead, or over {plain}"
     return f"Iterate over {plain} instead, which may count from the end"

@@ -36,6 +36,9 @@ def _on_device_module(name: str) -> bool:
     return len(parts) >= 3 and parts[0] == "torch" and parts[1] in _DEVICES
 
 
+_ASKED_TO_WAIT = re.compile(r"sync|block|wait", re.IGNORECASE)
+
+
 def _explained(place: Place) -> bool:
     """Whether a comment at the statement gives a reason for it."""
     statement = place.statement
@@ -97,6 +100,10 @@ class Synchronize(Rule):
         of_stream = isinstance(inner, cst.Call) and place.last_name(inner).endswith("_stream")
         if not (_on_device_module(name) or of_stream) or _measured(place):
             return None
+        if any(
+            holds and _ASKED_TO_WAIT.search(place.text(test)) for test, holds in place.conditions
+        ):
+            return None  # whoever sets that wants the wait
         return tell(
             place,
             node,

@@ -3,6 +3,7 @@ out."""
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -17,13 +18,17 @@ from pytest_dispatchguard.lint.mistakes import mistake
 from pytest_dispatchguard.lint.parts import Answer, Asked, Parts
 from pytest_dispatchguard.lint.place import Place
 from pytest_dispatchguard.lint.positions import Position, positions
-from pytest_dispatchguard.lint.reading import Reader, Scene, Seen
+from pytest_dispatchguard.lint.reading import Reader, Scene, Seen, dotted
 from pytest_dispatchguard.lint.room import with_room
 from pytest_dispatchguard.lint.rule import Rule
 from pytest_dispatchguard.lint.target import Target, applies
 from pytest_dispatchguard.model import Finding, Span
 
 _STATEMENT_LOOPS = (cst.For, cst.While)
+_COMPILES = re.compile(
+    r"torch\.compile|(?:\w+\.)*_?(?:torch|maybe|try|optional|conditional|lazy)_compiled?"
+    r"(?:_\w+)?|(?:\w+\.)*_?compile_(?:if|when|with|maybe)\w*"
+)
 _STEPS = frozenset({"backward", "step", "training_step", "train_step"})
 
 
@@ -208,6 +213,8 @@ def _judge_function(
         for rule in rules:
             if seen.scene.cold and not rule.also_cold:
                 continue
+            if not rule.also_compiled and _compiled(chunk.function, seen.scene.function):
+                continue
             place = Place(
                 reader, asked, seen.scene, seen.node, (rule.code, rule.name), target,
                 chunk.head, chunk.span, chunk.first_line,
@@ -222,6 +229,20 @@ def _judge_function(
                 what = f"{brief.path}:{line}: rule {rule.code} failed in {seen.scene.qualname}"
                 out.problems.append(mistake(what, error))
     return out
+
+
+def _compiled(*functions: cst.FunctionDef) -> bool:
+    """Whether a function is decorated with `torch.compile`, or with what a project calls its way to it."""
+    for function in functions:
+        for decorator in function.decorators:
+            node = decorator.decorator
+            name = dotted(node.func if isinstance(node, cst.Call) else node) or ""
+            if _COMPILES.fullmatch(name):
+                return True
+            asked = node.args if isinstance(node, cst.Call) else ()
+            if name.endswith("partial") and any(dotted(a.value) == "torch.compile" for a in asked):
+                return True
+    return False
 
 
 def _findings(answer: object) -> list[Finding]:

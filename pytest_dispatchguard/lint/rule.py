@@ -191,6 +191,9 @@ class Rule:
     """Specifier of the Python releases on which the pattern costs: ``<3.12``. Empty: on all."""
     torch: ClassVar[str] = ""
     """Specifier of the torch releases on which the pattern costs. Empty: on all."""
+    also_compiled: ClassVar[bool] = True
+    """Whether it counts in functions that are compiled as well: what runs only while they are traced costs
+    their calls nothing."""
     also_cold: ClassVar[bool] = False
     """Whether cold regions of hot functions are shown too."""
     running: ClassVar[bool] = False
