@@ -383,10 +383,14 @@ class ScalarTensorOnDevice(Rule):
             change = (func, written)
         else:
             return None
+        safety = self._safety(data, place)
+        differs = (
+            "" if safety == "safe" else ", for which a number too large for its dtype is an error"
+        )
         return place.edits(
             [change, (data, f"(), {place.text(data)}")],
-            safety=self._safety(data, place),
-            message=f"fill with `{'new_full' if new else 'torch.full'}`",
+            safety=safety,
+            message=f"fill with `{'new_full' if new else 'torch.full'}`{differs}",
         )
 
     def _safety(self, data: cst.BaseExpression, place: Place) -> Safety:
@@ -606,7 +610,7 @@ class ScalarTensorInArithmetic(Rule):
                 if isinstance(place.parent(node), cst.BinaryOperation | cst.Comparison)
                 else place.text(data),
                 safety="unsafe",
-                message="use the number itself",
+                message="use the number itself; results in float64 may differ in the last digits",
             )
         shown = place.text(data)
         return place.finding(
@@ -780,9 +784,11 @@ class FactoryThenMove(Rule):
             return None
         added = Edit(whole.path, inner, f", {arguments}")
         gone = Span(end.line, end.column, whole.span.end_line, whole.span.end_column)
+        safety = self._safety(factory, place)
+        differs = "" if safety == "safe" else ", whose numbers may differ from those of the CPU"
         return Fix(
-            self._safety(factory, place),
-            "make it on the device",
+            safety,
+            f"make it on the device{differs}",
             (added, Edit(whole.path, gone, "")),
         )
 

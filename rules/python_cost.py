@@ -520,7 +520,9 @@ def _lazy(node: cst.Call, place: Place) -> Fix | None:
         edits[-1] = (last_part, last_text + values_text)
     else:
         edits.append((end, place.text(end) + values_text))
-    return place.edits(edits, safety="unsafe", message="let the logger make the text")
+    return place.edits(
+        edits, safety="unsafe", message="let the logger make the text, and report mistakes in it"
+    )
 
 
 def _percent(node: cst.FormattedString, place: Place, given: list[str]) -> str | None:
@@ -567,7 +569,7 @@ def _lazy_modulo(node: cst.BinaryOperation, place: Place) -> Fix | None:
         node,
         place.text(node.left) + values,
         safety="unsafe",
-        message="let the logger make the text",
+        message="let the logger make the text, and report mistakes in it",
     )
 
 

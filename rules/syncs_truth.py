@@ -314,11 +314,16 @@ def _advice(node: cst.BaseExpression, shown: str, who: Asked, place: Place) -> s
     )
 
 
+_ZERO = re.compile(r"0|0?\.0*|\w*(?:eps|tiny|tol)\w*|1e-\d+", re.IGNORECASE)
+
+
 def _divisor(node: cst.BaseExpression, who: Asked, place: Place) -> str:
-    """What the condition compares with a number, and what it decides divides by."""
+    """What the condition compares with zero, and what it decides divides by."""
     if not (isinstance(node, cst.Comparison) and len(node.comparisons) == 1):
         return ""
     compared = {place.text(side) for side in (node.left, node.comparisons[0].comparator)}
+    if not any(_ZERO.fullmatch(side) for side in compared):
+        return ""
     decided: tuple[cst.CSTNode, ...] = ()
     if isinstance(who.by, cst.IfExp):
         decided = (who.by.body, who.by.orelse)

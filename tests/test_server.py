@@ -567,7 +567,9 @@ def test_an_unsafe_fix_says_so(root: Path) -> None:
         uri = made.open(root / "pkg/log.py", text)
         found, _ = await made.found(uri, "DG604", "DG415")
         fix, *_ = await made.actions(uri, found.range, "quickfix")
-        assert fix.title == "DG604: let the logger make the text (unsafe)"
+        assert (
+            fix.title == "DG604: let the logger make the text, and report mistakes in it (unsafe)"
+        )
         assert fix.is_preferred is None
         # What is not safe is for nobody who fixes all there is.
         assert not any(a.kind != "quickfix" for a in await made.actions(uri))

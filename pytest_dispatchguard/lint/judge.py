@@ -269,13 +269,23 @@ def _line(chunk: Chunk, node: cst.CSTNode, otherwise: int) -> int:
 
 def _hot_loops(events: Sequence[Seen], brief: Brief) -> set[int]:
     """The loops that run once per step: the innermost ones around a backward or step."""
+    trains = any(seen.event == "call" and seen.name == "backward" for seen in events)
     out = set()
     for seen in events:
-        if seen.event == "call" and seen.name in _STEPS:
+        if (
+            seen.event == "call"
+            and seen.name in _STEPS
+            and not (trains and _of_schedule(seen.node))
+        ):
             loops = [n for n in seen.scene.loops if isinstance(n, _STATEMENT_LOOPS)]
             if loops:
                 out.add(id(loops[-1]))
     return out
+
+
+def _of_schedule(node: cst.CSTNode) -> bool:
+    """Whether a step is that of a schedule: in a training once per epoch, as a rule."""
+    return isinstance(node, cst.Call) and "sched" in (dotted(node.func) or "").lower()
 
 
 def _in_hot_loop(scene: Scene, hot_loops: set[int]) -> bool:

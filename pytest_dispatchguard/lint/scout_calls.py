@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from tree_sitter import Node
 
 from pytest_dispatchguard.lint import scout_words as words
@@ -27,6 +29,10 @@ from pytest_dispatchguard.lint.scout_state import (
 from pytest_dispatchguard.lint.scout_values import dotted, resolved, text
 
 _TORCH_ROOTS = ("torch", "torch.nn.functional", "torch.special", "torch.linalg", "torch.functional")
+
+
+_OPTIMIZER = re.compile(r"opt|scaler", re.IGNORECASE)
+"""What takes a step with each batch, other than a schedule."""
 
 
 def _call(walk: Walk, node: Node) -> None:
@@ -140,6 +146,8 @@ def call_of_note(walk: Walk, last: str, callee: Node, given: list[Node]) -> None
             reading.backward = True
         else:
             reading.step = True
+        if walk.rounds and (last == "backward" or _OPTIMIZER.search(text(walk.source, callee))):
+            reading.step_rounds.add(walk.rounds[-1])
     if not given:
         if last == "remove":
             reading.removes = True

@@ -154,8 +154,8 @@ def _function_as(walk: Walk, node: Node, decorators: list[str], whole: Node) -> 
         if walk.where == "function":
             outer.looks.add("def")
             outer.bindings.setdefault(name, []).append(False)
-    kept = (walk.where, walk.prefix, walk.loop, walk.table, walk.under)
-    walk.under = ()
+    kept = (walk.where, walk.prefix, walk.loop, walk.table, walk.under, walk.rounds)
+    walk.under, walk.rounds = (), ()
     walk.reading, walk.where, walk.loop = reading, "function", 0
     walk.prefix = f"{fact.name}.<locals>."
     marked = fact.mark or (is_method and walk.class_ is not None and walk.class_.mark)
@@ -164,7 +164,7 @@ def _function_as(walk: Walk, node: Node, decorators: list[str], whole: Node) -> 
     walk.readings.append(reading)
     visit(walk, body)
     walk.reading = outer
-    walk.where, walk.prefix, walk.loop, walk.table, walk.under = kept
+    walk.where, walk.prefix, walk.loop, walk.table, walk.under, walk.rounds = kept
     settle(walk, reading, declared is not None)
     if outer.fact is not None:
         # What a nested function holds, its outer one holds too.

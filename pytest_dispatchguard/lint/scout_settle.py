@@ -30,11 +30,21 @@ def settle(walk: Walk, reading: Reading, declared: bool) -> None:
         and all(node is not None and origin(walk, reading, node) == CPU for node in reading.returns)
     )
     fact.training_loop = reading.backward and reading.step
+    if fact.training_loop and reading.step_rounds:
+        _leave_steps(reading)
     fact.returns_function = _returns_function(reading)
     if not declared and not reading.yields:
         fact.returns = _agreed_return(walk, reading)
     walk.reading = outer
     _keep_calls(walk, reading)
+
+
+def _leave_steps(reading: Reading) -> None:
+    """Of a training, only what a step does is done again and again: not what an epoch does."""
+    for key, call in reading.calls.items():
+        loops = reading.rounds.get(key)
+        if loops and not any(reading.step_rounds.intersection(around) for around in loops):
+            call.loop = False
 
 
 def _returns_function(reading: Reading) -> bool:

@@ -34,8 +34,8 @@ class Reading:
     __slots__ = (
         "arguments", "backward", "binding_memo", "bindings", "calls", "declared", "fact", "globals", "hooks",
         "hosts", "known_locals", "looks", "nested", "outer", "owner", "param_values", "params", "passed",
-        "pending", "reads", "removes", "returns", "self_name", "step", "tensor_uses",
-        "tested", "yields",
+        "pending", "reads", "removes", "returns", "rounds", "self_name", "step", "step_rounds",
+        "tensor_uses", "tested", "yields",
     )  # fmt: skip
 
     def __init__(self, fact: FunctionFact | None, owner: ClassFact | None, self_name: str) -> None:
@@ -71,6 +71,10 @@ class Reading:
         self.yields = False
         self.backward = False
         self.step = False
+        self.step_rounds: set[int] = set()
+        """The loops whose rounds are steps of a training."""
+        self.rounds: dict[tuple[str, str], set[tuple[int, ...]]] = {}
+        """Of each call in a loop: the loops around it, outermost first."""
 
     def hinges(self, token: str) -> Hinges:
         """What a token hinges on, to be added to."""
@@ -85,8 +89,8 @@ class Walk:
 
     __slots__ = (
         "class_", "cold", "done", "early_exit", "facts", "foreign", "imports", "is_package", "loop", "marks",
-        "module", "prefix", "reading", "readings", "source", "table", "tables", "tensors_here", "under",
-        "uneven", "where",
+        "module", "prefix", "reading", "readings", "rounds", "source", "table", "tables", "tensors_here",
+        "under", "uneven", "where",
     )  # fmt: skip
 
     def __init__(
@@ -114,6 +118,8 @@ class Walk:
         self.prefix = ""
         self.where = "module"
         self.loop = 0
+        self.rounds: tuple[int, ...] = ()
+        """The loops around, as statements, outermost first."""
         self.early_exit: str | None = None
         self.done: frozenset[str] = frozenset()
         """What is set to True right after the `if` at hand."""
@@ -208,6 +214,8 @@ def note_call(walk: Walk, name: str, how: str, node: Node) -> None:
             known.loop = True
         if known.under:
             known.under = [condition for condition in known.under if condition in walk.under]
+    if walk.rounds:
+        walk.reading.rounds.setdefault((name, how), set()).add(walk.rounds)
 
 
 def add_values(table: dict[str, list[Value]], name: str, new: list[Value]) -> None:

@@ -213,11 +213,14 @@ def _for(walk: Walk, node: Node) -> None:
     ask_iterated(walk, right)
     visit(walk, right)
     bind_loop(walk, left, right)
+    outer = walk.rounds
     walk.loop += 1
+    walk.rounds = (*outer, node.start_byte)
     for part in node.named_children:
         if part.type == "block":
             _block(walk, part)
     walk.loop -= 1
+    walk.rounds = outer
     for clause in node.children_by_field_name("alternative"):
         visit_children(walk, clause)
 
@@ -226,13 +229,16 @@ def _while(walk: Walk, node: Node) -> None:
     walk.reading.looks.add("loop")
     condition = node.child_by_field_name("condition")
     body = node.child_by_field_name("body")
+    outer = walk.rounds
     walk.loop += 1
+    walk.rounds = (*outer, node.start_byte)
     if condition is not None:
         ask_truth(walk, condition)
         visit(walk, condition)
     if body is not None:
         _block(walk, body)
     walk.loop -= 1
+    walk.rounds = outer
     for clause in node.children_by_field_name("alternative"):
         visit_children(walk, clause)
 

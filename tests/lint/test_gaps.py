@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 import textwrap
 
 import pytest
@@ -29,7 +30,10 @@ STARS = [
     "x = *(y.shape[:-1]), -1",
     "x += y, *(z)",
     "for i in x, *(y): pass",
-    "x[y, *(z)] = 1",
+    pytest.param(
+        "x[y, *(z)] = 1",
+        marks=pytest.mark.skipif(sys.version_info < (3, 11), reason="no Python before 3.11"),
+    ),
     "x = 'größer', *[1], 'länger'",
 ]
 COMMENTS = [

@@ -233,6 +233,28 @@ def test_training_loops() -> None:
     assert not function("def f(o, m):\n    m(b).backward()\n    o.step()\n").training_loop
 
 
+def test_what_an_epoch_does_is_no_step() -> None:
+    fact = function("""
+        def f(o, model, loader, scheduler):
+            for epoch in range(9):
+                begin(epoch)
+                for batch in loader:
+                    both(batch)
+                    for part in batch:
+                        loss(model, part).backward()
+                    if batch:
+                        o.optimizer.step()
+                    log(batch)
+                scheduler.step()
+                both(epoch)
+                while True:
+                    evaluate(model)
+    """)
+    assert fact.training_loop
+    loops = {c.name: c.loop for c in fact.calls if c.name in "begin both loss log evaluate".split()}
+    assert loops == {"begin": False, "both": True, "loss": True, "log": True, "evaluate": False}
+
+
 def test_hooks_are_told() -> None:
     text = "class C:\n    def __init__(self, m):\n        m.register_forward_hook(self.hook)\n"
     assert ("self.hook", "hook") in [(c.name, c.how) for c in function(text, "C.__init__").calls]
