@@ -7,11 +7,11 @@ import ast
 import io
 import re
 import tokenize
-import warnings
 from collections.abc import Iterator
 from itertools import accumulate
 
-_CARRIAGE = re.compile(r"\r(?!\n)")
+from pytest_dispatchguard.lint.as_python import parsed, with_newlines
+
 _SAYS_SOMETHING = re.compile("dispatchguard|noqa", re.IGNORECASE)
 
 
@@ -62,7 +62,7 @@ def _functions(
 
 def _text(source: bytes) -> str:
     """The text, with lines that end as those of tree-sitter do."""
-    return _CARRIAGE.sub("\n", source.decode("utf-8", "surrogatepass"))
+    return with_newlines(source.decode("utf-8", "surrogatepass"))
 
 
 def _lines(text: str) -> list[bytes]:
@@ -77,9 +77,7 @@ def _mark(lines: list[bytes]) -> int:
 
 def _tree(text: str) -> ast.Module | None:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.parse(text.removeprefix("\ufeff"))
+        return parsed(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 

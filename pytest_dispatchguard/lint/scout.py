@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import re
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 
 from tree_sitter import Node
 
+from pytest_dispatchguard.lint.as_python import parsed, with_newlines
 from pytest_dispatchguard.lint.facts import FileFacts, FunctionFact
 from pytest_dispatchguard.lint.grammar import tree_of
 from pytest_dispatchguard.lint.room import with_room
@@ -16,7 +15,6 @@ from pytest_dispatchguard.lint.scout_settle import finish
 from pytest_dispatchguard.lint.scout_state import Walk, visit
 from pytest_dispatchguard.lint.scout_table import TABLES
 
-_CARRIAGE = re.compile(r"\r(?!\n)")
 _FOREIGN = re.compile(
     r"(?:import|from)[ \t]+(?:tensorflow|jax|flax|openvino|mlx|paddle|mindspore|mxnet|cntk)\b"
 )
@@ -29,9 +27,7 @@ def scan(
     """The facts of one file. `module` is its dotted name, `is_package` whether it is an
     `__init__.py`; both are needed to resolve relative imports. Functions whose names are `cold` are spared
     the closer look."""
-    if "\r" in text:
-        # To Python a carriage return alone ends a line; tree-sitter knows no such lines.
-        text = _CARRIAGE.sub("\n", text)
+    text = with_newlines(text)
     source = text.encode("utf-8", "surrogatepass")
     root = tree_of(source).root_node
     error = _error(text, source, root)
@@ -128,9 +124,7 @@ def _error(text: str, source: bytes, root: Node) -> tuple[int, int, str] | None:
 def _parse(text: str) -> tuple[int, int, str] | None:
     """Where and why Python itself cannot read the text."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            ast.parse(text.removeprefix("\ufeff"))
+        parsed(text)
     except SyntaxError as exc:
         return exc.lineno or 1, max(exc.offset or 1, 1), exc.msg or "invalid syntax"
     except (RecursionError, MemoryError):

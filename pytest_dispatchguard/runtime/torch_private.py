@@ -688,7 +688,7 @@ def compiler_left_out() -> Iterator[None]:
         return function
 
     stand_in = ModuleType("torch._dynamo")
-    stand_in.disable = disable  # type: ignore[attr-defined]
+    stand_in.disable = disable  # type: ignore[attr-defined]  # of a module made here
     sys.modules["torch._dynamo"] = torch._dynamo = stand_in
     try:
         yield
