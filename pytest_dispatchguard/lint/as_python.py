@@ -16,7 +16,8 @@ def with_newlines(text: str) -> str:
 
 
 def parsed(text: str) -> ast.Module:
-    """Its tree, with no warning; SyntaxError, ValueError, RecursionError or MemoryError where there is none."""
+    """Its tree, without a warning; SyntaxError, ValueError, RecursionError or MemoryError where there is
+    none."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ast.parse(text.removeprefix("\ufeff"))
