@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
 from typing import Any, NoReturn
@@ -104,9 +104,9 @@ def _by_interrupt(error: BaseException | None) -> bool:
     return False
 
 
-def command() -> NoReturn:
-    """Runs the command and ends the process. What a check or a server held is left to the system: to take it
-    apart, piece by piece, would take longer than to tell the findings."""
+def command(then: Callable[[], object] = lambda: None) -> NoReturn:
+    """Runs the command, does what comes `then`, and ends the process. What a check or a server held is left
+    to the system: to take it apart, piece by piece, would take longer than to tell the findings."""
     if sys.argv[1:2] != ["run"]:
         sys.unraisablehook = _send_again
     status = main()
@@ -115,7 +115,9 @@ def command() -> NoReturn:
             if stream is not None:
                 with suppress(OSError, ValueError):
                     stream.flush()
+        then()
         os._exit(status)
+    then()
     sys.exit(status)
 
 

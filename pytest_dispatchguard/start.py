@@ -32,9 +32,13 @@ def _command() -> NoReturn:
 
 
 def _plainly() -> NoReturn:
+    from pytest_dispatchguard import precompiled
+
+    # What `run` runs is not ours.
+    keep = (lambda: None) if sys.argv[1:2] == ["run"] else precompiled.begin()
     from pytest_dispatchguard import cli
 
-    cli.command()
+    cli.command(keep)
 
 
 def interrupted() -> NoReturn:
@@ -53,6 +57,9 @@ def _asks_daemon(words: list[str]) -> bool:
 
 def stand_by() -> None:
     """Is the daemon that checks are handed to, until nobody asks any more."""
+    from pytest_dispatchguard import precompiled
+
+    precompiled.begin()
     from pytest_dispatchguard.daemon.serving import Work, serve
 
     serve(Work(_plainly, interrupted, _import_all, _stamp, _listen, _learn))
@@ -77,8 +84,9 @@ def _import_all() -> tuple[str, ...]:
                 import_module(module.name)
     read("# noqa\n")  # what it finds comments with takes milliseconds to make
     try:
-        bench(Target())
-        return packs.catalog().files
+        found = packs.catalog()
+        bench(Target(), found.packs)
+        return found.files
     except UserError:  # a pack that cannot be loaded: each run will say so
         return ()
 

@@ -30,7 +30,7 @@ ARROWS = {
     | {"", "apart", "bisecting", "daemon", "pricing", "progress", "reporting", "reviewing"}
     | {"running", "server", "trends"},
     "config": frozenset({"model"}),
-    "daemon": frozenset({""}),
+    "daemon": frozenset({"", "own_folder"}),
     "edits": frozenset({"model"}),
     "git": frozenset(),
     "history": frozenset({"git", "model"}),
@@ -40,8 +40,10 @@ ARROWS = {
     "model": frozenset(),
     # Two parts of the plugin: what may be asked of it, and what it tells.
     "options": frozenset({"measure", "report"}),
+    "own_folder": frozenset(),
     "post": frozenset({"model", "report"}),
     "gathering": BASE | PARTS | {"", "options", "trends"},
+    "precompiled": frozenset({"own_folder"}),
     "prices": frozenset({"model"}),
     "pytest_ini": frozenset({"config", "model"}),
     "pricing": BASE | PARTS | {"prices"},
@@ -56,7 +58,7 @@ ARROWS = {
     "running": BASE | PARTS | {"recording"},
     "runtime": BASE | {"", "hookspecs"},
     # Where the command begins: it hands itself to the daemon, and tells the daemon what to import.
-    "start": BASE | {"cli", "commands", "daemon", "lint", "progress", "report"},
+    "start": BASE | {"cli", "commands", "daemon", "lint", "precompiled", "progress", "report"},
     "trends": BASE | PARTS | {"history", "pytest_ini"},
     "server": BASE | {"", "lint", "report", "working"},
     "working": frozenset({"", "progress"}),

@@ -6,12 +6,12 @@ from __future__ import annotations
 import _socket  # what `socket` is built on, and imports in a tenth of its time
 import marshal
 import os
-import stat
 import struct
 import sys
 import zlib
 
 from pytest_dispatchguard import __version__
+from pytest_dispatchguard.own_folder import own_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,29 +87,10 @@ def folder() -> str | None:
     """The folder of this user's daemons, made where it is missing."""
     for base in (os.environ.get("XDG_RUNTIME_DIR"), os.environ.get("TMPDIR"), "/tmp"):
         if base and os.path.isabs(base) and len(os.fsencode(base)) <= _LONGEST:  # noqa: PTH117 - the same
-            found = _made(base.rstrip("/"))
+            found = own_folder(base.rstrip("/"), f"dispatchguard-{os.getuid()}")
             if found is not None:
                 return found
     return None
-
-
-def _made(base: str) -> str | None:
-    path = f"{base}/dispatchguard-{os.getuid()}"
-    try:
-        above = os.stat(base)  # noqa: PTH116 - the same
-        # Whoever can put another folder in its place could have this user run what they like.
-        theirs = above.st_uid not in (0, os.getuid())
-        if theirs or (above.st_mode & 0o022 and not above.st_mode & stat.S_ISVTX):
-            return None
-        try:
-            os.mkdir(path, 0o700)  # noqa: PTH102 - the same
-        except FileExistsError:
-            pass
-        found = os.lstat(path)
-    except OSError:
-        return None
-    alone = found.st_uid == os.getuid() and not found.st_mode & 0o077
-    return path if alone and stat.S_ISDIR(found.st_mode) else None
 
 
 # -- what is said ----------------------------------------------------------------------------------

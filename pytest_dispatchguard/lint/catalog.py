@@ -29,6 +29,8 @@ class Catalog:
     """What the rules look for (see `rule.Look`)."""
     hot_roots: Mapping[str, tuple[str, ...]]
     """What packs know of libraries: hot methods by base class."""
+    packs: tuple[str, ...]
+    """What the entry points of all packs name."""
     files: tuple[str, ...]
     """The source files of all packs."""
     stamp: str
@@ -113,15 +115,16 @@ def catalog(cache: Cache | None) -> Catalog:
 def _packed(made: Catalog) -> list[Any]:
     infos = [asdict(i) for i in made.infos]
     roots = {base: list(methods) for base, methods in made.hot_roots.items()}
-    return [infos, sorted(made.tokens), roots, list(made.files), made.stamp]
+    return [infos, sorted(made.tokens), roots, list(made.packs), list(made.files), made.stamp]
 
 
 def _unpacked(row: list[Any]) -> Catalog:
-    infos, tokens, roots, files, stamped = row
+    infos, tokens, roots, packs, files, stamped = row
     return Catalog(
         tuple(map(_info, infos)),
         frozenset(tokens),
         {base: tuple(methods) for base, methods in roots.items()},
+        tuple(packs),
         tuple(files),
         stamped,
     )

@@ -362,7 +362,8 @@ def judge_files(
             unknown = [p.outline for p in pieces[rel] if p.key not in known]
             if unknown:
                 path, digest = survey.files[rel].name, survey.scouted[rel].digest
-                yield rel, path, digest, survey.texts.get(rel), text, unknown, target
+                given = survey.texts.get(rel)
+                yield rel, path, digest, given, text, unknown, target, catalog.packs
 
     judged: dict[tuple[str, Outline], tuple[int, str]] = {}
     problems: list[str] = []
@@ -421,19 +422,20 @@ def _pieces(
     return out
 
 
-_Job = tuple[str, str, str, "str | None", str, "list[Outline]", Target]
+_Job = tuple[str, str, str, "str | None", str, "list[Outline]", Target, tuple[str, ...]]
 
 
 def _judge_one(job: _Job) -> tuple[str, list[tuple[Outline, int, str]], list[str]]:
     from pytest_dispatchguard.lint import judge  # brings libcst: paid for only when needed
 
-    rel, path, digest, given, brief_text, outlines, target = job
+    rel, path, digest, given, brief_text, outlines, target, packs = job
     found_digest, text = text_at(path, rel, given)
     if isinstance(text, Unreadable) or found_digest != digest:
         return rel, [], [_changed(rel)]
     brief = unpack_brief(brief_text)
     lines = Lines(text)
-    judged = judge.judge_chunks(lines, outlines, brief, judge.bench(target), target)
+    benched = judge.bench(target, packs)
+    judged = judge.judge_chunks(lines, outlines, brief, benched, target)
     found = []
     problems: list[str] = []
     for outline, piece in zip(outlines, judged, strict=True):

@@ -59,11 +59,11 @@ class Bench:
 
 
 @lru_cache(maxsize=8)
-def bench(target: Target) -> Bench:
-    """The rules of all packs that are about the target, by what they look for."""
+def bench(target: Target, names: tuple[str, ...]) -> Bench:
+    """The rules of packs that are about the target, by what they look for."""
     named: dict[tuple[str, str], list[Rule]] = defaultdict(list)
     unnamed: dict[str, list[Rule]] = defaultdict(list)
-    for rule in packs.load().rules:
+    for rule in packs.load(names).rules:
         if not applies(target, rule.python, rule.torch):
             continue
         for look in rule.looks():

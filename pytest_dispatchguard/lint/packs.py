@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pluggy
@@ -62,17 +62,22 @@ class Packs:
     """The files that prices are from."""
 
 
-def _entries() -> list[EntryPoint]:
-    """The entry points of all packs, the built-in one first, each once."""
-    found = {e.value: e for e in entry_points(group=GROUP)}
-    builtin = found.pop(_BUILTIN, None) or EntryPoint("builtin", _BUILTIN, GROUP)
-    return [builtin, *(found[v] for v in sorted(found))]
+def installed() -> tuple[str, ...]:
+    """What the entry points of all packs name, the built-in one first, each once."""
+    from importlib.metadata import entry_points  # costs more than to import all rules
+
+    found = {e.value for e in entry_points(group=GROUP)}
+    return (_BUILTIN, *sorted(found - {_BUILTIN}))
+
+
+def load(names: tuple[str, ...] | None = None) -> Packs:
+    """Imports all packs; whoever knows already which are `installed` says so. A pack that cannot be loaded,
+    or a rule without a proper code, is the user's to mend: one line says which."""
+    return _loaded(installed() if names is None else names)
 
 
 @lru_cache(maxsize=1)
-def load() -> Packs:
-    """Imports all packs. A pack that cannot be loaded, or a rule without a proper code, is the user's to
-    mend: one line says which."""
+def _loaded(names: tuple[str, ...]) -> Packs:
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     rules: dict[str, Rule] = {}
@@ -80,10 +85,10 @@ def load() -> Packs:
     specimens: list[Path] = []
     tables: list[Path] = []
     priced: dict[str, Price] = {}
-    for entry in _entries():
+    for name in names:
         try:
-            pack = entry.load()
-            manager.register(pack, name=entry.value)
+            pack = _named(name)
+            manager.register(pack, name=name)
             manager.check_pending()
             for cls in _asked(manager, pack, "dispatchguard_rules"):
                 _check(cls, rules)
@@ -96,19 +101,26 @@ def load() -> Packs:
                 priced |= {} if table is None else table.prices()
                 tables.append(file)
         except UserError as error:
-            raise UserError(f"rule pack {entry.value!r}: {error}") from None
+            raise UserError(f"rule pack {name!r}: {error}") from None
         except (
             Exception,
             SystemExit,
         ) as error:  # a pack that exits must not end the run as if clean
             said = " ".join(str(error).split())
             raise UserError(
-                f"rule pack {entry.value!r} cannot be loaded ({type(error).__name__}: {said}); "
+                f"rule pack {name!r} cannot be loaded ({type(error).__name__}: {said}); "
                 "mend it or uninstall it"
             ) from error
     return Packs(
         tuple(rules[c] for c in sorted(rules)), roots, priced, tuple(specimens), tuple(tables)
     )
+
+
+def _named(name: str) -> Any:
+    """What an entry point names: a module, or an object in one. The extras that may follow, in brackets, are
+    nothing to import."""
+    module, _, attribute = re.sub(r"\s|\[.*", "", name).partition(":")
+    return resolve_name(f"{module}:{attribute}")
 
 
 def _asked(manager: pluggy.PluginManager, pack: object, hook: str) -> Iterable[Any]:
@@ -155,13 +167,14 @@ def _check(cls: object, taken: Mapping[str, Rule]) -> None:
 
 def catalog() -> Catalog:
     """The catalog of all rules, by importing them."""
-    found = load()
+    names = installed()
+    found = load(names)
     told = (replace(r.info(), price=found.prices.get(r.code)) for r in found.rules)
     infos = sorted((*OWN, *told), key=lambda i: i.code)
     tokens = frozenset[str]().union(*(look.tokens for r in found.rules for look in r.looks()))
-    files = tuple(sorted(_files({e.value.partition(":")[0] for e in _entries()} | _homes(found))))
+    files = tuple(sorted(_files({name.partition(":")[0] for name in names} | _homes(found))))
     files = (*files, *map(str, found.tables))
-    return Catalog(tuple(infos), tokens, found.hot_roots, files, stamp(files))
+    return Catalog(tuple(infos), tokens, found.hot_roots, names, files, stamp(files))
 
 
 def _homes(found: Packs) -> set[str]:

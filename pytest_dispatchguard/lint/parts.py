@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from pytest_dispatchguard.lint.facts import Brief, ClassBrief
 
 _WORDS = re.compile(r"\w+", re.ASCII)
-_RUNS = re.compile(r"[A-Za-z0-9_\x80-\U0010ffff]+")
+_RUNS = re.compile(r"[^\x00-/:-@\[-^`{-\x7f]+")
 """Identifiers, whatever letters they are of: all that no sign of Python parts."""
 _PARTED = re.compile(r"\w+")
 """Names in annotations that are text, as the reader parts them."""

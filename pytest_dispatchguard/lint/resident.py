@@ -168,7 +168,8 @@ class Resident:
             # All of them now: another process may drop them from the cache.
             texts = {rel: made.text(rel) for rel in made.hot}
             key = engine.project_key(self.config, found, self.catalog)
-            bench(engine.target_of(self.config))  # the first file is not to wait for the rules
+            # The first file is not to wait for the rules.
+            bench(engine.target_of(self.config), self.catalog.packs)
             self._keep(key, engine.Briefs(made.hot, made.idle, texts.__getitem__))
             return
         for rel, facts in before.facts.items():

@@ -26,6 +26,8 @@ _TORCHES = tuple([f"1.{n}" for n in range(8, 14)] + [f"2.{n}" for n in range(20)
 
 def overlaps(project: str, rule: str, versions: Sequence[str] = _PYTHONS) -> bool:
     """Whether some release satisfies both what the project admits and what a rule is about."""
+    if not (project and rule):
+        return True
     mine, wanted = _specifiers(project), _specifiers(rule)
     return any(mine.contains(v) and wanted.contains(v) for v in versions)
 

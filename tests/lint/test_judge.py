@@ -50,7 +50,7 @@ class Failing(Rule):
 @pytest.fixture(autouse=True)
 def rules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     found = packs.Packs((Ping(), Asked(), Failing()), {})
-    monkeypatch.setattr(packs, "load", lambda: found)
+    monkeypatch.setattr(packs, "load", lambda names=None: found)
     judge.bench.cache_clear()
     yield
     judge.bench.cache_clear()
@@ -65,7 +65,8 @@ def judged(source: str) -> judge.Judged:
     outlines = chunks.worth_judging(facts, brief.hot, (), {}, tokens)
     out = judge.Judged()
     target = Target()
-    for one in judge.judge_chunks(chunks.Lines(text), outlines, brief, judge.bench(target), target):
+    benched = judge.bench(target, packs.installed())
+    for one in judge.judge_chunks(chunks.Lines(text), outlines, brief, benched, target):
         out.findings += one.findings
         out.problems += one.problems
     return out

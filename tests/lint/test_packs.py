@@ -51,7 +51,7 @@ def test_the_catalog_is_kept_and_made_anew_when_a_file_changes(
         calls.append(1)
         files = (str(watched),)
         return catalogs.Catalog(
-            made.infos, made.tokens, made.hot_roots, files, catalogs.stamp(files)
+            made.infos, made.tokens, made.hot_roots, made.packs, files, catalogs.stamp(files)
         )
 
     monkeypatch.setattr(packs, "catalog", count)

@@ -69,7 +69,8 @@ def examples() -> Iterator[Example]:
 def judged(example: Example, brief: Brief) -> list[judge.Judged]:
     """What judging with a brief gives, function by function."""
     target = Target()
-    return judge.judge_chunks(example.lines, example.outlines, brief, judge.bench(target), target)
+    benched = judge.bench(target, packs.installed())
+    return judge.judge_chunks(example.lines, example.outlines, brief, benched, target)
 
 
 def told(one: judge.Judged) -> str:
@@ -179,7 +180,7 @@ class Asking(Rule):
 def test_answers_to_what_a_rule_asked_are_part_of_what_is_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(packs, "load", lambda: packs.Packs((Asking(),), {}))
+    monkeypatch.setattr(packs, "load", lambda names: packs.Packs((Asking(),), {}))
     judge.bench.cache_clear()
     head = "class C:\n"
     text = f"{head}    def f(self):\n        ping()\n"

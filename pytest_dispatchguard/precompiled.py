@@ -1,0 +1,107 @@
+"""Keeps the methods of dataclasses from one process to the next, as Python keeps what it compiles of modules.
+
+`dataclasses` writes the methods of each class as text, and compiles that whenever the class is imported. The
+nodes of libcst and the classes of this package are three hundred: without this, a quarter of the time that a
+check of one changed file takes went there."""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import marshal
+import os
+import sys
+import zlib
+from contextlib import suppress
+
+from pytest_dispatchguard.own_folder import own_folder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import CodeType
+    from typing import Any
+
+_OURS = ("libcst", "pytest_dispatchguard", "dispatchguard_rules")
+"""The packages whose methods are kept: what other people import is theirs."""
+_MOST = 6000
+"""Texts: with more, those of earlier releases are among them."""
+
+
+def begin() -> Callable[[], None]:
+    """From here on, has `dataclasses` compile nothing that is kept; gives what keeps, later, what had to be
+    compiled all the same. Does nothing where there is no folder for it, or where it has begun before."""
+    path = None if "exec" in vars(dataclasses) else _path()
+    if path is None:
+        return lambda: None
+    known = _read(path)
+    new: dict[str, bytes] = {}
+
+    def run(*given: Any, **named: Any) -> None:
+        code = _code(given, named)
+        builtins.exec(*given, **named) if code is None else builtins.exec(code, *given[1:])
+
+    def _code(given: tuple[Any, ...], named: dict[str, Any]) -> CodeType | None:
+        if len(given) != 3 or named or type(given[0]) is not str:
+            return None
+        text = given[0]
+        if str(given[1].get("__name__")).partition(".")[0] not in _OURS:
+            return None
+        if text in known:
+            code: CodeType = marshal.loads(known[text])
+            return code
+        code = compile(text, "<string>", "exec", dont_inherit=True)
+        new[text] = marshal.dumps(code)
+        return code
+
+    def keep() -> None:
+        if new:
+            merged = {**known, **new}
+            _write(path, merged if len(merged) <= _MOST else new)
+
+    vars(dataclasses)["exec"] = (
+        run  # `dataclasses` finds it before the builtin function of that name
+    )
+    return keep
+
+
+def _path() -> str | None:
+    """Where they are kept: in this user's folder for what may be lost."""
+    if not hasattr(os, "getuid"):
+        return None
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - costs time
+    if not base.startswith("/"):
+        return None
+    with suppress(OSError):
+        os.makedirs(base, 0o700, exist_ok=True)  # noqa: PTH103 - the same
+    folder = own_folder(base.rstrip("/"), "dispatchguard")
+    # Another Python reads other code, and leaves other things out of it.
+    python = f"{sys.version} {sys.flags.optimize}".encode()
+    tag = sys.implementation.cache_tag
+    return None if folder is None else f"{folder}/methods-{tag}-{zlib.crc32(python):08x}"
+
+
+def _read(path: str) -> dict[str, bytes]:
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - the same
+            data = file.read()
+        if zlib.crc32(data[4:]).to_bytes(4, "big") != data[:4]:
+            return {}
+        known = marshal.loads(data[4:])
+    except (OSError, EOFError, ValueError, TypeError):
+        return {}
+    return known if isinstance(known, dict) else {}
+
+
+def _write(path: str, known: dict[str, bytes]) -> None:
+    data = marshal.dumps(known)
+    temporary = f"{path}.{os.getpid()}"
+    with suppress(OSError):
+        try:
+            with open(temporary, "wb") as file:  # noqa: PTH123 - the same
+                file.write(zlib.crc32(data).to_bytes(4, "big") + data)
+            os.replace(temporary, path)  # noqa: PTH105 - the same
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary)  # noqa: PTH108 - the same
+            raise
