@@ -34,7 +34,8 @@ made = {f.__code__ for m in list(sys.modules.values()) for c in vars(m).values()
         if isinstance(c, type) and dataclasses.is_dataclass(c)
         for f in vars(c).values() if isinstance(f, FunctionType)}
 said = sorted(f"{c.co_name} {c.co_qualname if sys.version_info >= (3, 11) else ''} {c.co_varnames} "
-              f"{list(map(plain, c.co_consts))} {c.co_names} {c.co_code.hex()}" for c in made if c.co_filename == "<string>")
+              f"{list(map(plain, c.co_consts))} {c.co_names} {c.co_code.hex()}" for c in made
+              if c.co_filename == "<string>")
 print(len(compiled), len(said), others(1), sep="|")
 print("\\n".join(s for s in said if " at 0x" not in s))
 """
