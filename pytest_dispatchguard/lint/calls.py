@@ -307,18 +307,24 @@ def _add_method(project: Project, thing: Thing, name: str, loop: bool, add: Add)
             add(found.id, loop)
 
 
-def _by_rare_name(project: Project, scope: Scope, name: str) -> list[str]:
-    """The one method of the project with a telling name, called on something of unknown type."""
+def is_telling(name: str) -> bool:
+    """Whether the last word of a dotted name is one that two things hardly have by chance."""
     root, dot, _ = name.partition(".")
     method = name.rpartition(".")[2]
-    if (
+    return not (
         not dot
         or root == "super()"
         or len(method) <= 8
         or "_" not in method.strip("_")
         or method.startswith("__")
-    ):
+    )
+
+
+def _by_rare_name(project: Project, scope: Scope, name: str) -> list[str]:
+    """The one method of the project with a telling name, called on something of unknown type."""
+    if not is_telling(name):
         return []
+    method = name.rpartition(".")[2]
     owners = project.definers.get(method, ())
     if len(owners) != 1:
         return []

@@ -48,7 +48,7 @@ def carry(before: Solution, new: Mapping[str, FileFacts], unnoticed: Unnoticed) 
     changes: dict[str, Change] = {}
     for rel, facts in new.items():
         old = project.files[rel]
-        change = unnoticed_change(old, facts, frozenset(), partial(unnoticed, rel))
+        change = unnoticed_change(old, facts, (), partial(unnoticed, rel))
         if change is None:
             return None
         changes[rel] = change

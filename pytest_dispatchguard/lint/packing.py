@@ -101,6 +101,11 @@ def frame(function: FunctionFact, whole: bool) -> object:
     return _FUNCTION_FRAME(function), returned
 
 
+def packed_call(call: CallFact) -> object:
+    """All of a call but where it stands; to be compared."""
+    return _CALL_SHAPE(call)
+
+
 def frame_around(facts: FileFacts) -> object:
     """The same of what is around the functions of a file."""
     return facts.imports, list(facts.assigns.items()), [_around(c) for c in facts.classes]

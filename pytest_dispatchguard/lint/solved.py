@@ -3,7 +3,9 @@ state whether the same is hot there."""
 
 from __future__ import annotations
 
+import functools
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,7 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytest_dispatchguard.config import PROFILE, Config
 from pytest_dispatchguard.lint.cache import Cache
 from pytest_dispatchguard.lint.catalog import Catalog
+from pytest_dispatchguard.lint.facts import FileFacts
 from pytest_dispatchguard.lint.kept import Index, index_of
+from pytest_dispatchguard.lint.nowhere import Around, Bodies, Body
 from pytest_dispatchguard.lint.packing import pack_brief, unpack_brief
 from pytest_dispatchguard.lint.project import OwnMethods, mro
 from pytest_dispatchguard.lint.survey import Survey, facts_before, facts_of, sha
@@ -19,6 +23,7 @@ from pytest_dispatchguard.lint.unmoved import (
     About,
     Change,
     Matters,
+    Stays,
     asked_methods,
     is_unnoticed,
     own_methods,
@@ -41,7 +46,7 @@ _MOST_MORE = 400
 class Read(NamedTuple):
     """What was read of a project to find out what is hot: by path, what `About` says of a file."""
 
-    walked: Mapping[str, Sequence[str]]
+    walked: Mapping[str, Mapping[str, Sequence[str]]]
     lines: Mapping[str, Mapping[str, Sequence[str]]]
     below: Mapping[str, Sequence[str]]
     digest: str = ""
@@ -84,7 +89,7 @@ class State(NamedTuple):
         """What is known of one file."""
         return About(
             self.files[rel][2],
-            frozenset(self.read.walked.get(rel, ())),
+            self.read.walked.get(rel, {}),
             self.read.lines.get(rel, {}),
             frozenset(self.read.below.get(rel, ())),
         )
@@ -145,10 +150,12 @@ def state_of(key: str, settings: str, survey: Survey, project: Project, heat: He
 
 def read_for(project: Project, heat: Heat) -> Read:
     """What was read of a solved project."""
-    walked: dict[str, list[str]] = {}
+    walked: dict[str, dict[str, list[str]]] = {}
     for function_id in heat.hot.keys() | heat.edges.keys():
         module, _, name = function_id.partition(":")
-        walked.setdefault(project.modules[module], []).append(name)
+        ways = (*heat.edges.get(function_id, ()), *heat.basis.ways.get(function_id, ()))
+        leads = {re.split(r"[.:]", edge.target)[-1] for edge in ways}
+        walked.setdefault(project.modules[module], {})[name] = sorted(leads)
     hot = {project.modules[function_id.partition(":")[0]] for function_id in heat.hot}
     lines: dict[str, dict[str, list[str]]] = {}
     below: dict[str, set[str]] = {}
@@ -241,15 +248,17 @@ def unmoved(
     new = facts_of(config, survey, changed, cache)
     words = before.words.plus(words_in(new.values()))
     matters = matters_in(before, config, catalog.hot_roots, words)
+    around = Around(_packages(state), lambda name: words.hold(f".{name}"))
     changes: dict[str, Change] = {}
     for rel in changed:
         about = state.about(rel)
         unnoticed = partial(is_unnoticed, about=about, matters=matters)
-        change = unnoticed_change(old[rel], new[rel], about.walked, unnoticed)
+        stays = _stays(rel, old[rel], new[rel], about, around)
+        change = unnoticed_change(old[rel], new[rel], about.walked, unnoticed, stays)
         if change is None:
             return None
         changes[rel] = change
-    moved = {r: c for r, c in changes.items() if (c.came or c.went) and r in index.keys}
+    moved = {r: c for r, c in changes.items() if any(c) and r in index.keys}
     rows = cache.get_many("brief", [index.keys[rel] for rel in moved])
     if len(rows) < len(moved):
         return None
@@ -268,3 +277,24 @@ def unmoved(
         one = survey.scouted[rel]
         files[rel] = (one.digest, one.shape, state.files[rel][2])
     return Same(state._replace(key=key, files=files), words, briefs)
+
+
+def _packages(state: State) -> frozenset[str]:
+    """The names of all modules of a project, and of the packages above them."""
+    found = set()
+    for _, _, module in state.files.values():
+        while module and module not in found:
+            found.add(module)
+            module = module.rpartition(".")[0]
+    return frozenset(found)
+
+
+def _stays(rel: str, old: FileFacts, new: FileFacts, about: About, around: Around) -> Stays:
+    """What tells of functions of a file whether they lead where they led."""
+
+    @functools.cache
+    def bodies() -> Bodies:
+        one, other = (Body(rel, facts, about.module, around) for facts in (old, new))
+        return Bodies(one, other, lambda name: frozenset(about.walked[name]))
+
+    return lambda before, now: bodies().same(before, now)

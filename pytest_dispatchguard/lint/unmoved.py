@@ -4,7 +4,7 @@ cannot, what was found out before holds as it is. In doubt it can."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -23,8 +23,9 @@ class About(NamedTuple):
     """What is known of one file of a project that was solved."""
 
     module: str
-    walked: frozenset[str]
-    """The functions whose bodies were read to find what is hot."""
+    walked: Mapping[str, Collection[str]]
+    """The functions whose bodies were read to find what is hot, with the names of those that each leads
+    to."""
     lines: Mapping[str, Sequence[str]]
     """Its classes that inherit from classes of the project, with the ids of these, nearest first."""
     below: frozenset[str]
@@ -49,6 +50,8 @@ class Change(NamedTuple):
 
     came: Sequence[FunctionFact]
     went: Sequence[FunctionFact]
+    bodies: Sequence[FunctionFact] = ()
+    """Those whose bodies were read and are others now, and lead where they led."""
 
 
 def asked_methods(extra: Mapping[str, Iterable[str]]) -> frozenset[str]:
@@ -60,8 +63,9 @@ def asked_methods(extra: Mapping[str, Iterable[str]]) -> frozenset[str]:
 
 def words_in(facts: Iterable[FileFacts]) -> set[str]:
     """All words by which facts can lead to a function: of what is written in files, all but the names of
-    functions where they are defined."""
+    functions where they are defined. What is defined is among them with a dot before it."""
     said: set[str] = set()
+    defined: set[str] = set()
     for file in facts:
         for pair in file.imports:
             said.update(pair)
@@ -70,7 +74,10 @@ def words_in(facts: Iterable[FileFacts]) -> set[str]:
             said.add(class_.name)
             said.update(class_.bases, class_.decorators)
             tables.append(class_.attrs)
+            defined.update(class_.attrs)
+            defined.add(class_.name.rpartition(".")[2])
         for function in file.functions:
+            defined.add(function.name.rpartition(".")[2])
             said.add(function.returns)
             said.update(function.decorators, function.defaults.values())
             tables.append(function.locals)
@@ -79,7 +86,7 @@ def words_in(facts: Iterable[FileFacts]) -> set[str]:
                 said.update(call.given, call.under)
         for table in tables:
             said.update(table, *table.values())
-    return words_of(said)
+    return words_of(said) | {f".{name}" for name in defined}
 
 
 def words_of(names: Iterable[str]) -> set[str]:
@@ -87,33 +94,45 @@ def words_of(names: Iterable[str]) -> set[str]:
     return set(_WORD.findall("\n".join(names)))
 
 
-def change_of(old: FileFacts, new: FileFacts, walked: frozenset[str]) -> Change | None:
+Stays = Callable[[FunctionFact, FunctionFact], bool]
+"""Whether a function, as it was and as it is, leads where it led."""
+
+
+def change_of(
+    old: FileFacts, new: FileFacts, walked: Container[str], stays: Stays | None = None
+) -> Change | None:
     """What functions came and went, where nothing else that finding out what is hot has read of the file, or
-    can read, is other than it was; else None. The body of a function that was not walked is read by nobody,
-    but for the hooks it sets and the functions it hands out."""
+    can read, is other than it was, or than `stays`; else None. The body of a function that was not walked is
+    read by nobody, but for the hooks it sets and the functions it hands out."""
     if old.error or new.error or frame_around(old) != frame_around(new):
         return None
     before, now = ({f.name for f in facts.functions} for facts in (old, new))
-    stayed, stay = (
-        [frame(f, f.name in walked) for f in facts.functions if f.name in before & now]
-        for facts in (old, new)
-    )
-    if stayed != stay:
+    stayed, stay = ([f for f in facts.functions if f.name in before & now] for facts in (old, new))
+    if [f.name for f in stayed] != [f.name for f in stay]:
         return None
+    bodies = []
+    for was, is_ in zip(stayed, stay, strict=True):
+        whole = was.name in walked
+        if frame(was, whole) != frame(is_, whole):
+            if not whole or stays is None or not stays(was, is_):
+                return None
+            bodies.append(is_)
     return Change(
         [f for f in new.functions if f.name not in before],
         [f for f in old.functions if f.name not in now],
+        bodies,
     )
 
 
 def unnoticed_change(
     old: FileFacts,
     new: FileFacts,
-    walked: frozenset[str],
+    walked: Container[str],
     unnoticed: Callable[[FunctionFact, FileFacts], bool],
+    stays: Stays | None = None,
 ) -> Change | None:
     """As `change_of`, where every function that came or went is `unnoticed` in the file that has it."""
-    change = change_of(old, new, walked)
+    change = change_of(old, new, walked, stays)
     if change is None:
         return None
     each = [*((f, new) for f in change.came), *((f, old) for f in change.went)]
@@ -146,8 +165,8 @@ def is_unnoticed(function: FunctionFact, facts: FileFacts, about: About, matters
 def remade(
     brief: Brief, change: Change, facts: FileFacts, about: About, own: Callable[[str], OwnMethods]
 ) -> Brief:
-    """The brief of a file whose functions came and went unnoticed. `facts` are those of now, `own` gives what
-    a class of the project defines."""
+    """The brief of a file whose functions came and went unnoticed, or have other bodies that lead where they
+    led. `facts` are those of now, `own` gives what a class of the project defines."""
     came = {f.name: [dotted_id(f"{about.module}:{f.name}")] for f in change.came}
     known = {**brief.names, **came}
     names = {name: known[name] for name in names_bound(facts, about.module) if name in known}
@@ -158,7 +177,12 @@ def remade(
         if touched.intersection(line):
             methods, properties = inherited([own(base) for base in line])
             classes[name] = replace(class_, methods=methods, properties=properties)
-    return replace(brief, names=names, classes=classes)
+    tensors = {
+        name: found
+        for name in brief.hot
+        if (found := sorted({t for f in facts.functions if f.name == name for t in f.tensors}))
+    }
+    return replace(brief, names=names, classes=classes, tensors=tensors)
 
 
 def own_methods(facts: FileFacts, class_id: str) -> OwnMethods:

@@ -355,6 +355,12 @@ class Editor:
                 "yield 1",
                 "return 1",
                 "x.unsqueeze(0)",
+                f"torch.{self.name()}(x, {self.name()})",
+                f"made = torch.{self.name()}(x)\n{found[1]}    made.{self.name()}()",
+                f"for one in x.{self.name()}():\n{found[1]}        torch.add(one, x)",
+                f"{self.name()} = torch.ones(2)\n{found[1]}    {self.name()}.{self.name()}()",
+                f"if b is None:\n{found[1]}        len(x), super().{self.name()}(x)",
+                f"with torch.{self.name()}(self.{self.name()}):\n{found[1]}        x.some_rare_method()",
             ]
         )
         return f"{text[: found.end()]}{found[1]}    {line}\n{text[found.end() :]}"

@@ -57,6 +57,7 @@ def linted(rules: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
 
 _LOG = "    return format_line(text)"
 _STRIP = "    return text.strip()"
+_GATE = "h.gate(x)\n"
 _WIDE = "    def hook_point(self, x: torch"
 
 PROVED: dict[str, Edit] = {
@@ -82,10 +83,37 @@ PROVED: dict[str, Edit] = {
     ),
     "a cold body uses tensors": ("pkg/helpers.py", _STRIP, f"    text.unsqueeze(0)\n{_STRIP}"),
     "lines move": ("pkg/base.py", "import torch", "# moved\nimport torch"),
+    "a hot body calls a library": ("pkg/helpers.py", "return x.nonzero()", "return torch.relu(x).nonzero()"),
+    "a hot body calls a library less": ("pkg/helpers.py", "torch.tensor(low)", "low"),
+    "a hot body uses what a library gives": (
+        "pkg/layers.py", _GATE, f"made = torch.zeros(3)\n        made.sum(made.add_(x))\n        {_GATE}"
+    ),
+    "a hot body gives a library something": ("pkg/layers.py", _GATE, f"torch.add(x, out)\n        {_GATE}"),
+    "a hot body calls what is built in": ("pkg/layers.py", _GATE, f"print(len(x), out)\n        {_GATE}"),
+    "a hot body waits": ("pkg/layers.py", _GATE, f"x.item()\n        {_GATE}"),
+    "a hot body uses more tensors": ("pkg/layers.py", _GATE, f"x.unsqueeze(0)\n        {_GATE}"),
+    "a hot body calls what nobody has": ("pkg/layers.py", _GATE, f"self.zq_no(out)\n        {_GATE}"),
 }  # fmt: skip
 
 SOLVED: dict[str, Edit] = {
     "a hot body": ("pkg/helpers.py", "return x\n", "return shape_of(x)\n"),
+    "a hot body calls a library by a name that it leads to": (
+        "pkg/layers.py", _GATE, f"made = torch.ones(2)\n        made.clip(x)\n        {_GATE}"
+    ),
+    "a hot body gives what it leads to something else": ("pkg/layers.py", "h.clip(x, 0.0)", "h.clip(x)"),
+    "a hot body leads to more": ("pkg/layers.py", _GATE, f"h.slow_way(x)\n        {_GATE}"),
+    "a hot body leads to less": ("pkg/layers.py", _GATE, "pass\n"),
+    "a local name stands for something else": ("pkg/layers.py", _GATE, f"h = torch\n        {_GATE}"),
+    "a hot body calls a name that only one has": (
+        "pkg/layers.py", _GATE, f"x.some_rare_method(1)\n        {_GATE}"
+    ),
+    "a hot body hands something on": ("pkg/layers.py", _GATE, f"torch.vmap(h.slow_way)(x)\n        {_GATE}"),
+    "a hot method calls one of its own": ("pkg/layers.py", _GATE, f"self.describe()\n        {_GATE}"),
+    "a hot method reads one of its own": ("pkg/base.py", "self.masked_values(x)", "self.depth"),
+    "a hot method calls what it holds": ("pkg/layers.py", _GATE, f"self.scale(x)\n        {_GATE}"),
+    "a hot body enters something": (
+        "pkg/layers.py", _GATE, f"with h.Store():\n            pass\n        {_GATE}"
+    ),
     "a function comes that a call names": (
         "pkg/layers.py", "def note_call", "def zq_known(x):\n    return x\n\ndef note_call"
     ),
@@ -290,7 +318,7 @@ def scanned(text: str) -> FileFacts:
 
 def test_a_body_counts_where_it_was_walked() -> None:
     old, new = scanned("def f(x):\n    g(x)\n"), scanned("def f(x):\n    h(x)\n")
-    assert change_of(old, new, frozenset()) == ([], [])
+    assert change_of(old, new, frozenset()) == ([], [], [])
     assert change_of(old, new, frozenset({"f"})) is None
 
 
