@@ -232,6 +232,8 @@ def interleaved(
 
 EDITED = "    def __call__(self, *args, **kwargs):\n"
 """The beginning of a hot method of the file that is edited."""
+CALLED = "count_params"
+"""A method beside it that it does not call."""
 
 
 def warm_runs(
@@ -239,7 +241,8 @@ def warm_runs(
 ) -> dict[str, Series]:
     """The whole process with a filled cache, by itself and asking a daemon: nothing changed; a comment put
     in, which moves all lines of a file; a statement changed in a hot function; a function added; a call
-    added to a hot function, so that what is hot has to be found out anew."""
+    added to a hot function of what there is not, and of what there is, so that what is hot has to be found out
+    anew."""
     file = max(tree.files, key=lambda p: (p.name == "layer.py", p.as_posix()))
     before = file.read_bytes()
     comment = b"# edited %d\n"
@@ -249,8 +252,11 @@ def warm_runs(
         "lines of one file moved": lambda i: comment % i + before,
         "a statement changed": lambda i: before.replace(start, start + b"        assert %d\n" % i),
         "a function added": lambda i: before + b"\n\ndef added_%d():\n    return %d\n" % (i, i),
-        "a call added to a hot function": lambda i: before.replace(
+        "a call added that leads nowhere": lambda i: before.replace(
             start, start + b"        self.added_%d()\n" % i
+        ),
+        "a call added that leads on": lambda i: before.replace(
+            start, start + b"        self.%s(%d)\n" % (CALLED.encode(), i)
         ),
     }
     ways = {"": (*linter, "."), "asking a daemon, ": (*linter, "--daemon", ".")}

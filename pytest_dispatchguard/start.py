@@ -3,6 +3,7 @@ imported here; all else is the command line's."""
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from contextlib import suppress
@@ -32,6 +33,7 @@ def _command() -> NoReturn:
 
 
 def _plainly() -> NoReturn:
+    gc.disable()  # of what is imported all lasts; the command enables it again where it is one to run long
     from pytest_dispatchguard import precompiled
 
     # What `run` runs is not ours.
