@@ -241,8 +241,8 @@ def warm_runs(
 ) -> dict[str, Series]:
     """The whole process with a filled cache, by itself and asking a daemon: nothing changed; a comment put
     in, which moves all lines of a file; a statement changed in a hot function; a function added; a call
-    added to a hot function of what there is not, and of what there is, so that what is hot has to be found out
-    anew."""
+    added to a hot function, of what there is not, and of what there is, so that what is hot has to be found
+    out anew."""
     file = max(tree.files, key=lambda p: (p.name == "layer.py", p.as_posix()))
     before = file.read_bytes()
     comment = b"# edited %d\n"
