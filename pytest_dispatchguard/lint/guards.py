@@ -66,6 +66,7 @@ _STATE = re.compile(r"(?:\w+_)?state")
 _CACHE = re.compile(r"_*(?:\w+_)?(?:cache|memo)s?", re.IGNORECASE)
 """What is looked up in it is filled in where it is missing, by whatever the branch calls."""
 _CACHED = re.compile(r"cache|memo(?![a-z])", re.IGNORECASE)
+_NAME = re.compile(r"[^\W\d]\w*")
 _GLOBAL_MEMO = re.compile(r"_*[A-Z][A-Z0-9_]*|_\w*(?:cache|memo|registry)\w*|\w*_cache")
 
 
@@ -159,6 +160,21 @@ def _keeps_what_is_made(name: str) -> bool:
     return _GLOBAL_MEMO.fullmatch(name) is not None and len(name.strip("_")) > 3
 
 
+def names_in(condition: str) -> list[str]:
+    """The names in a condition, and words that look like names."""
+    return _NAME.findall(condition)
+
+
+def looked_up(name: str, container: str) -> str:
+    """How `body_assigns` says that a name was looked up in a container that outlives the call."""
+    return f"{name} from {container}"
+
+
+def _put_back(name: str, assigned: Collection[str]) -> bool:
+    """Whether what a name was looked up in is filled where it was not found."""
+    return any(looked_up(name, container) in assigned for container in assigned)
+
+
 def _verdict(node: ast.expr, assigned: Collection[str]) -> tuple[bool, bool]:
     """Whether what runs when the condition is true is cold, and what runs when it is false;
     `assigned` are the names that the branch in question fills."""
@@ -218,6 +234,7 @@ def _verdict_of_comparison(
         filled = name in assigned and _lasting(name, assigned)
         # `m = cache.get(key)` before it, `cache[key] = m` in it.
         filled = filled or any(_keeps_what_is_made(kept) for kept in assigned)
+        filled = filled or _put_back(name, assigned)
         return (filled, False) if isinstance(op, ast.Is) else (False, filled)
     if (
         isinstance(right, ast.Constant)
@@ -375,7 +392,8 @@ def cold_branches(
     """Whether the body of ``if condition:`` is cold, and whether its else is.
 
     `body_assigns` are the dotted names that statements directly in the body assign (``self._x``; of
-    ``self._cache[k] = v`` the part before the bracket; of what is declared global also ``global x``),
+    ``self._cache[k] = v`` the part before the bracket; of what is declared global also ``global x``; and
+    what the names of the condition were `looked_up` in),
     `body_raises` and `orelse_raises` say whether that block's last statement is a `raise`. The
     condition itself is hot."""
     body, orelse = _cold_branches(condition, frozenset(body_assigns))

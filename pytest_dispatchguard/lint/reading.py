@@ -376,17 +376,18 @@ class Reader:
         """Whether the body, the else and what follows the statement are cold."""
         condition = text(node.test)
         body = _statements(node.body)
+        origins = self._looked_up(condition)
         orelse = node.orelse.body if isinstance(node.orelse, cst.Else) else None
         body_cold, else_cold = guards.cold_branches(
             condition,
-            body_assigns=self._filled(body),
+            body_assigns=self._filled(body) | origins,
             body_raises=_raises(body),
             orelse_raises=orelse is not None and _raises(_statements(orelse)),
         )
         rest_cold = guards.rest_is_cold(
             condition,
             body_returns=_returns(body),
-            following_assigns=self._filled(rest),
+            following_assigns=self._filled(rest) | origins,
         )
         holds = self._holds(node.test)
         return body_cold or holds is False, else_cold or holds is True, rest_cold or holds is True
@@ -395,6 +396,21 @@ class Reader:
         """The names that statements assign, as `guards` wants them."""
         names = frozenset(_assigned_names(statements, self.globals))
         return names | {f"global {name}" for name in names & self.globals}
+
+    def _looked_up(self, condition: str) -> frozenset[str]:
+        """What the names of a condition were looked up in, where that outlives the call."""
+        found = set()
+        for name in guards.names_in(condition):
+            value = self.names.values.get(name)
+            container: cst.BaseExpression | None = None
+            if isinstance(value, cst.Subscript):
+                container = value.value
+            elif isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
+                container = value.func.value if value.func.attr.value == "get" else None
+            kept = dotted(container) if container is not None else None
+            if kept and ("." in kept or kept not in self.names.kinds):
+                found.add(guards.looked_up(name, kept))
+        return frozenset(found)
 
     def _global(self, node: cst.Global) -> None:
         self.globals.update(item.name.value for item in node.names)

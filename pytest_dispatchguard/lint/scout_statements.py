@@ -40,7 +40,9 @@ def _block(walk: Walk, node: Node) -> None:
         if walk.early_exit is not None:
             condition, walk.early_exit = walk.early_exit, None
             rest = children[i + 1 :]
-            if guards.rest_is_cold(condition, True, _assigned(walk, rest)):
+            if guards.rest_is_cold(
+                condition, True, _assigned(walk, rest) | _looked_up(walk, condition)
+            ):
                 visit_cold(walk, rest)
                 walk.early_exit = None
                 break
@@ -102,6 +104,27 @@ def _assigned(walk: Walk, statements: Iterable[Node]) -> set[str]:
     return found
 
 
+def _looked_up(walk: Walk, condition: str) -> set[str]:
+    """What the names of a condition were looked up in, where that outlives the call."""
+    found: set[str] = set()
+    bindings = walk.reading.bindings
+    for name in guards.names_in(condition):
+        value = bindings[name][-1] if bindings.get(name) else None
+        if not isinstance(value, Node) or not value.named_child_count:
+            continue
+        container = value.named_children[0]
+        if value.type == "call":
+            if container.type != "attribute" or not text(walk.source, container).endswith(".get"):
+                continue
+            container = container.named_children[0]
+        elif value.type != "subscript":
+            continue
+        kept = dotted(walk.source, container)
+        if "." in kept or (kept and kept not in bindings and kept not in walk.reading.params):
+            found.add(guards.looked_up(name, kept))
+    return found
+
+
 def _set_true(walk: Walk, statements: Iterable[Node]) -> frozenset[str]:
     """The attributes that statements set to True, as is done of what need not be done again."""
     found = set()
@@ -158,7 +181,7 @@ def _branch(walk: Walk, node: Node, clauses: list[Node], following: int) -> None
     if guards.worth_asking(written):
         body_cold, else_cold = guards.cold_branches(
             written,
-            body_assigns=_assigned(walk, block.named_children) | done,
+            body_assigns=_assigned(walk, block.named_children) | done | _looked_up(walk, written),
             body_raises=body_cold,
             orelse_raises=orelse_raises,
         )

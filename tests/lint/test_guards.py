@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_dispatchguard.lint import guards
-from pytest_dispatchguard.lint.guards import cold_branches, rest_is_cold
+from pytest_dispatchguard.lint.guards import cold_branches, looked_up, rest_is_cold
 
 
 @pytest.mark.parametrize(
@@ -152,6 +152,15 @@ def test_what_a_cache_lacks_is_rare_whatever_fills_it(name: str) -> None:
 def test_what_was_not_found_and_is_kept_is_made_rarely(name: str) -> None:
     assert cold_branches("made is None", body_assigns={"made", name}) == (True, False)
     assert cold_branches("made is not None", body_assigns={name}) == (False, True)
+
+
+@pytest.mark.parametrize("name", ["_K", "plans", "self.plans"])
+def test_what_was_looked_up_and_is_put_there_is_made_rarely(name: str) -> None:
+    assigned = {name, looked_up("made", name)}
+    assert cold_branches("made is None", body_assigns=assigned) == (True, False)
+    assert cold_branches("other is None", body_assigns=assigned) == (False, False)
+    assert cold_branches("made is None", body_assigns={looked_up("made", name)}) == (False, False)
+    assert rest_is_cold("made is not None", True, assigned)
 
 
 @pytest.mark.parametrize("name", ["A", "_B2", "made", "self.mask", "table"])

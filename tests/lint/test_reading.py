@@ -961,6 +961,36 @@ def test_error_paths_and_once_only_guards_are_cold() -> None:
     assert cold(source) == [False, True, True, True, True, True, False, True, False, True]
 
 
+def test_what_was_looked_up_and_is_put_there_is_made_rarely() -> None:
+    source = body(
+        """
+        a = plans.get(x)
+        if a is None:
+            a = plans[x] = show(1)
+        b = self.plans[x]
+        if b is None:
+            self.plans[x] = show(2)
+        own = {}
+        c = own.get(x)
+        if c is None:
+            own[x] = show(3)
+        d = y.get(x)
+        if d is None:
+            y[x] = show(4)
+        e = plans.get(x)
+        if e is None:
+            others[x] = show(5)
+        f = plans.get(x)
+        if f is not None:
+            return show(6)
+        f = plans[x] = show(7)
+        return f
+        """,
+        "self, x, y",
+    )
+    assert cold(source) == [True, True, False, False, False, False, True]
+
+
 def test_a_local_name_is_no_once_only_guard() -> None:
     source = body(
         """

@@ -197,6 +197,9 @@ def test_calls_and_all_that_may_lead_on() -> None:
         "if self._n is not None:\n    return self._n\nself._n = helper(x)\nreturn self._n",
         "y = helper(x) if torch.jit.is_scripting() else x",
         "if x:\n    pass\nelif self.verbose:\n    helper(x)",
+        "y = plans.get(x)\nif y is None:\n    plans[x] = y = helper(x)",
+        "y = self.plans.get(x)\nif y is None:\n    y = helper(x)\n    self.plans[x] = y",
+        "y = plans[x]\nif y is not None:\n    return y\ny = helper(x)\nplans[x] = y\nreturn y",
     ],
 )
 def test_cold_regions_do_not_count(body: str) -> None:
@@ -214,6 +217,11 @@ def test_cold_regions_do_not_count(body: str) -> None:
         "if x is None:\n    x = helper(x)",
         "g = lambda: helper(x)",
         "if self.a is not None:\n    return self.a\nself.b = helper(x)",
+        "own = {}\ny = own.get(x)\nif y is None:\n    own[x] = helper(x)",
+        "y = x.get(1)\nif y is None:\n    x[1] = helper(x)",
+        "y = plans.get(x)\nif y is None:\n    others[x] = helper(x)",
+        "y = plans.get(x)\ny = x\nif y is None:\n    plans[x] = helper(x)",
+        "y = plans.pop(x)\nif y is None:\n    plans[x] = helper(x)",
     ],
 )
 def test_hot_regions_do(body: str) -> None:
