@@ -114,7 +114,7 @@ def ends(node: cst.BaseExpression, place: Place, depth: int = 0) -> frozenset[st
         if isinstance(total, cst.Assign) and any(
             place.same(t.target, other) for t in total.targets
         ):
-            return frozenset({"sum"})
+            return _summed(other, total, place)
         return ends(parent, place, depth)
     if isinstance(parent, cst.Comparison):
         parts = [parent.left, *(c.comparator for c in parent.comparisons)]
@@ -124,7 +124,9 @@ def ends(node: cst.BaseExpression, place: Place, depth: int = 0) -> frozenset[st
     if isinstance(parent, cst.Call) and parent.func is not node:
         return _given(node, parent, place, depth)
     if isinstance(parent, cst.AugAssign):
-        return _TENSOR if place.kind(parent.target).is_tensor else frozenset({"sum"})
+        if place.kind(parent.target).is_tensor:
+            return _TENSOR
+        return _summed(parent.target, parent, place)
     if isinstance(parent, cst.Assign) and depth < _DEPTH:
         name = held_by(node, place)
         found = [ends(load, place, depth + 1) for load in loads(name, place)] if name else []
@@ -133,6 +135,37 @@ def ends(node: cst.BaseExpression, place: Place, depth: int = 0) -> frozenset[st
 
 
 _TENSOR, _HOST = frozenset({"tensor"}), frozenset({"host"})
+
+
+def _summed(target: cst.BaseExpression, statement: cst.CSTNode, place: Place) -> frozenset[str]:
+    """Where a number ends up that is added to a sum: in the sum, unless the host looks at that in the same
+    round, as it does who shows it at every step."""
+    rounds = [loop for loop in place.loops if isinstance(loop, cst.For | cst.While)]
+    within = rounds[-1].body if rounds else place.function.body
+    for found in nodes.walk(within):
+        if type(found) is not type(target) or not place.same(found, target):
+            continue
+        if isinstance(_handed(found, place), cst.Return):
+            continue
+        inside: cst.CSTNode | None = found
+        while inside is not None and inside is not statement:
+            by = _tree(place).of.get(id(inside))
+            if isinstance(by, cst.AssignTarget | cst.Del):
+                break
+            if isinstance(by, cst.If) and inside is by.body and place.usual(by.test) is False:
+                break  # now and then
+            inside = by
+        if inside is None:
+            return _HOST
+    return frozenset({"sum"})
+
+
+def _handed(node: cst.CSTNode, place: Place) -> cst.CSTNode | None:
+    """What hands a value on as it is, perhaps with others."""
+    by = around(node, place)
+    while isinstance(by, cst.Tuple | cst.List | cst.Dict | cst.DictElement):
+        by = around(by, place)
+    return by
 
 
 def _asked(condition: cst.BaseExpression, place: Place) -> frozenset[str]:

@@ -713,7 +713,19 @@ class DecoratedPerCall(Rule):
             f"`@{shown}` is applied to `{node.name.value}` on every call; define the function once, "
             f"outside{given} or do without the decorator"
         )
-        return place.finding(node.decorators[0].decorator, message)
+        return place.finding(
+            node.decorators[0].decorator,
+            message,
+            certainty="sure" if _of_library(node.decorators[0].decorator, place) else "maybe",
+        )
+
+
+def _of_library(decorator: cst.BaseExpression, place: Place) -> bool:
+    """Whether a decorator is a library's. The project's own may give something else from call to call, as the
+    state it looks at is."""
+    called = decorator.func if isinstance(decorator, cst.Call) else decorator
+    top, dot, _ = place.name(called).partition(".")
+    return bool(dot) and top != place.hot.path[-1].partition(".")[0]
 
 
 class ClassBuiltPerCall(Rule):

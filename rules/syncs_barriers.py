@@ -6,7 +6,7 @@ import re
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Finding, Place, Rule
+from pytest_dispatchguard import Call, Finding, Place, Rule, nodes
 
 from ._syncs import on_host_by_trade, say, tell
 
@@ -59,6 +59,25 @@ def _measured(place: Place) -> bool:
     return any(_MEASURING.search(place.text(test)) for test, _ in place.conditions)
 
 
+def _meant(place: Place) -> bool:
+    """Whether what stands beside a statement says that all are to wait here: a barrier of processes, or lines
+    that are printed to tell how far the device is."""
+    if "barrier" in place.qualname.lower():
+        return True
+    block = list(place.block)
+    at = block.index(place.statement) if place.statement in block else -1
+    beside = block[max(0, at - 1) : at] + block[at + 1 : at + 2] if at >= 0 else []
+    return any(
+        isinstance(found, cst.Call) and place.last_name(found) in _BESIDE_WAITS
+        for statement in beside
+        if isinstance(statement, cst.SimpleStatementLine)
+        for found in nodes.walk(statement)
+    )
+
+
+_BESIDE_WAITS = frozenset({"barrier", "monitored_barrier", "print"})
+
+
 class Synchronize(Rule):
     """The host waits for the whole device: `synchronize()`.
 
@@ -98,7 +117,7 @@ class Synchronize(Rule):
         name = place.name(node)
         inner = node.func.value if isinstance(node.func, cst.Attribute) else None
         of_stream = isinstance(inner, cst.Call) and place.last_name(inner).endswith("_stream")
-        if not (_on_device_module(name) or of_stream) or _measured(place):
+        if not (_on_device_module(name) or of_stream) or _measured(place) or _meant(place):
             return None
         if any(
             holds and _ASKED_TO_WAIT.search(place.text(test)) for test, holds in place.conditions

@@ -12,8 +12,8 @@ from functools import lru_cache
 _WORTH_PARSING = (
     *"""type_checking is_scripting is_tracing onnx is_compiling is_dynamo is_exporting debug verbose
     isenabledfor % hasattr built initialized initialised warned main_process is_fx_tracing
-    is_torchdynamo backend framework symbolic len( numel( nelement( size( .shape[ is_nan isnan isinf
-    xla neuron _mps mlu musa sdaa validated checked first cached needs_ need_ finite""".split(),
+    is_torchdynamo captur backend framework symbolic len( numel( nelement( size( .shape[ is_nan isnan isinf
+    xla neuron _mps mlu musa sdaa validated checked first cached done needs_ need_ finite""".split(),
 )
 """In lower case. Looking for one after the other is many times faster than for all in one pattern."""
 _WORTH_PARSING_TOO = re.compile(
@@ -24,7 +24,9 @@ _WORTH_PARSING_TOO = re.compile(
 _COLD_CALLS = frozenset(
     "is_scripting is_tracing is_in_onnx_export is_compiling is_dynamo_compiling is_exporting isEnabledFor "
     "is_torchdynamo_compiling is_torchdynamo_exporting is_jit_tracing is_fx_tracing is_tracing_or_exporting "
-    "torch_jit_is_tracing is_onnx_export any_symbolic any_symbolic_tensors is_symbolic".split()
+    "torch_jit_is_tracing is_onnx_export any_symbolic any_symbolic_tensors is_symbolic "
+    "is_current_stream_capturing is_capturing is_stream_capturing is_capture_mode in_capture_mode "
+    "get_is_capture_mode is_in_cuda_graph_capture is_graph_capturing".split()
 )
 _DEBUG = re.compile(
     r"(?:.*_)?(?:debug|verbose|verbosity)(?:_mode|_level|_enabled|_on)?|is_debug\w*|debugging",
@@ -386,6 +388,7 @@ def cold_branches(
     condition: str,
     *,
     body_assigns: Collection[str] = (),
+    orelse_assigns: Collection[str] = (),
     body_raises: bool = False,
     orelse_raises: bool = False,
 ) -> tuple[bool, bool]:
@@ -393,11 +396,25 @@ def cold_branches(
 
     `body_assigns` are the dotted names that statements directly in the body assign (``self._x``; of
     ``self._cache[k] = v`` the part before the bracket; of what is declared global also ``global x``; and
-    what the names of the condition were `looked_up` in),
+    what the names of the condition were `looked_up` in), `orelse_assigns` the same of the else,
     `body_raises` and `orelse_raises` say whether that block's last statement is a `raise`. The
     condition itself is hot."""
     body, orelse = _cold_branches(condition, frozenset(body_assigns))
+    if orelse_assigns and not orelse:
+        orelse = _cold_branches(condition, frozenset(orelse_assigns))[1]
     return body or body_raises, orelse or orelse_raises
+
+
+_COMPLAINS = re.compile(
+    r"(?:[\w.()]+\.)?_*(?:\w+_)?log(?:ger|ging)?\.(?:warn\w*|error|exception|critical|fatal)",
+    re.IGNORECASE,
+)
+
+
+def complains(called: str) -> bool:
+    """Whether a call, by the dotted name of what is called, logs that something is wrong. A branch that does
+    and then leaves is an error path."""
+    return _COMPLAINS.fullmatch(called) is not None
 
 
 def rest_is_cold(condition: str, body_returns: bool, following_assigns: Collection[str]) -> bool:

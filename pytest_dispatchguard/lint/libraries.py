@@ -201,6 +201,7 @@ COLD_METHODS = re.compile(
     r"configure_optimizers|configure_callbacks|setup|teardown|prepare_data|\w+_dataloader|\w*save_checkpoint|"
     r"_?handle_\w*(?:recovery|oom|errors?|failures?|exceptions?)|"
     r"enable_\w+|disable_\w+|gradient_checkpointing_enable|gradient_checkpointing_disable|fuse_(?:qkv|lora|model|conv|bn|modules?|weights?)\w*|unfuse_\w+|"
+    r"_?capture(?:_one\w*|_(?:cuda_?)?graphs?|_model|_forward|_scope)?|\w*graph\w*_capture\w*|"
     r"_?quantize_model|unmerge\w*|merge_adapter\w*|quantize|add_adapter|delete_adapter|merge_and_unload"
 )
 """Functions that run at set-up, for people, or at saving and loading, whatever calls them."""
@@ -219,7 +220,7 @@ TEST_PATHS = re.compile(
 
 COLD_PATHS = re.compile(
     r"(?:^|/)(?:scripts?|cli|commands|conversion|saving|export|datasets?|visuali[sz]ation|plotting|"
-    r"loggers?|demos?)/|"
+    r"loggers?|demos?|debug(?:_utils|ging)?|debuggers?)/|"
     r"(?:^|/)(?:setup|__main__|convert_[^/]*|[^/]*_convert(?:er)?|convert|plot[^/]*|[^/]*_plots?|cli|"
     r"versioneer|hubconf|checkpoint_converter|[^/]*_to_hf|[^/]*_dataset|datasets?|setup_helpers|"
     r"tokenization_[^/]*|[^/]*tokenizer|processing_[^/]*|feature_extraction_[^/]*|"

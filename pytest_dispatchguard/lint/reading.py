@@ -381,7 +381,8 @@ class Reader:
         body_cold, else_cold = guards.cold_branches(
             condition,
             body_assigns=self._filled(body) | origins,
-            body_raises=_raises(body),
+            orelse_assigns=self._filled(_statements(orelse)) | origins if orelse else (),
+            body_raises=_raises(body) or _gives_up(body),
             orelse_raises=orelse is not None and _raises(_statements(orelse)),
         )
         rest_cold = guards.rest_is_cold(
@@ -1329,6 +1330,17 @@ def _assigned_names(statements: Iterable[cst.CSTNode], declared: AbstractSet[str
 def _raises(statements: Sequence[cst.CSTNode]) -> bool:
     smalls = list(_smalls(statements))
     return bool(smalls) and isinstance(smalls[-1], cst.Raise)
+
+
+def _gives_up(statements: Sequence[cst.CSTNode]) -> bool:
+    """Whether a block logs that something is wrong, and leaves."""
+    smalls = list(_smalls(statements))
+    if not smalls or not isinstance(smalls[-1], cst.Return | cst.Continue | cst.Break):
+        return False
+    said = (small.value for small in smalls if isinstance(small, cst.Expr))
+    return any(
+        guards.complains(dotted(one.func) or "") for one in said if isinstance(one, cst.Call)
+    )
 
 
 def _returns(statements: Sequence[cst.CSTNode]) -> bool:

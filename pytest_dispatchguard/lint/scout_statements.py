@@ -148,6 +148,22 @@ def last_kind(block: Node | None) -> str:
     return ""
 
 
+_LEAVING = ("return_statement", "continue_statement", "break_statement")
+
+
+def _gives_up(walk: Walk, block: Node) -> bool:
+    """Whether a block logs that something is wrong, and leaves."""
+    if last_kind(block) not in _LEAVING:
+        return False
+    for statement in block.named_children[:-1]:
+        said = statement.named_children[0] if statement.type == "expression_statement" else None
+        if said is None or said.type != "call":
+            continue
+        if guards.complains(dotted(walk.source, said.named_children[0])):
+            return True
+    return False
+
+
 def _if(walk: Walk, node: Node) -> None:
     clauses = node.children_by_field_name("alternative")
     _branch(walk, node, clauses, 0)
@@ -173,15 +189,16 @@ def _branch(walk: Walk, node: Node, clauses: list[Node], following: int) -> None
     visit(walk, condition)
     written = text(walk.source, condition)
     after = clauses[following] if following < len(clauses) else None
-    orelse_raises = False
-    if after is not None and after.type == "else_clause":
-        orelse_raises = last_kind(after.child_by_field_name("body")) == "raise_statement"
-    body_cold = last_kind(block) == "raise_statement"
+    orelse = after.child_by_field_name("body") if after and after.type == "else_clause" else None
+    orelse_raises = last_kind(orelse) == "raise_statement"
+    body_cold = last_kind(block) == "raise_statement" or _gives_up(walk, block)
     else_cold = orelse_raises
     if guards.worth_asking(written):
+        origins = _looked_up(walk, written)
         body_cold, else_cold = guards.cold_branches(
             written,
-            body_assigns=_assigned(walk, block.named_children) | done | _looked_up(walk, written),
+            orelse_assigns=_assigned(walk, orelse.named_children) | origins if orelse else (),
+            body_assigns=_assigned(walk, block.named_children) | done | origins,
             body_raises=body_cold,
             orelse_raises=orelse_raises,
         )

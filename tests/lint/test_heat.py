@@ -484,6 +484,9 @@ def test_what_is_checked_once_is_cold(guarded: str) -> None:
         "save_pretrained",
         "_handle_oom",
         "_handle_nan_recovery",
+        "capture",
+        "_capture_cuda_graph",
+        "graph_pool_capture_scope",
     ],
 )
 def test_set_up_is_cold_whoever_calls_it(name: str) -> None:
