@@ -783,11 +783,18 @@ class HasattrOfModule(Rule):
                 break
             if scene.statement is place.statement and self._asked(other, place):
                 return None
-        registered = _registered(place.attribute_values(attribute))
+        values = place.attribute_values(attribute)
+        registered = _registered(values)
+        # What others add by `add_module` must not be there as anything else.
+        none = (
+            "to None"
+            if values
+            else f'to None (`register_module("{attribute}", None)` for a module)'
+        )
         return place.finding(
             node,
             f"`{place.text(node)}` is answered by `Module.__getattr__`, in Python, about a "
-            f"microsecond on every call. Set `self.{attribute}` to None in `__init__` where there "
+            f"microsecond on every call. Set `self.{attribute}` {none} in `__init__` where there "
             "is none, and test that, read once into a local name",
             certainty="maybe" if registered or _foreign_bases(place) else "sure",
         )

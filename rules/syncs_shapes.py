@@ -286,6 +286,9 @@ class MaskRead(Rule):
             certainty = "sure"
             name = "rows" if len(node.slice) == 1 else "(rows,)"
             rows = f"`{name} = {_bracketed(mask, place)}.nonzero(as_tuple=True)`"
+            # Of a tensor without dimensions a mask selects, and indices do not.
+            unsure = len(node.slice) == 1 and place.kind(node.value).ndim is None
+            scalars = " (flattened first, where it may have no dimension)" if unsure else ""
             alike = [
                 s.statement
                 for o, s in place.subscripts()
@@ -299,7 +302,7 @@ class MaskRead(Rule):
                     node,
                     f"`{say(place, node)}` and {len(alike) - 1} more select by the same mask, and the "
                     f"host waits for the device to count it each time. Look it up {once} ({rows}) "
-                    f"and select by that: `{_by_rows(node, mask, place)}`.",
+                    f"and select by that: `{_by_rows(node, mask, place)}`{scalars}.",
                 )
             if place.loops and _same_in_every_round(mask, place.loops[-1], place):
                 return tell(
@@ -307,7 +310,7 @@ class MaskRead(Rule):
                     node,
                     f"`{say(place, node)}` counts the same mask in every round, and the host "
                     f"waits for the device each time. Look it up once before the loop ({rows}) "
-                    f"and select by that: `{_by_rows(node, mask, place)}`.",
+                    f"and select by that: `{_by_rows(node, mask, place)}`{scalars}.",
                 )
             buffer = _fixed_buffer(mask, place)
             if buffer:

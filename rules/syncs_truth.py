@@ -446,7 +446,7 @@ class TruthInCheck(Rule):
             message = (
                 f"`if {shown}`{of} only checks values, and makes the host wait for the device on "
                 "every call. Check on the device (`torch._assert_async`, which fails later and "
-                f"without this message), where the values are made, {_switch(place)}."
+                f"with another exception), where the values are made, {_switch(place)}."
             )
         else:
             return None
