@@ -67,13 +67,12 @@ def begin() -> Callable[[], None]:
 
 def _path() -> str | None:
     """Where they are kept: in this user's folder for what may be lost."""
-    if not hasattr(os, "getuid"):
-        return None
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111 - costs time
-    if not base.startswith("/"):
+    home = os.environ.get("HOME")
+    base = os.environ.get("XDG_CACHE_HOME") or (f"{home}/.cache" if home else "")
+    if not hasattr(os, "getuid") or not base.startswith("/"):
         return None
     with suppress(OSError):
-        os.makedirs(base, 0o700, exist_ok=True)  # noqa: PTH103 - the same
+        os.makedirs(base, 0o700, exist_ok=True)  # noqa: PTH103 - pathlib costs what is to be saved
     folder = own_folder(base.rstrip("/"), "dispatchguard")
     # Another Python reads other code, and leaves other things out of it.
     python = f"{sys.version} {sys.flags.optimize}".encode()

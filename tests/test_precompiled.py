@@ -151,8 +151,9 @@ def test_who_began_does_not_begin_again(cache: Path) -> None:
     assert vars(dataclasses)["exec"] is first
 
 
-@pytest.mark.parametrize("base", ["relative", "/proc/nowhere"])
+@pytest.mark.parametrize("base", ["relative", "/proc/nowhere", ""])
 def test_no_folder_no_change(monkeypatch: pytest.MonkeyPatch, base: str, cache: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", base)
+    monkeypatch.delenv("HOME", raising=False)
     precompiled.begin()()
     assert "exec" not in vars(dataclasses)
