@@ -35,34 +35,42 @@ def begin() -> Callable[[], None]:
     if path is None:
         return lambda: None
     known = _read(path)
-    new: dict[str, bytes] = {}
+    used: dict[str, bytes] = {}
 
-    def run(*given: Any, **named: Any) -> None:
-        code = _code(given, named)
-        builtins.exec(*given, **named) if code is None else builtins.exec(code, *given[1:])
+    def run(source: Any, *names: Any, **more: Any) -> None:
+        if isinstance(source, str):
+            ours = bool(names) and type(names[0]) is dict and _is_ours(names[0])
+            source = code_of(source) if ours else _compiled(source)
+        builtins.exec(source, *names, **more)
 
-    def _code(given: tuple[Any, ...], named: dict[str, Any]) -> CodeType | None:
-        if len(given) != 3 or named or type(given[0]) is not str:
-            return None
-        text = given[0]
-        if str(given[1].get("__name__")).partition(".")[0] not in _OURS:
-            return None
+    def code_of(text: str) -> CodeType:
         if text in known:
+            used[text] = known[text]
             code: CodeType = marshal.loads(known[text])
             return code
-        code = compile(text, "<string>", "exec", dont_inherit=True)
-        new[text] = marshal.dumps(code)
+        code = _compiled(text)
+        used[text] = marshal.dumps(code)
         return code
 
     def keep() -> None:
-        if new:
-            merged = {**known, **new}
-            _write(path, merged if len(merged) <= _MOST else new)
+        if not used.keys() <= known.keys():
+            merged = {**known, **used}
+            _write(path, merged if len(merged) <= _MOST else used)
 
     vars(dataclasses)["exec"] = (
         run  # `dataclasses` finds it before the builtin function of that name
     )
     return keep
+
+
+def _is_ours(names: dict[str, Any]) -> bool:
+    """Whether these are the names of one of our modules."""
+    return str(names.get("__name__")).partition(".")[0] in _OURS
+
+
+def _compiled(text: str) -> CodeType:
+    """As `dataclasses` would: what this module has from the future is not for others."""
+    return compile(text, "<string>", "exec", dont_inherit=True)
 
 
 def _path() -> str | None:

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 
+_READING = [[name] for name in ("check", "hot", "review", "rule", "rules", "server")]
+"""The commands that run nobody's code but ours."""
+
+
 def command() -> NoReturn:
     """Runs the command and ends the process."""
     try:
@@ -36,8 +40,8 @@ def _plainly() -> NoReturn:
     gc.disable()  # of what is imported all lasts; the command enables it again where it is one to run long
     from pytest_dispatchguard import precompiled
 
-    # What `run` runs is not ours.
-    keep = (lambda: None) if sys.argv[1:2] == ["run"] else precompiled.begin()
+    # What other commands run is not ours.
+    keep = precompiled.begin() if sys.argv[1:2] in _READING else (lambda: None)
     from pytest_dispatchguard import cli
 
     cli.command(keep)

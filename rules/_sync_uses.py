@@ -150,7 +150,7 @@ def _summed(target: cst.BaseExpression, statement: cst.CSTNode, place: Place) ->
         inside: cst.CSTNode | None = found
         while inside is not None and inside is not statement:
             by = _tree(place).of.get(id(inside))
-            if isinstance(by, cst.AssignTarget | cst.Del):
+            if isinstance(by, cst.AssignTarget | cst.Del) or _adds(by, found, place):
                 break
             if isinstance(by, cst.If) and inside is by.body and place.usual(by.test) is False:
                 break  # now and then
@@ -158,6 +158,15 @@ def _summed(target: cst.BaseExpression, statement: cst.CSTNode, place: Place) ->
         if inside is None:
             return _HOST
     return frozenset({"sum"})
+
+
+def _adds(statement: cst.CSTNode | None, total: cst.BaseExpression, place: Place) -> bool:
+    """Whether a statement only adds to a sum."""
+    if isinstance(statement, cst.AugAssign):
+        return place.same(statement.target, total)
+    return isinstance(statement, cst.Assign) and any(
+        place.same(target.target, total) for target in statement.targets
+    )
 
 
 def _handed(node: cst.CSTNode, place: Place) -> cst.CSTNode | None:

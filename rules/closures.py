@@ -649,6 +649,10 @@ class WrapsPerCall(Rule):
         return place.finding(at, message)
 
 
+_LIBRARIES = frozenset("contextlib functools jax keras numba numpy tensorflow torch".split())
+"""Packages whose decorators do the same whenever they are applied."""
+
+
 class DecoratedPerCall(Rule):
     """A decorator is applied to a nested function on every call.
 
@@ -725,7 +729,7 @@ def _of_library(decorator: cst.BaseExpression, place: Place) -> bool:
     state it looks at is."""
     called = decorator.func if isinstance(decorator, cst.Call) else decorator
     top, dot, _ = place.name(called).partition(".")
-    return bool(dot) and top != place.hot.path[-1].partition(".")[0]
+    return bool(dot) and top in _LIBRARIES
 
 
 class ClassBuiltPerCall(Rule):

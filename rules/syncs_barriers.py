@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import libcst as cst
 
@@ -36,6 +37,7 @@ def _on_device_module(name: str) -> bool:
     return len(parts) >= 3 and parts[0] == "torch" and parts[1] in _DEVICES
 
 
+_MEETING = frozenset({"barrier", "monitored_barrier"})
 _ASKED_TO_WAIT = re.compile(r"sync|block|wait", re.IGNORECASE)
 
 
@@ -60,22 +62,27 @@ def _measured(place: Place) -> bool:
 
 
 def _meant(place: Place) -> bool:
-    """Whether what stands beside a statement says that all are to wait here: a barrier of processes, or lines
-    that are printed to tell how far the device is."""
-    if "barrier" in place.qualname.lower():
+    """Whether what stands beside a statement says that all are to wait here: a barrier of processes, or a
+    line that is printed then to tell how far the device is."""
+    if "barrier" in place.function.name.value.lower():
         return True
     block = list(place.block)
-    at = block.index(place.statement) if place.statement in block else -1
-    beside = block[max(0, at - 1) : at] + block[at + 1 : at + 2] if at >= 0 else []
-    return any(
-        isinstance(found, cst.Call) and place.last_name(found) in _BESIDE_WAITS
-        for statement in beside
-        if isinstance(statement, cst.SimpleStatementLine)
-        for found in nodes.walk(statement)
+    at = block.index(place.statement) if place.statement in block else len(block)
+    return bool(
+        _calls(block[max(0, at - 1) : at + 2], place) & _MEETING
+        or "print" in _calls(block[at + 1 : at + 2], place)
     )
 
 
-_BESIDE_WAITS = frozenset({"barrier", "monitored_barrier", "print"})
+def _calls(statements: Iterable[cst.CSTNode], place: Place) -> set[str]:
+    """What simple statements call, by the last word of its name."""
+    return {
+        place.last_name(found)
+        for statement in statements
+        if isinstance(statement, cst.SimpleStatementLine)
+        for found in nodes.walk(statement)
+        if isinstance(found, cst.Call)
+    }
 
 
 class Synchronize(Rule):

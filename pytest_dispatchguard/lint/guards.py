@@ -68,6 +68,10 @@ _STATE = re.compile(r"(?:\w+_)?state")
 _CACHE = re.compile(r"_*(?:\w+_)?(?:cache|memo)s?", re.IGNORECASE)
 """What is looked up in it is filled in where it is missing, by whatever the branch calls."""
 _CACHED = re.compile(r"cache|memo(?![a-z])", re.IGNORECASE)
+_COMPLAINS = re.compile(
+    r"(?:[\w.()]+\.)?_*(?:\w+_)?log(?:ger|ging)?\.(?:warn|warning|error|exception|critical|fatal)",
+    re.IGNORECASE,
+)
 _NAME = re.compile(r"[^\W\d]\w*")
 _GLOBAL_MEMO = re.compile(r"_*[A-Z][A-Z0-9_]*|_\w*(?:cache|memo|registry)\w*|\w*_cache")
 
@@ -399,16 +403,9 @@ def cold_branches(
     what the names of the condition were `looked_up` in), `orelse_assigns` the same of the else,
     `body_raises` and `orelse_raises` say whether that block's last statement is a `raise`. The
     condition itself is hot."""
-    body, orelse = _cold_branches(condition, frozenset(body_assigns))
-    if orelse_assigns and not orelse:
-        orelse = _cold_branches(condition, frozenset(orelse_assigns))[1]
+    body = _cold_branches(condition, frozenset(body_assigns))[0]
+    orelse = _cold_branches(condition, frozenset(orelse_assigns))[1]
     return body or body_raises, orelse or orelse_raises
-
-
-_COMPLAINS = re.compile(
-    r"(?:[\w.()]+\.)?_*(?:\w+_)?log(?:ger|ging)?\.(?:warn\w*|error|exception|critical|fatal)",
-    re.IGNORECASE,
-)
 
 
 def complains(called: str) -> bool:

@@ -18,7 +18,8 @@ _DEEPEST = 3
 """Names that stand for others; `calls` follows no more of them."""
 
 _OUTSIDE, _PERHAPS, _UNKNOWN = 0, 1, 2
-"""Where a name leads: to a library's things; to such, or to nothing; perhaps to something of the project."""
+"""Where a name leads, the less is known the greater: to a library's things; to such, or to nothing; perhaps
+to something of the project."""
 
 
 class Around(NamedTuple):
@@ -114,7 +115,8 @@ class Body:
         packages = self._around.packages
         if root in self._bound:
             found = [self._entry(entry, depth) for entry in self._bound[root]]
-            if found:
+            # What leads to nothing may stand in the place of a module of that name.
+            if found and max(found) != _PERHAPS:
                 return max(found)
         if self._starred or root in packages or f"{self._module}.{root}" in packages:
             return _UNKNOWN

@@ -71,9 +71,10 @@ def installed() -> tuple[str, ...]:
 
 
 def load(names: tuple[str, ...] | None = None) -> Packs:
-    """Imports all packs; whoever knows already which are `installed` says so. A pack that cannot be loaded,
-    or a rule without a proper code, is the user's to mend: one line says which."""
-    return _loaded(installed() if names is None else names)
+    """Imports all packs. Whoever was told that none but the built-in one is `installed` says so: other names
+    are asked for anew, since a file that tells them could have anything imported. A pack that cannot be
+    loaded, or a rule without a proper code, is the user's to mend: one line says which."""
+    return _loaded(names if names == (_BUILTIN,) else installed())
 
 
 @lru_cache(maxsize=1)

@@ -399,17 +399,18 @@ class Reader:
         return names | {f"global {name}" for name in names & self.globals}
 
     def _looked_up(self, condition: str) -> frozenset[str]:
-        """What the names of a condition were looked up in, where that outlives the call."""
+        """What the names of a condition were looked up in, and nowhere else, where that outlives the call."""
         found = set()
         for name in guards.names_in(condition):
-            value = self.names.values.get(name)
+            value = self.names.values.get(name) if self.assigned.get(name) == 1 else None
             container: cst.BaseExpression | None = None
             if isinstance(value, cst.Subscript):
                 container = value.value
             elif isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
                 container = value.func.value if value.func.attr.value == "get" else None
             kept = dotted(container) if container is not None else None
-            if kept and ("." in kept or kept not in self.names.kinds):
+            own = kept in self.names.kinds or kept == self.self_name
+            if kept and ("." in kept or not own):
                 found.add(guards.looked_up(name, kept))
         return frozenset(found)
 

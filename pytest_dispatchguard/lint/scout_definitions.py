@@ -149,6 +149,7 @@ def _function_as(walk: Walk, node: Node, decorators: list[str], whole: Node) -> 
     declared = node.child_by_field_name("return_type")
     if declared is not None:
         fact.returns = annotation(source, declared, walk.imports)
+    reading.outer = outer if walk.where == "function" else None
     if not is_method:
         outer.nested.add(name)
         if walk.where == "function":

@@ -43,6 +43,8 @@ class Reading:
         self.owner = owner
         self.self_name = self_name
         self.params: set[str] = set()
+        self.outer: Reading | None = None
+        """Of the function around it."""
         self.param_values: dict[str, list[Value]] = {}
         self.hosts: set[str] = set()
         self.bindings: dict[str, list[Node | bool]] = {}
@@ -120,7 +122,7 @@ class Walk:
         self.loop = 0
         self.rounds: tuple[int, ...] = ()
         """The loops around, as statements, outermost first."""
-        self.early_exit: str | None = None
+        self.early_exit: tuple[str, set[str]] | None = None
         self.done: frozenset[str] = frozenset()
         """What is set to True right after the `if` at hand."""
         self.foreign = False

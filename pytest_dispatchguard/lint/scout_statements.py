@@ -15,6 +15,7 @@ from pytest_dispatchguard.lint.scout_calls import call_as
 from pytest_dispatchguard.lint.scout_doubts import ask_iterated, ask_truth
 from pytest_dispatchguard.lint.scout_state import (
     Handler,
+    Reading,
     Walk,
     note_call,
     parts_of,
@@ -23,6 +24,8 @@ from pytest_dispatchguard.lint.scout_state import (
     visit_cold,
 )
 from pytest_dispatchguard.lint.scout_values import WORD, dotted, text
+
+_LEAVING = ("return_statement", "continue_statement", "break_statement")
 
 
 def _block(walk: Walk, node: Node) -> None:
@@ -38,11 +41,9 @@ def _block(walk: Walk, node: Node) -> None:
             walk.done = _set_true(walk, children[i + 1 : i + 4])
         handler(walk, child)
         if walk.early_exit is not None:
-            condition, walk.early_exit = walk.early_exit, None
+            (condition, origins), walk.early_exit = walk.early_exit, None
             rest = children[i + 1 :]
-            if guards.rest_is_cold(
-                condition, True, _assigned(walk, rest) | _looked_up(walk, condition)
-            ):
+            if guards.rest_is_cold(condition, True, _assigned(walk, rest) | origins):
                 visit_cold(walk, rest)
                 walk.early_exit = None
                 break
@@ -105,11 +106,13 @@ def _assigned(walk: Walk, statements: Iterable[Node]) -> set[str]:
 
 
 def _looked_up(walk: Walk, condition: str) -> set[str]:
-    """What the names of a condition were looked up in, where that outlives the call."""
+    """What the names of a condition were looked up in, and nowhere else, where that outlives the call."""
     found: set[str] = set()
-    bindings = walk.reading.bindings
     for name in guards.names_in(condition):
-        value = bindings[name][-1] if bindings.get(name) else None
+        bound = walk.reading.bindings.get(name, ())
+        value = bound[0] if len(bound) == 1 else None
+        while isinstance(value, Node) and value.type == "parenthesized_expression":
+            value = value.named_children[0]
         if not isinstance(value, Node) or not value.named_child_count:
             continue
         container = value.named_children[0]
@@ -120,9 +123,19 @@ def _looked_up(walk: Walk, condition: str) -> set[str]:
         elif value.type != "subscript":
             continue
         kept = dotted(walk.source, container)
-        if "." in kept or (kept and kept not in bindings and kept not in walk.reading.params):
+        if "." in kept or (kept and not _is_own(walk, kept)):
             found.add(guards.looked_up(name, kept))
     return found
+
+
+def _is_own(walk: Walk, name: str) -> bool:
+    """Whether a name is bound in the function, or in one around it."""
+    reading: Reading | None = walk.reading
+    while reading is not None:
+        if name in reading.bindings or name in reading.params or name == reading.self_name:
+            return True
+        reading = reading.outer
+    return False
 
 
 def _set_true(walk: Walk, statements: Iterable[Node]) -> frozenset[str]:
@@ -148,33 +161,31 @@ def last_kind(block: Node | None) -> str:
     return ""
 
 
-_LEAVING = ("return_statement", "continue_statement", "break_statement")
-
-
 def _gives_up(walk: Walk, block: Node) -> bool:
     """Whether a block logs that something is wrong, and leaves."""
     if last_kind(block) not in _LEAVING:
         return False
     for statement in block.named_children[:-1]:
-        said = statement.named_children[0] if statement.type == "expression_statement" else None
-        if said is None or said.type != "call":
+        if statement.type != "expression_statement" or statement.named_child_count != 1:
             continue
-        if guards.complains(dotted(walk.source, said.named_children[0])):
+        said = statement.named_children[0]
+        if said.type == "call" and guards.complains(dotted(walk.source, said.named_children[0])):
             return True
     return False
 
 
 def _if(walk: Walk, node: Node) -> None:
     clauses = node.children_by_field_name("alternative")
-    _branch(walk, node, clauses, 0)
-    walk.early_exit = None
+    leaves = None
     if not clauses:
         block = node.child_by_field_name("consequence")
         condition = node.child_by_field_name("condition")
         if condition is not None and last_kind(block) == "return_statement":
             written = text(walk.source, condition)
             if guards.worth_asking(written):
-                walk.early_exit = written
+                leaves = written, _looked_up(walk, written)
+    _branch(walk, node, clauses, 0)
+    walk.early_exit = leaves
 
 
 def _branch(walk: Walk, node: Node, clauses: list[Node], following: int) -> None:

@@ -151,7 +151,8 @@ def test_what_a_cache_lacks_is_rare_whatever_fills_it(name: str) -> None:
 )
 def test_what_was_not_found_and_is_kept_is_made_rarely(name: str) -> None:
     assert cold_branches("made is None", body_assigns={"made", name}) == (True, False)
-    assert cold_branches("made is not None", body_assigns={name}) == (False, True)
+    assert cold_branches("made is not None", orelse_assigns={name}) == (False, True)
+    assert cold_branches("made is not None", body_assigns={name}) == (False, False)
 
 
 @pytest.mark.parametrize("name", ["_K", "plans", "self.plans"])
@@ -238,7 +239,7 @@ def test_what_was_looked_up_in_a_cache_is_mostly_there() -> None:
 def test_an_object_kept_with_what_was_made_of_it_is_seldom_another() -> None:
     condition = "points is not self.points or other is not self.other"
     assert cold_branches(condition, body_assigns={"self.points", "self.other"}) == (True, False)
-    assert cold_branches("points is self.points", body_assigns={"self.points"}) == (False, True)
+    assert cold_branches("points is self.points", orelse_assigns={"self.points"}) == (False, True)
     assert cold_branches(condition) == (False, False)
 
 
@@ -329,7 +330,14 @@ def test_filling_the_state_of_a_parameter_is_cold(
 def test_flags_of_what_was_done_once(
     condition: str, assigned: set[str], expected: tuple[bool, bool]
 ) -> None:
-    assert cold_branches(condition, body_assigns=assigned) == expected
+    found = cold_branches(condition, body_assigns=assigned, orelse_assigns=assigned)
+    assert found == expected
+
+
+def test_each_branch_is_told_by_what_it_fills_itself() -> None:
+    assert cold_branches("self.a is not None", body_assigns={"self.a"}) == (False, False)
+    assert cold_branches("self.a is not None", orelse_assigns={"self.a"}) == (False, True)
+    assert cold_branches("self.a is None", orelse_assigns={"self.a"}) == (False, False)
 
 
 def test_what_is_declared_global_lasts_whatever_its_name() -> None:

@@ -150,6 +150,17 @@ def test_names_that_count_are_kept_wherever_they_lead() -> None:
     assert len(kept) == 2
 
 
+def test_a_module_may_have_the_name_of_something_assigned() -> None:
+    texts = {
+        "pkg/__init__.py": 'ops = __import__("pkg.ops", fromlist=["x"])\n\ndef f(x):\n    ops.run(x)\n',
+        "pkg/ops.py": "def run(x):\n    return x\n",
+    }
+    files = scanned(texts)
+    facts, body = bodies(files, project.build(files))["pkg/__init__.py"]
+    (kept, _) = body.leading(facts.functions[0], frozenset())
+    assert kept
+
+
 def test_star_imports_may_bring_anything() -> None:
     files = scanned({"m.py": "from outside import *\n\ndef f(x):\n    anything(x)\n"})
     ((facts, body),) = bodies(files, project.build(files)).values()

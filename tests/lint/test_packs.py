@@ -65,6 +65,14 @@ def test_the_catalog_is_kept_and_made_anew_when_a_file_changes(
     cache.close()
 
 
+def test_names_that_a_file_told_are_never_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "poison_of_a_cache.py").write_text("raise SystemExit('imported')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert packs.load(("dispatchguard_rules", "poison_of_a_cache")) == packs.load()
+
+
 def test_the_fingerprint_sees_packs_come_and_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -992,13 +992,45 @@ def test_what_was_looked_up_and_is_put_there_is_made_rarely() -> None:
             others[x] = show(5)
         f = plans.get(x)
         if f is not None:
-            return show(6)
+            f = show(6)
+            return f
         f = plans[x] = show(7)
         return f
         """,
         "self, x, y",
     )
-    assert cold(source) == [True, True, False, False, False, False, True]
+    rare = [1, 2, 7]
+    assert cold(source) == [number in rare for number in range(1, 8)]
+
+
+def test_what_is_looked_up_elsewhere_or_kept_for_the_call_is_not_rare() -> None:
+    source = body(
+        """
+        own = {}
+        if x:
+            g = plans.get(1)
+        else:
+            g = plans.get(2)
+        if g is None:
+            plans[1] = show(1)
+        h = self.get(x)
+        if h is None:
+            self[x] = show(2)
+        m = own.get(x)
+        if m is None:
+            own[x] = show(3)
+        if self.last is not None:
+            self.last = show(4)
+        else:
+            show(5)
+        if x:
+            logger.warning_once("slow")
+            return show(6)
+        return f
+        """,
+        "self, x, y",
+    )
+    assert not any(cold(source))
 
 
 def test_a_local_name_is_no_once_only_guard() -> None:

@@ -203,6 +203,7 @@ def test_calls_and_all_that_may_lead_on() -> None:
         "if torch.cuda.is_current_stream_capturing():\n    helper(x)",
         "if self._n is not None:\n    y = self._n\nelse:\n    y = self._n = helper(x)",
         "if self.init_done:\n    return x\nelse:\n    helper(x)\n    self.init_done = True",
+        "y = (plans.get(x))\nif y is not None:\n    y = y + 1\n    return y\ny = plans[x] = helper(x)",
         "y = self.plans.get(x)\nif y is None:\n    y = helper(x)\n    self.plans[x] = y",
         "y = plans[x]\nif y is not None:\n    return y\ny = helper(x)\nplans[x] = y\nreturn y",
     ],
@@ -226,6 +227,10 @@ def test_cold_regions_do_not_count(body: str) -> None:
         "if x:\n    logger.info('yes')\n    return helper(x)",
         "if x:\n    logger.warning('no')\n    helper(x)",
         "if x:\n    self.warn('no')\n    return helper(x)",
+        "if x:\n    logger.warning_once('slow')\n    return helper(x)",
+        "if self.a is not None:\n    self.a = 1\nelse:\n    helper(x)",
+        "if x:\n    y = plans.get(1)\nelse:\n    y = plans.get(2)\nif y is None:\n    plans[1] = helper(x)",
+        "y = self.get(1)\nif y is None:\n    self[1] = helper(x)",
         "if self.a is not None:\n    y = self.a\nelse:\n    y = self.b = helper(x)",
         "y = x.get(1)\nif y is None:\n    x[1] = helper(x)",
         "y = plans.get(x)\nif y is None:\n    others[x] = helper(x)",
@@ -237,6 +242,20 @@ def test_hot_regions_do(body: str) -> None:
     found = function("def f(self, x):\n" + textwrap.indent(body, "    "))
     assert "helper" in [c.name for c in found.calls]
     assert "call:helper" in found.looks
+
+
+def test_what_the_function_around_binds_is_no_lasting_container() -> None:
+    text = """
+    def f(self, xs):
+        own = {}
+        def once(k):
+            m = own.get(k)
+            if m is None:
+                m = own[k] = helper(k)
+            return m
+        return [once(x) for x in xs]
+    """
+    assert "helper" in [c.name for c in function(text, "f.<locals>.once").calls]
 
 
 def test_comprehensions_are_loops() -> None:
