@@ -57,9 +57,8 @@ def begin() -> Callable[[], None]:
             merged = {**known, **used}
             _write(path, merged if len(merged) <= _MOST else used)
 
-    vars(dataclasses)["exec"] = (
-        run  # `dataclasses` finds it before the builtin function of that name
-    )
+    # `dataclasses` finds it before the builtin function of that name.
+    vars(dataclasses)["exec"] = run
     return keep
 
 

@@ -659,7 +659,8 @@ class DecoratedPerCall(Rule):
     ## What it does
 
     Flags a nested `def` with a decorator in hot code. `functools.wraps` has a rule of its own, and so have
-    `torch.compile` and its like.
+    `torch.compile` and its like. A decorator that is not a library's may give something else from call to
+    call: then it is a maybe, shown with `--pedantic`.
 
     ## Why it costs
 

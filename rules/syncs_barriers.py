@@ -91,7 +91,7 @@ class Synchronize(Rule):
     ## What it does
 
     Finds `torch.cuda.synchronize()` (and that of other devices, of `torch.accelerator` and of streams)
-    in hot code.
+    in hot code, but where processes meet at a barrier, or a line is printed after it.
 
     ## Why it costs
 

@@ -38,7 +38,7 @@ class ItemRead(ReadRule):
 
     Finds `.item()` on tensors that may live on a device, in hot code, where the number goes back into
     tensors, is summed up, logged in a loop, or only checked. Where the host needs it (for a shape, an
-    index, its caller) it is a maybe, shown with `--pedantic`.
+    index, its caller, or the sum itself in the same round) it is a maybe, shown with `--pedantic`.
 
     ## Why it costs
 

@@ -29,6 +29,10 @@ PROPERTIES = frozenset(
 )
 
 
+DEEPEST = 3
+"""Names that stand for one another; no more of them are followed, here and in `nowhere`."""
+
+
 class Add(Protocol):
     """Takes note of one edge."""
 
@@ -107,7 +111,7 @@ def things_called(
 def _things_called(
     project: Project, scope: Scope, fact: FunctionFact, name: str, depth: int
 ) -> tuple[Thing, ...]:
-    if depth > 3:
+    if depth > DEEPEST:
         return ()
     root, _, rest = name.partition(".")
     parts = rest.split(".") if rest else []

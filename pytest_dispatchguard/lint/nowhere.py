@@ -8,14 +8,10 @@ from collections.abc import Callable, Container, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from pytest_dispatchguard.lint.calls import is_telling, scope_of
+from pytest_dispatchguard.lint.calls import DEEPEST, is_telling, scope_of
 from pytest_dispatchguard.lint.facts import CallFact, FileFacts, FunctionFact, Value
 from pytest_dispatchguard.lint.packing import frame, packed_call
-from pytest_dispatchguard.lint.project import build, names_bound
-
-_DOTTED = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
-_DEEPEST = 3
-"""Names that stand for others; `calls` follows no more of them."""
+from pytest_dispatchguard.lint.project import DOTTED, build, names_bound
 
 _OUTSIDE, _PERHAPS, _UNKNOWN = 0, 1, 2
 """Where a name leads, the less is known the greater: to a library's things; to such, or to nothing; perhaps
@@ -70,7 +66,7 @@ class Body:
 
     def _written(self, fact: FunctionFact, name: str, depth: int) -> int:
         """Where a dotted name leads that is written in a function."""
-        if depth > _DEEPEST:
+        if depth > DEEPEST:
             return _PERHAPS
         scope = scope_of(self._project, f"{self._own}:{fact.name}")
         root, _, rest = name.partition(".")
@@ -103,13 +99,13 @@ class Body:
         if word in ("name", "call"):
             return self._global(written, depth + 1)
         if word == "ann":
-            names = _DOTTED.findall(written)
+            names = DOTTED.findall(written)
             return max([_PERHAPS, *(self._global(name, depth + 1) for name in names)])
         return _PERHAPS
 
     def _global(self, name: str, depth: int) -> int:
         """Where a dotted name leads that is written at the top of the module."""
-        if depth > _DEEPEST:
+        if depth > DEEPEST:
             return _UNKNOWN
         root = name.partition(".")[0]
         packages = self._around.packages
@@ -131,19 +127,11 @@ class Body:
         return _UNKNOWN if entry.partition(".")[0] in self._around.packages else _OUTSIDE
 
 
-class Bodies:
-    """Tells whether a function leads where it led before its body was another."""
-
-    def __init__(self, old: Body, new: Body, leads: Callable[[str], AbstractSet[str]]) -> None:
-        self._old = old
-        self._new = new
-        self._leads = leads
-        """The names of all functions that a function, by its name, led to."""
-
-    def same(self, before: FunctionFact, now: FunctionFact) -> bool:
-        """Whether all that hotness is made of is as it was, but for calls that led nowhere, and lead
-        nowhere."""
-        if frame(before, whole=False) != frame(now, whole=False):
-            return False
-        leads = self._leads(now.name)
-        return self._old.leading(before, leads) == self._new.leading(now, leads)
+def leads_as_before(
+    old: Body, new: Body, before: FunctionFact, now: FunctionFact, leads: AbstractSet[str]
+) -> bool:
+    """Whether all that hotness is made of is as it was in a function, which led to functions of these names,
+    but for calls that led nowhere, and lead nowhere."""
+    if frame(before, whole=False) != frame(now, whole=False):
+        return False
+    return old.leading(before, leads) == new.leading(now, leads)

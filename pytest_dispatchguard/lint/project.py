@@ -13,7 +13,7 @@ from pytest_dispatchguard.lint.facts import ClassFact, FileFacts, FunctionFact, 
 from pytest_dispatchguard.lint.libraries import canonical
 from pytest_dispatchguard.lint.module_names import module_name
 
-_DOTTED = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+DOTTED = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 _WRAPPERS = frozenset(
     {
         "Optional",
@@ -407,7 +407,7 @@ def of_value(project: Project, module: str, value: Value) -> tuple[Thing, ...]:
         return tuple(found)
     if word == "ann":
         found = []
-        for name in _DOTTED.findall(rest):
+        for name in DOTTED.findall(rest):
             if name in _WRAPPERS or name in (
                 "list",
                 "dict",
@@ -435,7 +435,7 @@ def _returned(project: Project, function_id: str) -> tuple[Thing, ...]:
         word, _, rest = fact.returns.partition(":")
         if word in ("call", "ann"):
             for thing in (
-                _resolve_or_external(project, module, rest) if _DOTTED.fullmatch(rest) else ()
+                _resolve_or_external(project, module, rest) if DOTTED.fullmatch(rest) else ()
             ):
                 if thing.kind == "class":
                     found.append(Thing("instance", thing.id, word == "ann"))

@@ -6,10 +6,10 @@ from tree_sitter import Node
 
 from pytest_dispatchguard.lint import scout_words as words
 from pytest_dispatchguard.lint.facts import CPU, CallFact, FileFacts, Value
+from pytest_dispatchguard.lint.guards import names_in
 from pytest_dispatchguard.lint.scout_doubts import counts, may_be_tensor_attribute
 from pytest_dispatchguard.lint.scout_given import forms, origin
 from pytest_dispatchguard.lint.scout_state import Reading, Walk, binding_values, local_values
-from pytest_dispatchguard.lint.scout_values import WORD
 
 
 def settle(walk: Walk, reading: Reading, declared: bool) -> None:
@@ -137,9 +137,7 @@ def _keep_calls(walk: Walk, reading: Reading) -> None:
         if _leads_on(walk, reading, root, rest.rpartition(".")[2] if dot else "", own_package):
             kept.append(call)
             if call.under and call.loop:
-                call.under = [
-                    c for c in call.under if not reading.bindings.keys() & WORD.findall(c)
-                ]
+                call.under = [c for c in call.under if not reading.bindings.keys() & names_in(c)]
             if how in ("call", "new-scope"):
                 if name not in given:
                     given[name] = forms(walk, reading, name)

@@ -23,7 +23,7 @@ from pytest_dispatchguard.lint.scout_state import (
     visit_children,
     visit_cold,
 )
-from pytest_dispatchguard.lint.scout_values import WORD, dotted, text
+from pytest_dispatchguard.lint.scout_values import dotted, text
 
 _LEAVING = ("return_statement", "continue_statement", "break_statement")
 
@@ -238,7 +238,7 @@ def _about_defaults(walk: Walk, condition: str) -> bool:
     if fact is None or not fact.defaults or len(condition) > 80:
         return False
     bound = walk.reading.bindings
-    return any(name in fact.defaults and name not in bound for name in WORD.findall(condition))
+    return any(name in fact.defaults and name not in bound for name in guards.names_in(condition))
 
 
 def _otherwise(walk: Walk, clauses: list[Node], following: int, cold: bool, foreign: bool) -> None:

@@ -91,7 +91,6 @@ def annotation_text(written: str, imports: Mapping[str, str]) -> str:
     return _NAME.sub(lambda match: resolved(match.group(), imports), flat)
 
 
-WORD = re.compile(r"[^\W\d]\w*")
 _PLAIN = re.compile(r"None|True|False|-?\d{1,6}(?:\.\d{1,4})?|'[\w.-]{0,24}'|\"[\w.-]{0,24}\"")
 
 

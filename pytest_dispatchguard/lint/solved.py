@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytest_dispatchguard.config import PROFILE, Config
 from pytest_dispatchguard.lint.cache import Cache
 from pytest_dispatchguard.lint.catalog import Catalog
-from pytest_dispatchguard.lint.facts import FileFacts
+from pytest_dispatchguard.lint.facts import FileFacts, FunctionFact
 from pytest_dispatchguard.lint.kept import Index, index_of
-from pytest_dispatchguard.lint.nowhere import Around, Bodies, Body
+from pytest_dispatchguard.lint.nowhere import Around, Body, leads_as_before
 from pytest_dispatchguard.lint.packing import pack_brief, unpack_brief
 from pytest_dispatchguard.lint.project import OwnMethods, mro
 from pytest_dispatchguard.lint.survey import Survey, facts_before, facts_of, sha
@@ -248,12 +248,11 @@ def unmoved(
     new = facts_of(config, survey, changed, cache)
     words = before.words.plus(words_in(new.values()))
     matters = matters_in(before, config, catalog.hot_roots, words)
-    around = Around(_packages(state), lambda name: words.hold(f".{name}"))
     changes: dict[str, Change] = {}
     for rel in changed:
         about = state.about(rel)
         unnoticed = partial(is_unnoticed, about=about, matters=matters)
-        stays = _stays(rel, old[rel], new[rel], about, around)
+        stays = _stays(rel, old[rel], new[rel], state, words)
         change = unnoticed_change(old[rel], new[rel], about.walked, unnoticed, stays)
         if change is None:
             return None
@@ -289,12 +288,16 @@ def _packages(state: State) -> frozenset[str]:
     return frozenset(found)
 
 
-def _stays(rel: str, old: FileFacts, new: FileFacts, about: About, around: Around) -> Stays:
+def _stays(rel: str, old: FileFacts, new: FileFacts, state: State, words: Words) -> Stays:
     """What tells of functions of a file whether they lead where they led."""
+    about = state.about(rel)
 
     @functools.cache
-    def bodies() -> Bodies:
-        one, other = (Body(rel, facts, about.module, around) for facts in (old, new))
-        return Bodies(one, other, lambda name: frozenset(about.walked[name]))
+    def bodies() -> tuple[Body, Body]:
+        around = Around(_packages(state), lambda name: words.hold(f".{name}"))
+        return Body(rel, old, about.module, around), Body(rel, new, about.module, around)
 
-    return lambda before, now: bodies().same(before, now)
+    def stays(before: FunctionFact, now: FunctionFact) -> bool:
+        return leads_as_before(*bodies(), before, now, frozenset(about.walked[now.name]))
+
+    return stays
