@@ -92,6 +92,9 @@ class Price:
     """Empty for the one that runs."""
     waits: int = 0
     """How often it makes the host wait for the device."""
+    dry: Price | None = None
+    """What it costs in places that wait for nothing, where it waits in others; None where that was not
+    measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +154,8 @@ class Finding:
     """The text of the first line of the place, for reports and baselines."""
     elsewhere: Elsewhere | None = None
     """Where the pattern is; None where it is at the place itself."""
+    dry: bool = False
+    """Whether the host waits for nothing here, though the pattern can make it wait."""
 
     @property
     def sort_key(self) -> tuple[str, int, int, str, str]:
@@ -361,12 +366,19 @@ class Priced:
     """How often a call of either form makes the host wait for the device."""
     note: str = ""
     """Why something is missing, in words."""
+    places: int = 1
+    """In the bad form; all of them together make the difference."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the bad form makes the host wait more often."""
+        return self.waits[0] > self.waits[1]
 
     @property
     def proven(self) -> bool:
         """Whether the good form surely costs less: on the host, or in waits."""
         cheaper = self.saves_us is not None and self.saves_us.low > 0
-        return cheaper or self.waits[0] > self.waits[1]
+        return cheaper or self.waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,10 +411,20 @@ class PriceTable:
 
 def _price(forms: Sequence[Priced], machine: str) -> Price | None:
     """One price of several forms of a pattern; None where no form is surely dearer than its good form."""
-    if any(one.waits[0] > one.waits[1] for one in forms):
+    dry = _on_host([one for one in forms if not one.waiting], machine)
+    if any(one.waiting for one in forms):
         # A specimen may hold several places; each of them waits once whenever it runs, at least.
-        return Price(None, machine=machine, waits=1)
-    saves = [one.saves_us for one in forms if one.saves_us is not None and one.proven]
+        return Price(None, machine=machine, waits=1, dry=dry)
+    return dry
+
+
+def _on_host(forms: Sequence[Priced], machine: str) -> Price | None:
+    """What one place of such forms takes of the host's time."""
+    saves = [
+        one.saves_us.times(1 / one.places)
+        for one in forms
+        if one.saves_us is not None and one.proven
+    ]
     if not saves:
         return None
     usual = sorted(one.value for one in saves)[(len(saves) - 1) // 2]

@@ -45,6 +45,7 @@ def _row(row: Mapping[str, Any]) -> Priced:
         _interval(row["saves_us"]),
         (int(bad), int(good)),
         str(row["note"]),
+        max(1, int(row.get("places", 1))),  # tables of before do not have it
     )
 
 
@@ -76,10 +77,20 @@ def priced(
     """Findings with what they cost, where that is known and they do not say so themselves: on this machine,
     else on that of their pack."""
     here = {} if own is None else own.prices()
-    prices = {**shipped, **{code: replace(price, machine="") for code, price in here.items()}}
+    prices = {**shipped, **{code: _of_here(price) for code, price in here.items()}}
     return [
-        replace(finding, price=prices[finding.code])
+        replace(finding, price=_at(finding, prices[finding.code]))
         if finding.price is None and finding.code in prices
         else finding
         for finding in findings
     ]
+
+
+def _of_here(price: Price) -> Price:
+    dry = None if price.dry is None else replace(price.dry, machine="")
+    return replace(price, machine="", dry=dry)
+
+
+def _at(finding: Finding, price: Price) -> Price | None:
+    """What a pattern of that price costs at a place."""
+    return price.dry if finding.dry and price.waits else replace(price, dry=None)

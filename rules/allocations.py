@@ -479,6 +479,7 @@ class ConstantTensorBuiltPerCall(Rule):
         return place.finding(
             node,
             f"`{place.text(node.func)}({shown})` builds the same constant {cost}on every call; {advice}",
+            dry=not copied,
         )
 
     def _lasting_tuple(self, data: cst.BaseExpression, place: Place) -> bool:
@@ -599,9 +600,8 @@ class ScalarTensorInArithmetic(Rule):
         named = only_in_arithmetic(node, place)
         if not named and not is_plain_operand(node, place, arithmetic_partner(node, place)):
             return None
-        waits = (
-            " and waits for its copy to the device" if device_of(node, place) is not None else ""
-        )
+        copied = device_of(node, place) is not None
+        waits = " and waits for its copy to the device" if copied else ""
         fix = None
         if moved_by(node, place) is None:
             fix = place.replace(
@@ -618,6 +618,7 @@ class ScalarTensorInArithmetic(Rule):
             f"`{place.text(node.func)}({shown})` builds a tensor{waits} only to be an operand; "
             f"use `{shown}` itself",
             fix=fix,
+            dry=not copied,
         )
 
 

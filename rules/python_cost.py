@@ -439,6 +439,7 @@ class EagerLogText(Rule):
             "Give the logger the values and let it make the text when somebody reads it",
             certainty="maybe" if place.conditions else "sure",
             fix=_lazy(node, place),
+            dry=not any(place.on_device(value) for value in _shown(first.value)),
         )
 
 
@@ -471,6 +472,16 @@ def _expressions(node: cst.BaseExpression) -> list[cst.FormattedStringExpression
     if not isinstance(node, cst.FormattedString):
         return []
     return [p for p in node.parts if isinstance(p, cst.FormattedStringExpression)]
+
+
+def _shown(node: cst.BaseExpression) -> list[cst.BaseExpression]:
+    """The values that a message made at once shows."""
+    if isinstance(node, cst.Call):
+        return [argument.value for argument in node.args]
+    if isinstance(node, cst.BinaryOperation):
+        right = node.right
+        return [e.value for e in right.elements] if isinstance(right, cst.Tuple) else [right]
+    return [e.expression for part in _parts(node) for e in _expressions(part)]
 
 
 def _parts(node: cst.BaseExpression) -> list[cst.BaseExpression]:

@@ -7,17 +7,23 @@ from pathlib import Path
 import pytest
 
 from pytest_dispatchguard.lint.check import Request, check
+from pytest_dispatchguard.model import Finding
 
 HEAD = "import torch\nfrom torch import nn\n\n\n# dispatchguard: hot\n"
 
 
-def advice(tmp_path: Path, code: str, body: str) -> list[str]:
-    """The messages of one rule on one hot function."""
+def found(tmp_path: Path, code: str, body: str) -> tuple[Finding, ...]:
+    """What one rule finds in one hot function."""
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'advice'\n", encoding="utf-8")
     file = tmp_path / "advice.py"
     file.write_text(HEAD + body, encoding="utf-8")
     request = Request((file,), tmp_path, settings={"select": (code,)}, write=False, cache=False)
-    return [f.message for f in check(request).report.findings]
+    return tuple(check(request).report.findings)
+
+
+def advice(tmp_path: Path, code: str, body: str) -> list[str]:
+    """The messages of one rule on one hot function."""
+    return [f.message for f in found(tmp_path, code, body)]
 
 
 FITS = {
@@ -167,3 +173,26 @@ def test_what_is_not_sure_is_not_said(code: str, tmp_path: Path) -> None:
     )
     said = advice(tmp_path, code, "def f(x):\n    return x\n\n\n" + body)
     assert said == []
+
+
+WAITS = {
+    "DG502-device": ("x * torch.tensor([0.5, 2.0], device=x.device)", True),
+    "DG502-host": ("x * torch.tensor([0.5, 2.0])", False),
+    "DG503-device": ("x * torch.tensor(0.5, device=x.device)", True),
+    "DG503-host": ("x * torch.tensor(0.5)", False),
+    "DG604-tensor": ("log.debug(f'{n} of {x}')", True),
+    "DG604-percent": ("log.debug('%s of %s' % (n, x))", True),
+    "DG604-format": ("log.debug('{} of {}'.format(n, x))", True),
+    "DG604-shape": ("log.debug(f'{n} of {x.shape}')", False),
+    "DG604-one": ("log.debug('%s' % n)", False),
+}
+
+
+@pytest.mark.parametrize("which", WAITS)
+def test_waits_are_told_where_there_are_any(tmp_path: Path, which: str) -> None:
+    written, waits = WAITS[which]
+    body = f"def f(x: torch.Tensor, n: int):\n    return {written}\n\n\nimport logging\n"
+    (one,) = found(tmp_path, which.partition("-")[0], f"{body}log = logging.getLogger()\n")
+    assert one.price is not None
+    assert (one.price.waits > 0) is waits
+    assert (one.price.us is not None) is not waits

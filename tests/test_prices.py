@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,7 @@ SPECIMENS = st.builds(
     INTERVALS,
     st.tuples(st.integers(0, 9), st.integers(0, 9)),
     st.text(max_size=20),
+    st.integers(1, 9),
 )
 TABLES = st.builds(
     PriceTable,
@@ -68,11 +70,14 @@ def test_prices_are_of_what_proves_itself(table: PriceTable) -> None:
         assert forms
         if price.us is None:
             assert price.waits == 1
-            assert any(one.waits[0] > one.waits[1] for one in forms)
-        else:
-            assert not price.waits
-            assert price.low is not None and price.high is not None
-            assert 0 < price.low <= price.us <= price.high
+            assert any(one.waiting for one in forms)
+        on_host = price if price.us is not None else price.dry
+        assert (on_host is not None) == any(not one.waiting for one in forms)
+        if on_host is not None:
+            assert not on_host.waits and on_host.dry is None
+            assert on_host.us is not None
+            assert on_host.low is not None and on_host.high is not None
+            assert 0 < on_host.low <= on_host.us <= on_host.high
 
 
 def test_one_price_of_several_forms() -> None:
@@ -83,9 +88,33 @@ def test_one_price_of_several_forms() -> None:
     assert table.prices() == {"DG101": Price(3, 0.9, 8.1, "EPYC")}
 
 
+def test_a_price_is_of_one_place() -> None:
+    three = replace(saving("DG101", 6, 0.3), places=3)
+    assert PriceTable({}, (three,)).prices() == {
+        "DG101": Price(pytest.approx(2), pytest.approx(1.9), pytest.approx(2.1))
+    }
+
+
 def test_what_waits_has_no_microseconds() -> None:
-    table = PriceTable({}, (saving("DG401", 9, waits=(3, 1)), saving("DG401", 9)))
+    table = PriceTable({}, (saving("DG401", 9, waits=(3, 1)),))
     assert table.prices() == {"DG401": Price(None, waits=1)}
+
+
+def test_what_need_not_wait_has_two_prices() -> None:
+    table = PriceTable({}, (saving("DG502", 9, waits=(3, 1)), saving("DG502", 4)))
+    dry = Price(4, 3.9, 4.1)
+    assert table.prices() == {"DG502": Price(None, waits=1, dry=dry)}
+    waits, host = priced([finding("DG502"), replace(finding("DG502"), dry=True)], {}, table)
+    assert (waits.price, host.price) == (Price(None, waits=1), dry)
+    always = PriceTable({}, (saving("DG502", 9, waits=(3, 1)),))
+    assert priced([replace(finding("DG502"), dry=True)], {}, always)[0].price is None
+
+
+def test_a_table_of_before_has_specimens_of_one_place() -> None:
+    table = PriceTable({}, (saving("DG101", 1),))
+    rows = json.loads(packed(table))
+    del rows["specimens"][0]["places"]
+    assert unpacked(json.dumps(rows)) == table
 
 
 def test_the_price_of_this_machine_wins_over_that_of_the_pack() -> None:

@@ -131,5 +131,8 @@ def _unpacked(row: list[Any]) -> Catalog:
 
 
 def _info(row: dict[str, Any]) -> RuleInfo:
-    price = row["price"]
-    return RuleInfo(**{**row, "price": None if price is None else Price(**price)})
+    return RuleInfo(**{**row, "price": _price(row["price"])})
+
+
+def _price(row: dict[str, Any] | None) -> Price | None:
+    return None if row is None else Price(**{**row, "dry": _price(row["dry"])})

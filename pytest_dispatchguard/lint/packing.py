@@ -184,7 +184,7 @@ def _packed(f: Finding, shift: int) -> list[Any]:
         edits = [[*_packed_span(e.span, shift), e.replacement] for e in f.fix.edits]
         fix = [f.fix.safety, f.fix.message, edits]
     span = _packed_span(f.span, shift)
-    return [f.code, f.rule, span, f.function, f.message, f.certainty, hot, fix, f.source]
+    return [f.code, f.rule, span, f.function, f.message, f.certainty, hot, fix, f.source, f.dry]
 
 
 def _packed_span(span: Span, shift: int) -> list[int]:
@@ -199,7 +199,7 @@ def _span(packed: list[int], shift: int) -> Span:
 
 
 def _unpacked(item: list[Any], path: str, shift: int) -> Finding:
-    code, rule, span, function, message, certainty, hot, fix, source = item
+    code, rule, span, function, message, certainty, hot, fix, source, dry = item
     return Finding(
         code=code,
         rule=rule,
@@ -213,4 +213,5 @@ def _unpacked(item: list[Any], path: str, shift: int) -> Finding:
         if fix is None
         else Fix(fix[0], fix[1], tuple(Edit(path, _span(e[:4], shift), e[4]) for e in fix[2])),
         source=source,
+        dry=dry,
     )

@@ -312,8 +312,10 @@ class Place:
         *,
         certainty: Certainty = "sure",
         fix: Fix | None = None,
+        dry: bool = False,
     ) -> Finding:
-        """The verdict: this node, for this reason. `maybe` findings are shown with --pedantic only."""
+        """The verdict: this node, for this reason. `maybe` findings are shown with --pedantic only; `dry` are
+        those that wait for nothing, where others of the rule do, and are told with another price."""
         code, rule = self._rule
         fact = self.hot
         span = self._head(node)
@@ -336,6 +338,7 @@ class Place:
             hot=hot,
             fix=fix,
             source=self._source(span),
+            dry=dry,
         )
 
     def replace(

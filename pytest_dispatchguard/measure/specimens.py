@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -51,7 +52,8 @@ def _priced(
     source: Source, number: int, path: Path, seconds: float, tick: Callable[[], None]
 ) -> Priced:
     waits, said = _waits(source, number, tick)
-    priced = Priced(path.parent.name, path.stem, waits=waits, note=said)
+    code = path.parent.name
+    priced = Priced(code, path.stem, waits=waits, note=said, places=_places(path, code))
     found, share = Found(), seconds / _WORKERS
     for processes in range(1, PROCESSES + 1):
         request = Request(
@@ -76,6 +78,12 @@ def _priced(
         short = f"{seconds:g} s are too short to tell; give it more by --seconds"
         return replace(priced, note="; ".join(filter(None, (said, short))))
     return priced
+
+
+def _places(path: Path, code: str) -> int:
+    """How many places of a specimen's bad form are to be found, as its lines say; one where none says so."""
+    expected = re.findall(r"#\s*expect:(.*)", path.read_text(encoding="utf-8"))
+    return max(1, sum(re.findall(r"\w+", codes).count(code) for codes in expected))
 
 
 def _rounded(us: Interval | None) -> Interval | None:

@@ -85,6 +85,7 @@ def test_findings_come_back() -> None:
         "DG101", "rule", "a.py", Span(1, 2, 3, 4), "f", "a → b", "maybe",
         Hot("m.f", ("m.f", "m.g"), "forward of a torch.nn.Module", True, "step", 2.5), None,
         Fix("unsafe", "do", (Edit("a.py", Span(1, 1, 1, 1), "x"),)), "  x = 1",
+        dry=True,
     )  # fmt: skip
     plain = Finding("DG102", "rule", "a.py", Span(1, 2, 3, 4), "", "m")
     packed = packing.pack_findings([finding, plain])
