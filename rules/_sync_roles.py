@@ -9,7 +9,7 @@ from typing import Literal
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, Scene
+from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, Scene, nodes
 
 from ._sync_uses import ends
 from ._syncs import (
@@ -90,11 +90,22 @@ def iterated_by(read: Read, scene: Scene, place: Place) -> cst.BaseExpression | 
     """The tensor that a loop takes apart, where the read is of the loop's variable itself."""
     if not isinstance(read.tensor, cst.Name):
         return None
+    name = read.tensor.value
     for loop in reversed(scene.loops):
-        over = _iterated_tensor(loop, read.tensor.value, place)
+        over = _iterated_tensor(loop, name, place)
         if over is not None:
-            return over
+            return None if _bound_again(name, loop) else over
     return None
+
+
+def _bound_again(name: str, loop: cst.CSTNode) -> bool:
+    """Whether the rounds of a loop give its variable another value than what the loop runs over."""
+    body = loop.body if isinstance(loop, cst.For) else None
+    return body is not None and any(
+        isinstance(target, cst.Name) and target.value == name
+        for node in nodes.walk(body)
+        for target in nodes.bound_by(node)
+    )
 
 
 def _iterated_tensor(loop: cst.CSTNode, name: str, place: Place) -> cst.BaseExpression | None:

@@ -208,6 +208,8 @@ def loads(name: str, inside: cst.CSTNode) -> _Loads:
         elif isinstance(node, cst.Attribute):
             in_place = node.attr.value.endswith("_") and not node.attr.value.startswith("__")
             found.written |= in_place and meant(node.value)
+        elif isinstance(node, cst.Call):
+            found.written |= any(meant(given) for given in _filled_by(node))
         elif isinstance(node, cst.AssignTarget | cst.AugAssign):
             target = node.target
             bound.add(id(target))
@@ -216,6 +218,22 @@ def loads(name: str, inside: cst.CSTNode) -> _Loads:
             elif isinstance(node, cst.AugAssign):
                 found.written |= meant(target)
     return found
+
+
+_COLLECTIVES = frozenset(
+    "all_reduce broadcast reduce recv irecv all_gather_into_tensor reduce_scatter_tensor all_to_all_single "
+    "reduce_scatter scatter".split()
+)
+"""They put what the processes have into the tensor that they are given first."""
+
+
+def _filled_by(call: cst.Call) -> list[cst.BaseExpression]:
+    """What a call writes into by what it is called: a collective into its first argument, others into `out`."""
+    name = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
+    collective = isinstance(name, cst.Name) and name.value in _COLLECTIVES
+    filled = [a.value for a in call.args[:1] if collective and a.keyword is None]
+    words = ("out", "tensor") if collective else ("out",)
+    return filled + [a.value for a in call.args if a.keyword and a.keyword.value in words]
 
 
 def is_written_to(node: cst.BaseExpression, place: Place) -> bool:

@@ -21,6 +21,7 @@ from pytest_dispatchguard.lint.project import Project, class_of, mro, resolve
 _CONFIG_CLASS = re.compile(
     r"\w*(?:Config|Configuration|Arguments|Args|Options|Exception|Error|Warning)"
 )
+_DEPRECATED = re.compile(r"(?:\w+[.:])*_*Deprecated\w*")
 _EXCEPTION = re.compile(r"(?:\w+\.)*\w*(?:Exception|Error|Warning)")
 
 
@@ -44,6 +45,7 @@ def is_cold(coldness: Coldness, function_id: str) -> bool:
             and (
                 _cold_by_default(coldness.project, function_id)
                 or _sets_up(coldness.project, function_id)
+                or _goes_away(coldness.project, function_id)
             )
         )
         coldness.memo[function_id] = known
@@ -108,3 +110,15 @@ def _sets_up(project: Project, function_id: str) -> bool:
     if _CONFIG_CLASS.fullmatch(owner.rpartition(":")[2].rpartition(".")[2]):
         return True
     return any(_EXCEPTION.fullmatch(base.rpartition(":")[2]) for base in mro(project, owner))
+
+
+def _goes_away(project: Project, function_id: str) -> bool:
+    """Whether it, or its class, is said to be deprecated: nobody makes it faster."""
+    owner = class_of(project, function_id)
+    decorators = [d for fact in project.functions[function_id] for d in fact.decorators]
+    if owner:
+        fact = project.classes[owner]
+        decorators.extend(fact.decorators)
+        if any(_DEPRECATED.fullmatch(base) for base in (*fact.bases, *mro(project, owner)[1:])):
+            return True
+    return any(name.rpartition(".")[2].lstrip("_") == "deprecated" for name in decorators)

@@ -19,7 +19,7 @@ _WORTH_PARSING = (
 _WORTH_PARSING_TOO = re.compile(
     r"is\s+(?:not\s+)?(?:none|self\.|true\b|false\b)|=\s+(?:true|false)\b|in\b(?<!\win)|"
     r"not\s+(?:self\.|\w*state\b|true\b|false\b)|[!=]=\s*self\.|self\.[\w.\[\]]+\s*[!=]=|"
-    r"max\w*\s*<|[<>]=?\s*self\.\w*max|nans?\b|infs?\b|npu\b|hpu\b|tpu\b|mps(?<!\wmps)"
+    r"!=\s*[a-z_]|is\s+not\s+[a-z_]|max\w*\s*<|[<>]=?\s*self\.\w*max|nans?\b|infs?\b|npu\b|hpu\b|tpu\b|mps(?<!\wmps)"
 )
 _COLD_CALLS = frozenset(
     "is_scripting is_tracing is_in_onnx_export is_compiling is_dynamo_compiling is_exporting isEnabledFor "
@@ -256,7 +256,8 @@ def _verdict_of_comparison(
         if kept or (name in assigned and _keeps(name, assigned)):
             return (True, False) if isinstance(op, ast.NotIn) else (False, True)
     if isinstance(op, (ast.Is, ast.IsNot)) and any(
-        "." in name and name in assigned for name in (_dotted(left), _dotted(right))
+        ("." in name or f"global {name}" in assigned) and name in assigned
+        for name in (_dotted(left), _dotted(right))
     ):
         # The object that was met last, kept with what was made of it.
         return (False, True) if isinstance(op, ast.Is) else (True, False)
@@ -290,7 +291,7 @@ def _outgrown(
         return False, False
     for side, smaller in ((left, (ast.Lt, ast.LtE)), (right, (ast.Gt, ast.GtE))):
         for name in {_dotted(side), _held(side)}:
-            if "." not in name:
+            if "." not in name and f"global {name}" not in assigned:
                 continue
             before = _MADE_BEFORE.search(name) is not None
             if isinstance(op, ast.Eq) and before:

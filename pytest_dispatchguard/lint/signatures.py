@@ -362,6 +362,8 @@ def placed(result: Kind, parts: Sequence[Kind]) -> Kind:
     hosts = [t for t in tensors if t.host]
     if not tensors and parts and all(p.what in ("scalar", "text", "none") for p in parts):
         return replace(result, host=True)  # `torch.div(7, 2)` makes its tensor of numbers
+    if not tensors and parts and parts[0].what == "scalar":
+        return replace(result, sure=False)  # `torch.div(x.size(1), n)`: of a number or of a tensor
     if not hosts or len(hosts) < len(tensors):
         roams = any(t.roaming for t in tensors) and not any(t.on_device for t in tensors)
         return replace(result, host=False, roaming=roams)

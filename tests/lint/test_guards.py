@@ -101,6 +101,23 @@ def test_what_was_made_for_another_call_is_made_anew_rarely(condition: str, assi
 
 
 @pytest.mark.parametrize(
+    ("condition", "assigned", "cold"),
+    [
+        ("_loaded != wanted", {"_loaded", "global _loaded"}, (True, False)),
+        ("wanted is not None and wanted != _loaded", {"_loaded", "global _loaded"}, (True, False)),
+        ("_loaded is not wanted", {"_loaded", "global _loaded"}, (True, False)),
+        ("_loaded is wanted", {"_loaded", "global _loaded"}, (False, False)),
+        ("_loaded != wanted", {"_loaded"}, (False, False)),
+        ("last_step != step", {"last_step", "global last_step"}, (False, False)),
+    ],
+)
+def test_a_global_that_is_kept_for_another_value_is_made_anew_rarely(
+    condition: str, assigned: set[str], cold: tuple[bool, bool]
+) -> None:
+    assert cold_branches(condition, body_assigns=assigned) == cold
+
+
+@pytest.mark.parametrize(
     "condition",
     [
         "n > self.max_seq_len_cached",

@@ -506,6 +506,7 @@ def test_set_up_is_cold_whoever_calls_it(name: str) -> None:
         "pkg/cli/a.py",
         "pkg/convert_a.py",
         "pkg/exporter.py",
+        "pkg/pipelines/deprecated/a.py",
     ],
 )
 def test_files_that_are_cold(path: str) -> None:
@@ -518,6 +519,27 @@ def test_cached_functions_are_cold() -> None:
         "class A(torch.nn.Module):\n    def forward(self):\n        table()\n"
     )
     assert list(hot) == ["m.A.forward"]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "class A(DeprecatedMixin, nn.Module):\n    def forward(self, x): ...\n",
+        "class Before(DeprecatedMixin): ...\nclass A(nn.Module, Before):\n    def forward(self, x): ...\n",
+        "@deprecated('use B')\nclass A(nn.Module):\n    def forward(self, x): ...\n",
+        "class A(nn.Module):\n    @warnings.deprecated('use B')\n    def forward(self, x): ...\n",
+    ],
+)
+def test_what_goes_away_is_cold(written: str) -> None:
+    assert heat_of(f"{MODULE}from warnings import deprecated\nimport warnings\n{written}") == {}
+
+
+@pytest.mark.parametrize("decorator", ["deprecated_arg('y')", "deprecate_kwarg('y')"])
+def test_what_only_an_argument_of_goes_away_from_is_hot(decorator: str) -> None:
+    written = f"class A(nn.Module):\n    @{decorator}\n    def forward(self, x): ...\n"
+    assert "m.A.forward" in heat_of(
+        f"{MODULE}from others import deprecated_arg, deprecate_kwarg\n{written}"
+    )
 
 
 # --- the user's word ----------------------------------------------------------------------------
@@ -695,6 +717,27 @@ def load(): ...
 """
     )
     assert "m.get" in hot and "m.load" not in hot
+
+
+def test_what_is_loaded_for_another_name_than_the_last_is_cold() -> None:
+    hot = heat_of(
+        MODULE
+        + """
+_loaded = None
+_run = None
+class A(nn.Module):
+    def forward(self, x):
+        return run_of(self.how)(x)
+def run_of(how):
+    global _loaded, _run
+    if how is not None and _loaded != how:
+        _run = load(how)
+        _loaded = how
+    return _run
+def load(how): ...
+"""
+    )
+    assert "m.run_of" in hot and "m.load" not in hot
 
 
 def test_a_stand_in_for_a_missing_package_is_not_the_class_of_the_same_name() -> None:
