@@ -94,18 +94,26 @@ def iterated_by(read: Read, scene: Scene, place: Place) -> cst.BaseExpression | 
     for loop in reversed(scene.loops):
         over = _iterated_tensor(loop, name, place)
         if over is not None:
-            return None if _bound_again(name, loop) else over
+            return None if bound_again(read, loop) else over
     return None
 
 
-def _bound_again(name: str, loop: cst.CSTNode) -> bool:
-    """Whether the rounds of a loop give its variable another value than what the loop runs over."""
-    body = loop.body if isinstance(loop, cst.For) else None
-    return body is not None and any(
-        isinstance(target, cst.Name) and target.value == name
-        for node in nodes.walk(body)
-        for target in nodes.bound_by(node)
-    )
+def bound_again(read: Read, loop: cst.CSTNode) -> bool:
+    """Whether a loop gave the name that is read another value, before it in the same round."""
+    if not isinstance(read.tensor, cst.Name) or not isinstance(loop, cst.For):
+        return False
+    of_read: set[int] = set()
+    for node in nodes.walk(loop.body):
+        if node is read.call:
+            return False
+        if isinstance(node, cst.Assign) and any(n is read.call for n in nodes.walk(node.value)):
+            of_read.update(map(id, node.targets))  # `v = v.item()`
+        if id(node) not in of_read and any(
+            isinstance(target, cst.Name) and target.value == read.tensor.value
+            for target in nodes.bound_by(node)
+        ):
+            return True
+    return False
 
 
 def _iterated_tensor(loop: cst.CSTNode, name: str, place: Place) -> cst.BaseExpression | None:

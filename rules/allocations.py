@@ -228,7 +228,7 @@ _COLLECTIVES = frozenset(
 
 
 def _filled_by(call: cst.Call) -> list[cst.BaseExpression]:
-    """What a call writes into by what it is called: a collective into its first argument, others into `out`."""
+    """What a call writes into: a collective, by its name, into its first argument, others into `out`."""
     name = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
     collective = isinstance(name, cst.Name) and name.value in _COLLECTIVES
     filled = [a.value for a in call.args[:1] if collective and a.keyword is None]

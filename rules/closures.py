@@ -35,6 +35,11 @@ _COMPILERS = (
 )
 
 
+def _too_small(place: Place) -> bool:
+    """Whether a function object more or less is nothing here: beside a step of training, or elsewhere."""
+    return not place.per_call or _elsewhere(place)
+
+
 def _elsewhere(place: Place) -> bool:
     """Whether the function runs under another backend than torch, or only while torch compiles it."""
     return runs_elsewhere(place) or any(
@@ -187,7 +192,7 @@ class FunctionBuiltForOneCall(Rule):
 
     def judge(self, node: cst.Lambda | cst.FunctionDef, place: Place) -> Finding | None:
         """Speaks where the function can dissolve into the place of its one call."""
-        if _elsewhere(place):
+        if _too_small(place):
             return None
         around = place.parent(node)
         if isinstance(node, cst.Lambda) and isinstance(around, cst.Call) and around.func is node:
@@ -325,7 +330,7 @@ class FunctionWithoutCaptures(Rule):
 
     def judge(self, node: cst.Lambda | cst.FunctionDef, place: Place) -> Finding | None:
         """Speaks where the function could be a function of the module."""
-        if _elsewhere(place) or (isinstance(node, cst.FunctionDef) and node.decorators):
+        if _too_small(place) or (isinstance(node, cst.FunctionDef) and node.decorators):
             return None
         around = place.parent(node)
         if isinstance(node, cst.Lambda) and isinstance(around, cst.Call) and around.func is node:
@@ -387,7 +392,7 @@ class WrapperBuiltPerCall(Rule):
         """Speaks at the call of the factory."""
         made = _made(node, place, several=True)
         # A function that is given nothing is a handle to wait on or to read later, not a wrapper.
-        if made is None or not node.args or _elsewhere(place):
+        if made is None or not node.args or _too_small(place):
             return None
         callee = place.callee(made)
         if callee is None or not callee.returns_function or _cached(callee.decorators):
@@ -503,7 +508,7 @@ class PartialBuiltPerCall(Rule):
             place.name(node) != "functools.partial"
             or not node.args
             or node.args[0].star
-            or _elsewhere(place)
+            or _too_small(place)
         ):
             return None
         function = place.text(node.args[0].value)
@@ -624,7 +629,7 @@ class WrapsPerCall(Rule):
 
     def judge(self, node: cst.FunctionDef | cst.Call, place: Place) -> Finding | None:
         """Speaks where the copying happens."""
-        if _elsewhere(place):
+        if _too_small(place):
             return None
         at: cst.CSTNode = node
         if isinstance(node, cst.Call):

@@ -9,7 +9,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Fix, Iterated, Place, Rule
 
-from ._sync_roles import ReadRule, found, iterated_by
+from ._sync_roles import ReadRule, bound_again, found, iterated_by
 from ._sync_uses import around, ends, held_by, loads
 from ._syncs import (
     READS,
@@ -65,7 +65,8 @@ class ReadPerElement(ReadRule):
         loop = place.loops[-1]
         if _read_before(read, place):
             return None
-        base, over = _indexed(read.tensor, loop), _taken_apart(loop, place)
+        base = _indexed(read.tensor, loop)
+        over = None if bound_again(read, loop) else _taken_apart(loop, place)
         split = _split_tensor(loop, place)
         if read.how == "tolist" and over is None and base is None:
             alone = isinstance(read.tensor, cst.Name) and split is not None

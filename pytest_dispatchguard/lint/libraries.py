@@ -57,6 +57,11 @@ LIBRARY_ROOTS: Mapping[str, Known] = {
     ),
     "keras.Loss": _known("call __call__"),
     "keras.Metric": _known("update_state __call__"),
+    "keras.Callback": _known(
+        "",
+        steps="on_batch_begin on_batch_end on_train_batch_begin on_train_batch_end on_test_batch_begin "
+        "on_test_batch_end on_predict_batch_begin on_predict_batch_end",
+    ),
     "keras.Optimizer": _known("", steps="apply apply_gradients update_step stateless_apply"),
     "torchmetrics.Metric": _known("update forward __call__", module=True),
     "torchmetrics.MetricCollection": _known("update forward", module=True),
@@ -67,8 +72,23 @@ LIBRARY_ROOTS: Mapping[str, Known] = {
         "on_test_batch_start on_test_batch_end on_before_backward on_after_backward on_before_optimizer_step "
         "on_before_zero_grad",
     ),
+    "lightning.Strategy": _known(
+        "",
+        steps="training_step validation_step test_step predict_step backward pre_backward post_backward "
+        "optimizer_step batch_to_device",
+    ),
+    "lightning.Precision": _known(
+        "",
+        steps="forward_context convert_input convert_output pre_backward backward post_backward "
+        "optimizer_step clip_gradients train_step_context val_step_context test_step_context "
+        "predict_step_context",
+    ),
+    "lightning._TrainingEpochLoop": _known("", steps="advance on_advance_end"),
+    "lightning._EvaluationLoop": _known("", steps="_evaluation_step"),
+    "lightning._PredictionLoop": _known("", steps="_predict_step"),
     "diffusers.SchedulerMixin": _known("", steps="step scale_model_input add_noise get_velocity"),
     "diffusers.DiffusionPipeline": _known("", loops="__call__"),
+    "diffusers.hooks.ModelHook": _known("new_forward pre_forward post_forward"),
     "transformers.PreTrainedModel": _known(
         "forward __call__", steps="prepare_inputs_for_generation", module=True
     ),
@@ -80,6 +100,11 @@ LIBRARY_ROOTS: Mapping[str, Known] = {
         loops="generate _sample _beam_search _assisted_decoding _prefill",
     ),
     "transformers.Trainer": _known("", steps="training_step compute_loss prediction_step"),
+    "transformers.TrainerCallback": _known(
+        "",
+        steps="on_step_begin on_step_end on_substep_end on_pre_optimizer_step on_optimizer_step "
+        "on_prediction_step",
+    ),
     "accelerate.Accelerator": _known(
         "",
         steps="backward accumulate clip_grad_norm_ clip_grad_value_ gather gather_for_metrics reduce",
@@ -88,6 +113,30 @@ LIBRARY_ROOTS: Mapping[str, Known] = {
     "accelerate.hooks.ModelHook": _known("pre_forward post_forward", article="an"),
     "accelerate.AcceleratedScheduler": _known("", steps="step", article="an"),
     "tensordict.nn.TensorDictModule": _known("forward __call__", module=True),
+    "vllm.CustomOp": _known("forward forward_native forward_cuda", module=True),
+    "vllm.AttentionImpl": _known("forward"),
+    "vllm.QuantizeMethodBase": _known("apply"),
+    "mmengine.BaseModel": _known(
+        "forward __call__", steps="train_step val_step test_step", module=True
+    ),
+    "mmengine.BaseLoop": _known("", steps="run_iter"),
+    "mmengine.OptimWrapper": _known(
+        "", steps="update_params backward step zero_grad optim_context"
+    ),
+    "composer.ComposerModel": _known(
+        "forward", steps="loss eval_forward update_metric", module=True
+    ),
+    "skorch.NeuralNet": _known(
+        "", steps="train_step train_step_single validation_step evaluation_step infer get_loss"
+    ),
+    "skorch.Callback": _known("", steps="on_batch_begin on_batch_end on_grad_computed"),
+    "fairseq.FairseqTask": _known("", steps="train_step valid_step"),
+    "ignite.Metric": _known("", steps="update iteration_completed", article="an"),
+    "pyro.Messenger": _known(
+        "_process_message _postprocess_message _pyro_sample _pyro_post_sample _pyro_param _pyro_post_param"
+    ),
+    "pyro.ELBO": _known("", steps="loss loss_and_grads differentiable_loss"),
+    "pyro.SVI": _known("", steps="step"),
 }
 
 _SAME_NAME: Mapping[str, str] = {
@@ -106,9 +155,11 @@ _SAME_NAME: Mapping[str, str] = {
     "transformers.trainer.Trainer": "transformers.Trainer",
     "accelerate.accelerator.Accelerator": "accelerate.Accelerator",
     "accelerate.scheduler.AcceleratedScheduler": "accelerate.AcceleratedScheduler",
+    "transformers.trainer_callback.TrainerCallback": "transformers.TrainerCallback",
     "transformers.Seq2SeqTrainer": "transformers.Trainer",
     "diffusers.schedulers.scheduling_utils.SchedulerMixin": "diffusers.SchedulerMixin",
     "diffusers.pipelines.pipeline_utils.DiffusionPipeline": "diffusers.DiffusionPipeline",
+    "diffusers.hooks.hooks.ModelHook": "diffusers.hooks.ModelHook",
     "diffusers.models.modeling_utils.ModelMixin": "torch.nn.Module",
     "diffusers.ModelMixin": "torch.nn.Module",
     "tensordict.nn.common.TensorDictModule": "tensordict.nn.TensorDictModule",
@@ -116,6 +167,23 @@ _SAME_NAME: Mapping[str, str] = {
     "tensordict.nn.TensorDictModuleBase": "tensordict.nn.TensorDictModule",
     "flax.linen.Module": "flax.linen.Module",
 }
+_BY_LAST_NAME = {
+    **{
+        n: n
+        for n in (
+            "composer",
+            "fairseq",
+            "ignite",
+            "lightning",
+            "mmengine",
+            "pyro",
+            "skorch",
+            "vllm",
+        )
+    },
+    "pytorch_lightning": "lightning",
+}
+"""Packages of which `LIBRARY_ROOTS` has classes by their last names, wherever they stand in it."""
 _PREFIXES = (
     (re.compile(r"torch\.nn\.modules\.(?:\w+\.)?(?=[A-Z])"), "torch.nn."),
     (re.compile(r"torch\.nn\.parameter\.(?=[A-Z])"), "torch.nn."),
@@ -124,11 +192,7 @@ _PREFIXES = (
     (re.compile(r"torch\.autograd\.function\.(?=[A-Z])"), "torch.autograd."),
     (re.compile(r"torch\._C\._nn\."), "torch.nn.functional."),
     (
-        re.compile(r"(?:pytorch_lightning|lightning(?:\.pytorch|\.fabric)?)\.(?:[\w.]+\.)?(?=(?:LightningModule|Callback)$)"),
-        "lightning.",
-    ),
-    (
-        re.compile(r"(?:tensorflow\.|tf_)?keras\.(?:[\w.]+\.)?(?=(?:Layer|Operation|Model|Loss|Metric|Optimizer)$)"),
+        re.compile(r"(?:tensorflow\.|tf_)?keras\.(?:[\w.]+\.)?(?=(?:Layer|Operation|Model|Loss|Metric|Optimizer|Callback)$)"),
         "keras.",
     ),
     (re.compile(r"(?:tensorflow\.|tf_)?keras\.(?:src\.)?(?:[\w.]+\.)?BaseOptimizer$"), "keras.Optimizer"),
@@ -157,6 +221,26 @@ _FAMILIES = (
     (re.compile(r"diffusers\.(?:[\w.]+\.)?\w+Scheduler"), "diffusers.SchedulerMixin"),
     (re.compile(r"tensordict\.nn\.(?:[\w.]+\.)?\w*TensorDictModule\w*"), "tensordict.nn.TensorDictModule"),
 )  # fmt: skip
+_WITHIN = (
+    ("lightning.", "Strategy", "lightning.Strategy"),
+    ("lightning.", "Precision", "lightning.Precision"),
+    ("lightning.pytorch.callbacks.", "", "lightning.Callback"),
+    ("pytorch_lightning.callbacks.", "", "lightning.Callback"),
+    ("pytorch_lightning.", "Strategy", "lightning.Strategy"),
+    ("mmengine.model.", "", "torch.nn.Module"),
+    ("skorch.", "NeuralNetClassifier", "skorch.NeuralNet"),
+    ("skorch.", "NeuralNetRegressor", "skorch.NeuralNet"),
+    ("ignite.metrics.", "", "ignite.Metric"),
+    ("torch_geometric.nn.", "", "torch.nn.Module"),
+    ("gpytorch.kernels.", "", "torch.nn.Module"),
+    ("gpytorch.means.", "", "torch.nn.Module"),
+    ("gpytorch.models.", "", "torch.nn.Module"),
+    ("gpytorch.likelihoods.", "", "torch.nn.Module"),
+    ("monai.networks.", "", "torch.nn.Module"),
+    ("monai.losses.", "", "torch.nn.Module"),
+    ("pyro.nn.", "Module", "torch.nn.Module"),
+)
+"""Where the names of classes begin and how they end, and their entry of `LIBRARY_ROOTS`."""
 
 
 @cache
@@ -165,6 +249,10 @@ def canonical(name: str) -> str:
     known = _SAME_NAME.get(name)
     if known is not None:
         return known
+    package = _BY_LAST_NAME.get(name.partition(".")[0])
+    if package is not None:
+        short = f"{package}.{name.rpartition('.')[2]}"
+        return short if short in LIBRARY_ROOTS else name
     for pattern, replacement in _PREFIXES:
         found = pattern.match(name)
         if found:
@@ -181,6 +269,10 @@ def family(name: str) -> str:
     for pattern, base in _FAMILIES:
         if pattern.fullmatch(name):
             return base
+    if name.rpartition(".")[2][:1].isupper():
+        for begin, end, base in _WITHIN:
+            if name.startswith(begin) and name.endswith(end):
+                return base
     return ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
@@ -11,6 +12,9 @@ from pytest_dispatchguard.lint.families import families, looks_like_module
 from pytest_dispatchguard.lint.libraries import HOT_ANYWHERE, HOT_DECORATORS, Known
 from pytest_dispatchguard.lint.patterns import Patterns, decorator_names, picked_by
 from pytest_dispatchguard.lint.project import Project, class_of, dotted_id, method_owners
+
+_PROCESSOR = re.compile(r".*[:.]\w*(?:Attn|Attention)\w*Processor\w*\.__call__")
+"""By the name of its class: attention calls whichever it was given, and they inherit from nothing."""
 
 
 class Root(NamedTuple):
@@ -66,6 +70,8 @@ def _other_roots(project: Project, coldness: Coldness) -> Iterator[Root]:
         everywhere = HOT_ANYWHERE.get(function_id.rpartition(".")[2])
         if everywhere and class_of(project, function_id):
             yield Root(function_id, everywhere)
+        if _PROCESSOR.fullmatch(function_id) and facts[0].params[1:2] == ["attn"]:
+            yield Root(function_id, "__call__ of an attention processor")
         for fact in facts:
             for name in decorator_names(project, function_id, fact):
                 if name in HOT_DECORATORS:

@@ -64,6 +64,19 @@ MODULE = "import torch\nfrom torch import nn\n"
         ("pytorch_lightning.LightningModule", "training_step", "of a lightning.LightningModule", "step"),
         ("lightning.pytorch.callbacks.Callback", "on_train_batch_end", "of a lightning.Callback", "step"),
         ("transformers.PreTrainedModel", "forward", "forward of a transformers.PreTrainedModel", "call"),
+        ("transformers.TrainerCallback", "on_step_end", "of a transformers.TrainerCallback", "step"),
+        ("lightning.pytorch.callbacks.Timer", "on_train_batch_end", "of a lightning.Callback", "step"),
+        ("lightning.pytorch.strategies.DDPStrategy", "training_step", "of a lightning.Strategy", "step"),
+        ("lightning.fabric.plugins.MixedPrecision", "convert_input", "of a lightning.Precision", "step"),
+        ("diffusers.hooks.ModelHook", "pre_forward", "pre_forward of a diffusers.hooks.ModelHook", "call"),
+        ("mmengine.model.BaseModule", "forward", "forward of a torch.nn.Module", "call"),
+        ("mmengine.model.base_model.BaseModel", "train_step", "of a mmengine.BaseModel", "step"),
+        ("torch_geometric.nn.conv.MessagePassing", "forward", "forward of a torch.nn.Module", "call"),
+        ("gpytorch.kernels.Kernel", "forward", "forward of a torch.nn.Module", "call"),
+        ("skorch.NeuralNetClassifier", "train_step_single", "of a skorch.NeuralNet", "step"),
+        ("ignite.metrics.Accuracy", "update", "update of an ignite.Metric", "step"),
+        ("pyro.poutine.messenger.Messenger", "_pyro_sample", "_pyro_sample of a pyro.Messenger", "call"),
+        ("vllm.v1.attention.backend.AttentionImpl", "forward", "forward of a vllm.AttentionImpl", "call"),
     ],
 )  # fmt: skip
 def test_roots_of_libraries(base: str, method: str, reason: str, per: str) -> None:
@@ -74,6 +87,35 @@ def test_roots_of_libraries(base: str, method: str, reason: str, per: str) -> No
     assert found == name
     assert fact.reason in (reason, f"{method} {reason}")
     assert (fact.root, fact.path, fact.loop, fact.per) == (name, [name], False, per)
+
+
+@pytest.mark.parametrize(
+    "base",
+    [
+        "lightning.pytorch.loggers.Logger",
+        "mmengine.hooks.Hook",
+        "pyro.poutine.runtime.NonlocalExit",
+    ],
+)
+def test_not_all_classes_of_libraries_have_roots(base: str) -> None:
+    text = f"import {base.partition('.')[0]}\nclass C({base}):\n    def forward(self, x): ...\n"
+    assert heat_of(text) == {}
+
+
+def test_attention_processors_inherit_from_nothing() -> None:
+    hot = heat_of(
+        """
+class FancyAttnProcessor2_0:
+    def __call__(self, attn, hidden_states): ...
+class AttentionProcessorConfig:
+    def __call__(self, config): ...
+class Processor:
+    def __call__(self, attn): ...
+"""
+    )
+    assert {name: fact.reason for name, fact in hot.items()} == {
+        "m.FancyAttnProcessor2_0.__call__": "__call__ of an attention processor"
+    }
 
 
 def test_a_base_is_found_through_the_project() -> None:
