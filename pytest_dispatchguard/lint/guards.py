@@ -72,6 +72,7 @@ _COMPLAINS = re.compile(
     r"(?:[\w.()]+\.)?_*(?:\w+_)?log(?:ger|ging)?\.(?:warn|warning|error|exception|critical|fatal)",
     re.IGNORECASE,
 )
+_MISSING = re.compile(r"ImportError|ModuleNotFoundError|NotImplementedError")
 _NAME = re.compile(r"[^\W\d]\w*")
 _GLOBAL_MEMO = re.compile(r"_*[A-Z][A-Z0-9_]*|_\w*(?:cache|memo|registry)\w*|\w*_cache")
 
@@ -407,6 +408,12 @@ def cold_branches(
     body = _cold_branches(condition, frozenset(body_assigns))[0]
     orelse = _cold_branches(condition, frozenset(orelse_assigns))[1]
     return body or body_raises, orelse or orelse_raises
+
+
+def is_rare(exceptions: str) -> bool:
+    """Whether exceptions, as they are written behind `except`, are raised now and then: not for all calls, as
+    where a package or an implementation is missing."""
+    return _MISSING.search(exceptions) is None
 
 
 def complains(called: str) -> bool:

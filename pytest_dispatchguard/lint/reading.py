@@ -310,6 +310,10 @@ class Reader:
                 ended = self._simple(statement) or ended
             elif type(statement) is cst.If:
                 ended = self._if(statement, block[i + 1 :]) or ended
+            elif type(statement) is cst.Try:
+                self._try(statement)
+                if _only_failing_goes_on(statement):
+                    self.scene = replace(self.scene, cold=True)
             else:
                 handler = _STATEMENTS.get(type(statement))
                 if handler is not None:
@@ -1341,6 +1345,18 @@ def _gives_up(statements: Sequence[cst.CSTNode]) -> bool:
     said = (small.value for small in smalls if isinstance(small, cst.Expr))
     return any(
         guards.complains(dotted(one.func) or "") for one in said if isinstance(one, cst.Call)
+    )
+
+
+def _only_failing_goes_on(node: cst.Try) -> bool:
+    """Whether what follows a `try` in its block runs only where that failed: ``try: return CACHE[key]``."""
+    smalls = list(_smalls(_statements(node.body)))
+    return (
+        bool(smalls and node.handlers)
+        and isinstance(smalls[-1], cst.Return | cst.Continue | cst.Break)
+        and node.orelse is None
+        and node.finalbody is None
+        and all(h.type is None or guards.is_rare(text(h.type)) for h in node.handlers)
     )
 
 

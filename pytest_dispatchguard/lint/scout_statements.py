@@ -49,7 +49,28 @@ def _block(walk: Walk, node: Node) -> None:
                 break
         if child.type == "if_statement":
             _note_early_end(walk, child)
+        elif child.type == "try_statement" and _only_failing_goes_on(walk, child):
+            visit_cold(walk, children[i + 1 :])
+            walk.early_exit = None
+            break
     walk.under = under
+
+
+def _only_failing_goes_on(walk: Walk, node: Node) -> bool:
+    """Whether what follows a `try` in its block runs only where that failed: ``try: return CACHE[key]``."""
+    parts = parts_of(node)
+    handlers = [part for part in parts if part.type == "except_clause"]
+    return (
+        bool(handlers)
+        and len(handlers) == len(parts) - 1
+        and last_kind(parts[0]) in _LEAVING
+        and all(
+            guards.is_rare(text(walk.source, part))
+            for handler in handlers
+            for part in parts_of(handler)
+            if part.type != "block"
+        )
+    )
 
 
 def _note_early_end(walk: Walk, node: Node) -> None:

@@ -782,6 +782,31 @@ def load(how): ...
     assert "m.run_of" in hot and "m.load" not in hot
 
 
+@pytest.mark.parametrize(
+    ("tried", "cold"),
+    [
+        ("try:\n        return TABLE[x]\n    except KeyError:\n        pass\n", True),
+        (
+            "try:\n        return fast(x)\n    except (TypeError, ValueError) as e:\n        note(e)\n",
+            True,
+        ),
+        ("try:\n        return fast(x)\n    except ImportError:\n        pass\n", False),
+        ("try:\n        y = TABLE[x]\n    except KeyError:\n        return x\n", False),
+        (
+            "try:\n        y = x\n    except KeyError:\n        pass\n    else:\n        return y\n",
+            False,
+        ),
+        ("try:\n        return TABLE[x]\n    finally:\n        pass\n", False),
+    ],
+)
+def test_what_only_a_failure_goes_on_to_is_cold(tried: str, cold: bool) -> None:
+    hot = heat_of(
+        f"{MODULE}class A(nn.Module):\n    def forward(self, x):\n        return made(x)\n"
+        f"def made(x):\n    {tried}    return slow(x)\ndef slow(x): ...\n"
+    )
+    assert ("m.slow" not in hot) is cold
+
+
 def test_a_stand_in_for_a_missing_package_is_not_the_class_of_the_same_name() -> None:
     brief = brief_of(
         {
