@@ -163,6 +163,9 @@ def only_raises(branch: cst.CSTNode | None) -> bool:
     if not isinstance(branch, cst.If) or branch.orelse is not None:
         return False
     last = last_small(branch.body)
+    whole = branch.body.body if isinstance(branch.body, cst.IndentedBlock) else ()
+    if any(isinstance(statement, cst.BaseCompoundStatement) for statement in whole):
+        return False
     return isinstance(last, cst.Raise) or (
         isinstance(last, cst.Expr) and isinstance(last.value, cst.Call) and _raises(last.value)
     )

@@ -196,3 +196,17 @@ def test_waits_are_told_where_there_are_any(tmp_path: Path, which: str) -> None:
     assert one.price is not None
     assert (one.price.waits > 0) is waits
     assert (one.price.us is not None) is not waits
+
+
+def test_a_read_that_decides_more_than_a_check_is_not_asserted_on_the_device(
+    tmp_path: Path,
+) -> None:
+    body = (
+        "def f(x: torch.Tensor):\n    flag = x.sum()\n    if flag.item() == 1:\n"
+        "        with leaving():\n            x.zero_()\n        raise SystemExit\n    return x\n"
+    )
+    assert advice(tmp_path, "DG411", body) == []
+    (said,) = advice(
+        tmp_path, "DG411", body.replace("        with leaving():\n            x.zero_()\n", "")
+    )
+    assert "_assert_async" in said

@@ -154,6 +154,8 @@ class Reader:
         self.self_name = ""
         self.names = Names()
         self.assigned: dict[str, int] = {}
+        self._bound_last: dict[str, cst.BaseExpression | None] = {}
+        """What names were given last, in the order of the text."""
         self.used: dict[str, int] = {}
         self.scene: Scene
         self.qualname = qualname
@@ -399,14 +401,14 @@ class Reader:
 
     def _filled(self, statements: Sequence[cst.CSTNode]) -> frozenset[str]:
         """The names that statements assign, as `guards` wants them."""
-        names = frozenset(_assigned_names(statements, self.globals))
-        return names | {f"global {name}" for name in names & self.globals}
+        names = _assigned_names(statements, self.globals)
+        return frozenset(names | {f"global {name}" for name in names & self.globals})
 
     def _looked_up(self, condition: str) -> frozenset[str]:
-        """What the names of a condition were looked up in, and nowhere else, where that outlives the call."""
+        """What the names of a condition were looked up in last, where that outlives the call."""
         found = set()
         for name in guards.names_in(condition):
-            value = self.names.values.get(name) if self.assigned.get(name) == 1 else None
+            value = self._bound_last.get(name)
             container: cst.BaseExpression | None = None
             if isinstance(value, cst.Subscript):
                 container = value.value
@@ -459,13 +461,14 @@ class Reader:
         if not self._unseen:
             events, assigned, used = len(self.events), dict(self.assigned), dict(self.used)
             values, dotted_names = dict(self.values), dict(self.dotted_names)
-            scene = self.scene
+            bound_last, scene = dict(self._bound_last), self.scene
             self._unseen = True
             one_round()
             self._unseen = False
             del self.events[events:]
             self.assigned, self.used, self.scene = assigned, used, scene
             self.values, self.dotted_names = values, dotted_names
+            self._bound_last = bound_last
             self.names = _joined(before, self.names)
         one_round()
         self.names = _joined(before, self.names)
@@ -682,6 +685,7 @@ class Reader:
         self.names.imports.pop(name, None)
         self._given.pop(name, None)
         self.assigned[name] = self.assigned.get(name, 0) + 1
+        self._bound_last[name] = value
         if value is not None:
             self.names.values[name] = value
         else:
@@ -1315,21 +1319,38 @@ def _smalls(statements: Iterable[cst.CSTNode]) -> Iterable[cst.CSTNode]:
             yield statement
 
 
-def _assigned_names(statements: Iterable[cst.CSTNode], declared: AbstractSet[str]) -> Iterable[str]:
-    """The lasting names that statements assign: attributes, what has items, and what is declared global."""
+def _assigned_names(statements: Iterable[cst.CSTNode], declared: AbstractSet[str]) -> set[str]:
+    """The lasting names that statements assign, whatever they find: attributes, what has items, and what is
+    declared global."""
+    found: set[str] = set()
     for small in _smalls(statements):
         targets: list[cst.BaseExpression] = []
         if isinstance(small, cst.Assign):
             targets = [t.target for t in small.targets]
         elif isinstance(small, cst.AnnAssign | cst.AugAssign):
             targets = [small.target]
+        elif isinstance(small, cst.If):
+            found |= _assigned_in_all(small, declared)
+        elif isinstance(small, cst.With | cst.Try):
+            found |= _assigned_names(_statements(small.body), declared)
         for target in targets:
             whole = target
             while isinstance(target, cst.Subscript):
                 target = target.value
             name = dotted(target) or ""
             if "." in name or name in declared or (name and target is not whole):
-                yield name
+                found.add(name)
+    return found
+
+
+def _assigned_in_all(node: cst.If, declared: AbstractSet[str]) -> set[str]:
+    """The lasting names that each branch of an `if` assigns."""
+    found = _assigned_names(_statements(node.body), declared)
+    if isinstance(node.orelse, cst.If):
+        return found & _assigned_in_all(node.orelse, declared)
+    if node.orelse is None:
+        return set()
+    return found & _assigned_names(_statements(node.orelse.body), declared)
 
 
 def _raises(statements: Sequence[cst.CSTNode]) -> bool:
@@ -1350,14 +1371,26 @@ def _gives_up(statements: Sequence[cst.CSTNode]) -> bool:
 
 def _only_failing_goes_on(node: cst.Try) -> bool:
     """Whether what follows a `try` in its block runs only where that failed: ``try: return CACHE[key]``."""
-    smalls = list(_smalls(_statements(node.body)))
     return (
-        bool(smalls and node.handlers)
-        and isinstance(smalls[-1], cst.Return | cst.Continue | cst.Break)
+        bool(node.handlers)
+        and _leaves(_statements(node.body))
         and node.orelse is None
         and node.finalbody is None
         and all(h.type is None or guards.is_rare(text(h.type)) for h in node.handlers)
     )
+
+
+def _leaves(statements: Sequence[cst.CSTNode]) -> bool:
+    """Whether the end of a block is not reached, as far as its last statement tells."""
+    smalls = list(_smalls(statements))
+    last = smalls[-1] if smalls else None
+    while isinstance(last, cst.If):
+        if last.orelse is None or not _leaves(_statements(last.body)):
+            return False
+        if isinstance(last.orelse, cst.Else):
+            return _leaves(_statements(last.orelse.body))
+        last = last.orelse
+    return isinstance(last, cst.Return | cst.Continue | cst.Break)
 
 
 def _returns(statements: Sequence[cst.CSTNode]) -> bool:

@@ -63,7 +63,7 @@ def _only_failing_goes_on(walk: Walk, node: Node) -> bool:
     return (
         bool(handlers)
         and len(handlers) == len(parts) - 1
-        and last_kind(parts[0]) in _LEAVING
+        and _leaves(parts[0])
         and all(
             guards.is_rare(text(walk.source, part))
             for handler in handlers
@@ -100,38 +100,54 @@ def uneven(node: Node, children: list[Node]) -> bool:
 
 
 def _assigned(walk: Walk, statements: Iterable[Node]) -> set[str]:
-    """The lasting names that statements assign: attributes, and names declared global."""
+    """The lasting names that statements assign, whatever they find: attributes, and names declared global."""
     found: set[str] = set()
     for statement in statements:
-        if statement.type != "expression_statement":
-            continue
-        expression: Node | None = (
-            statement.named_children[0] if statement.named_child_count else None
-        )
-        while expression is not None and expression.type in ("assignment", "augmented_assignment"):
-            target = expression.child_by_field_name("left")
-            while target is not None and target.type == "subscript":
-                target = target.named_children[0]
-            if target is not None:
-                name = dotted(walk.source, target)
-                if (
-                    "." in name
-                    or (name and (name in walk.reading.globals or walk.where == "module"))
-                    or (name and statement.named_children[0].child_by_field_name("left") != target)
-                ):
-                    found.add(name)
-                    if name in walk.reading.globals:
-                        found.add(f"global {name}")
-            expression = expression.child_by_field_name("right")
+        if statement.type == "expression_statement" and statement.named_child_count:
+            found |= _assigned_by(walk, statement.named_children[0])
+        elif statement.type == "if_statement":
+            found |= _assigned_in_all(walk, statement)
+        elif statement.type in ("with_statement", "try_statement"):
+            body = statement.child_by_field_name("body")
+            found |= _assigned(walk, body.named_children) if body is not None else set()
+    return found
+
+
+def _assigned_in_all(walk: Walk, node: Node) -> set[str]:
+    """The lasting names that each branch of an `if` assigns."""
+    *others, last = [node, *node.children_by_field_name("alternative")]
+    if last.type != "else_clause":
+        return set()
+    blocks = [part.child_by_field_name("consequence") for part in others]
+    blocks.append(last.child_by_field_name("body"))
+    found = [_assigned(walk, block.named_children) for block in blocks if block is not None]
+    return set.intersection(*found) if len(found) == len(blocks) else set()
+
+
+def _assigned_by(walk: Walk, expression: Node) -> set[str]:
+    found: set[str] = set()
+    value: Node | None = expression
+    while value is not None and value.type in ("assignment", "augmented_assignment"):
+        left = target = value.child_by_field_name("left")
+        while target is not None and target.type == "subscript":
+            target = target.named_children[0]
+        if target is not None:
+            name = dotted(walk.source, target)
+            lasting = "." in name or name in walk.reading.globals or walk.where == "module"
+            if name and (lasting or left != target):
+                found.add(name)
+                if name in walk.reading.globals:
+                    found.add(f"global {name}")
+        value = value.child_by_field_name("right")
     return found
 
 
 def _looked_up(walk: Walk, condition: str) -> set[str]:
-    """What the names of a condition were looked up in, and nowhere else, where that outlives the call."""
+    """What the names of a condition were looked up in last, where that outlives the call."""
     found: set[str] = set()
     for name in guards.names_in(condition):
         bound = walk.reading.bindings.get(name, ())
-        value = bound[0] if len(bound) == 1 else None
+        value = bound[-1] if bound else None
         while isinstance(value, Node) and value.type == "parenthesized_expression":
             value = value.named_children[0]
         if not isinstance(value, Node) or not value.named_child_count:
@@ -157,6 +173,21 @@ def _is_own(walk: Walk, name: str) -> bool:
             return True
         reading = reading.outer
     return False
+
+
+def _leaves(block: Node | None) -> bool:
+    """Whether the end of a block is not reached, as far as its last statement tells."""
+    if block is None:
+        return False
+    last = next((child for child in reversed(block.named_children) if not child.is_extra), None)
+    if last is None or last.type != "if_statement":
+        return last is not None and last.type in _LEAVING
+    *others, otherwise = [last, *last.children_by_field_name("alternative")]
+    return (
+        otherwise.type == "else_clause"
+        and _leaves(otherwise.child_by_field_name("body"))
+        and all(_leaves(part.child_by_field_name("consequence")) for part in others)
+    )
 
 
 def _set_true(walk: Walk, statements: Iterable[Node]) -> frozenset[str]:

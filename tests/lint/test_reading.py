@@ -995,12 +995,31 @@ def test_what_was_looked_up_and_is_put_there_is_made_rarely() -> None:
             f = show(6)
             return f
         f = plans[x] = show(7)
+        if x:
+            g = plans.get(1)
+        else:
+            g = plans.get(2)
+        if g is None:
+            plans[1] = show(8)
+        if x not in _PLANS:
+            if y:
+                _PLANS[x] = show(9)
+            else:
+                _PLANS[x] = show(10)
+        try:
+            if y:
+                return plans[x]
+            else:
+                return plans[y]
+        except KeyError:
+            show(11)
+        show(12)
         return f
         """,
         "self, x, y",
     )
-    rare = [1, 2, 7]
-    assert cold(source) == [number in rare for number in range(1, 8)]
+    rare = [1, 2, 7, 8, 9, 10, 11, 12]
+    assert cold(source) == [number in rare for number in range(1, 13)]
 
 
 def test_what_is_looked_up_elsewhere_or_kept_for_the_call_is_not_rare() -> None:
@@ -1010,7 +1029,7 @@ def test_what_is_looked_up_elsewhere_or_kept_for_the_call_is_not_rare() -> None:
         if x:
             g = plans.get(1)
         else:
-            g = plans.get(2)
+            g = others.get(1)
         if g is None:
             plans[1] = show(1)
         h = self.get(x)

@@ -206,6 +206,10 @@ def test_calls_and_all_that_may_lead_on() -> None:
         "y = (plans.get(x))\nif y is not None:\n    y = y + 1\n    return y\ny = plans[x] = helper(x)",
         "y = self.plans.get(x)\nif y is None:\n    y = helper(x)\n    self.plans[x] = y",
         "y = plans[x]\nif y is not None:\n    return y\ny = helper(x)\nplans[x] = y\nreturn y",
+        "if x:\n    y = plans.get(1)\nelse:\n    y = plans.get(2)\nif y is None:\n    plans[1] = helper(x)",
+        "if self._n is None:\n    if x:\n        self._n = helper(x)\n    else:\n        self._n = 0",
+        "if x not in _PLANS:\n    with lock:\n        _PLANS[x] = helper(x)",
+        "try:\n    if x:\n        return 1\n    else:\n        return 0\nexcept E:\n    pass\nhelper(x)",
     ],
 )
 def test_cold_regions_do_not_count(body: str) -> None:
@@ -229,12 +233,13 @@ def test_cold_regions_do_not_count(body: str) -> None:
         "if x:\n    self.warn('no')\n    return helper(x)",
         "if x:\n    logger.warning_once('slow')\n    return helper(x)",
         "if self.a is not None:\n    self.a = 1\nelse:\n    helper(x)",
-        "if x:\n    y = plans.get(1)\nelse:\n    y = plans.get(2)\nif y is None:\n    plans[1] = helper(x)",
         "y = self.get(1)\nif y is None:\n    self[1] = helper(x)",
         "if self.a is not None:\n    y = self.a\nelse:\n    y = self.b = helper(x)",
         "y = x.get(1)\nif y is None:\n    x[1] = helper(x)",
         "y = plans.get(x)\nif y is None:\n    others[x] = helper(x)",
         "y = plans.get(x)\ny = x\nif y is None:\n    plans[x] = helper(x)",
+        "if self._n is None:\n    if x:\n        self._n = 1\n    helper(x)",
+        "try:\n    if x:\n        return plans[x]\nexcept KeyError:\n    pass\nhelper(x)",
         "y = plans.pop(x)\nif y is None:\n    plans[x] = helper(x)",
     ],
 )
