@@ -36,8 +36,9 @@ _COMPILERS = (
 
 
 def _too_small(place: Place) -> bool:
-    """Whether a function object more or less is nothing here: beside a step of training, or elsewhere."""
-    return not place.per_call or _elsewhere(place)
+    """Whether a function more or less is nothing here: once beside a step of training, or elsewhere."""
+    once_a_step = not place.per_call and not (place.hot.loop or place.loops)
+    return once_a_step or _elsewhere(place)
 
 
 def _elsewhere(place: Place) -> bool:
