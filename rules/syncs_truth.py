@@ -718,7 +718,7 @@ class DeviceBeforeHost(Rule):
             node,
             f"`{say(place, node)}` makes the host wait for the device before "
             f"`{say(place, host)}`, which the host knows, is even asked. Ask the host's test "
-            f"first: `{word}` then often need not ask the tensor.",
+            f"first: where it decides the `{word}`, nobody asks the tensor.",
             certainty=question[0],
             fix=self._fix(operands, place),
         )

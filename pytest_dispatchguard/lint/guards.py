@@ -13,7 +13,8 @@ _WORTH_PARSING = (
     *"""type_checking is_scripting is_tracing onnx is_compiling is_dynamo is_exporting debug verbose
     isenabledfor % hasattr built initialized initialised warned main_process is_fx_tracing
     is_torchdynamo captur backend framework symbolic len( numel( nelement( size( .shape[ is_nan isnan isinf
-    xla neuron _mps mlu musa sdaa validated checked first cached done needs_ need_ finite""".split(),
+    xla neuron _mps mlu musa sdaa validated checked first cached done needs_ need_ finite installed
+    registered patched legacy""".split(),
 )
 """In lower case. Looking for one after the other is many times faster than for all in one pattern."""
 _WORTH_PARSING_TOO = re.compile(
@@ -50,7 +51,7 @@ _COLD_NAMES = frozenset({"TYPE_CHECKING"})
 _DONE = re.compile(
     r"_*(?:is|was|has|have|been|already|all)?_?(?:been_)?(?:built|initiali[sz]ed|warned|set_?up_done|"
     r"lazily_initiali[sz]ed|set_?up|validated|checked|warning_(?:issued|shown|given|emitted))(?:_once)?|"
-    r"_*\w+_(?:initiali[sz]ed|warned|built|validated|checked)"
+    r"_*(?:\w+_)?(?:initiali[sz]ed|warned|built|validated|checked|installed|registered|patched)"
 )
 _FIRST = re.compile(
     r"_*(?:is_)?first(?:_(?:call|time|run|pass|step|batch|forward|use|iter(?:ation)?))?|"
@@ -72,7 +73,11 @@ _COMPLAINS = re.compile(
     r"(?:[\w.()]+\.)?_*(?:\w+_)?log(?:ger|ging)?\.(?:warn|warning|error|exception|critical|fatal)",
     re.IGNORECASE,
 )
-_MISSING = re.compile(r"ImportError|ModuleNotFoundError|NotImplementedError")
+_LEGACY = re.compile(r"_*(?:is_|use_|\w+_)?legacy(?:_\w+)?|_*\w*deprecated\w*")
+_WARNS = re.compile(
+    r"(?:^|[._])(?:warn|warning|warnings|warning_once|deprecate|deprecated)(?:$|[._])"
+)
+_MISSING = re.compile(r"ImportError|ModuleNotFoundError")
 _NAME = re.compile(r"[^\W\d]\w*")
 _GLOBAL_MEMO = re.compile(r"_*[A-Z][A-Z0-9_]*|_\w*(?:cache|memo|registry)\w*|\w*_cache")
 
@@ -205,7 +210,10 @@ def _verdict(node: ast.expr, assigned: Collection[str]) -> tuple[bool, bool]:
             if (
                 owner
                 and isinstance(attribute, ast.Constant)
-                and f"{owner}.{attribute.value!s}" in assigned
+                and (
+                    f"{owner}.{attribute.value!s}" in assigned
+                    or _DONE.fullmatch(str(attribute.value))
+                )
             ):
                 return False, True
         if _counts(node, assigned) or _finds_all_fine(node):
@@ -414,6 +422,14 @@ def is_rare(exceptions: str) -> bool:
     """Whether exceptions, as they are written behind `except`, are raised now and then: not for all calls, as
     where a package or an implementation is missing."""
     return _MISSING.search(exceptions) is None
+
+
+def of_the_past(condition: str, called: Collection[str]) -> bool:
+    """Whether a condition asks, by its names, for what older versions did, and the branch warns of it: the
+    names of what is `called` there."""
+    return any(_LEGACY.fullmatch(name) for name in names_in(condition)) and any(
+        _WARNS.search(name) for name in called
+    )
 
 
 def complains(called: str) -> bool:

@@ -388,7 +388,9 @@ class Reader:
             condition,
             body_assigns=self._filled(body) | origins,
             orelse_assigns=self._filled(_statements(orelse)) | origins if orelse else (),
-            body_raises=_raises(body) or _gives_up(body),
+            body_raises=_raises(body)
+            or _gives_up(body)
+            or guards.of_the_past(condition, _called(body)),
             orelse_raises=orelse is not None and _raises(_statements(orelse)),
         )
         rest_cold = guards.rest_is_cold(
@@ -1363,10 +1365,13 @@ def _gives_up(statements: Sequence[cst.CSTNode]) -> bool:
     smalls = list(_smalls(statements))
     if not smalls or not isinstance(smalls[-1], cst.Return | cst.Continue | cst.Break):
         return False
-    said = (small.value for small in smalls if isinstance(small, cst.Expr))
-    return any(
-        guards.complains(dotted(one.func) or "") for one in said if isinstance(one, cst.Call)
-    )
+    return any(map(guards.complains, _called(statements)))
+
+
+def _called(statements: Sequence[cst.CSTNode]) -> list[str]:
+    """The names of what statements call for nothing but what it does."""
+    said = [small.value for small in _smalls(statements) if isinstance(small, cst.Expr)]
+    return [dotted(one.func) or "" for one in said if isinstance(one, cst.Call)]
 
 
 def _only_failing_goes_on(node: cst.Try) -> bool:

@@ -215,15 +215,14 @@ def last_kind(block: Node | None) -> str:
 
 def _gives_up(walk: Walk, block: Node) -> bool:
     """Whether a block logs that something is wrong, and leaves."""
-    if last_kind(block) not in _LEAVING:
-        return False
-    for statement in block.named_children[:-1]:
-        if statement.type != "expression_statement" or statement.named_child_count != 1:
-            continue
-        said = statement.named_children[0]
-        if said.type == "call" and guards.complains(dotted(walk.source, said.named_children[0])):
-            return True
-    return False
+    return last_kind(block) in _LEAVING and any(map(guards.complains, _called(walk, block)))
+
+
+def _called(walk: Walk, block: Node) -> list[str]:
+    """The names of what the statements of a block call for nothing but what it does."""
+    statements = [s for s in block.named_children if s.type == "expression_statement"]
+    calls = [s.named_children[0] for s in statements if s.named_child_count == 1]
+    return [dotted(walk.source, c.named_children[0]) for c in calls if c.type == "call"]
 
 
 def _if(walk: Walk, node: Node) -> None:
@@ -265,6 +264,7 @@ def _branch(walk: Walk, node: Node, clauses: list[Node], following: int) -> None
             body_raises=body_cold,
             orelse_raises=orelse_raises,
         )
+        body_cold = body_cold or guards.of_the_past(written, _called(walk, block))
     was_foreign, was_under = walk.foreign, walk.under
     body_foreign, else_foreign = guards.foreign_branches(written)
     walk.foreign = was_foreign or body_foreign

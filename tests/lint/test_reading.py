@@ -995,31 +995,50 @@ def test_what_was_looked_up_and_is_put_there_is_made_rarely() -> None:
             f = show(6)
             return f
         f = plans[x] = show(7)
+        return f
+        """,
+        "self, x, y",
+    )
+    rare = [1, 2, 7]
+    assert cold(source) == [number in rare for number in range(1, 8)]
+
+
+def test_what_each_branch_fills_or_only_a_failure_goes_on_to_is_rare() -> None:
+    source = body(
+        """
         if x:
             g = plans.get(1)
         else:
             g = plans.get(2)
         if g is None:
-            plans[1] = show(8)
+            plans[1] = show(1)
+        if x.legacy_mask is not None:
+            warnings.warn("old")
+            y = show(2)
+        if x.legacy_mask is not None:
+            y = show(3)
         if x not in _PLANS:
             if y:
-                _PLANS[x] = show(9)
+                _PLANS[x] = show(4)
             else:
-                _PLANS[x] = show(10)
+                _PLANS[x] = show(5)
+        if y not in others:
+            if y:
+                others[y] = 1
+            show(6)
         try:
             if y:
                 return plans[x]
             else:
                 return plans[y]
         except KeyError:
-            show(11)
-        show(12)
-        return f
+            show(7)
+        show(8)
         """,
         "self, x, y",
     )
-    rare = [1, 2, 7, 8, 9, 10, 11, 12]
-    assert cold(source) == [number in rare for number in range(1, 13)]
+    hot = [3, 6]
+    assert cold(source) == [number not in hot for number in range(1, 9)]
 
 
 def test_what_is_looked_up_elsewhere_or_kept_for_the_call_is_not_rare() -> None:
