@@ -71,6 +71,10 @@ def _word(walk: Walk, reading: Reading, value: Node) -> str:
     if kind in PLAIN_KINDS:
         return plain_literal(walk.source, value) or SOMETHING
     known = walk.tensors_here and origin(walk, reading, value)
+    if not known and kind == "attribute":
+        owner, _, attribute = dotted(walk.source, value).partition(".")
+        if owner == reading.self_name and attribute.isidentifier():
+            return f"@{attribute}"
     return known or (SOMETHING if _never_none(walk, value) else "?")
 
 
