@@ -71,11 +71,11 @@ def _word(walk: Walk, reading: Reading, value: Node) -> str:
     if kind in PLAIN_KINDS:
         return plain_literal(walk.source, value) or SOMETHING
     known = walk.tensors_here and origin(walk, reading, value)
-    if not known and kind == "attribute":
-        owner, _, attribute = dotted(walk.source, value).partition(".")
-        if owner == reading.self_name and attribute.isidentifier():
-            return f"@{attribute}"
-    return known or (SOMETHING if _never_none(walk, value) else "?")
+    if known or _never_none(walk, value):
+        return known or SOMETHING
+    owner, _, attribute = dotted(walk.source, value).partition(".")
+    own = bool(owner) and owner == reading.self_name and attribute.isidentifier()
+    return f"@{attribute}" if own else "?"
 
 
 _SOMETHING = frozenset(

@@ -26,6 +26,7 @@ HELPER = "def helper(x, mask=None, *, mode='fast'):\n    return x\n"
         ("helper(x, x.device)", {"mask": ["..."], "mode": ["'fast'"]}),
         ("helper(x, torch.ones(3, device=x.device))", {"mask": ["..."], "mode": ["'fast'"]}),
         ("helper(x, self.mask)", {"mode": ["'fast'"]}),
+        ("helper(x, self.dtype)", {"mask": ["..."], "mode": ["'fast'"]}),
         ("helper(x, x[0])", {"mode": ["'fast'"]}),
         ("helper(x, mask=x.y)", {"mode": ["'fast'"]}),
         ("helper(x, mode='slow')", {"mask": ["None"], "mode": ["'slow'"]}),
