@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pytest_dispatchguard.lint.calls import Edge
 from pytest_dispatchguard.lint.facts import CPU, SOMETHING, CallFact, FunctionFact, HotFact
 from pytest_dispatchguard.lint.fixed import truth
-from pytest_dispatchguard.lint.project import Project, class_of, mro
+from pytest_dispatchguard.lint.project import Project, class_of
 
 Given = dict[str, list[str]]
 """Of one function: parameter to the literals that hot code gives it."""
@@ -108,7 +108,7 @@ class Arguments:
                 continue  # its default is no tensor on a device
             if word == CPU or (word[0] in "=~" and (source, word[1:]) in known):
                 some = True
-            elif word[0] in "=~?*@":
+            elif word[0] in "=~?*":
                 return False
         return some
 
@@ -142,29 +142,13 @@ class Arguments:
                     if handed_on is None:
                         return None
                     found |= handed_on
-                elif word == CPU or (word[0] == "@" and self._is_there(source, word[1:])):
-                    found.add(SOMETHING)  # a tensor, or a module
-                elif word in ("?", "*") or word[0] in "~@":
+                elif word == CPU:
+                    found.add(SOMETHING)  # a tensor, at any rate
+                elif word in ("?", "*") or word.startswith("~"):
                     return None
                 else:
                     found.add(word)
         return found if len(found) <= _MOST_LITERALS else None
-
-    def _is_there(self, function_id: str, attribute: str) -> bool:
-        """Whether an attribute of a method's own object is a parameter, a buffer or a module, never None."""
-        owner = class_of(self._project, function_id)
-        if not owner:
-            return False
-        kin = (*mro(self._project, owner), *self._project.subclasses.get(owner, ()))
-        values = {
-            value
-            for class_id in kin
-            if class_id in self._project.classes
-            for value in self._project.classes[class_id].attrs.get(attribute, ())
-        }
-        return bool(values) and all(
-            value in ("param", "buffer") or value.startswith("call:torch.nn.") for value in values
-        )
 
     def _forms(self, source: str, target: str) -> list[str] | None:
         known = self._table.forms.setdefault(source, {})

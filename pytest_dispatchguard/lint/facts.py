@@ -44,8 +44,8 @@ class CallFact:
     given: list[str] = field(default_factory=list)
     """The arguments of its calls, each kind of call once, parted by commas: literals as written, ``=x`` for a
     parameter handed on, ``~x`` for a tensor that is where the parameter is, ``cpu`` for one on the CPU,
-    ``@x`` for the attribute of self, ``...`` for what is surely not None, ``*`` for unpacked ones, ``?`` for
-    all else: ``?,None,mask==mask``."""
+    ``...`` for what is surely not None, ``*`` for unpacked ones, ``?`` for all else:
+    ``?,None,mask==mask``."""
     under: list[str] = field(default_factory=list)
     """Conditions on parameters with defaults that all its calls stand under: ``+mask is None`` where it
     holds, ``-return_all`` where it does not."""

@@ -71,11 +71,7 @@ def _word(walk: Walk, reading: Reading, value: Node) -> str:
     if kind in PLAIN_KINDS:
         return plain_literal(walk.source, value) or SOMETHING
     known = walk.tensors_here and origin(walk, reading, value)
-    if known or _never_none(walk, value):
-        return known or SOMETHING
-    owner, _, attribute = dotted(walk.source, value).partition(".")
-    own = bool(owner) and owner == reading.self_name and attribute.isidentifier()
-    return f"@{attribute}" if own else "?"
+    return known or (SOMETHING if _never_none(walk, value) else "?")
 
 
 _SOMETHING = frozenset(

@@ -26,7 +26,6 @@ HELPER = "def helper(x, mask=None, *, mode='fast'):\n    return x\n"
         ("helper(x, x.device)", {"mask": ["..."], "mode": ["'fast'"]}),
         ("helper(x, torch.ones(3, device=x.device))", {"mask": ["..."], "mode": ["'fast'"]}),
         ("helper(x, self.mask)", {"mode": ["'fast'"]}),
-        ("helper(x, self.dtype)", {"mask": ["..."], "mode": ["'fast'"]}),
         ("helper(x, x[0])", {"mode": ["'fast'"]}),
         ("helper(x, mask=x.y)", {"mode": ["'fast'"]}),
         ("helper(x, mode='slow')", {"mask": ["None"], "mode": ["'slow'"]}),
@@ -44,47 +43,6 @@ def test_defaults_stand_where_hot_code_gives_nothing_else(
 ) -> None:
     text = HELPER + f"class A(nn.Module):\n    def forward(self, x, flag=False):\n        {call}\n"
     assert given_to_helper(text) == expected
-
-
-@pytest.mark.parametrize(
-    ("made", "there"),
-    [
-        ("self.register_buffer('mask', torch.ones(2))", True),
-        ("self.mask = nn.Parameter(torch.ones(2))", True),
-        ("self.mask = nn.Linear(2, 2)", True),
-        ("self.register_buffer('mask', None)", False),
-        ("self.mask = nn.Linear(2, 2) if flag else None", False),
-        ("self.mask = flag", False),
-    ],
-)
-@pytest.mark.parametrize(
-    "below", ["", "class B(A):\n    def drop(self):\n        self.mask = None\n"]
-)
-def test_what_a_module_has_registered_is_not_none(made: str, there: bool, below: str) -> None:
-    text = HELPER + (
-        "class A(nn.Module):\n    def __init__(self, flag=None):\n        super().__init__()\n"
-        f"        {made}\n"
-        f"    def forward(self, x):\n        return helper(x, self.mask)\n{below}"
-    )
-    expected = ["..."] if there and not below else None
-    assert given_to_helper(text).get("mask") == expected
-
-
-def test_a_branch_for_none_is_cold_where_hot_code_gives_what_is_registered() -> None:
-    text = """
-def blur(x, filter=None):
-    if filter is None:
-        filter = made()
-    return x * filter
-def made(): ...
-class Blur(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("filter", made())
-    def forward(self, x):
-        return blur(x, filter=self.filter)
-"""
-    assert set(heat_of(MODULE + text)) == {"m.Blur.forward", "m.blur"}
 
 
 def test_a_parameter_handed_on_holds_what_it_was_given() -> None:
