@@ -154,8 +154,9 @@ class Finding:
     """The text of the first line of the place, for reports and baselines."""
     elsewhere: Elsewhere | None = None
     """Where the pattern is; None where it is at the place itself."""
-    dry: bool = False
-    """Whether the host waits for nothing here, though the pattern can make it wait."""
+    dry: bool | None = False
+    """Whether the host waits for nothing here, though the pattern can make it wait; None where that is not
+    known."""
 
     @property
     def sort_key(self) -> tuple[str, int, int, str, str]:

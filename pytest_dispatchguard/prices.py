@@ -93,4 +93,6 @@ def _of_here(price: Price) -> Price:
 
 def _at(finding: Finding, price: Price) -> Price | None:
     """What a pattern of that price costs at a place."""
-    return price.dry if finding.dry and price.waits else replace(price, dry=None)
+    if not price.waits or finding.dry is False:
+        return replace(price, dry=None)
+    return price.dry if finding.dry else None

@@ -98,6 +98,9 @@ def iterated_by(read: Read, scene: Scene, place: Place) -> cst.BaseExpression | 
     return None
 
 
+_BINDING = (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.NamedExpr)
+
+
 def bound_again(read: Read, loop: cst.CSTNode) -> bool:
     """Whether a loop gave the name that is read another value, before it in the same round."""
     if not isinstance(read.tensor, cst.Name) or not isinstance(loop, cst.For):
@@ -106,8 +109,9 @@ def bound_again(read: Read, loop: cst.CSTNode) -> bool:
     for node in nodes.walk(loop.body):
         if node is read.call:
             return False
-        if isinstance(node, cst.Assign) and any(n is read.call for n in nodes.walk(node.value)):
-            of_read.update(map(id, node.targets))  # `v = v.item()`
+        value = getattr(node, "value", None) if isinstance(node, _BINDING) else None
+        if value is not None and any(n is read.call for n in nodes.walk(value)):
+            of_read.update(map(id, (node, *getattr(node, "targets", ()))))  # `v = v.item()`
         if id(node) not in of_read and any(
             isinstance(target, cst.Name) and target.value == read.tensor.value
             for target in nodes.bound_by(node)

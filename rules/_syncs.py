@@ -159,18 +159,33 @@ def _filters(comprehension: cst.BaseComp) -> Iterator[cst.CompIf]:
 
 
 def only_raises(branch: cst.CSTNode | None) -> bool:
-    """Whether an if does nothing but raise, itself or by a helper (`check(False, ...)`): it checks values."""
+    """Whether an if only raises, itself or by a helper (`check(False, ...)`): it checks values. It may put
+    together what it says, and log it."""
     if not isinstance(branch, cst.If) or branch.orelse is not None:
         return False
     last = last_small(branch.body)
-    whole = branch.body.body if isinstance(branch.body, cst.IndentedBlock) else ()
-    if any(isinstance(statement, cst.BaseCompoundStatement) for statement in whole):
+    if any(_does_more(node, last) for node in nodes.walk(branch.body)):
         return False
     return isinstance(last, cst.Raise) or (
         isinstance(last, cst.Expr) and isinstance(last.value, cst.Call) and _raises(last.value)
     )
 
 
+def _does_more(node: cst.CSTNode, last: cst.CSTNode | None) -> bool:
+    """Whether a statement of a branch does what a check does not: it enters a context, or calls something for
+    what that does."""
+    if isinstance(node, cst.With):
+        return True
+    if not isinstance(node, cst.Expr) or node is last or not isinstance(node.value, cst.Call):
+        return False
+    func = node.value.func
+    name = func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
+    return _LOGGING.fullmatch(str(name)) is None
+
+
+_LOGGING = re.compile(
+    r"append|extend|critical|debug|error|exception|fatal|info|log|print|warn|warning(?:_once)?|write"
+)
 _RAISING = re.compile(r"(?:^|_)(?:raise|fail)(?:_|$)", re.IGNORECASE)
 _CHECKING = re.compile(r"check|error|assert|raise|fail|expect|require", re.IGNORECASE)
 

@@ -209,7 +209,7 @@ def loads(name: str, inside: cst.CSTNode) -> _Loads:
             in_place = node.attr.value.endswith("_") and not node.attr.value.startswith("__")
             found.written |= in_place and meant(node.value)
         elif isinstance(node, cst.Call):
-            found.written |= any(meant(given) for given in _filled_by(node))
+            found.written |= any(meant(given) for given in nodes.filled_by(node))
         elif isinstance(node, cst.AssignTarget | cst.AugAssign):
             target = node.target
             bound.add(id(target))
@@ -218,22 +218,6 @@ def loads(name: str, inside: cst.CSTNode) -> _Loads:
             elif isinstance(node, cst.AugAssign):
                 found.written |= meant(target)
     return found
-
-
-_COLLECTIVES = frozenset(
-    "all_reduce broadcast reduce recv irecv all_gather_into_tensor reduce_scatter_tensor all_to_all_single "
-    "reduce_scatter scatter".split()
-)
-"""They put what the processes have into the tensor that they are given first."""
-
-
-def _filled_by(call: cst.Call) -> list[cst.BaseExpression]:
-    """What a call writes into: a collective, by its name, into its first argument, others into `out`."""
-    name = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
-    collective = isinstance(name, cst.Name) and name.value in _COLLECTIVES
-    filled = [a.value for a in call.args[:1] if collective and a.keyword is None]
-    words = ("out", "tensor") if collective else ("out",)
-    return filled + [a.value for a in call.args if a.keyword and a.keyword.value in words]
 
 
 def is_written_to(node: cst.BaseExpression, place: Place) -> bool:
@@ -497,7 +481,7 @@ class ConstantTensorBuiltPerCall(Rule):
         return place.finding(
             node,
             f"`{place.text(node.func)}({shown})` builds the same constant {cost}on every call; {advice}",
-            dry=not copied,
+            dry=not copied and _stays_on_host(node, place),
         )
 
     def _lasting_tuple(self, data: cst.BaseExpression, place: Place) -> bool:
@@ -508,6 +492,14 @@ class ConstantTensorBuiltPerCall(Rule):
             return set(place.attribute_values(last)) == {"tuple"}
         constant = not owner and place.assignments(last) == 0 and last.isupper()
         return constant and set(place.global_values(last)) in ({"tuple"}, {"list"})
+
+
+def _stays_on_host(node: cst.Call, place: Place) -> bool | None:
+    """Whether a tensor that is made on the CPU is an operand there: with one on a device it would fail. None
+    where it may be moved, or index one on a device."""
+    made_there = ".cuda." in f".{place.name(node)}"
+    beside = isinstance(place.parent(node), cst.BinaryOperation | cst.Comparison | cst.AugAssign)
+    return (beside and not made_there) or None
 
 
 def arithmetic_partner(node: cst.BaseExpression, place: Place) -> cst.BaseExpression | None:

@@ -439,7 +439,7 @@ class EagerLogText(Rule):
             "Give the logger the values and let it make the text when somebody reads it",
             certainty="maybe" if place.conditions else "sure",
             fix=_lazy(node, place),
-            dry=not any(place.on_device(value) for value in _shown(first.value)),
+            dry=_is_dry(_shown(first.value), place),
         )
 
 
@@ -472,6 +472,21 @@ def _expressions(node: cst.BaseExpression) -> list[cst.FormattedStringExpression
     if not isinstance(node, cst.FormattedString):
         return []
     return [p for p in node.parts if isinstance(p, cst.FormattedStringExpression)]
+
+
+def _is_dry(values: Sequence[cst.BaseExpression], place: Place) -> bool | None:
+    """Whether showing values waits for nothing: none of them is a tensor; None where nobody knows."""
+    if any(place.on_device(value) for value in values):
+        return False
+    return all(_is_plain(value, place) for value in values) or None
+
+
+def _is_plain(value: cst.BaseExpression, place: Place) -> bool:
+    if isinstance(value, cst.Attribute) and value.attr.value in ("__name__", "__qualname__"):
+        return True
+    kind = place.kind(value)
+    inside = kind.element if kind.what == "nested" else kind
+    return inside is not None and inside.not_tensor and inside.what != "nested"
 
 
 def _shown(node: cst.BaseExpression) -> list[cst.BaseExpression]:

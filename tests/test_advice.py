@@ -180,6 +180,10 @@ WAITS = {
     "DG502-host": ("x * torch.tensor([0.5, 2.0])", False),
     "DG503-device": ("x * torch.tensor(0.5, device=x.device)", True),
     "DG503-host": ("x * torch.tensor(0.5)", False),
+    "DG502-moved": ("x * torch.tensor([0.5, 2.0]).to(x.device, x.dtype)", None),
+    "DG502-index": ("x[:, torch.tensor([1, 0])]", None),
+    "DG604-unknown": ("log.debug(f'{n} of {n.other}')", None),
+    "DG604-name": ("log.debug(f'{n} of {type(x).__name__}')", False),
     "DG604-tensor": ("log.debug(f'{n} of {x}')", True),
     "DG604-percent": ("log.debug('%s of %s' % (n, x))", True),
     "DG604-format": ("log.debug('{} of {}'.format(n, x))", True),
@@ -193,6 +197,9 @@ def test_waits_are_told_where_there_are_any(tmp_path: Path, which: str) -> None:
     written, waits = WAITS[which]
     body = f"def f(x: torch.Tensor, n: int):\n    return {written}\n\n\nimport logging\n"
     (one,) = found(tmp_path, which.partition("-")[0], f"{body}log = logging.getLogger()\n")
+    if waits is None:
+        assert one.price is None
+        return
     assert one.price is not None
     assert (one.price.waits > 0) is waits
     assert (one.price.us is not None) is not waits
@@ -210,3 +217,26 @@ def test_a_read_that_decides_more_than_a_check_is_not_asserted_on_the_device(
         tmp_path, "DG411", body.replace("        with leaving():\n            x.zero_()\n", "")
     )
     assert "_assert_async" in said
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        "if y: said = 'a'\n        else: said = 'b'\n        raise ValueError(said)",
+        "for v in y: log.error(v)\n        raise ValueError",
+    ],
+)
+def test_a_check_may_put_together_what_it_says(tmp_path: Path, says: str) -> None:
+    body = (
+        f"def f(x: torch.Tensor, y: list):\n    if (x < 0).any():\n        {says}\n    return x\n"
+    )
+    assert len(advice(tmp_path, "DG402", body)) == 1
+
+
+def test_what_others_put_into_a_tensor_is_read_again(tmp_path: Path) -> None:
+    body = (
+        "def f(flag: torch.Tensor):\n    a = flag.item()\n"
+        "    torch.distributed.all_reduce(flag)\n    return a, flag.item()\n"
+    )
+    assert advice(tmp_path, "DG418", body) == []
+    assert len(advice(tmp_path, "DG418", body.replace("all_reduce(flag)", "get_rank()"))) == 1

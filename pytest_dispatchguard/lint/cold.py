@@ -4,6 +4,7 @@ people, at saving and loading, in tests."""
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pytest_dispatchguard.lint.calls import writes
@@ -21,7 +22,9 @@ from pytest_dispatchguard.lint.project import Project, class_of, mro, resolve
 _CONFIG_CLASS = re.compile(
     r"\w*(?:Config|Configuration|Arguments|Args|Options|Exception|Error|Warning)"
 )
-_DEPRECATED = re.compile(r"(?:\w+[.:])*_*Deprecated\w*")
+_DEPRECATED = re.compile(
+    r"(?:\w+[.:])*_*Deprecated(?:\w*(?:Model|Module|Layer|Pipeline|Class|Metric|Loss))?(?:Mixin)?"
+)
 _EXCEPTION = re.compile(r"(?:\w+\.)*\w*(?:Exception|Error|Warning)")
 
 
@@ -105,7 +108,8 @@ def _sets_up(project: Project, function_id: str) -> bool:
     owner, _, last = function_id.rpartition(".")
     if last not in ("__init__", "__new__", "__post_init__") or owner not in project.classes:
         return False
-    if families(project, owner, {}) or looks_like_module(project, owner):
+    known = families(project, owner, {})
+    if any(one.lasting for _, one in known) or looks_like_module(project, owner):
         return True
     if _CONFIG_CLASS.fullmatch(owner.rpartition(":")[2].rpartition(".")[2]):
         return True
@@ -115,10 +119,16 @@ def _sets_up(project: Project, function_id: str) -> bool:
 def _goes_away(project: Project, function_id: str) -> bool:
     """Whether it, or its class, is said to be deprecated: nobody makes it faster."""
     owner = class_of(project, function_id)
-    decorators = [d for fact in project.functions[function_id] for d in fact.decorators]
     if owner:
         fact = project.classes[owner]
-        decorators.extend(fact.decorators)
+        if fact.mark == "hot":
+            return False
         if any(_DEPRECATED.fullmatch(base) for base in (*fact.bases, *mro(project, owner)[1:])):
             return True
+        if _is_deprecated(fact.decorators):
+            return True
+    return all(_is_deprecated(fact.decorators) for fact in project.functions[function_id])
+
+
+def _is_deprecated(decorators: Iterable[str]) -> bool:
     return any(name.rpartition(".")[2].lstrip("_") == "deprecated" for name in decorators)

@@ -13,8 +13,8 @@ _WORTH_PARSING = (
     *"""type_checking is_scripting is_tracing onnx is_compiling is_dynamo is_exporting debug verbose
     isenabledfor % hasattr built initialized initialised warned main_process is_fx_tracing
     is_torchdynamo captur backend framework symbolic len( numel( nelement( size( .shape[ is_nan isnan isinf
-    xla neuron _mps mlu musa sdaa validated checked first cached done needs_ need_ finite installed
-    registered patched legacy""".split(),
+    xla neuron _mps mlu musa sdaa validated checked first cached done needs_ need_ finite _installed
+    _registered _applied legacy deprecated""".split(),
 )
 """In lower case. Looking for one after the other is many times faster than for all in one pattern."""
 _WORTH_PARSING_TOO = re.compile(
@@ -51,7 +51,8 @@ _COLD_NAMES = frozenset({"TYPE_CHECKING"})
 _DONE = re.compile(
     r"_*(?:is|was|has|have|been|already|all)?_?(?:been_)?(?:built|initiali[sz]ed|warned|set_?up_done|"
     r"lazily_initiali[sz]ed|set_?up|validated|checked|warning_(?:issued|shown|given|emitted))(?:_once)?|"
-    r"_*(?:\w+_)?(?:initiali[sz]ed|warned|built|validated|checked|installed|registered|patched)"
+    r"_*\w+_(?:initiali[sz]ed|warned|built|validated|checked)|"
+    r"_*(?:\w+_)?(?:hooks?|handlers?|patch(?:es)?)_(?:installed|registered|applied)"
 )
 _FIRST = re.compile(
     r"_*(?:is_)?first(?:_(?:call|time|run|pass|step|batch|forward|use|iter(?:ation)?))?|"
@@ -419,17 +420,29 @@ def cold_branches(
 
 
 def is_rare(exceptions: str) -> bool:
-    """Whether exceptions, as they are written behind `except`, are raised now and then: not for all calls, as
-    where a package or an implementation is missing."""
+    """Whether exceptions, as they are written behind `except`, are raised now and then: not in all calls, as
+    where a package is missing."""
     return _MISSING.search(exceptions) is None
 
 
 def of_the_past(condition: str, called: Collection[str]) -> bool:
-    """Whether a condition asks, by its names, for what older versions did, and the branch warns of it: the
+    """Whether a condition asks for what older versions did, by its names, and the branch warns of it: the
     names of what is `called` there."""
-    return any(_LEGACY.fullmatch(name) for name in names_in(condition)) and any(
-        _WARNS.search(name) for name in called
-    )
+    if not any(_WARNS.search(name) for name in called):
+        return False
+    node = parse_condition(condition)
+    return node is not None and _asks_for_the_past(node)
+
+
+def _asks_for_the_past(node: ast.expr) -> bool:
+    if isinstance(node, ast.BoolOp):
+        return isinstance(node.op, ast.And) and any(map(_asks_for_the_past, node.values))
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        none = isinstance(node.comparators[0], ast.Constant) and node.comparators[0].value is None
+        return none and isinstance(node.ops[0], ast.IsNot) and _asks_for_the_past(node.left)
+    if isinstance(node, ast.Call):
+        return _asks_for_the_past(node.func)
+    return _LEGACY.fullmatch(_dotted(node).rpartition(".")[2]) is not None
 
 
 def complains(called: str) -> bool:

@@ -207,7 +207,10 @@ def _heated(
             frontier.append(
                 _Arrival(root.target, hot[root.target], True, class_of(project, root.target))
             )
-        _spread(project, coldness, frontier, loops, hot, ways, seen, lead)
+        # What runs per call is that, however near a step is that leads to it as well.
+        for per in ("call", "step"):
+            begun = [arrival for arrival in frontier if arrival.fact.per == per]
+            _spread(project, coldness, begun, loops, hot, ways, seen, lead)
     return hot
 
 

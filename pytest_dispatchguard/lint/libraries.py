@@ -21,15 +21,22 @@ class Known:
     module: bool = False
     """Whether instances are modules: called through `__call__`, set up once."""
     article: str = "a"
+    lasting: bool = True
+    """Whether instances are made at set-up, not in every call."""
 
 
 def _known(
-    methods: str, *, steps: str = "", loops: str = "", module: bool = False, article: str = "a"
+    methods: str,
+    *,
+    steps: str = "",
+    loops: str = "",
+    module: bool = False,
+    article: str = "a",
+    lasting: bool = True,
 ) -> Known:
     steps_, loops_ = frozenset(steps.split()), frozenset(loops.split())
-    return Known(
-        frozenset(methods.split()) | steps_ | loops_, steps_ | loops_, loops_, module, article
-    )
+    methods_ = frozenset(methods.split()) | steps_ | loops_
+    return Known(methods_, steps_ | loops_, loops_, module, article, lasting)
 
 
 _LIGHTNING_STEPS = (
@@ -133,7 +140,8 @@ LIBRARY_ROOTS: Mapping[str, Known] = {
     "fairseq.FairseqTask": _known("", steps="train_step valid_step"),
     "ignite.Metric": _known("", steps="update iteration_completed", article="an"),
     "pyro.Messenger": _known(
-        "_process_message _postprocess_message _pyro_sample _pyro_post_sample _pyro_param _pyro_post_param"
+        "_process_message _postprocess_message _pyro_sample _pyro_post_sample _pyro_param _pyro_post_param",
+        lasting=False,
     ),
     "pyro.ELBO": _known("", steps="loss loss_and_grads differentiable_loss"),
     "pyro.SVI": _known("", steps="step"),
@@ -223,21 +231,35 @@ _FAMILIES = (
 )  # fmt: skip
 _WITHIN = (
     ("lightning.", "Strategy", "lightning.Strategy"),
-    ("lightning.", "Precision", "lightning.Precision"),
+    ("lightning.pytorch.plugins.", "Precision", "lightning.Precision"),
+    ("lightning.fabric.plugins.", "Precision", "lightning.Precision"),
     ("lightning.pytorch.callbacks.", "", "lightning.Callback"),
     ("pytorch_lightning.callbacks.", "", "lightning.Callback"),
-    ("pytorch_lightning.", "Strategy", "lightning.Strategy"),
-    ("mmengine.model.", "", "torch.nn.Module"),
+    ("pytorch_lightning.strategies.", "Strategy", "lightning.Strategy"),
+    ("pytorch_lightning.plugins.", "Precision", "lightning.Precision"),
+    ("keras.callbacks.", "", "keras.Callback"),
+    ("transformers.", "Callback", "transformers.TrainerCallback"),
+    ("mmengine.model.", "BaseModule", "torch.nn.Module"),
+    ("mmengine.model.", "Sequential", "torch.nn.Module"),
+    ("mmengine.model.", "ModuleList", "torch.nn.Module"),
+    ("mmengine.optim.", "OptimWrapper", "mmengine.OptimWrapper"),
     ("skorch.", "NeuralNetClassifier", "skorch.NeuralNet"),
+    ("skorch.", "NeuralNetBinaryClassifier", "skorch.NeuralNet"),
     ("skorch.", "NeuralNetRegressor", "skorch.NeuralNet"),
+    ("skorch.callbacks.", "", "skorch.Callback"),
     ("ignite.metrics.", "", "ignite.Metric"),
     ("torch_geometric.nn.", "", "torch.nn.Module"),
+    ("gpytorch.Module", "", "torch.nn.Module"),
     ("gpytorch.kernels.", "", "torch.nn.Module"),
     ("gpytorch.means.", "", "torch.nn.Module"),
+    ("gpytorch.mlls.", "", "torch.nn.Module"),
     ("gpytorch.models.", "", "torch.nn.Module"),
     ("gpytorch.likelihoods.", "", "torch.nn.Module"),
-    ("monai.networks.", "", "torch.nn.Module"),
+    ("monai.networks.nets.", "", "torch.nn.Module"),
+    ("monai.networks.blocks.", "", "torch.nn.Module"),
     ("monai.losses.", "", "torch.nn.Module"),
+    ("pyro.infer.", "ELBO", "pyro.ELBO"),
+    ("pyro.poutine.", "Messenger", "pyro.Messenger"),
     ("pyro.nn.", "Module", "torch.nn.Module"),
 )
 """Where the names of classes begin and how they end, and their entry of `LIBRARY_ROOTS`."""

@@ -115,13 +115,37 @@ _CHANGING = frozenset("append extend pop update add insert clear remove step".sp
 def changed_by(node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
     """What a node by itself binds, or changes in place by a method: `x` of ``x.append(1)``, ``x.add_(1)``."""
     yield from bound_by(node)
-    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+    if not isinstance(node, cst.Call):
+        return
+    yield from filled_by(node)
+    if isinstance(node.func, cst.Attribute):
         method = node.func.attr.value
-        for arg in node.args:
-            if arg.keyword is not None and arg.keyword.value == "out":
-                yield arg.value
         if method in _CHANGING or (method.endswith("_") and not method.endswith("__")):
             yield node.func.value
+
+
+_COLLECTIVES = frozenset(
+    "all_reduce broadcast recv irecv all_gather all_gather_into_tensor reduce_scatter reduce_scatter_tensor "
+    "all_to_all_single".split()
+)
+"""They put what the processes have into the tensor that they are given first."""
+_TO_FILL = frozenset({"out", "output", "output_tensor"})
+
+
+def filled_by(call: cst.Call) -> Iterator[cst.BaseExpression]:
+    """The names that a call writes into, by what it is called: a collective into its first argument, others
+    into ``out=``."""
+    name = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
+    collective = isinstance(name, cst.Name) and name.value in _COLLECTIVES
+    for i, arg in enumerate(call.args):
+        given = arg.keyword.value if arg.keyword is not None else ""
+        if given == "out" or (
+            collective and (given in _TO_FILL or (given in ("", "tensor") and i == 0))
+        ):
+            filled = arg.value
+            while isinstance(filled, cst.Subscript):
+                filled = filled.value
+            yield filled
 
 
 def _parts(target: cst.CSTNode) -> Iterator[cst.BaseExpression]:

@@ -312,10 +312,11 @@ class Place:
         *,
         certainty: Certainty = "sure",
         fix: Fix | None = None,
-        dry: bool = False,
+        dry: bool | None = False,
     ) -> Finding:
         """The verdict: this node, for this reason. `maybe` findings are shown with --pedantic only; `dry` are
-        those that wait for nothing, where others of the rule do, and are told with another price."""
+        those that surely wait for nothing, where others of the rule do, and are told with another price; None
+        where that is not known, and no price."""
         code, rule = self._rule
         fact = self.hot
         span = self._head(node)

@@ -155,7 +155,9 @@ class Reader:
         self.names = Names()
         self.assigned: dict[str, int] = {}
         self._bound_last: dict[str, cst.BaseExpression | None] = {}
-        """What names were given last, in the order of the text."""
+        """What names of the function were given last, in the order of the text."""
+        self._emptied: set[str] = set()
+        """Names that were given None at some time."""
         self.used: dict[str, int] = {}
         self.scene: Scene
         self.qualname = qualname
@@ -181,7 +183,8 @@ class Reader:
     def _function(self, function: cst.FunctionDef, qualname: str) -> None:
         hot = self.brief.hot.get(qualname)
         outer, outer_names, outer_known = self.scene, self.names, self._known
-        outer_given = self._given
+        outer_given, outer_bound = self._given, (self._bound_last, self._emptied)
+        self._bound_last, self._emptied = {}, set()
         self.names = outer_names.copy()
         self._known = outer_known | frozenset(self.brief.tensors.get(qualname, ()))
         self.scene = Scene(function, qualname, function, cold=hot is None)
@@ -196,6 +199,7 @@ class Reader:
         self._suite(function.body)
         self.scene, self.names, self._known = outer, outer_names, outer_known
         self._given = outer_given
+        self._bound_last, self._emptied = outer_bound
 
     def _holds(self, condition: cst.BaseExpression) -> bool | None:
         """Whether what is known of names decides a condition, and how: what hot callers give, and types."""
@@ -312,7 +316,7 @@ class Reader:
                 ended = self._simple(statement) or ended
             elif type(statement) is cst.If:
                 ended = self._if(statement, block[i + 1 :]) or ended
-            elif type(statement) is cst.Try:
+            elif isinstance(statement, cst.Try | cst.TryStar):
                 self._try(statement)
                 if _only_failing_goes_on(statement):
                     self.scene = replace(self.scene, cold=True)
@@ -407,10 +411,11 @@ class Reader:
         return frozenset(names | {f"global {name}" for name in names & self.globals})
 
     def _looked_up(self, condition: str) -> frozenset[str]:
-        """What the names of a condition were looked up in last, where that outlives the call."""
+        """What the names of a condition were looked up in last, where that outlives the call, and no other
+        way leaves them empty."""
         found = set()
         for name in guards.names_in(condition):
-            value = self._bound_last.get(name)
+            value = None if name in self._emptied else self._bound_last.get(name)
             container: cst.BaseExpression | None = None
             if isinstance(value, cst.Subscript):
                 container = value.value
@@ -688,6 +693,8 @@ class Reader:
         self._given.pop(name, None)
         self.assigned[name] = self.assigned.get(name, 0) + 1
         self._bound_last[name] = value
+        if isinstance(value, cst.Name) and value.value == "None":
+            self._emptied.add(name)
         if value is not None:
             self.names.values[name] = value
         else:
@@ -1213,8 +1220,8 @@ class Reader:
 
     def _lambda(self, node: cst.Lambda) -> Kind:
         self._emit("lambda", node)
-        saved, outer = self.names, self.scene
-        self.names = saved.copy()
+        saved, outer, bound = self.names, self.scene, self._bound_last
+        self.names, self._bound_last = saved.copy(), {}
         self.scene = replace(outer, deferred=True)
         for p in [*node.params.posonly_params, *node.params.params, *node.params.kwonly_params]:
             if p.default is not None:
@@ -1222,7 +1229,7 @@ class Reader:
             self._bind_name(p.name.value, UNKNOWN)
         self.ev(node.body)
         self.parents[id(node.body)] = node
-        self.names, self.scene = saved, outer
+        self.names, self.scene, self._bound_last = saved, outer, bound
         return FUNCTION
 
     def _named(self, node: cst.NamedExpr) -> Kind:
@@ -1333,7 +1340,7 @@ def _assigned_names(statements: Iterable[cst.CSTNode], declared: AbstractSet[str
             targets = [small.target]
         elif isinstance(small, cst.If):
             found |= _assigned_in_all(small, declared)
-        elif isinstance(small, cst.With | cst.Try):
+        elif isinstance(small, cst.With | cst.Try | cst.TryStar):
             found |= _assigned_names(_statements(small.body), declared)
         for target in targets:
             whole = target
@@ -1374,7 +1381,7 @@ def _called(statements: Sequence[cst.CSTNode]) -> list[str]:
     return [dotted(one.func) or "" for one in said if isinstance(one, cst.Call)]
 
 
-def _only_failing_goes_on(node: cst.Try) -> bool:
+def _only_failing_goes_on(node: cst.Try | cst.TryStar) -> bool:
     """Whether what follows a `try` in its block runs only where that failed: ``try: return CACHE[key]``."""
     return (
         bool(node.handlers)

@@ -143,10 +143,13 @@ def _assigned_by(walk: Walk, expression: Node) -> set[str]:
 
 
 def _looked_up(walk: Walk, condition: str) -> set[str]:
-    """What the names of a condition were looked up in last, where that outlives the call."""
+    """What the names of a condition were looked up in last, where that outlives the call, and no other way
+    leaves them empty."""
     found: set[str] = set()
     for name in guards.names_in(condition):
         bound = walk.reading.bindings.get(name, ())
+        if any(isinstance(one, Node) and one.type == "none" for one in bound):
+            continue
         value = bound[-1] if bound else None
         while isinstance(value, Node) and value.type == "parenthesized_expression":
             value = value.named_children[0]

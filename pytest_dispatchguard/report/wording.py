@@ -67,8 +67,7 @@ def heat_notes(hot: Hot) -> str:
 
 
 def cost(price: Price) -> str:
-    """``≈ 2.6 µs per call on EPYC``, ``≈ 0.3 to 8 µs per call on this machine``, ``waits for the device``; of
-    a rule perhaps also what it costs where it waits for nothing."""
+    """``≈ 2.6 µs per call on EPYC``, ``≈ 0.3 to 8 µs per call on this machine``, ``waits for the device``."""
     parts = []
     if price.waits:
         parts.append(f"waits for the device{f' {price.waits} times' if price.waits > 1 else ''}")
@@ -77,8 +76,6 @@ def cost(price: Price) -> str:
         wide = high > _WIDE * low
         told = f"{microseconds(low)} to {microseconds(high)}" if wide else microseconds(price.us)
         parts.append(f"≈ {told} µs per call on {price.machine or 'this machine'}")
-    if price.dry is not None:
-        parts.append(f"where it does not, {cost(price.dry)}")
     return ", ".join(parts)
 
 

@@ -118,6 +118,49 @@ class Processor:
     }
 
 
+def test_what_runs_per_call_is_told_so_however_near_a_step_is() -> None:
+    hot = heat_of(
+        MODULE
+        + """
+class Lit(pytorch_lightning.LightningModule):
+    def forward(self, x):
+        return self.net(x)
+    def net(self, x):
+        return self.embed(x)
+    def training_step(self, batch):
+        return self.embed(batch), self.log_it(batch)
+    def embed(self, x): ...
+    def log_it(self, x): ...
+"""
+    )
+    assert {name: fact.per for name, fact in hot.items()} == {
+        "m.Lit.forward": "call",
+        "m.Lit.net": "call",
+        "m.Lit.embed": "call",
+        "m.Lit.training_step": "step",
+        "m.Lit.log_it": "step",
+    }
+
+
+def test_messengers_are_made_in_every_call() -> None:
+    hot = heat_of(
+        MODULE
+        + """
+import pyro
+class Scale(pyro.poutine.messenger.Messenger):
+    def __init__(self, how):
+        self.table = table_of(how)
+    def _pyro_sample(self, msg): ...
+class Model(nn.Module):
+    def forward(self, x):
+        with Scale(x):
+            return x
+def table_of(how): ...
+"""
+    )
+    assert "m.table_of" in hot
+
+
 def test_a_base_is_found_through_the_project() -> None:
     hot = heat_of(
         {
@@ -574,6 +617,22 @@ def test_cached_functions_are_cold() -> None:
 )
 def test_what_goes_away_is_cold(written: str) -> None:
     assert heat_of(f"{MODULE}from warnings import deprecated\nimport warnings\n{written}") == {}
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "class A(DeprecatedArgumentsMixin, nn.Module):\n    def forward(self, x): ...\n",
+        "class A(DeprecatedMixin, nn.Module):  # dispatchguard: hot\n    def forward(self, x): ...\n",
+        """class A(nn.Module):
+    def forward(self, x): ...
+    @deprecated('no')
+    def forward(self, x, y): ...
+""",
+    ],
+)
+def test_what_does_not_go_away_as_a_whole_is_hot(written: str) -> None:
+    assert "m.A.forward" in heat_of(f"{MODULE}from warnings import deprecated\n{written}")
 
 
 @pytest.mark.parametrize("decorator", ["deprecated_arg('y')", "deprecate_kwarg('y')"])

@@ -1022,6 +1022,19 @@ def test_what_each_branch_fills_or_only_a_failure_goes_on_to_is_rare() -> None:
                 _PLANS[x] = show(4)
             else:
                 _PLANS[x] = show(5)
+        if x.deprecated:
+            warnings.warn("old")
+            y = show(9)
+        if x:
+            h = None
+        else:
+            h = plans.get(x)
+        if h is None:
+            plans[x] = show(10)
+        def within(k):
+            m = plans.get(k)
+        if m is None:
+            plans[x] = show(11)
         if y not in others:
             if y:
                 others[y] = 1
@@ -1037,8 +1050,9 @@ def test_what_each_branch_fills_or_only_a_failure_goes_on_to_is_rare() -> None:
         """,
         "self, x, y",
     )
-    hot = [3, 6]
-    assert cold(source) == [number not in hot for number in range(1, 9)]
+    hot = [3, 6, 10, 11]
+    order = [1, 2, 3, 4, 5, 9, 10, 11, 6, 7, 8]
+    assert cold(source) == [number not in hot for number in order]
 
 
 def test_what_is_looked_up_elsewhere_or_kept_for_the_call_is_not_rare() -> None:
