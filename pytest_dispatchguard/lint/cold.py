@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pytest_dispatchguard.lint.calls import writes
+from pytest_dispatchguard.lint.facts import FunctionFact
 from pytest_dispatchguard.lint.families import families, looks_like_module
 from pytest_dispatchguard.lint.libraries import (
     COLD_DECORATORS,
@@ -90,17 +91,21 @@ def _cold_by_default(project: Project, function_id: str) -> bool:
     if COLD_PATHS.search(path_of(project, function_id)):
         return True
     facts = project.functions[function_id]
-    for fact in facts:
-        for decorator in fact.decorators:
-            if len(facts) == 1 and writes(fact):
-                return True
-            if decorator in ("property", "staticmethod", "classmethod"):
-                continue
-            if decorator in ("lru_cache", "cache", "cached_property"):
-                return True
-            if any(thing.id in COLD_DECORATORS for thing in resolve(project, module, decorator)):
-                return True
-    return name.startswith("main.<locals>.")
+    # Where overloads stand before a function, it is not cold for them.
+    return name.startswith("main.<locals>.") or all(
+        _cold_by_decorator(project, module, fact) for fact in facts
+    )
+
+
+def _cold_by_decorator(project: Project, module: str, fact: FunctionFact) -> bool:
+    for decorator in fact.decorators:
+        if decorator in ("property", "staticmethod", "classmethod"):
+            continue
+        if decorator in ("lru_cache", "cache", "cached_property"):
+            return True
+        if any(thing.id in COLD_DECORATORS for thing in resolve(project, module, decorator)):
+            return True
+    return writes(fact)
 
 
 def _sets_up(project: Project, function_id: str) -> bool:

@@ -142,6 +142,24 @@ class Lit(pytorch_lightning.LightningModule):
     }
 
 
+def test_overloads_do_not_make_a_function_cold() -> None:
+    hot = heat_of(
+        MODULE
+        + """
+from typing import overload
+class A(nn.Module):
+    @overload
+    def forward(self, x: int): ...
+    @overload
+    def forward(self, x: str): ...
+    def forward(self, x):
+        return helper(x)
+def helper(x): ...
+"""
+    )
+    assert set(hot) == {"m.A.forward", "m.helper"}
+
+
 def test_messengers_are_made_in_every_call() -> None:
     hot = heat_of(
         MODULE
