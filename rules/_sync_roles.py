@@ -90,9 +90,8 @@ def iterated_by(read: Read, scene: Scene, place: Place) -> cst.BaseExpression | 
     """The tensor that a loop takes apart, where the read is of the loop's variable itself."""
     if not isinstance(read.tensor, cst.Name):
         return None
-    name = read.tensor.value
     for loop in reversed(scene.loops):
-        over = _iterated_tensor(loop, name, place)
+        over = _iterated_tensor(loop, read.tensor.value, place)
         if over is not None:
             return None if bound_again(read, loop) else over
     return None

@@ -164,11 +164,10 @@ def only_raises(branch: cst.CSTNode | None) -> bool:
     if not isinstance(branch, cst.If) or branch.orelse is not None:
         return False
     last = last_small(branch.body)
-    if any(_does_more(node, last) for node in nodes.walk(branch.body)):
-        return False
-    return isinstance(last, cst.Raise) or (
+    raises = isinstance(last, cst.Raise) or (
         isinstance(last, cst.Expr) and isinstance(last.value, cst.Call) and _raises(last.value)
     )
+    return raises and not any(_does_more(node, last) for node in nodes.walk(branch.body))
 
 
 def _does_more(node: cst.CSTNode, last: cst.CSTNode | None) -> bool:
@@ -180,10 +179,10 @@ def _does_more(node: cst.CSTNode, last: cst.CSTNode | None) -> bool:
         return False
     func = node.value.func
     name = func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
-    return _LOGGING.fullmatch(str(name)) is None
+    return _SAYING.fullmatch(str(name)) is None
 
 
-_LOGGING = re.compile(
+_SAYING = re.compile(
     r"append|extend|critical|debug|error|exception|fatal|info|log|print|warn|warning(?:_once)?|write"
 )
 _RAISING = re.compile(r"(?:^|_)(?:raise|fail)(?:_|$)", re.IGNORECASE)

@@ -1,5 +1,5 @@
 """Which functions are cold whatever calls them: by the user's word, or because they run at set-up, for
-people, at saving and loading, in tests."""
+people, at saving and loading, in tests, or are going away."""
 
 from __future__ import annotations
 

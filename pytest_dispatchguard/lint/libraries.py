@@ -176,20 +176,8 @@ _SAME_NAME: Mapping[str, str] = {
     "flax.linen.Module": "flax.linen.Module",
 }
 _BY_LAST_NAME = {
-    **{
-        n: n
-        for n in (
-            "composer",
-            "fairseq",
-            "ignite",
-            "lightning",
-            "mmengine",
-            "pyro",
-            "skorch",
-            "vllm",
-        )
-    },
     "pytorch_lightning": "lightning",
+    **{n: n for n in "composer fairseq ignite lightning mmengine pyro skorch vllm".split()},
 }
 """Packages of which `LIBRARY_ROOTS` has classes by their last names, wherever they stand in it."""
 _PREFIXES = (

@@ -1369,10 +1369,7 @@ def _raises(statements: Sequence[cst.CSTNode]) -> bool:
 
 def _gives_up(statements: Sequence[cst.CSTNode]) -> bool:
     """Whether a block logs that something is wrong, and leaves."""
-    smalls = list(_smalls(statements))
-    if not smalls or not isinstance(smalls[-1], cst.Return | cst.Continue | cst.Break):
-        return False
-    return any(map(guards.complains, _called(statements)))
+    return _leaves(statements) and any(map(guards.complains, _called(statements)))
 
 
 def _called(statements: Sequence[cst.CSTNode]) -> list[str]:

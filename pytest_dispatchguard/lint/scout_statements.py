@@ -218,7 +218,7 @@ def last_kind(block: Node | None) -> str:
 
 def _gives_up(walk: Walk, block: Node) -> bool:
     """Whether a block logs that something is wrong, and leaves."""
-    return last_kind(block) in _LEAVING and any(map(guards.complains, _called(walk, block)))
+    return _leaves(block) and any(map(guards.complains, _called(walk, block)))
 
 
 def _called(walk: Walk, block: Node) -> list[str]:
