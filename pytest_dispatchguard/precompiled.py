@@ -28,6 +28,15 @@ _MOST = 6000
 """Texts: with more, those of earlier releases are among them."""
 
 
+_keep: Callable[[], None] | None = None
+
+
+def keep() -> None:
+    """Keeps, if it has begun, what had to be compiled."""
+    if _keep is not None:
+        _keep()
+
+
 def begin() -> Callable[[], None]:
     """From here on, has `dataclasses` compile nothing that is kept; gives what keeps, later, what had to be
     compiled all the same. Does nothing where there is no folder for it, or where it has begun before."""
@@ -52,14 +61,16 @@ def begin() -> Callable[[], None]:
         used[text] = marshal.dumps(code)
         return code
 
-    def keep() -> None:
+    def keep_used() -> None:
         if not used.keys() <= known.keys():
             merged = {**known, **used}
             _write(path, merged if len(merged) <= _MOST else used)
 
     # `dataclasses` finds it before the builtin function of that name.
     vars(dataclasses)["exec"] = run
-    return keep
+    global _keep
+    _keep = keep_used
+    return keep_used
 
 
 def _is_ours(names: dict[str, Any]) -> bool:

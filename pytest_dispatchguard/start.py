@@ -10,7 +10,7 @@ from contextlib import suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from typing import NoReturn
 
 
@@ -68,7 +68,7 @@ def stand_by() -> None:
     precompiled.begin()
     from pytest_dispatchguard.daemon.serving import Work, serve
 
-    serve(Work(_plainly, interrupted, _import_all, _stamp, _listen, _learn))
+    serve(Work(_plainly, interrupted, _import_all, _stamp))
 
 
 def _import_all() -> tuple[str, ...]:
@@ -101,20 +101,3 @@ def _stamp(files: Iterable[str]) -> str:
     from pytest_dispatchguard.lint import catalog
 
     return f"{catalog.fingerprint()}:{catalog.stamp(files)}"
-
-
-def _listen(told: Callable[[bytes], object]) -> None:
-    from pytest_dispatchguard.lint import remembered
-
-    remembered.listen(lambda root: told(os.fsencode(root)))
-
-
-def _learn(told: bytes, step: Callable[[], object]) -> list[str]:
-    """Keeps in memory what is hot in a project; gives all that are kept."""
-    from pathlib import Path
-
-    from pytest_dispatchguard.lint.learning import learn
-    from pytest_dispatchguard.lint.remembered import projects
-
-    learn(Path(os.fsdecode(told)), step)
-    return [str(root) for root in projects]

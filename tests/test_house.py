@@ -35,7 +35,7 @@ ARROWS = {
     "git": frozenset(),
     "history": frozenset({"git", "model"}),
     "hookspecs": BASE | {"lint"},
-    "lint": BASE | {"", "hookspecs", "prices"},
+    "lint": BASE | {"", "hookspecs", "precompiled", "prices"},
     "measure": BASE | {"", "hookspecs", "runtime"},
     "model": frozenset(),
     # Two parts of the plugin: what may be asked of it, and what it tells.

@@ -29,8 +29,6 @@ def run(arguments: argparse.Namespace) -> int:
     for one in found:
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one["began"]))
         write(f"process {one['process']}, since {since}, runs so far: {one['runs']}\n", sys.stdout)
-        for project in one.get("knows", ()):  # none in one of an earlier version
-            write(f"  knows what is hot in {project}\n", sys.stdout)
     if not found:
         write("none is running; the next `dispatchguard check --daemon` begins one\n", sys.stdout)
         complaint = asking.complaint()

@@ -28,16 +28,6 @@ _PATIENCE = 5.0
 """Seconds for a command to begin to say what it wants."""
 _AT_ONCE = 0.5
 """Seconds for it to end, which stops all others."""
-_QUIET = 0.2
-"""Seconds without a command after which there is time to learn."""
-_AT_LAST = 1.0
-"""Seconds that what there is to learn waits for that: then a moment without a command does. Some ask again
-and again."""
-_EVERY = 0.005
-"""Seconds after which whoever asks has a turn while something is learned."""
-_ARENA = 20
-"""Bits of an address within one of the parts that Python divides the memory of small objects into."""
-_MOST_GAPS = 200_000
 _SIGNALS = {
     wire.INTERRUPT: signal.SIGINT,
     wire.PAUSE: signal.SIGSTOP,
@@ -57,11 +47,6 @@ class Work:
     """Imports all that commands may need; gives the files that were read for it and are no modules."""
     stamp: Callable[[Iterable[str]], str]
     """Changes when one of these files does, or what is installed."""
-    listen: Callable[[Callable[[bytes], object]], None]
-    """Has what a run found out told in a few bytes: what there is to learn of it."""
-    learn: Callable[[bytes, Callable[[], object]], Iterable[str]]
-    """Keeps that in memory, for the runs to come, and gives way to others every now and then; gives the names
-    of all that is kept."""
 
 
 @dataclass(slots=True)
@@ -80,8 +65,6 @@ class _Daemon:
     lock: int
     listener: socket.socket
     wakeup: tuple[socket.socket, socket.socket]
-    news: tuple[socket.socket, socket.socket]
-    """Where its copies tell it what there is to learn."""
     read: tuple[str, ...]
     """The files that were read for it and are no modules."""
     stamp: str
@@ -92,12 +75,6 @@ class _Daemon:
     """By the number of the connection."""
     waiting: dict[socket.socket, float] = field(default_factory=dict)
     """Connections that have not said yet all that they want, and until when they may."""
-    unlearned: dict[bytes, float] = field(default_factory=dict)
-    """What copies told, in order, and when they did so first."""
-    filling: list[bytes] = field(default_factory=list)
-    """What lies between that, so that nothing of a copy does."""
-    knows: tuple[str, ...] = ()
-    """What is kept in memory for them."""
     began: float = field(default_factory=time.time)
     last: float = field(default_factory=time.monotonic)
     served: int = 0
@@ -133,8 +110,7 @@ def serve(work: Work) -> None:
     listener.listen(64)
     number = Path(path).stat().st_ino
     wakeup = socket.socketpair()
-    news = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-    _loop(_Daemon(path, mine, work, lock, listener, wakeup, news, read, stamp, number))
+    _loop(_Daemon(path, mine, work, lock, listener, wakeup, read, stamp, number))
 
 
 def _locked(path: str) -> int | None:
@@ -194,95 +170,27 @@ def _is_stale(daemon: _Daemon) -> bool:
 # -- the loop --------------------------------------------------------------------------------------
 
 
-class _EndingError(Exception):
-    """Nothing need be learned any more."""
-
-
 def _loop(daemon: _Daemon) -> None:
-    for end in (*daemon.wakeup, *daemon.news, daemon.listener):
+    for end in (*daemon.wakeup, daemon.listener):
         end.setblocking(False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     signal.set_wakeup_fd(daemon.wakeup[1].fileno(), warn_on_full_buffer=False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     daemon.selector.register(daemon.listener, selectors.EVENT_READ, _accept)
     daemon.selector.register(daemon.wakeup[0], selectors.EVENT_READ, _reap)
-    daemon.selector.register(daemon.news[0], selectors.EVENT_READ, _note)
     looked = time.monotonic()
     while daemon.runs or not daemon.ending:
         patience = min(LOOK_SECONDS, _PATIENCE) if daemon.waiting else LOOK_SECONDS
-        _turn(daemon, min(patience, _QUIET) if daemon.unlearned else patience)
+        for key, _ in daemon.selector.select(patience):
+            key.data(daemon, key.fileobj)
         now = time.monotonic()
-        if daemon.unlearned and not daemon.runs and not daemon.waiting:
-            told, since = next(iter(daemon.unlearned.items()))
-            if now - daemon.last >= _QUIET or now - since >= _AT_LAST:
-                _learn(daemon, told)
+        for connection in [c for c, until in daemon.waiting.items() if until < now]:
+            _dismiss(daemon, connection)
         if now - looked >= LOOK_SECONDS:
             looked = now
             idle = now - daemon.last > IDLE_SECONDS
             if idle or not _is_there(daemon) or _is_stale(daemon):
                 _end(daemon)
-
-
-def _turn(daemon: _Daemon, patience: float) -> None:
-    """Does what there is to do for others."""
-    for key, _ in daemon.selector.select(patience):
-        key.data(daemon, key.fileobj)
-    now = time.monotonic()
-    for connection in [c for c, until in daemon.waiting.items() if until < now]:
-        _dismiss(daemon, connection)
-
-
-def _note(daemon: _Daemon, news: socket.socket) -> None:
-    """Takes down what copies tell."""
-    with suppress(BlockingIOError):
-        while told := news.recv(4096):
-            daemon.unlearned.setdefault(told, time.monotonic())
-
-
-def _learn(daemon: _Daemon, told: bytes) -> None:
-    """Takes up what a run found out. Whoever asks meanwhile has the next turn."""
-    del daemon.unlearned[told]
-    if _is_stale(daemon):
-        _end(daemon)
-        return
-    turn = time.monotonic() + _EVERY
-
-    def step() -> None:
-        nonlocal turn
-        if time.monotonic() >= turn:
-            _turn(daemon, 0)
-            if daemon.ending:
-                raise _EndingError
-            turn = time.monotonic() + _EVERY
-
-    gc.disable()  # all of it lasts, and copies are to share it
-    try:
-        daemon.knows = tuple(daemon.work.learn(told, step))
-    except _EndingError:
-        pass
-    except Exception as error:  # noqa: BLE001 - whatever it is, runs find out by themselves
-        daemon.knows = tuple(name for name in daemon.knows if name != os.fsdecode(told))
-        said = f"{os.fsdecode(told)} could not be learned: {error!r}\n"
-        os.write(2, said.encode("utf-8", "backslashreplace"))
-    finally:
-        daemon.filling.clear()
-        daemon.filling = _fill_gaps()
-        gc.freeze()
-        gc.enable()
-
-
-def _fill_gaps() -> list[bytes]:
-    """Objects in the gaps between those there are: what copies make of their own would lie there else, in
-    memory that they share, each page of which has to be copied for it first."""
-    gc.unfreeze()
-    filled = {id(one) >> _ARENA for one in gc.get_objects()}
-    made: list[bytes] = []
-    for size in range(512, 32, -16):  # what small objects take
-        elsewhere = 0
-        while elsewhere < 64 and len(made) < _MOST_GAPS:
-            made.append(bytes(size - 33))  # which takes so much as an object
-            elsewhere += id(made[-1]) >> _ARENA not in filled
-    return made
 
 
 def _is_there(daemon: _Daemon) -> bool:
@@ -330,12 +238,7 @@ def _listen(daemon: _Daemon, connection: socket.socket) -> None:
         if question in (wire.TELL, wire.STOP):
             if question == wire.STOP:
                 _end(daemon)
-            facts = {
-                "process": os.getpid(),
-                "began": daemon.began,
-                "runs": daemon.served,
-                "knows": daemon.knows,
-            }
+            facts = {"process": os.getpid(), "began": daemon.began, "runs": daemon.served}
             wire.send(connection, (wire.TOLD, facts))
         elif theirs != daemon.identity:
             wire.send(connection, (wire.OTHER,))
@@ -459,9 +362,8 @@ def _become(
         signal.signal(signal.SIGINT, signal.default_int_handler)
         others = [run.connection for run in daemon.runs.values()]
         waiting = [other for other in daemon.waiting if other is not connection]
-        for ours in (daemon.listener, *daemon.wakeup, daemon.news[0], *waiting, *others):
+        for ours in (daemon.listener, *daemon.wakeup, *waiting, *others):
             ours.close()
-        daemon.work.listen(partial(_tell, daemon.news[1]))
         daemon.selector.close()
         if not daemon.ending:
             os.close(daemon.lock)
@@ -493,12 +395,6 @@ def _become(
         os.write(2, said.encode("utf-8", "backslashreplace"))
     finally:
         os._exit(2)
-
-
-def _tell(news: socket.socket, told: bytes) -> None:
-    """Lets the daemon know what there is to learn, if it has an ear."""
-    with suppress(OSError):
-        news.send(told)
 
 
 def _reopen() -> None:

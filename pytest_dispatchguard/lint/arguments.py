@@ -3,8 +3,7 @@ default among them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 from pytest_dispatchguard.lint.calls import Edge
 from pytest_dispatchguard.lint.facts import CPU, SOMETHING, CallFact, FunctionFact, HotFact
@@ -19,14 +18,16 @@ _DEEPEST = 6
 """Functions through which a parameter is handed on."""
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """What was read of functions, whatever is hot; kept, so that who asks again need not read it again."""
-
-    forms: dict[str, dict[str, list[str] | None]] = field(default_factory=dict)
-    """The arguments that one function gives another; None where they are not to be seen."""
-    positions: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Of a function's parameters, which of the arguments given by position they take; -1 for none."""
+def callers(
+    hot: Container[str], edges: Mapping[str, Iterable[Edge]]
+) -> Mapping[str, Sequence[str]]:
+    """Of hot functions, those that may run them."""
+    found: dict[str, list[str]] = {}
+    for source, ways in edges.items():
+        for edge in ways:
+            if edge.target in hot:
+                found.setdefault(edge.target, []).append(source)
+    return found
 
 
 class Arguments:
@@ -35,18 +36,14 @@ class Arguments:
     def __init__(
         self,
         project: Project,
-        hot: Mapping[str, HotFact],
-        edges: Mapping[str, Iterable[Edge]],
-        table: Table,
+        hot: Callable[[str], HotFact | None],
+        callers: Callable[[str], Iterable[str]],
     ) -> None:
         self._project = project
         self._hot = hot
-        self._table = table
-        self._callers: dict[str, list[str]] = {}
-        for source, ways in edges.items():
-            for edge in ways:
-                if edge.target in hot:
-                    self._callers.setdefault(edge.target, []).append(source)
+        self._callers = callers
+        self._forms: dict[tuple[str, str], list[str] | None] = {}
+        self._positions: dict[tuple[str, str], int] = {}
 
     def of(self, function_id: str) -> Given:
         """The parameters of a function that hot code gives, or leaves, few literals."""
@@ -60,30 +57,20 @@ class Arguments:
                 found[name] = sorted(literals)
         return found
 
-    def on_cpu(self) -> dict[str, list[str]]:
-        """Of all hot functions, the parameters that hot code gives tensors on the CPU, and nothing else but
+    def on_cpu(self, targets: Iterable[str]) -> dict[str, list[str]]:
+        """Of these functions, the parameters that hot code gives tensors on the CPU, and nothing else but
         literals."""
-        forms: dict[str, list[tuple[str, str]]] = {}
-        unseen: set[str] = set()
-        for target, sources in self._callers.items():
-            if self._given_by_anyone(target) or len(self._project.functions[target]) > 1:
-                continue
-            for source in sources:
-                seen = self._forms(source, target)
-                if seen is None:
-                    unseen.add(target)
-                    break
-                forms.setdefault(target, []).extend((source, form) for form in seen)
-        if not any(CPU in form for given in forms.values() for _, form in given):
+        given = {target: all_ for target in targets if (all_ := self._all_forms(target))}
+        if not any(CPU in form for all_ in given.values() for _, form in all_):
             return {}
         found: set[tuple[str, str]] = set()
         for _ in range(_DEEPEST):
             more = {
                 (target, name)
-                for target, given in forms.items()
-                if target not in unseen and any(CPU in f or "=" in f or "~" in f for _, f in given)
+                for target, all_ in given.items()
+                if any(CPU in f or "=" in f or "~" in f for _, f in all_)
                 for name in self._project.functions[target][0].params
-                if (target, name) not in found and self._only_cpu(target, name, given, found)
+                if (target, name) not in found and self._only_cpu(target, name, all_, found)
             }
             if not more:
                 break
@@ -93,12 +80,32 @@ class Arguments:
             result.setdefault(target, []).append(name)
         return result
 
+    def is_on_cpu(self, target: str, known: Container[tuple[str, str]]) -> bool:
+        """Whether a function has such parameters, where it is `known` of others which of theirs are."""
+        given = self._all_forms(target)
+        return any(
+            self._only_cpu(target, name, given, known)
+            for name in (self._project.functions[target][0].params if given else ())
+        )
+
+    def _all_forms(self, target: str) -> list[tuple[str, str]]:
+        """What hot code gives a function, with the functions that do; nothing where it is not to be seen."""
+        if self._given_by_anyone(target) or len(self._project.functions[target]) > 1:
+            return []
+        found: list[tuple[str, str]] = []
+        for source in self._callers(target):
+            seen = self.forms(source, target)
+            if seen is None:
+                return []
+            found.extend((source, form) for form in seen)
+        return found
+
     def _only_cpu(
         self,
         target: str,
         name: str,
         given: list[tuple[str, str]],
-        known: set[tuple[str, str]],
+        known: Container[tuple[str, str]],
     ) -> bool:
         position = self._position(target, self._project.functions[target][0], name)
         some = False
@@ -114,7 +121,7 @@ class Arguments:
 
     def _given_by_anyone(self, function_id: str) -> bool:
         """Whether users call it themselves, with whatever they like."""
-        fact = self._hot.get(function_id)
+        fact = self._hot(function_id)
         return fact is None or len(fact.path) == 1
 
     def _literals(self, function_id: str, name: str, way: tuple[str, ...]) -> set[str] | None:
@@ -129,11 +136,11 @@ class Arguments:
         if default is None:
             return None
         found: set[str] = set()
-        for source in self._callers.get(function_id, ()):
-            forms = self._forms(source, function_id)
-            if forms is None:
+        for source in self._callers(function_id):
+            handed = self.forms(source, function_id)
+            if handed is None:
                 return None
-            for form in forms:
+            for form in handed:
                 word = _argument(form, self._position(function_id, facts[0], name), name)
                 if word is None:
                     found.add(default)
@@ -150,35 +157,19 @@ class Arguments:
                     found.add(word)
         return found if len(found) <= _MOST_LITERALS else None
 
-    def _forms(self, source: str, target: str) -> list[str] | None:
-        known = self._table.forms.setdefault(source, {})
-        if target not in known:
-            known[target] = self._read_forms(source, target)
-        return known[target]
-
-    def _read_forms(self, source: str, target: str) -> list[str] | None:
-        last = target.rpartition(":")[2].rpartition(".")[2]
-        found: list[str] = []
-        for fact in self._project.functions[source]:
-            for call in fact.calls:
-                if not call.name.endswith(last):
-                    continue
-                owner, _, called = call.name.rpartition(".")
-                if called != last:
-                    continue
-                by_class = owner.rpartition(".")[2][:1].isupper() and class_of(
-                    self._project, target
-                )
-                if call.how not in ("call", "new-scope") or not call.given or by_class:
-                    return None
-                found.extend(call.given)
-        return found or None
+    def forms(self, source: str, target: str) -> list[str] | None:
+        """The arguments that a function gives another; None where they are not to be seen."""
+        key = (source, target)
+        if key not in self._forms:
+            self._forms[key] = forms(self._project, self._project.functions[source], target)
+        return self._forms[key]
 
     def _position(self, function_id: str, fact: FunctionFact, name: str) -> int:
-        known = self._table.positions.setdefault(function_id, {})
-        if name not in known:
-            known[name] = self._read_position(function_id, fact, name)
-        return known[name]
+        """Which of the arguments given by position a parameter takes; -1 for none."""
+        key = (function_id, name)
+        if key not in self._positions:
+            self._positions[key] = self._read_position(function_id, fact, name)
+        return self._positions[key]
 
     def _read_position(self, function_id: str, fact: FunctionFact, name: str) -> int:
         params = fact.params
@@ -188,6 +179,24 @@ class Arguments:
         owner = class_of(self._project, function_id)
         method = owner and "." not in function_id[len(owner) + 1 :]
         return index - 1 if method and "staticmethod" not in fact.decorators else index
+
+
+def forms(project: Project, facts: Iterable[FunctionFact], target: str) -> list[str] | None:
+    """The arguments that a function gives another; None where they are not to be seen."""
+    last = target.rpartition(":")[2].rpartition(".")[2]
+    found: list[str] = []
+    for fact in facts:
+        for call in fact.calls:
+            if not call.name.endswith(last):
+                continue
+            owner, _, called = call.name.rpartition(".")
+            if called != last:
+                continue
+            by_class = owner.rpartition(".")[2][:1].isupper() and class_of(project, target)
+            if call.how not in ("call", "new-scope") or not call.given or by_class:
+                return None
+            found.extend(call.given)
+    return found or None
 
 
 def _argument(form: str, position: int, name: str) -> str | None:
@@ -207,3 +216,8 @@ def _argument(form: str, position: int, name: str) -> str | None:
 def ruled_out(call: CallFact, given: Given) -> bool:
     """Whether a call stands under a condition that never holds for these arguments."""
     return any(truth(under[1:], given) is (under[0] == "-") for under in call.under)
+
+
+def rules_out(facts: Iterable[FunctionFact], given: Given) -> bool:
+    """Whether a function has calls that are ruled out for these arguments."""
+    return any(call.under and ruled_out(call, given) for fact in facts for call in fact.calls)

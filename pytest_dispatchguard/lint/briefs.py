@@ -4,8 +4,7 @@ functions."""
 from __future__ import annotations
 
 import re
-from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pytest_dispatchguard.lint.calls import is_property, scope_of, things_called
 from pytest_dispatchguard.lint.facts import (
@@ -32,9 +31,33 @@ from pytest_dispatchguard.lint.project import (
 )
 
 if TYPE_CHECKING:
-    from pytest_dispatchguard.lint.heat import Heat
+    from collections.abc import Mapping, Sequence
+
+    from pytest_dispatchguard.lint.arguments import Given
+    from pytest_dispatchguard.lint.facts import HotFact
+    from pytest_dispatchguard.lint.profiled import Observed
 
 _NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+
+
+class Hot(Protocol):
+    """What is hot: that of `heat.Heat` which briefs are made of."""
+
+    @property
+    def hot(self) -> Mapping[str, HotFact]:
+        """The hot functions, by id."""
+
+    @property
+    def given(self) -> Mapping[str, Given]:
+        """What hot code gives them."""
+
+    @property
+    def on_cpu(self) -> Mapping[str, Sequence[str]]:
+        """What of that is on the CPU."""
+
+    @property
+    def observed(self) -> Observed:
+        """What was recorded."""
 
 
 class Briefer:
@@ -51,7 +74,7 @@ class Briefer:
         "values",
     )
 
-    def __init__(self, project: Project, heat: Heat) -> None:
+    def __init__(self, project: Project, heat: Hot) -> None:
         self.project = project
         self.heat = heat
         self.hot: dict[str, list[str]] = {}
@@ -66,23 +89,12 @@ class Briefer:
         self.classes: dict[str, ClassBrief] = {}
         self.modules: dict[str, bool] = {}
 
-    def after(self, heat: Heat, classes: AbstractSet[str]) -> Briefer:
-        """One for the same project in which some functions do something else, and these `classes` define or
-        inherit other methods. Uses up this one."""
-        after = Briefer(self.project, heat)
-        after.values, after.own_attrs, after.modules = self.values, self.own_attrs, self.modules
-        after.own_methods, after.classes = self.own_methods, self.classes
-        for class_id in classes:
-            after.own_methods.pop(class_id, None)
-            after.classes.pop(class_id, None)
-        return after
-
     def brief(self, path: str) -> Brief:
         """The brief of a file that has hot functions."""
         return _brief(self.project, self.heat, path, sorted(self.hot[path]), self)
 
 
-def _brief(project: Project, heat: Heat, path: str, hot: list[str], memo: Briefer) -> Brief:
+def _brief(project: Project, heat: Hot, path: str, hot: list[str], memo: Briefer) -> Brief:
     facts = project.files[path]
     module = project.module_of[path]
     brief = Brief(path, module)
@@ -110,7 +122,7 @@ def _brief(project: Project, heat: Heat, path: str, hot: list[str], memo: Briefe
                 brief.seen[name] = kinds
         on_cpu = heat.on_cpu.get(function_id)
         if on_cpu:
-            brief.on_cpu[name] = on_cpu
+            brief.on_cpu[name] = list(on_cpu)
         _callees(project, function_id, brief, memo)
     for names in brief.names.values():
         mentioned.update(names)

@@ -3,7 +3,8 @@ factories."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from pytest_dispatchguard.lint.facts import CallFact, FunctionFact
@@ -29,8 +30,8 @@ PROPERTIES = frozenset(
 )
 
 
-DEEPEST = 3
-"""Names that stand for one another; no more of them are followed, here and in `nowhere`."""
+_DEEPEST = 3
+"""Names that stand for one another; no more of them are followed."""
 
 
 class Add(Protocol):
@@ -111,7 +112,7 @@ def things_called(
 def _things_called(
     project: Project, scope: Scope, fact: FunctionFact, name: str, depth: int
 ) -> tuple[Thing, ...]:
-    if depth > DEEPEST:
+    if depth > _DEEPEST:
         return ()
     root, _, rest = name.partition(".")
     parts = rest.split(".") if rest else []
@@ -189,17 +190,7 @@ def edges(
     `ruled_out` lead nowhere."""
     scope = scope_of(project, function_id)
     found: dict[str, Edge] = {}
-
-    def add(target: str, loop: bool, direct: bool = False, spread: bool = False) -> None:
-        known = found.get(target)
-        if known is not None:
-            loop, direct, spread = (
-                loop or known.loop,
-                direct or known.direct,
-                spread and known.spread,
-            )
-        found[target] = Edge(target, loop, direct, spread)
-
+    add = partial(_add, found)
     facts = project.functions[function_id]
     for fact in facts:
         if len(facts) > 1 and writes(fact):
@@ -219,6 +210,32 @@ def edges(
                             add(wrapper, False)
     found.pop(function_id, None)
     return list(found.values())
+
+
+def edges_with(
+    project: Project, function_id: str, known: Iterable[Edge], more: Iterable[CallFact]
+) -> list[Edge]:
+    """What a function may run that did all that is `known` but these calls; it has one definition."""
+    scope = scope_of(project, function_id)
+    found = {edge.target: edge for edge in known}
+    (fact,) = project.functions[function_id]
+    for call in more:
+        _follow(project, scope, fact, call, partial(_add, found))
+    found.pop(function_id, None)
+    return list(found.values())
+
+
+def _add(
+    found: dict[str, Edge], target: str, loop: bool, direct: bool = False, spread: bool = False
+) -> None:
+    known = found.get(target)
+    if known is not None:
+        loop, direct, spread = (
+            loop or known.loop,
+            direct or known.direct,
+            spread and known.spread,
+        )
+    found[target] = Edge(target, loop, direct, spread)
 
 
 def calls_to(project: Project, function_id: str, target: str) -> list[CallFact]:
@@ -311,7 +328,7 @@ def _add_method(project: Project, thing: Thing, name: str, loop: bool, add: Add)
             add(found.id, loop)
 
 
-def is_telling(name: str) -> bool:
+def _is_telling(name: str) -> bool:
     """Whether the last word of a dotted name is one that two things hardly have by chance."""
     root, dot, _ = name.partition(".")
     method = name.rpartition(".")[2]
@@ -326,7 +343,7 @@ def is_telling(name: str) -> bool:
 
 def _by_rare_name(project: Project, scope: Scope, name: str) -> list[str]:
     """The one method of the project with a telling name, called on something of unknown type."""
-    if not is_telling(name):
+    if not _is_telling(name):
         return []
     method = name.rpartition(".")[2]
     owners = project.definers.get(method, ())

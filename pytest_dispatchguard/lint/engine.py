@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -10,8 +11,9 @@ from dataclasses import astuple, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from pytest_dispatchguard import precompiled
 from pytest_dispatchguard.config import PROFILE, UNPARSABLE, Config, ignored_in_file, selected
-from pytest_dispatchguard.lint import kept, remembered
+from pytest_dispatchguard.lint import kept
 from pytest_dispatchguard.lint.cache import Cache, Store
 from pytest_dispatchguard.lint.catalog import Catalog
 from pytest_dispatchguard.lint.chunks import (
@@ -102,7 +104,7 @@ def run(
     give their catalog: they are asked while files are read. Of a `passing` state of the project the cache
     does not keep what is hot: it keeps that of one state."""
     tell = progress or (lambda what, done, total: None)
-    prepare = partial(_prepare, rules, pool)
+    prepare = partial(_prepare, config, rules, pool)
     survey = scout_files(config, discovery, cache, pool, texts or {}, tell, meanwhile=prepare)
     catalog = rules()
     targets = [f.rel for f in discovery.targets if f.rel in survey.scouted]
@@ -112,11 +114,20 @@ def run(
     return settle(config, survey, targets, judged, problems, catalog.infos, briefs, read)
 
 
-def _prepare(rules: Callable[[], Catalog], pool: Pool) -> None:
-    """Makes ready what follows reading; where there is much to read, all of it will follow."""
+def _prepare(config: Config, rules: Callable[[], Catalog], pool: Pool, files: int) -> None:
+    """Makes ready what follows the reading of so many files; where that is much, all of it will follow."""
+    if files and not pool.works and "pytest_dispatchguard.lint.judge" not in sys.modules:
+        pool.get_ready(partial(_get_ready_to_judge, config, rules))
     rules()
     if pool.works:
         from pytest_dispatchguard.lint import briefs, heat, judge  # noqa: F401 - only to have them
+
+
+def _get_ready_to_judge(config: Config, rules: Callable[[], Catalog]) -> None:
+    from pytest_dispatchguard.lint import judge
+
+    judge.bench(target_of(config), rules().packs)
+    precompiled.keep()
 
 
 # -- heat ------------------------------------------------------------------------------------------
@@ -199,33 +210,21 @@ def briefs_of(
     key = project_key(config, survey, catalog)
     index = kept.index_of(cache, key)
     if index is not None:
-        if config.root not in remembered.projects and config.root not in remembered.declined:
-            remembered.announce(config.root)
         return _kept_briefs(cache, index, {})
     # Imported here: a run over what has not changed needs none of it.
     from pytest_dispatchguard.lint import solved
+    from pytest_dispatchguard.lint.next_state import next_state
 
     settings = kept.settings_of(config, catalog)
-    follows = None
-    if config.root in remembered.projects and not (config.root / PROFILE).exists():
-        from pytest_dispatchguard.lint.following import following
-
-        follows = following(key, settings, config, survey, cache)
-    if follows is not None:
-        if not passing:
-            _keep(config, cache, follows.known, follows.texts)
-        return _kept_briefs(cache, follows.known.found, follows.texts)
     before = solved.recall(cache)
-    same = before and solved.unmoved(key, settings, config, survey, catalog, cache, before)
-    if before is not None and same:
-        keys = {**before.found.keys, **_digests(same.briefs)}
-        index = before.found._replace(keys=keys)
+    follows = before and next_state(key, settings, config, survey, catalog, cache, before)
+    if follows:
         if not passing:
-            _keep(config, cache, solved.Known(same.state, same.words, index), same.briefs)
-        return _kept_briefs(cache, index, same.briefs)
+            _keep(cache, follows.known, follows.briefs)
+        return _kept_briefs(cache, follows.known.hot, follows.briefs)
     if passing:
         return new_briefs(config, survey, catalog, cache)
-    states: list[solved.State] = []
+    states: list[tuple[solved.State, solved.Rows]] = []
 
     def solve_it() -> Briefs:
         return new_briefs(
@@ -245,17 +244,17 @@ def briefs_of(
         kept.keep(cache, key, index, texts)
     else:
         words = solved.words_after(config, survey, before, cache)
-        _keep(config, cache, solved.Known(states[0], words, index), texts)
+        state, rows = states[0]
+        _keep(cache, solved.Known(state, words, index, rows), texts)
     return Briefs(made.hot, made.idle, texts.__getitem__, index.keys)
 
 
-def _keep(config: Config, cache: Cache, known: Known, new: Mapping[str, str]) -> None:
-    """Keeps a state that was solved, with those of its briefs that are new."""
+def _keep(cache: Cache, known: Known, new: Mapping[str, str]) -> None:
+    """Keeps a state, with those of its briefs that are new."""
     from pytest_dispatchguard.lint import solved
 
-    kept.keep(cache, known.state.key, known.found, new)
-    solved.keep(cache, known.state, known.words)
-    remembered.announce(config.root)
+    kept.keep(cache, known.state.key, known.hot, new)
+    solved.keep(cache, known)
 
 
 def _told(tell: Progress, make: Callable[[], Briefs]) -> Briefs:
@@ -367,7 +366,7 @@ def judge_files(
 
     judged: dict[tuple[str, Outline], tuple[int, str]] = {}
     problems: list[str] = []
-    results = pool.map(_judge_one, jobs(), worth=_JUDGE_WORTH, most=len(missing))
+    results = pool.map(_judge_one, jobs(), worth=_JUDGE_WORTH, most=len(missing), ready=True)
     for done, (rel, found, trouble) in enumerate(results, 1):
         tell("judging", done, len(missing))
         judged.update(((rel, outline), (line, row)) for outline, line, row in found)

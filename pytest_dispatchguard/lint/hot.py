@@ -63,7 +63,9 @@ def hot_lines(place: Path, cwd: Path, config_file: Path | None = None) -> HotLin
         with Pool(
             1
         ) as pool:  # torch may be at work here by now, with threads that no fork survives
-            survey = scout_files(config, discovery, cache, pool, {}, _quietly, meanwhile=rules)
+            survey = scout_files(
+                config, discovery, cache, pool, {}, _quietly, meanwhile=lambda _: rules()
+            )
         return HotLines(*engine.solve(config, survey, rules(), cache))
     finally:
         if cache is not None:
@@ -92,7 +94,9 @@ def hot_functions(
     try:
         discovery = discover(paths, config, cwd=cwd)
         with Pool(jobs) as pool:
-            survey = scout_files(config, discovery, cache, pool, {}, tell, meanwhile=rules)
+            survey = scout_files(
+                config, discovery, cache, pool, {}, tell, meanwhile=lambda _: rules()
+            )
         project, solved = engine.solve(config, survey, rules(), cache)
         if solved.observed.note:
             note(solved.observed.note)

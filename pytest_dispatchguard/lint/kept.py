@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from pytest_dispatchguard.config import Config
@@ -30,19 +29,6 @@ def settings_of(config: Config, catalog: Catalog) -> str:
     return json.dumps([own, sorted(catalog.hot_roots.items())])
 
 
-def read_settings(root: Path, settings: str) -> tuple[Config, Mapping[str, Sequence[str]]]:
-    """A configuration of a project that has such settings, and what rule packs say of library classes."""
-    (hot_roots, cold, src, tensor_types), library_roots = json.loads(settings)
-    config = Config(
-        root=root,
-        hot_roots=tuple(hot_roots),
-        cold=tuple(cold),
-        src=tuple(src),
-        tensor_types=tuple(tensor_types),
-    )
-    return config, dict(library_roots)
-
-
 def index_of(cache: Cache, key: str) -> Index | None:
     """What is hot in a state; None where the cache does not know."""
     row = cache.get_many("heat", [key]).get(key)
@@ -52,11 +38,6 @@ def index_of(cache: Cache, key: str) -> Index | None:
 def brief_of(cache: Cache, digest: str) -> str:
     """A brief that an index names."""
     return cache.get_many("brief", [digest])[digest]
-
-
-def digests(cache: Cache) -> set[str]:
-    """The digests of all briefs that the cache has."""
-    return cache.keys("brief")
 
 
 def keep(cache: Cache, key: str, index: Index, new: Mapping[str, str]) -> None:

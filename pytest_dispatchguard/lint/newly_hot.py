@@ -136,7 +136,7 @@ def newly_hot(
     """What the changes of a project make hot; None where they cannot make anything so."""
 
     def scouted(files: Discovery, texts: Mapping[str, str]) -> Survey:
-        return scout_files(config, files, cache, pool, texts, _quietly, meanwhile=rules)
+        return scout_files(config, files, cache, pool, texts, _quietly, meanwhile=lambda _: rules())
 
     old_files, old_texts = before(config, discovery, changes)
     now, then = scouted(discovery, texts), scouted(old_files, old_texts)

@@ -11,6 +11,7 @@ from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
+from pytest_dispatchguard.lint.ahead import Ahead
 from pytest_dispatchguard.model import UserError
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ class Pool:
         self._threads = threads
         """Whether this process has threads, which no fork survives."""
         self._executor: ProcessPoolExecutor | None = None
+        self._ahead: Ahead | None = None
 
     def __enter__(self) -> Pool:
         return self
@@ -93,24 +95,40 @@ class Pool:
         trace: TracebackType | None,
     ) -> None:
         self.close(kill=kind is not None)
+        if self._ahead is not None:
+            self._ahead.close()
+            self._ahead = None
 
     @property
     def works(self) -> bool:
         """Whether other processes are at work."""
         return self._executor is not None
 
+    def get_ready(self, prepare: Callable[[], object]) -> None:
+        """Has a process made ready meanwhile for items that are too few to be worth one of their own, if
+        there is a processor for it."""
+        if self._ahead is None and self.jobs > 1 and not self._threads and default_jobs() > 1:
+            self._ahead = Ahead.begin(prepare)
+
     def map(
-        self, function: Callable[[_In], _Out], items: Iterable[_In], *, worth: int, most: int
+        self,
+        function: Callable[[_In], _Out],
+        items: Iterable[_In],
+        *,
+        worth: int,
+        most: int,
+        ready: bool = False,
     ) -> Iterator[_Out]:
-        """The results in order. Few items (fewer than `worth`) are not worth a process; else work begins at
-        once, and goes on while the items, `most` of them or fewer, are still being made. Where the largest
-        come first, no process is left alone with one in the end."""
+        """The results in order. Few items (fewer than `worth`) are not worth a process, but for one that was
+        made `ready` for them; else work begins at once, and goes on while the items, `most` of them or fewer,
+        are still being made. Where the largest come first, no process is left alone with one in the end."""
         rest = iter(items)
+        few = self._ahead.map if ready and self._ahead is not None else map
         if self.jobs <= 1 or most < worth:
-            return map(function, rest)
+            return iter(few(function, rest))
         first = list(islice(rest, worth))
         if len(first) < worth:
-            return map(function, first)
+            return iter(few(function, first))
         # Costly to import, and most runs over a known project need no worker.
         import multiprocessing
         from concurrent.futures import ProcessPoolExecutor

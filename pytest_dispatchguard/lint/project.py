@@ -116,11 +116,8 @@ def build(files: Mapping[str, FileFacts], roots: Sequence[str] = ()) -> Project:
     methods: dict[str, list[str]] = {}
     bound: dict[str, dict[str, list[str]]] = {}
     stars: dict[str, list[str]] = {}
-    packages: set[str] = set()
     for module, path in modules.items():
         facts = files[path]
-        parts = module.split(".")
-        packages.update(".".join(parts[: i + 1]) for i in range(len(parts)))
         for class_ in facts.classes:
             identity = f"{module}:{class_.name}"
             classes[identity] = class_
@@ -141,7 +138,7 @@ def build(files: Mapping[str, FileFacts], roots: Sequence[str] = ()) -> Project:
         classes,
         definers,
         methods,
-        frozenset(packages),
+        packages_of(modules),
         bound,
         stars,
     )
@@ -150,6 +147,17 @@ def build(files: Mapping[str, FileFacts], roots: Sequence[str] = ()) -> Project:
             if ":" in base:
                 project.subclasses.setdefault(base, []).append(identity)
     return project
+
+
+def packages_of(modules: Iterable[str]) -> frozenset[str]:
+    """The names of modules, and of the packages above them."""
+    found: set[str] = set()
+    for module in modules:
+        name = module
+        while name and name not in found:
+            found.add(name)
+            name = name.rpartition(".")[0]
+    return frozenset(found)
 
 
 def methods_defined(

@@ -160,7 +160,13 @@ class Resident:
         before = self._disk
         with Pool(self._jobs, threads=True) as pool:
             found = scout_files(
-                self.config, self._discovered(), self._cache, pool, {}, tell, self._rules
+                self.config,
+                self._discovered(),
+                self._cache,
+                pool,
+                {},
+                tell,
+                lambda _: self._rules(),
             )
         if before is None:
             self._disk = found

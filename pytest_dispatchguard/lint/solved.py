@@ -3,35 +3,17 @@ state whether the same is hot there."""
 
 from __future__ import annotations
 
-import functools
 import json
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_dispatchguard.config import PROFILE, Config
+from pytest_dispatchguard.config import Config
 from pytest_dispatchguard.lint.cache import Cache
-from pytest_dispatchguard.lint.catalog import Catalog
-from pytest_dispatchguard.lint.facts import FileFacts, FunctionFact
+from pytest_dispatchguard.lint.facts import FileFacts
 from pytest_dispatchguard.lint.kept import Index, index_of
-from pytest_dispatchguard.lint.nowhere import Around, Body, leads_as_before
-from pytest_dispatchguard.lint.packing import pack_brief, unpack_brief
-from pytest_dispatchguard.lint.project import OwnMethods, mro
-from pytest_dispatchguard.lint.survey import Survey, facts_before, facts_of, sha
-from pytest_dispatchguard.lint.unmoved import (
-    About,
-    Change,
-    Matters,
-    Stays,
-    asked_methods,
-    is_unnoticed,
-    own_methods,
-    remade,
-    unnoticed_change,
-    words_in,
-    words_of,
-)
+from pytest_dispatchguard.lint.project import mro
+from pytest_dispatchguard.lint.survey import Survey, facts_of, sha
+from pytest_dispatchguard.lint.unnoticed import About, Change, words_in
 
 if TYPE_CHECKING:
     from pytest_dispatchguard.lint.heat import Heat
@@ -46,7 +28,7 @@ _MOST_MORE = 400
 class Read(NamedTuple):
     """What was read of a project to find out what is hot: by path, what `About` says of a file."""
 
-    walked: Mapping[str, Mapping[str, Sequence[str]]]
+    walked: Mapping[str, Sequence[str]]
     lines: Mapping[str, Mapping[str, Sequence[str]]]
     below: Mapping[str, Sequence[str]]
     digest: str = ""
@@ -75,6 +57,26 @@ class Words(NamedTuple):
         return self._replace(more=self.more | new) if new else self
 
 
+class Found(NamedTuple):
+    """How what is hot was found, as the cache has it; nothing of a state that was found otherwise."""
+
+    families: str = ""
+    """The digest of what is known of classes; see `on_demand`."""
+    trails: Mapping[str, str] = {}
+    """The digests of the trails of files, by path."""
+    loops: Sequence[str] = ()
+    """The roots of which only the loops are hot."""
+    surely: Sequence[str] = ()
+    """The functions that are hot by the user's word, even where they would be cold."""
+
+
+class Rows(NamedTuple):
+    """What a state has that the cache may not have, by digest."""
+
+    families: Mapping[str, str] = {}
+    trails: Mapping[str, str] = {}
+
+
 class State(NamedTuple):
     """A state of a project that was solved."""
 
@@ -84,15 +86,29 @@ class State(NamedTuple):
     files: Mapping[str, tuple[str, str, str]]
     """By path: the digest of its text, its shape, its module."""
     read: Read
+    found: Found = Found()
 
     def about(self, rel: str) -> About:
         """What is known of one file."""
         return About(
             self.files[rel][2],
-            self.read.walked.get(rel, {}),
+            frozenset(self.read.walked.get(rel, ())),
             self.read.lines.get(rel, {}),
             frozenset(self.read.below.get(rel, ())),
         )
+
+
+Facts = Callable[[str], FileFacts]
+"""Gives those of a file by its path."""
+
+
+class Step(NamedTuple):
+    """A change of files after a state."""
+
+    before: State
+    old: Mapping[str, FileFacts]
+    new: Mapping[str, FileFacts]
+    changes: Mapping[str, Change]
 
 
 class Known(NamedTuple):
@@ -100,7 +116,8 @@ class Known(NamedTuple):
 
     state: State
     words: Words
-    found: Index
+    hot: Index
+    rows: Rows = Rows()
 
 
 def recall(cache: Cache) -> Known | None:
@@ -108,28 +125,36 @@ def recall(cache: Cache) -> Known | None:
     row = cache.get_many("solved", ["state"]).get("state")
     if row is None:
         return None
-    key, settings, files, digest, most, more = json.loads(row)
+    key, settings, files, digest, most, more, found = json.loads(row)
     read = cache.get_many("read", [digest]).get(digest)
     words = cache.get_many("words", [most]).get(most)
-    found = index_of(cache, key)
-    if read is None or words is None or found is None:
+    hot = index_of(cache, key)
+    if read is None or words is None or hot is None:
         return None
+    tables = Read(*json.loads(read))._replace(digest=digest)
     return Known(
-        State(key, settings, files, Read(*json.loads(read))._replace(digest=digest)),
+        State(key, settings, files, tables, Found(*found)),
         Words(frozenset(words.split()), most, frozenset(more)),
-        found,
+        hot,
     )
 
 
-def keep(cache: Cache, state: State, words: Words) -> None:
+def keep(cache: Cache, known: Known) -> None:
     """Puts a state in the place of the one before, with as much of that as stays."""
+    state, words = known.state, known.words
     *read, digest = state.read
     if not digest or digest not in cache.keys("read"):
         digest = _replace(cache, "read", json.dumps(read, separators=(",", ":")))
-    known, more = words.digest, words.more
-    if not known or len(more) > _MOST_MORE or known not in cache.keys("words"):
-        known, more = _replace(cache, "words", " ".join(sorted(words.all()))), frozenset()
-    row = [state.key, state.settings, state.files, digest, known, sorted(more)]
+    most, more = words.digest, words.more
+    if not most or len(more) > _MOST_MORE or most not in cache.keys("words"):
+        most, more = _replace(cache, "words", " ".join(sorted(words.all()))), frozenset()
+    for namespace, rows, keys in (
+        ("families", known.rows.families, {state.found.families}),
+        ("trails", known.rows.trails, set(state.found.trails.values())),
+    ):
+        cache.prune(namespace, keys)
+        cache.put_many(namespace, rows)
+    row = [state.key, state.settings, state.files, digest, most, sorted(more), state.found]
     cache.put_many("solved", {"state": json.dumps(row, separators=(",", ":"))})
 
 
@@ -140,36 +165,67 @@ def _replace(cache: Cache, namespace: str, text: str) -> str:
     return digest
 
 
-def state_of(key: str, settings: str, survey: Survey, project: Project, heat: Heat) -> State:
-    """The state that a project was solved in."""
+def state_of(
+    key: str, settings: str, survey: Survey, project: Project, heat: Heat
+) -> tuple[State, Rows]:
+    """The state that a project was solved in, and what is new of it."""
     files = {
         rel: (one.digest, one.shape, project.module_of[rel]) for rel, one in survey.scouted.items()
     }
-    return State(key, settings, files, read_for(project, heat))
+    state = State(key, settings, files, read_for(project, heat))
+    if heat.observed.seen or heat.observed.stale:
+        return state, Rows()
+    from pytest_dispatchguard.lint.heat import loops_of
+    from pytest_dispatchguard.lint.on_demand import families_of, pack_families
+    from pytest_dispatchguard.lint.trails import pack_trails, trails_of
+
+    families = pack_families(families_of(project))
+    trails = {rel: pack_trails(found) for rel, found in trails_of(project, heat).items()}
+    digests = {rel: sha(text.encode()) for rel, text in trails.items()}
+    found = Found(
+        sha(families.encode()),
+        digests,
+        sorted(loops_of(heat.origin.roots)),
+        sorted(heat.origin.coldness.named),
+    )
+    rows = Rows({found.families: families}, {digests[rel]: trails[rel] for rel in trails})
+    return state._replace(found=found), rows
 
 
 def read_for(project: Project, heat: Heat) -> Read:
     """What was read of a solved project."""
-    walked: dict[str, dict[str, list[str]]] = {}
-    for function_id in heat.hot.keys() | heat.edges.keys():
+    walked: dict[str, list[str]] = {}
+    for function_id in sorted(heat.edges):
         module, _, name = function_id.partition(":")
-        ways = (*heat.edges.get(function_id, ()), *heat.basis.ways.get(function_id, ()))
-        leads = {re.split(r"[.:]", edge.target)[-1] for edge in ways}
-        walked.setdefault(project.modules[module], {})[name] = sorted(leads)
+        walked.setdefault(project.modules[module], []).append(name)
     hot = {project.modules[function_id.partition(":")[0]] for function_id in heat.hot}
     lines: dict[str, dict[str, list[str]]] = {}
-    below: dict[str, set[str]] = {}
     for class_id in project.classes:
-        module, _, name = class_id.partition(":")
-        path = project.modules[module]
-        above = [base for base in mro(project, class_id)[1:] if base in project.classes]
-        if path in hot and above:
-            lines.setdefault(path, {})[name] = above
-            for base in above:
-                home, _, name = base.partition(":")
-                if home != module:
-                    below.setdefault(project.modules[home], set()).add(name)
-    return Read(walked, lines, {r: sorted(found) for r, found in below.items()})
+        path = project.modules[class_id.partition(":")[0]]
+        if path in hot:
+            put_line(lines.setdefault(path, {}), project, class_id)
+    lines = {rel: classes for rel, classes in lines.items() if classes}
+    return Read(walked, lines, below(project.modules, lines))
+
+
+def put_line(lines: dict[str, list[str]], project: Project, class_id: str) -> None:
+    """Adds a class to those of its file, if it inherits from classes of the project."""
+    above = [base for base in mro(project, class_id)[1:] if base in project.classes]
+    if above:
+        lines[class_id.partition(":")[2]] = above
+
+
+def below(
+    modules: Mapping[str, str], lines: Mapping[str, Mapping[str, Sequence[str]]]
+) -> dict[str, list[str]]:
+    """By path, the classes that those of other files inherit from."""
+    found: dict[str, set[str]] = {}
+    for path, classes in lines.items():
+        for base in (base for above in classes.values() for base in above):
+            module, _, name = base.partition(":")
+            if modules[module] != path:
+                found.setdefault(modules[module], set()).add(name)
+    return {rel: sorted(names) for rel, names in found.items()}
 
 
 def words_after(config: Config, survey: Survey, before: Known | None, cache: Cache) -> Words:
@@ -198,106 +254,3 @@ def _other_facts(state: State, shapes: Mapping[str, str]) -> list[str]:
     """The files of now that have other facts than in a state, or are not there."""
     nothing = ("", "", "")
     return [rel for rel, shape in shapes.items() if state.files.get(rel, nothing)[1] != shape]
-
-
-class Same(NamedTuple):
-    """A state in which the same is hot as in another."""
-
-    state: State
-    words: Words
-    briefs: Mapping[str, str]
-    """The briefs that are other than there all the same, as text, by path."""
-
-
-def matters_in(
-    known: Known,
-    config: Config,
-    library_roots: Mapping[str, Iterable[str]],
-    words: Words,
-) -> Matters:
-    """What makes it matter in a project that there is a function of some name; these words are mentioned."""
-    modules = (module for _, _, module in known.state.files.values())
-    named = words_of([*modules, *config.tensor_types])
-    return Matters(
-        lambda word: words.hold(word) or word in named,
-        asked_methods(library_roots),
-        [p for p in (*config.hot_roots, *config.cold) if not p.startswith("@")],
-        bool(known.found.idle),
-    )
-
-
-def unmoved(
-    key: str,
-    settings: str,
-    config: Config,
-    survey: Survey,
-    catalog: Catalog,
-    cache: Cache,
-    before: Known,
-) -> Same | None:
-    """The state of now, if it is certain that what is hot has not moved since that of `before`."""
-    state, index = before.state, before.found
-    if (config.root / PROFILE).exists():
-        return None  # what was recorded knows functions by their text
-    changed = changed_since(state, settings, shapes_of(survey))
-    if changed is None:
-        return None
-    old = facts_before(config, {rel: state.files[rel][0] for rel in changed}, cache)
-    if len(old) < len(changed):
-        return None
-    new = facts_of(config, survey, changed, cache)
-    words = before.words.plus(words_in(new.values()))
-    matters = matters_in(before, config, catalog.hot_roots, words)
-    changes: dict[str, Change] = {}
-    for rel in changed:
-        about = state.about(rel)
-        unnoticed = partial(is_unnoticed, about=about, matters=matters)
-        stays = _stays(rel, old[rel], new[rel], state, words)
-        change = unnoticed_change(old[rel], new[rel], about.walked, unnoticed, stays)
-        if change is None:
-            return None
-        changes[rel] = change
-    moved = {r: c for r, c in changes.items() if any(c) and r in index.keys}
-    rows = cache.get_many("brief", [index.keys[rel] for rel in moved])
-    if len(rows) < len(moved):
-        return None
-    home = {module: rel for rel, (_, _, module) in state.files.items()}
-
-    def own(class_id: str) -> OwnMethods:
-        rel = home[class_id.partition(":")[0]]
-        return own_methods(facts_of(config, survey, [rel], cache)[rel], class_id)
-
-    briefs = {}
-    for rel, change in moved.items():
-        brief = unpack_brief(rows[index.keys[rel]])
-        briefs[rel] = pack_brief(remade(brief, change, new[rel], state.about(rel), own))
-    files = dict(state.files)
-    for rel in changed:
-        one = survey.scouted[rel]
-        files[rel] = (one.digest, one.shape, state.files[rel][2])
-    return Same(state._replace(key=key, files=files), words, briefs)
-
-
-def _packages(state: State) -> frozenset[str]:
-    """The names of all modules of a project, and of the packages above them."""
-    found = set()
-    for _, _, module in state.files.values():
-        while module and module not in found:
-            found.add(module)
-            module = module.rpartition(".")[0]
-    return frozenset(found)
-
-
-def _stays(rel: str, old: FileFacts, new: FileFacts, state: State, words: Words) -> Stays:
-    """What tells of functions of a file whether they lead where they led."""
-    about = state.about(rel)
-
-    @functools.cache
-    def bodies() -> tuple[Body, Body]:
-        around = Around(_packages(state), lambda name: words.hold(f".{name}"))
-        return Body(rel, old, about.module, around), Body(rel, new, about.module, around)
-
-    def stays(before: FunctionFact, now: FunctionFact) -> bool:
-        return leads_as_before(*bodies(), before, now, frozenset(about.walked[now.name]))
-
-    return stays

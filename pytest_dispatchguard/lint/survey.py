@@ -72,10 +72,10 @@ def scout_files(
     pool: Pool,
     texts: Mapping[str, str],
     tell: Progress,
-    meanwhile: Callable[[], object] | None = None,
+    meanwhile: Callable[[int], object] | None = None,
 ) -> Survey:
     """Facts of every file of the project: from the cache where its content is known. What there is to do
-    `meanwhile` is done while other processes read."""
+    `meanwhile` is done while other processes read; it is told how many files are read."""
     files = {f.rel: f for f in discovery.project}
     survey = Survey(files, {}, dict(texts), notes=list(discovery.notes))
     fresh = {} if cache is None else _recalled(config, survey, cache)
@@ -85,7 +85,7 @@ def scout_files(
     jobs = [_job(config, survey, rel, kept=kept) for rel in missing]
     results = pool.map(_scan, jobs, worth=_SCAN_WORTH, most=len(jobs))
     if meanwhile is not None:
-        meanwhile()
+        meanwhile(len(jobs))
     rows: dict[str, str] = {}
     packed: dict[str, str] = {}
     for done, (rel, digest, row, facts) in enumerate(results, 1):

@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
 
 import dispatchguard_rules
 import pytest
@@ -515,7 +514,7 @@ def test_a_daemon_that_cannot_begin_says_why(user: User) -> None:
 
 
 class Own:
-    """A daemon of this process, whose commands and learning are a test's."""
+    """A daemon of this process, whose commands are a test's."""
 
     def __init__(self, folder: Path, **work: object) -> None:
         self.folder = folder
@@ -545,8 +544,6 @@ def _idle_work() -> serving.Work:
         start.interrupted,
         prepare=lambda: (),
         stamp=lambda files: "same",
-        listen=lambda told: None,
-        learn=lambda told, step: (),
     )
 
 
@@ -555,7 +552,6 @@ def own(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Own]]:
     """Begins a daemon of one's own."""
     folder = Path(tempfile.mkdtemp(prefix="dg-"))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
-    monkeypatch.setattr(serving, "_QUIET", 0.05)
     yield partial(Own, folder)
     shutil.rmtree(folder)
 
@@ -568,80 +564,7 @@ def test_ends_when_nobody_asks(own: Callable[..., Own], monkeypatch: pytest.Monk
     assert not daemon.path.exists()
 
 
-class Learning:
-    """What a daemon is told to learn, and learns, as long as there is no file `enough`."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.tell: Callable[[bytes], object] = lambda told: None
-        self.learned: list[str] = []
-
-    def listen(self, tell: Callable[[bytes], object]) -> None:
-        self.tell = tell
-
-    def command(self) -> NoReturn:
-        for told in sys.argv[1:]:
-            self.tell(told.encode())
-        os._exit(7 + len(self.learned))
-
-    def learn(self, told: bytes, step: Callable[[], object]) -> list[str]:
-        (self.folder / told.decode()).write_text("begun")
-        if told == b"nonsense":
-            raise ValueError(told)
-        while not (self.folder / "enough").exists():
-            step()
-            time.sleep(0.001)
-        self.learned.append(told.decode())
-        return self.learned
-
-    @property
-    def work(self) -> dict[str, object]:
-        return {"command": self.command, "listen": self.listen, "learn": self.learn}
-
-
-def test_whoever_asks_goes_before_what_is_learned(own: Callable[..., Own], tmp_path: Path) -> None:
-    learning = Learning(tmp_path)
-    daemon = own(**learning.work)
-    assert asking.ask(["dispatchguard", "one", "two"]) == 7
-    _until((tmp_path / "one").exists)
-    assert asking.ask(["dispatchguard"]) == 7, "it still learns the one"
-    assert not (tmp_path / "two").exists()
-    assert [one["knows"] for one in asking.told()] == [()]
-    (tmp_path / "enough").touch()
-    _until(lambda: [one["knows"] for one in asking.told()] == [("one", "two")])
-    assert asking.ask(["dispatchguard"]) == 9, "copies have what was learned"
-    daemon.end()
-
-
-def test_learns_beside_somebody_who_asks_again_and_again(
-    own: Callable[..., Own], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(serving, "_QUIET", 3600.0)
-    monkeypatch.setattr(serving, "_AT_LAST", 0.2)
-    daemon = own(**Learning(tmp_path).work)
-    (tmp_path / "enough").touch()
-    _until(lambda: asking.ask(["dispatchguard", "one"]) > 7)
-    daemon.end()
-
-
-def test_what_cannot_be_learned_is_told_in_the_log(own: Callable[..., Own], tmp_path: Path) -> None:
-    learning = Learning(tmp_path)
-    daemon = own(**learning.work)
-    (tmp_path / "enough").touch()
-    assert asking.ask(["dispatchguard", "nonsense", "two"]) == 7
-    _until(lambda: [one["knows"] for one in asking.told()] == [("two",)])
-    assert asking.complaint() == "nonsense could not be learned: ValueError(b'nonsense')"
-    daemon.end()
-
-
-def test_a_daemon_that_ends_learns_no_more(own: Callable[..., Own], tmp_path: Path) -> None:
-    daemon = own(**Learning(tmp_path).work)
-    assert asking.ask(["dispatchguard", "one"]) == 7
-    _until((tmp_path / "one").exists)
-    daemon.end()
-
-
-# -- what is learned -------------------------------------------------------------------------------
+# -- one state after the other ---------------------------------------------------------------------
 
 _HELPED = (
     LAYER.replace("return x * mask", "return self.helped(x) * mask")
@@ -654,11 +577,9 @@ _HELPED = (
 )
 
 
-def test_remembers_what_is_hot_in_a_project(owner: User) -> None:
-    """And tells, whatever has changed since, what a command that begins at the beginning tells."""
-    knows = f"  knows what is hot in {owner.project}"
+def test_tells_what_a_command_that_begins_at_the_beginning_tells(owner: User) -> None:
+    """Whatever has changed since the last one."""
     assert owner.run("check", "--daemon")[0] == 1
-    _until(lambda: knows in owner.run("daemon")[1].decode().splitlines())
     layer, other = owner.project / "pkg" / "layer.py", owner.project / "pkg" / "other.py"
     other.write_text("def shape_of(x):\n    return x.tolist()\n")
     for text in (
@@ -675,4 +596,3 @@ def test_remembers_what_is_hot_in_a_project(owner: User) -> None:
         layer.write_text(text)
         asked = owner.run("check", "--daemon", "--format", "json")
         assert asked == owner.run("check", "--no-cache", "--format", "json")
-    _until(lambda: owner.run("daemon")[1].decode().splitlines()[1:] == [knows])

@@ -1,4 +1,4 @@
-"""Projects that are linted again and again, for tests of what is carried over."""
+"""Projects that are linted again and again, for tests of the state that follows another."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dispatchguard.lint import following, learning, remembered
 from pytest_dispatchguard.lint.cache import Cache
 from pytest_dispatchguard.lint.catalog import Catalog, catalog
 
-from .relinted import Remembering, count_solutions
+from .relinted import Linted, count_solutions
 
-Start = Callable[..., Remembering]
+Start = Callable[..., Linted]
 
 
 @pytest.fixture(scope="session")
@@ -23,26 +22,16 @@ def rules() -> Catalog:
 
 
 @pytest.fixture
-def remembering(rules: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
-    """Gives a project that was linted once, and is remembered."""
-    made: list[Remembering] = []
+def linted(rules: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    """Gives a project that was linted once."""
+    made: list[Linted] = []
     count_solutions(monkeypatch, made)
-    monkeypatch.setattr(learning, "fingerprint", lambda: "1")
-    monkeypatch.setattr(learning, "cache_path", lambda root: root / "cache.sqlite")
-    monkeypatch.setattr(remembered, "projects", {})
-    monkeypatch.setattr(remembered, "declined", set())
-    for module in (following, learning):
-        monkeypatch.setattr(module, "projects", remembered.projects)
-    monkeypatch.setattr(learning, "declined", remembered.declined)
 
-    def start(texts: dict[str, str], **settings: object) -> Remembering:
-        root = tmp_path / str(len(made))
-        root.mkdir()
-        one = Remembering(root, rules, Cache.open(root / "cache.sqlite", "1"), settings)
+    def start(texts: dict[str, str], **settings: object) -> Linted:
+        cache = Cache.open(tmp_path / f"{len(made)}.sqlite", "1")
+        one = Linted(tmp_path, rules, cache, settings)
         made.append(one)
         assert not one.proved(texts)
-        one.learn()
-        assert root in remembered.projects
         return one
 
     yield start

@@ -3,7 +3,6 @@ state of it to the next."""
 
 from __future__ import annotations
 
-import pickle
 import random
 import re
 import textwrap
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytest_dispatchguard.config import Config
-from pytest_dispatchguard.lint import engine, learning, remembered
+from pytest_dispatchguard.lint import engine
 from pytest_dispatchguard.lint.cache import Cache
 from pytest_dispatchguard.lint.catalog import Catalog
 from pytest_dispatchguard.lint.files import Discovery, File
@@ -230,30 +229,6 @@ class Linted:
             assert warm.text(rel) == fresh.text(rel)
             assert warm.key(rel) == fresh.key(rel)
         return spared
-
-
-class Remembering(Linted):
-    """One that a process remembers, and is linted in copies of that."""
-
-    steps = 0
-    learned = b""
-
-    def learn(self) -> None:
-        learning.learn(self.config.root, self._step)
-        self.learned = pickle.dumps(remembered.projects[self.config.root])
-
-    def forget(self) -> None:
-        remembered.projects.pop(self.config.root)
-        self.learned = b""
-
-    def proved(self, texts: dict[str, str], *, passing: bool = False) -> bool:
-        """As there, in a new copy."""
-        if self.learned and remembered.projects:
-            remembered.projects[self.config.root] = pickle.loads(self.learned)
-        return super().proved(texts, passing=passing)
-
-    def _step(self) -> None:
-        self.steps += 1
 
 
 def count_solutions(monkeypatch: pytest.MonkeyPatch, projects: Sequence[Linted]) -> None:

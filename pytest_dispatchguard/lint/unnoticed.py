@@ -1,5 +1,5 @@
-"""Whether a change of a file can have moved what is hot, told from its facts of before and now: where it
-cannot, what was found out before holds as it is. In doubt it can."""
+"""What a change of a file is to the rest of the project, told from its facts of before and now: bodies that
+may lead elsewhere, functions that came or went unnoticed. In doubt it is more, and all is found out anew."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from pytest_dispatchguard.lint.calls import is_property
 from pytest_dispatchguard.lint.facts import Brief, FileFacts, FunctionFact
 from pytest_dispatchguard.lint.libraries import LIBRARY_ROOTS
-from pytest_dispatchguard.lint.packing import frame, frame_around
+from pytest_dispatchguard.lint.packing import frame, frame_around, packed_call
 from pytest_dispatchguard.lint.patterns import means
 from pytest_dispatchguard.lint.project import OwnMethods, dotted_id, inherited, names_bound
 
@@ -23,9 +23,8 @@ class About(NamedTuple):
     """What is known of one file of a project that was solved."""
 
     module: str
-    walked: Mapping[str, Collection[str]]
-    """The functions whose bodies were read to find what is hot, with the names of those that each leads
-    to."""
+    walked: Collection[str]
+    """The functions whose bodies were read to find what is hot."""
     lines: Mapping[str, Sequence[str]]
     """Its classes that inherit from classes of the project, with the ids of these, nearest first."""
     below: frozenset[str]
@@ -50,8 +49,10 @@ class Change(NamedTuple):
 
     came: Sequence[FunctionFact]
     went: Sequence[FunctionFact]
-    bodies: Sequence[FunctionFact] = ()
-    """Those whose bodies were read and are others now, and lead where they led."""
+    bodies: Mapping[str, Sequence[FunctionFact]]
+    """Those whose bodies were read and may lead elsewhere now, by name, as they were."""
+    tensors: bool
+    """Whether bodies that were read use other tensors than they did."""
 
 
 def asked_methods(extra: Mapping[str, Iterable[str]]) -> frozenset[str]:
@@ -63,9 +64,8 @@ def asked_methods(extra: Mapping[str, Iterable[str]]) -> frozenset[str]:
 
 def words_in(facts: Iterable[FileFacts]) -> set[str]:
     """All words by which facts can lead to a function: of what is written in files, all but the names of
-    functions where they are defined. What is defined is among them with a dot before it."""
+    functions where they are defined."""
     said: set[str] = set()
-    defined: set[str] = set()
     for file in facts:
         for pair in file.imports:
             said.update(pair)
@@ -74,10 +74,7 @@ def words_in(facts: Iterable[FileFacts]) -> set[str]:
             said.add(class_.name)
             said.update(class_.bases, class_.decorators)
             tables.append(class_.attrs)
-            defined.update(class_.attrs)
-            defined.add(class_.name.rpartition(".")[2])
         for function in file.functions:
-            defined.add(function.name.rpartition(".")[2])
             said.add(function.returns)
             said.update(function.decorators, function.defaults.values())
             tables.append(function.locals)
@@ -86,7 +83,7 @@ def words_in(facts: Iterable[FileFacts]) -> set[str]:
                 said.update(call.given, call.under)
         for table in tables:
             said.update(table, *table.values())
-    return words_of(said) | {f".{name}" for name in defined}
+    return words_of(said)
 
 
 def words_of(names: Iterable[str]) -> set[str]:
@@ -94,34 +91,36 @@ def words_of(names: Iterable[str]) -> set[str]:
     return set(_WORD.findall("\n".join(names)))
 
 
-Stays = Callable[[FunctionFact, FunctionFact], bool]
-"""Whether a function, as it was and as it is, leads where it led."""
-
-
-def change_of(
-    old: FileFacts, new: FileFacts, walked: Container[str], stays: Stays | None = None
-) -> Change | None:
-    """What functions came and went, where nothing else that finding out what is hot has read of the file, or
-    can read, is other than it was, or than `stays`; else None. The body of a function that was not walked is
-    read by nobody, but for the hooks it sets and the functions it hands out."""
+def change_of(old: FileFacts, new: FileFacts, walked: Container[str]) -> Change | None:
+    """What functions came and went, and which bodies are others, where nothing else that finding out what
+    is hot has read of the file, or can read, is other than it was; else None. The body of a function that was
+    not walked is read by nobody, but for the hooks it sets and the functions it hands out."""
     if old.error or new.error or frame_around(old) != frame_around(new):
         return None
     before, now = ({f.name for f in facts.functions} for facts in (old, new))
     stayed, stay = ([f for f in facts.functions if f.name in before & now] for facts in (old, new))
     if [f.name for f in stayed] != [f.name for f in stay]:
         return None
-    bodies = []
+    leading: set[str] = set()
+    tensors = False
     for was, is_ in zip(stayed, stay, strict=True):
-        whole = was.name in walked
-        if frame(was, whole) != frame(is_, whole):
-            if not whole or stays is None or not stays(was, is_):
-                return None
-            bodies.append(is_)
+        if frame(was, whole=False) != frame(is_, whole=False):
+            return None
+        if was.name in walked:
+            tensors |= was.tensors != is_.tensors
+            if _leading(was) != _leading(is_):
+                leading.add(was.name)
     return Change(
         [f for f in new.functions if f.name not in before],
         [f for f in old.functions if f.name not in now],
-        bodies,
+        {name: [f for f in stayed if f.name == name] for name in sorted(leading)},
+        tensors,
     )
+
+
+def _leading(function: FunctionFact) -> object:
+    """What of a body decides of where it leads."""
+    return function.locals, [packed_call(call) for call in function.calls]
 
 
 def unnoticed_change(
@@ -129,10 +128,9 @@ def unnoticed_change(
     new: FileFacts,
     walked: Container[str],
     unnoticed: Callable[[FunctionFact, FileFacts], bool],
-    stays: Stays | None = None,
 ) -> Change | None:
     """As `change_of`, where every function that came or went is `unnoticed` in the file that has it."""
-    change = change_of(old, new, walked, stays)
+    change = change_of(old, new, walked)
     if change is None:
         return None
     each = [*((f, new) for f in change.came), *((f, old) for f in change.went)]
@@ -165,8 +163,8 @@ def is_unnoticed(function: FunctionFact, facts: FileFacts, about: About, matters
 def remade(
     brief: Brief, change: Change, facts: FileFacts, about: About, own: Callable[[str], OwnMethods]
 ) -> Brief:
-    """The brief of a file whose functions came and went unnoticed, or have other bodies that lead where they
-    led. `facts` are those of now, `own` gives what a class of the project defines."""
+    """The brief of a file whose functions came and went unnoticed, or have other bodies with the same calls.
+    `facts` are those of now, `own` gives what a class of the project defines."""
     came = {f.name: [dotted_id(f"{about.module}:{f.name}")] for f in change.came}
     known = {**brief.names, **came}
     names = {name: known[name] for name in names_bound(facts, about.module) if name in known}

@@ -1,0 +1,170 @@
+"""The state of a project that follows the one that was solved last by a change of some files: told from that
+one where only bodies of functions changed, and functions came or went that nobody else can have noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from pytest_dispatchguard.config import PROFILE, Config
+from pytest_dispatchguard.lint import solved
+from pytest_dispatchguard.lint.cache import Cache
+from pytest_dispatchguard.lint.catalog import Catalog
+from pytest_dispatchguard.lint.facts import FileFacts
+from pytest_dispatchguard.lint.kept import Index
+from pytest_dispatchguard.lint.packing import pack_brief, unpack_brief
+from pytest_dispatchguard.lint.project import OwnMethods
+from pytest_dispatchguard.lint.survey import Survey, facts_before, facts_of, sha
+from pytest_dispatchguard.lint.unnoticed import (
+    Change,
+    Matters,
+    asked_methods,
+    is_unnoticed,
+    own_methods,
+    remade,
+    unnoticed_change,
+    words_in,
+    words_of,
+)
+
+if TYPE_CHECKING:
+    from pytest_dispatchguard.lint.reach import After
+
+
+class Next(NamedTuple):
+    """The state that follows, as the cache keeps it."""
+
+    known: solved.Known
+    briefs: Mapping[str, str]
+    """The briefs that are other than before, as text, by path."""
+
+
+def next_state(
+    key: str,
+    settings: str,
+    config: Config,
+    survey: Survey,
+    catalog: Catalog,
+    cache: Cache,
+    before: solved.Known,
+) -> Next | None:
+    """The state of now; None where that has to be solved from the beginning."""
+    state = before.state
+    if (config.root / PROFILE).exists():
+        return None  # what was recorded knows functions by their text
+    changed = solved.changed_since(state, settings, solved.shapes_of(survey))
+    if changed is None:
+        return None
+    old = facts_before(config, {rel: state.files[rel][0] for rel in changed}, cache)
+    if len(old) < len(changed):
+        return None
+    new = facts_of(config, survey, changed, cache)
+    changes = _changes(state, old, new, matters_in(before, config, catalog.hot_roots))
+    if changes is None:
+        return None
+
+    def facts(rel: str) -> FileFacts:
+        return facts_of(config, survey, [rel], cache)[rel]
+
+    step = solved.Step(state, old, new, changes)
+    after: After | None = None
+    if _reaches_others(step):
+        from pytest_dispatchguard.lint.reach import after_step
+
+        after = after_step(step, config, facts, cache)
+        if after is None:
+            return None
+    briefs = _briefs(step, before.hot, facts, cache, () if after is None else after.briefs)
+    if briefs is None:
+        return None
+    files = dict(state.files)
+    for rel in changed:
+        one = survey.scouted[rel]
+        files[rel] = (one.digest, one.shape, state.files[rel][2])
+    now = state._replace(key=key, files=files)
+    hot, rows = before.hot.hot, solved.Rows()
+    if after is not None:
+        briefs |= after.briefs
+        hot = {rel: number for rel, number in {**hot, **after.hot}.items() if number}
+        now, rows = now._replace(read=after.read, found=after.found), after.rows
+    keys = {**before.hot.keys, **{rel: sha(text.encode()) for rel, text in briefs.items()}}
+    index = Index({rel: keys[rel] for rel in hot}, hot, before.hot.idle)
+    words = before.words.plus(words_in(new.values()))
+    return Next(solved.Known(now, words, index, rows), briefs)
+
+
+def matters_in(
+    known: solved.Known, config: Config, library_roots: Mapping[str, Iterable[str]]
+) -> Matters:
+    """What makes it matter in a project that there is a function of some name."""
+    words = known.words
+    modules = (module for _, _, module in known.state.files.values())
+    named = words_of([*modules, *config.tensor_types])
+    return Matters(
+        lambda word: words.hold(word) or word in named,
+        asked_methods(library_roots),
+        [p for p in (*config.hot_roots, *config.cold) if not p.startswith("@")],
+        bool(known.hot.idle),
+    )
+
+
+def _changes(
+    state: solved.State,
+    old: Mapping[str, FileFacts],
+    new: Mapping[str, FileFacts],
+    matters: Matters,
+) -> dict[str, Change] | None:
+    """What changed in each file; None where that is more than a state can follow from."""
+    changes: dict[str, Change] = {}
+    for rel, facts in new.items():
+        about = state.about(rel)
+        # Classes of other files that inherit from its class are told anew.
+        unnoticed = partial(is_unnoticed, about=about._replace(below=frozenset()), matters=matters)
+        change = unnoticed_change(old[rel], facts, about.walked, unnoticed)
+        if change is None:
+            return None
+        changes[rel] = change
+    return changes
+
+
+def _reaches_others(step: solved.Step) -> bool:
+    """Whether a body may lead elsewhere, or a class has other methods."""
+    for rel, change in step.changes.items():
+        classes = {class_.name for class_ in step.new[rel].classes}
+        other = (*change.came, *change.went)
+        if change.bodies or any(f.name.rpartition(".")[0] in classes for f in other):
+            return True
+    return False
+
+
+def _briefs(
+    step: solved.Step, index: Index, facts: solved.Facts, cache: Cache, but: Iterable[str]
+) -> dict[str, str] | None:
+    """The briefs of files in which functions came or went, or use other tensors, `but` of some; None where
+    the cache has lost one."""
+    told = {
+        rel: change
+        for rel, change in step.changes.items()
+        if rel in index.keys and rel not in but and (change.came or change.went or change.tensors)
+    }
+    rows = cache.get_many("brief", [index.keys[rel] for rel in told])
+    if len(rows) < len(told):
+        return None
+    home = {module: rel for rel, (_, _, module) in step.before.files.items()}
+
+    def own(class_id: str) -> OwnMethods:
+        return own_methods(facts(home[class_id.partition(":")[0]]), class_id)
+
+    return {
+        rel: pack_brief(
+            remade(
+                unpack_brief(rows[index.keys[rel]]),
+                change,
+                step.new[rel],
+                step.before.about(rel),
+                own,
+            )
+        )
+        for rel, change in told.items()
+    }

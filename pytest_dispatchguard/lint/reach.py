@@ -1,0 +1,187 @@
+"""What a change of bodies reaches: functions that are hot by it, or no longer, and classes below those that
+have other methods; told with what is known of the state before, and files read as they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pytest_dispatchguard.config import Config
+from pytest_dispatchguard.lint.arguments import Given
+from pytest_dispatchguard.lint.arrivals import Grounds
+from pytest_dispatchguard.lint.briefs import Briefer
+from pytest_dispatchguard.lint.cache import Cache
+from pytest_dispatchguard.lint.cold import Coldness
+from pytest_dispatchguard.lint.facts import FileFacts, HotFact
+from pytest_dispatchguard.lint.moved import Moved, moved
+from pytest_dispatchguard.lint.on_demand import (
+    pack_families,
+    project_on_demand,
+    unpack_families,
+)
+from pytest_dispatchguard.lint.packing import pack_brief
+from pytest_dispatchguard.lint.patterns import patterns
+from pytest_dispatchguard.lint.profiled import Observed
+from pytest_dispatchguard.lint.project import Project, with_facts
+from pytest_dispatchguard.lint.solved import Facts, Found, Read, Rows, Step, below, put_line
+from pytest_dispatchguard.lint.survey import sha
+from pytest_dispatchguard.lint.trails import Known, Trails, pack_trails
+
+
+class After(NamedTuple):
+    """What the change reaches."""
+
+    briefs: Mapping[str, str]
+    """The briefs of files that it reaches, as text, by path."""
+    hot: Mapping[str, int]
+    """The number of hot functions in these files."""
+    read: Read
+    found: Found
+    rows: Rows
+
+
+class _Hot(NamedTuple):
+    """What is hot in some files."""
+
+    hot: Mapping[str, HotFact]
+    given: Mapping[str, Given]
+    on_cpu: Mapping[str, list[str]]
+    observed: Observed
+
+
+def after_step(step: Step, config: Config, facts: Facts, cache: Cache) -> After | None:
+    """What a step reaches; None where that has to be found out from the beginning, or the cache has lost what
+    it would be told by."""
+    try:
+        return _after(step, config, facts, cache)
+    except _LostError:
+        return None
+
+
+class _LostError(Exception):
+    """The cache does not have what it had."""
+
+
+def _after(step: Step, config: Config, facts: Facts, cache: Cache) -> After | None:
+    found = step.before.found
+    families = unpack_families(_row(cache, "families", found.families))
+    modules = {step.before.files[rel][2]: rel for rel in sorted(step.before.files)}
+
+    def as_it_was(rel: str) -> FileFacts:
+        return step.old[rel] if rel in step.old else facts(rel)
+
+    project = project_on_demand(modules, families, as_it_was)
+    with_facts(project, step.new)
+    classes = _classes_below(project, step)
+    digest = found.trails.get
+    known = Known(lambda rel: (d := digest(rel)) and _row(cache, "trails", d), modules)
+    now = _moved(step, config, project, known)
+    if now is None:
+        return None
+    trails = _trails(known, now, project)
+    touched = {project.modules[name.partition(":")[0]] for name in (*now.told, *classes)}
+    touched.update(rel for rel, change in step.changes.items() if change.bodies)
+    hot = _hot({rel: trails.get(rel) or known.file(rel) for rel in touched})
+    briefer = Briefer(project, hot)
+    texts = {rel: pack_trails(of_file) for rel, of_file in trails.items()}
+    digests = {rel: sha(row.encode()) for rel, row in texts.items()}
+    rows = Rows(trails={digests[rel]: row for rel, row in texts.items()})
+    if classes:
+        row = pack_families(families)
+        rows = rows._replace(families={sha(row.encode()): row})
+        found = found._replace(families=sha(row.encode()))
+    return After(
+        {rel: pack_brief(briefer.brief(rel)) for rel in sorted(briefer.hot)},
+        {rel: len(briefer.hot.get(rel, ())) for rel in touched},
+        _read(step.before.read, trails, project),
+        found._replace(trails={**found.trails, **digests}),
+        rows,
+    )
+
+
+def _row(cache: Cache, namespace: str, digest: str) -> str:
+    row = cache.get_many(namespace, [digest]).get(digest)
+    if row is None:
+        raise _LostError
+    return row
+
+
+def _classes_below(project: Project, step: Step) -> set[str]:
+    """The classes that define other methods, or inherit others."""
+    found: set[str] = set()
+    for rel, change in step.changes.items():
+        for function in (*change.came, *change.went):
+            owner = f"{project.module_of[rel]}:{function.name.rpartition('.')[0]}"
+            if owner in project.classes:
+                found.update((owner, *project.subclasses.get(owner, ())))
+    return found
+
+
+def _moved(step: Step, config: Config, project: Project, known: Known) -> Moved | None:
+    bodies = {
+        f"{project.module_of[rel]}:{name}": was
+        for rel, change in step.changes.items()
+        for name, was in change.bodies.items()
+    }
+    found = step.before.found
+    coldness = Coldness(project, patterns(config.cold), frozenset(found.surely))
+    return moved(Grounds(project, coldness, frozenset(found.loops)), known, bodies)
+
+
+def _trails(known: Known, now: Moved, project: Project) -> dict[str, Trails]:
+    """The trails of the files that have others than before."""
+    found: dict[str, Trails] = {}
+
+    def at(function_id: str) -> Trails:
+        rel = project.modules[function_id.partition(":")[0]]
+        if rel not in found:
+            before = known.file(rel)
+            found[rel] = Trails(dict(before.trails), dict(before.callers))
+        return found[rel]
+
+    for function_id, trail in now.trails.items():
+        if trail is None:
+            at(function_id).trails.pop(function_id, None)
+        else:
+            at(function_id).trails[function_id] = trail
+    for function_id, callers in now.callers.items():
+        if callers:
+            at(function_id).callers[function_id] = callers
+        else:
+            at(function_id).callers.pop(function_id, None)
+    return found
+
+
+def _hot(files: Mapping[str, Trails]) -> _Hot:
+    """What is hot in some files, by their trails."""
+    hot: dict[str, HotFact] = {}
+    given: dict[str, Given] = {}
+    on_cpu: dict[str, list[str]] = {}
+    for trails in files.values():
+        for function_id, trail in trails.trails.items():
+            if trail.then is not None:
+                hot[function_id] = trail.then.fact
+                given[function_id] = trail.given
+                on_cpu[function_id] = list(trail.on_cpu)
+    return _Hot(hot, given, on_cpu, Observed())
+
+
+def _read(before: Read, trails: Mapping[str, Trails], project: Project) -> Read:
+    """What is read of the project now, where these files have other trails."""
+    walked = dict(before.walked)
+    lines = dict(before.lines)
+    for rel, of_file in trails.items():
+        names = sorted(function_id.partition(":")[2] for function_id in of_file.trails)
+        walked.pop(rel, None)
+        if names:
+            walked[rel] = names
+        lines.pop(rel, None)
+        if any(trail.then is not None for trail in of_file.trails.values()):
+            line: dict[str, list[str]] = {}
+            for class_ in project.files[rel].classes:
+                put_line(line, project, f"{project.module_of[rel]}:{class_.name}")
+            if line:
+                lines[rel] = line
+    if walked == before.walked and lines == before.lines:
+        return before
+    return Read(walked, lines, below(project.modules, lines))
