@@ -328,7 +328,7 @@ def _add_method(project: Project, thing: Thing, name: str, loop: bool, add: Add)
             add(found.id, loop)
 
 
-def _is_telling(name: str) -> bool:
+def is_telling(name: str) -> bool:
     """Whether the last word of a dotted name is one that two things hardly have by chance."""
     root, dot, _ = name.partition(".")
     method = name.rpartition(".")[2]
@@ -343,7 +343,7 @@ def _is_telling(name: str) -> bool:
 
 def _by_rare_name(project: Project, scope: Scope, name: str) -> list[str]:
     """The one method of the project with a telling name, called on something of unknown type."""
-    if not _is_telling(name):
+    if not is_telling(name):
         return []
     method = name.rpartition(".")[2]
     owners = project.definers.get(method, ())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pytest_dispatchguard.lint.facts import ClassFact
 from pytest_dispatchguard.lint.libraries import LIBRARY_ROOTS, Known, canonical, family
 from pytest_dispatchguard.lint.project import Project, dotted_id, method_owner, mro
 
@@ -45,12 +46,18 @@ def looks_like_module(project: Project, class_id: str) -> bool:
         return False
     for base in line:
         class_ = project.classes.get(base)
-        if class_ is None:
-            continue
-        for values in class_.attrs.values():
-            if any(v in ("param", "buffer") or v.startswith("call:torch.nn.") for v in values):
-                return True
+        if class_ is not None and holds_modules(class_):
+            return True
     return False
+
+
+def holds_modules(class_: ClassFact) -> bool:
+    """Whether a class assigns modules or parameters of torch to itself."""
+    return any(
+        value in ("param", "buffer") or value.startswith("call:torch.nn.")
+        for values in class_.attrs.values()
+        for value in values
+    )
 
 
 def _plain(base: str) -> bool:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import NamedTuple
 
@@ -31,10 +32,13 @@ class Moved(NamedTuple):
     else."""
 
 
-def moved(grounds: Grounds, known: Known, bodies: Bodies) -> Moved | None:
-    """What is hot after these bodies changed, of which the project has those of now; None where that has to
-    be found out anew. Nothing may have been recorded of the project."""
-    work = _Work(grounds, known, bodies)
+def moved(
+    grounds: Grounds, known: Known, bodies: Bodies, takes: AbstractSet[str] = frozenset()
+) -> Moved | None:
+    """What is hot after these bodies changed, of which the project has those of now, and these functions came
+    to take something else; None where that has to be found out anew. Nothing may have been recorded of the
+    project."""
+    work = _Work(grounds, known, bodies, takes)
     work.spread()
     return work.moved() if work.is_on_cpu_as_before() else None
 
@@ -42,8 +46,10 @@ def moved(grounds: Grounds, known: Known, bodies: Bodies) -> Moved | None:
 class _Work:
     """What is found out, step by step, as `heat` does it for the whole project."""
 
-    def __init__(self, grounds: Grounds, known: Known, bodies: Bodies) -> None:
-        self.grounds, self.known, self.bodies = grounds, known, bodies
+    def __init__(
+        self, grounds: Grounds, known: Known, bodies: Bodies, takes: AbstractSet[str]
+    ) -> None:
+        self.grounds, self.known, self.bodies, self.takes = grounds, known, bodies, takes
         self.project = grounds.project
         self.ways: dict[str, Sequence[Edge]] = {}
         """Of functions whose bodies changed, and of those that ways lead to for the first time."""
@@ -171,7 +177,7 @@ class _Work:
     def find_given(self, walked: set[str]) -> None:
         """Finds out what hot code gives where that may be something else: `walked` are the functions that
         became hot, and those that are no longer."""
-        anew = set(walked)
+        anew = walked | self.takes
         for source in {*self.bodies, *walked}:
             was = set() if self.first_before(source) is None else _targets(self.ways_before(source))
             now = set() if self.first_now(source) is None else _targets(self.ways_now(source))
@@ -221,7 +227,8 @@ class _Work:
         """Whether hot code gives tensors on the CPU where it did, and nowhere else."""
         on_cpu = _OnCpu(self.known)
         arguments = Arguments(self.project, self.fact_then, self.running)
-        touched = {f for f in self.then if (self.then[f] is None) != (self.then_before(f) is None)}
+        touched = set(self.takes)
+        touched |= {f for f in self.then if (self.then[f] is None) != (self.then_before(f) is None)}
         more: dict[str, set[str]] = {}
         for source in {*self.bodies, *self.first, *self.then, *self.runs}:
             was = set() if self.known.of(source) is None else _targets(self.runs_before(source))

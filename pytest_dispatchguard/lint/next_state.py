@@ -3,7 +3,7 @@ one where only bodies of functions changed, and functions came or went that nobo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,19 +11,20 @@ from pytest_dispatchguard.config import PROFILE, Config
 from pytest_dispatchguard.lint import solved
 from pytest_dispatchguard.lint.cache import Cache
 from pytest_dispatchguard.lint.catalog import Catalog
-from pytest_dispatchguard.lint.facts import FileFacts
+from pytest_dispatchguard.lint.facts import FileFacts, FunctionFact
 from pytest_dispatchguard.lint.kept import Index
+from pytest_dispatchguard.lint.mentions import Mentions
 from pytest_dispatchguard.lint.packing import pack_brief, unpack_brief
-from pytest_dispatchguard.lint.project import OwnMethods
-from pytest_dispatchguard.lint.survey import Survey, facts_before, facts_of, sha
+from pytest_dispatchguard.lint.project import OwnMethods, packages_of
+from pytest_dispatchguard.lint.survey import Survey, facts_before, facts_of, facts_rows, sha
 from pytest_dispatchguard.lint.unnoticed import (
     Change,
     Matters,
     asked_methods,
+    change_of,
     is_unnoticed,
     own_methods,
     remade,
-    unnoticed_change,
     words_in,
     words_of,
 )
@@ -60,7 +61,11 @@ def next_state(
     if len(old) < len(changed):
         return None
     new = facts_of(config, survey, changed, cache)
-    changes = _changes(state, old, new, matters_in(before, config, catalog.hot_roots))
+    digests = {rel: digest for rel, (digest, _, _) in state.files.items()}
+    packages = packages_of(module for _, _, module in state.files.values())
+    mentions = Mentions(lambda: facts_rows(config, digests, cache), packages)
+    matters = matters_in(before, config, catalog.hot_roots)
+    changes = _changes(state, old, new, matters, mentions)
     if changes is None:
         return None
 
@@ -72,7 +77,7 @@ def next_state(
     if _reaches_others(step):
         from pytest_dispatchguard.lint.reach import after_step
 
-        after = after_step(step, config, facts, cache)
+        after = after_step(step, config, facts, cache, mentions)
         if after is None:
             return None
     briefs = _briefs(step, before.hot, facts, cache, () if after is None else after.briefs)
@@ -114,26 +119,57 @@ def _changes(
     old: Mapping[str, FileFacts],
     new: Mapping[str, FileFacts],
     matters: Matters,
+    mentions: Mentions,
 ) -> dict[str, Change] | None:
     """What changed in each file; None where that is more than a state can follow from."""
     changes: dict[str, Change] = {}
     for rel, facts in new.items():
-        about = state.about(rel)
         # Classes of other files that inherit from its class are told anew.
-        unnoticed = partial(is_unnoticed, about=about._replace(below=frozenset()), matters=matters)
-        change = unnoticed_change(old[rel], facts, about.walked, unnoticed)
+        about = state.about(rel)._replace(below=frozenset())
+        change = change_of(old[rel], facts, about.walked)
         if change is None:
+            return None
+        came = [(function, facts) for function in change.came]
+        went = [(function, old[rel]) for function in change.went]
+        if not all(is_unnoticed(function, of, about, matters) for function, of in (*came, *went)):
+            return None
+        asked = partial(mentions.is_asked_for, rel, old[rel], about.module)
+        if any(matters.mentioned(_last(function)) for function, _ in went):
+            return None
+        for function, _ in came:
+            if matters.mentioned(_last(function)) and _is_asked_for(
+                function, facts, asked, mentions
+            ):
+                return None
+        if any(matters.mentioned(name) and asked(name) for name in change.bound):
             return None
         changes[rel] = change
     return changes
 
 
+def _last(function: FunctionFact) -> str:
+    return function.name.rpartition(".")[2]
+
+
+def _is_asked_for(
+    function: FunctionFact, facts: FileFacts, asked: Callable[[str], bool], mentions: Mentions
+) -> bool:
+    """Whether anybody may have meant a function that came."""
+    owner, dot, last = function.name.rpartition(".")
+    if not dot:
+        return asked(last)
+    is_method = any(class_.name == owner for class_ in facts.classes)
+    return not is_method or bool(mentions.member(last))
+
+
 def _reaches_others(step: solved.Step) -> bool:
-    """Whether a body may lead elsewhere, or a class has other methods."""
+    """Whether more is other than what comes and goes unseen, and what tensors are used."""
     for rel, change in step.changes.items():
         classes = {class_.name for class_ in step.new[rel].classes}
         other = (*change.came, *change.went)
-        if change.bodies or any(f.name.rpartition(".")[0] in classes for f in other):
+        if change.bodies or change.bound or change.attrs or change.takes or change.returns:
+            return True
+        if any(f.name.rpartition(".")[0] in classes for f in other):
             return True
     return False
 

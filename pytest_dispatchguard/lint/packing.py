@@ -106,12 +106,8 @@ def packed_call(call: CallFact) -> object:
     return _CALL_SHAPE(call)
 
 
-def frame_around(facts: FileFacts) -> object:
-    """The same of what is around the functions of a file."""
-    return facts.imports, list(facts.assigns.items()), [_around(c) for c in facts.classes]
-
-
-def _around(class_: ClassFact) -> object:
+def frame_of_class(class_: ClassFact) -> object:
+    """The same of a class."""
     return _CLASS_SHAPE(class_), list(class_.attrs)
 
 

@@ -382,14 +382,15 @@ def attribute(project: Project, class_id: str, name: str) -> tuple[Thing, ...]:
     for base in mro(project, class_id):
         class_ = project.classes.get(base)
         if class_ is not None and name in class_.attrs:
-            find = partial(_assigned, project, base, class_.attrs[name])
+            find = partial(assigned, project, base, class_.attrs[name])
             found = _followed(project.search, (base, name), find)
             if found:
                 return found
     return ()
 
 
-def _assigned(project: Project, class_id: str, values: Sequence[Value]) -> tuple[Thing, ...]:
+def assigned(project: Project, class_id: str, values: Sequence[Value]) -> tuple[Thing, ...]:
+    """What an attribute of a class stands for that is assigned these values."""
     module = class_id.partition(":")[0]
     found: list[Thing] = []
     for value in values:
@@ -411,7 +412,7 @@ def of_value(project: Project, module: str, value: Value) -> tuple[Thing, ...]:
                 found.append(Thing("external-instance", thing.id))
             elif thing.kind == "function":
                 found.extend(Thing("function", f) for f in returned_functions(project, thing.id))
-                found.extend(_returned(project, thing.id))
+                found.extend(returned_instances(project, thing.id))
         return tuple(found)
     if word == "ann":
         found = []
@@ -436,7 +437,8 @@ def of_value(project: Project, module: str, value: Value) -> tuple[Thing, ...]:
     return ()
 
 
-def _returned(project: Project, function_id: str) -> tuple[Thing, ...]:
+def returned_instances(project: Project, function_id: str) -> tuple[Thing, ...]:
+    """The instances of classes of the project that a function returns."""
     module = function_id.partition(":")[0]
     found: list[Thing] = []
     for fact in project.functions.get(function_id, ()):
@@ -629,7 +631,11 @@ def many_overrides(project: Project, class_id: str, owners: Sequence[str]) -> bo
 
 
 def _imports_torch(project: Project, class_id: str) -> bool:
-    facts = project.files[project.modules[class_id.partition(":")[0]]]
+    return imports_torch(project.files[project.modules[class_id.partition(":")[0]]])
+
+
+def imports_torch(facts: FileFacts) -> bool:
+    """Whether a file imports torch, or something of it."""
     return any(target == "torch" or target.startswith("torch.") for _, target in facts.imports)
 
 
@@ -672,11 +678,12 @@ def dotted_thing(thing: Thing) -> str:
 
 def imported_modules(project: Project, module: str) -> frozenset[str]:
     """The project modules a module imports from, and those these import from."""
-    first = _direct_imports(project, module)
-    return frozenset(first | {inner for name in first for inner in _direct_imports(project, name)})
+    first = direct_imports(project, module)
+    return frozenset(first | {inner for name in first for inner in direct_imports(project, name)})
 
 
-def _direct_imports(project: Project, module: str) -> set[str]:
+def direct_imports(project: Project, module: str) -> set[str]:
+    """The project modules a module imports from."""
     path = project.modules.get(module)
     if path is None:
         return set()

@@ -13,6 +13,8 @@ from pytest_dispatchguard.lint.briefs import Briefer
 from pytest_dispatchguard.lint.cache import Cache
 from pytest_dispatchguard.lint.cold import Coldness
 from pytest_dispatchguard.lint.facts import FileFacts, HotFact
+from pytest_dispatchguard.lint.meanings import means_the_same, told_of_returns
+from pytest_dispatchguard.lint.mentions import Mentions
 from pytest_dispatchguard.lint.moved import Moved, moved
 from pytest_dispatchguard.lint.on_demand import (
     pack_families,
@@ -26,6 +28,9 @@ from pytest_dispatchguard.lint.project import Project, with_facts
 from pytest_dispatchguard.lint.solved import Facts, Found, Read, Rows, Step, below, put_line
 from pytest_dispatchguard.lint.survey import sha
 from pytest_dispatchguard.lint.trails import Known, Trails, pack_trails
+
+_MOST_TOLD = 24
+"""Files: where more are to be told of, all is found out anew."""
 
 
 class After(NamedTuple):
@@ -49,11 +54,13 @@ class _Hot(NamedTuple):
     observed: Observed
 
 
-def after_step(step: Step, config: Config, facts: Facts, cache: Cache) -> After | None:
+def after_step(
+    step: Step, config: Config, facts: Facts, cache: Cache, mentions: Mentions
+) -> After | None:
     """What a step reaches; None where that has to be found out from the beginning, or the cache has lost what
     it would be told by."""
     try:
-        return _after(step, config, facts, cache)
+        return _after(step, config, facts, cache, mentions)
     except _LostError:
         return None
 
@@ -62,9 +69,12 @@ class _LostError(Exception):
     """The cache does not have what it had."""
 
 
-def _after(step: Step, config: Config, facts: Facts, cache: Cache) -> After | None:
+def _after(
+    step: Step, config: Config, facts: Facts, cache: Cache, mentions: Mentions
+) -> After | None:
     found = step.before.found
-    families = unpack_families(_row(cache, "families", found.families))
+    text = _row(cache, "families", found.families)
+    families = unpack_families(text)
     modules = {step.before.files[rel][2]: rel for rel in sorted(step.before.files)}
 
     def as_it_was(rel: str) -> FileFacts:
@@ -72,6 +82,12 @@ def _after(step: Step, config: Config, facts: Facts, cache: Cache) -> After | No
 
     project = project_on_demand(modules, families, as_it_was)
     with_facts(project, step.new)
+    was = project_on_demand(modules, unpack_families(text), as_it_was)
+    if not all(means_the_same(was, project, rel, c, mentions) for rel, c in step.changes.items()):
+        return None
+    told = told_of_returns(step.changes, mentions)
+    if told is None:
+        return None
     classes = _classes_below(project, step)
     digest = found.trails.get
     known = Known(lambda rel: (d := digest(rel)) and _row(cache, "trails", d), modules)
@@ -80,7 +96,11 @@ def _after(step: Step, config: Config, facts: Facts, cache: Cache) -> After | No
         return None
     trails = _trails(known, now, project)
     touched = {project.modules[name.partition(":")[0]] for name in (*now.told, *classes)}
-    touched.update(rel for rel, change in step.changes.items() if change.bodies)
+    touched |= told
+    touched.update(rel for rel, change in step.changes.items() if change.bodies or change.bound)
+    touched = {rel for rel in touched if rel in found.trails or rel in trails}
+    if len(touched) > _MOST_TOLD:
+        return None
     hot = _hot({rel: trails.get(rel) or known.file(rel) for rel in touched})
     briefer = Briefer(project, hot)
     texts = {rel: pack_trails(of_file) for rel, of_file in trails.items()}
@@ -107,13 +127,14 @@ def _row(cache: Cache, namespace: str, digest: str) -> str:
 
 
 def _classes_below(project: Project, step: Step) -> set[str]:
-    """The classes that define other methods, or inherit others."""
+    """The classes that define other methods, assign other attributes, or inherit others."""
     found: set[str] = set()
     for rel, change in step.changes.items():
-        for function in (*change.came, *change.went):
-            owner = f"{project.module_of[rel]}:{function.name.rpartition('.')[0]}"
-            if owner in project.classes:
-                found.update((owner, *project.subclasses.get(owner, ())))
+        owners = {f.name.rpartition(".")[0] for f in (*change.came, *change.went)}
+        for owner in owners | change.attrs:
+            class_id = f"{project.module_of[rel]}:{owner}"
+            if class_id in project.classes:
+                found.update((class_id, *project.subclasses.get(class_id, ())))
     return found
 
 
@@ -125,7 +146,13 @@ def _moved(step: Step, config: Config, project: Project, known: Known) -> Moved 
     }
     found = step.before.found
     coldness = Coldness(project, patterns(config.cold), frozenset(found.surely))
-    return moved(Grounds(project, coldness, frozenset(found.loops)), known, bodies)
+    takes = {
+        function_id
+        for rel, change in step.changes.items()
+        for name in change.takes
+        if known.of(function_id := f"{project.module_of[rel]}:{name}") is not None
+    }
+    return moved(Grounds(project, coldness, frozenset(found.loops)), known, bodies, takes)
 
 
 def _trails(known: Known, now: Moved, project: Project) -> dict[str, Trails]:

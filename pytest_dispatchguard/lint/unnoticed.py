@@ -10,12 +10,14 @@ from typing import NamedTuple
 
 from pytest_dispatchguard.lint.calls import is_property
 from pytest_dispatchguard.lint.facts import Brief, FileFacts, FunctionFact
+from pytest_dispatchguard.lint.families import holds_modules
 from pytest_dispatchguard.lint.libraries import LIBRARY_ROOTS
-from pytest_dispatchguard.lint.packing import frame, frame_around, packed_call
+from pytest_dispatchguard.lint.packing import frame, frame_of_class, packed_call
 from pytest_dispatchguard.lint.patterns import means
 from pytest_dispatchguard.lint.project import OwnMethods, dotted_id, inherited, names_bound
 
 _WORD = re.compile(r"\w+", re.ASCII)
+_ROOT = re.compile(r"(?<![\w.])[^\W\d]\w*")
 _LOCALS = ".<locals>."
 
 
@@ -45,7 +47,7 @@ class Matters(NamedTuple):
 
 
 class Change(NamedTuple):
-    """Functions that a file did not have, and those that it no longer has."""
+    """What is other in a file."""
 
     came: Sequence[FunctionFact]
     went: Sequence[FunctionFact]
@@ -53,6 +55,14 @@ class Change(NamedTuple):
     """Those whose bodies were read and may lead elsewhere now, by name, as they were."""
     tensors: bool
     """Whether bodies that were read use other tensors than they did."""
+    bound: frozenset[str] = frozenset()
+    """Names that it has by imports and assignments, and had not."""
+    attrs: frozenset[str] = frozenset()
+    """Classes that assign other attributes to themselves."""
+    takes: frozenset[str] = frozenset()
+    """Functions that take other arguments."""
+    returns: frozenset[str] = frozenset()
+    """Functions that return something else."""
 
 
 def asked_methods(extra: Mapping[str, Iterable[str]]) -> frozenset[str]:
@@ -69,21 +79,37 @@ def words_in(facts: Iterable[FileFacts]) -> set[str]:
     for file in facts:
         for pair in file.imports:
             said.update(pair)
-        tables = [file.assigns]
+        said.update(file.assigns)
         for class_ in file.classes:
             said.add(class_.name)
-            said.update(class_.bases, class_.decorators)
-            tables.append(class_.attrs)
+            said.update(class_.attrs)
         for function in file.functions:
-            said.add(function.returns)
-            said.update(function.decorators, function.defaults.values())
-            tables.append(function.locals)
+            said.update(function.defaults.values(), function.locals)
             for call in function.calls:
-                said.add(call.name)
                 said.update(call.given, call.under)
-        for table in tables:
-            said.update(table, *table.values())
+        said.update(_looked_up(file))
     return words_of(said)
+
+
+def roots_in(facts: FileFacts) -> set[str]:
+    """The names by which what is written in a file begins to be looked up there."""
+    return set(_ROOT.findall("\n".join(_looked_up(facts))))
+
+
+def _looked_up(facts: FileFacts) -> set[str]:
+    said: set[str] = set()
+    tables = [facts.assigns]
+    for class_ in facts.classes:
+        said.update(class_.bases, class_.decorators)
+        tables.append(class_.attrs)
+    for function in facts.functions:
+        said.add(function.returns)
+        said.update(function.decorators)
+        said.update(call.name for call in function.calls)
+        tables.append(function.locals)
+    for table in tables:
+        said.update(*table.values())
+    return said
 
 
 def words_of(names: Iterable[str]) -> set[str]:
@@ -92,20 +118,27 @@ def words_of(names: Iterable[str]) -> set[str]:
 
 
 def change_of(old: FileFacts, new: FileFacts, walked: Container[str]) -> Change | None:
-    """What functions came and went, and which bodies are others, where nothing else that finding out what
-    is hot has read of the file, or can read, is other than it was; else None. The body of a function that was
-    not walked is read by nobody, but for the hooks it sets and the functions it hands out."""
-    if old.error or new.error or frame_around(old) != frame_around(new):
+    """What is other in a file; None where that is more than a change has. The body of a function that was not
+    walked is read by nobody, but for the hooks it sets and the functions it hands out."""
+    bound, attrs = _bound_anew(old, new), _other_attrs(old, new)
+    if old.error or new.error or bound is None or attrs is None:
         return None
     before, now = ({f.name for f in facts.functions} for facts in (old, new))
     stayed, stay = ([f for f in facts.functions if f.name in before & now] for facts in (old, new))
     if [f.name for f in stayed] != [f.name for f in stay]:
         return None
     leading: set[str] = set()
+    takes: set[str] = set()
+    returns: set[str] = set()
     tensors = False
     for was, is_ in zip(stayed, stay, strict=True):
         if frame(was, whole=False) != frame(is_, whole=False):
-            return None
+            if not _is_alike(was, is_):
+                return None
+            if (was.params, was.defaults) != (is_.params, is_.defaults):
+                takes.add(was.name)
+            if was.returns != is_.returns:
+                returns.add(was.name)
         if was.name in walked:
             tensors |= was.tensors != is_.tensors
             if _leading(was) != _leading(is_):
@@ -115,7 +148,50 @@ def change_of(old: FileFacts, new: FileFacts, walked: Container[str]) -> Change 
         [f for f in old.functions if f.name not in now],
         {name: [f for f in stayed if f.name == name] for name in sorted(leading)},
         tensors,
+        bound,
+        attrs,
+        frozenset(takes),
+        frozenset(returns),
     )
+
+
+def _bound_anew(old: FileFacts, new: FileFacts) -> frozenset[str] | None:
+    """The names that imports and assignments add to a file; None where anything else is other of these."""
+    stayed = [pair for pair in new.imports if pair in old.imports]
+    kept = [(name, values) for name, values in new.assigns.items() if name in old.assigns]
+    if stayed != old.imports or kept != list(old.assigns.items()):
+        return None
+    names = {pair[0] for pair in new.imports if pair not in old.imports}
+    names |= new.assigns.keys() - old.assigns.keys()
+    had = names_bound(old, "").keys() | {"*"}
+    return None if names & had else frozenset(names)
+
+
+def _other_attrs(old: FileFacts, new: FileFacts) -> frozenset[str] | None:
+    """The classes that assign other attributes to themselves; None where more is other of classes."""
+    if len(old.classes) != len(new.classes):
+        return None
+    found = set()
+    for was, is_ in zip(old.classes, new.classes, strict=True):
+        if frame_of_class(was) == frame_of_class(is_):
+            continue
+        alike = frame_of_class(replace(is_, attrs=was.attrs)) == frame_of_class(was)
+        if not alike or holds_modules(was) != holds_modules(is_):
+            return None
+        found.add(was.name)
+    return frozenset(found)
+
+
+def _is_alike(was: FunctionFact, is_: FunctionFact) -> bool:
+    """Whether a function is to others as it was, but for what it takes and returns."""
+    if _LOCALS in was.name or any(call.how == "hook" for call in (*was.calls, *is_.calls)):
+        return False
+    if was.params != is_.params and (
+        was.params[:1] != is_.params[:1] or was.name.endswith("__call__")
+    ):
+        return False
+    same = replace(is_, params=was.params, defaults=was.defaults, returns=was.returns)
+    return frame(was, whole=False) == frame(same, whole=False)
 
 
 def _leading(function: FunctionFact) -> object:
@@ -123,22 +199,8 @@ def _leading(function: FunctionFact) -> object:
     return function.locals, [packed_call(call) for call in function.calls]
 
 
-def unnoticed_change(
-    old: FileFacts,
-    new: FileFacts,
-    walked: Container[str],
-    unnoticed: Callable[[FunctionFact, FileFacts], bool],
-) -> Change | None:
-    """As `change_of`, where every function that came or went is `unnoticed` in the file that has it."""
-    change = change_of(old, new, walked)
-    if change is None:
-        return None
-    each = [*((f, new) for f in change.came), *((f, old) for f in change.went)]
-    return change if all(unnoticed(function, facts) for function, facts in each) else None
-
-
 def is_unnoticed(function: FunctionFact, facts: FileFacts, about: About, matters: Matters) -> bool:
-    """Whether it makes no difference to any other function that there is this one, or is not."""
+    """Whether it makes no difference that there is a function, or is not, to who does not mention it."""
     owner, _, last = function.name.rpartition(".")
     around = function.name.split(_LOCALS)
     marked = any(class_.mark for class_ in facts.classes if class_.name == owner)
@@ -152,7 +214,6 @@ def is_unnoticed(function: FunctionFact, facts: FileFacts, about: About, matters
         or last.startswith("__")
         or not last.isascii()
         or last in matters.methods
-        or matters.mentioned(last)
         or marked
         or owner in about.below
         or any(means(pattern, dotted) for pattern in matters.patterns)

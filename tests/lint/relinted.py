@@ -325,6 +325,11 @@ class Editor:
                 f"made.{self.name()}(3)",
                 "1 + 1",
                 f"self.{self.name()} = {self.name()}",
+                f"self.{self.name()} = Store()",
+                f"self.{self.name()} = torch.nn.Linear(1, 2)",
+                "return Store()",
+                f"return {self.name()}(x)",
+                "return torch.relu(x)",
                 f"x.register_hook({self.name()})",
                 f"def inner(fn):\n{found[1]}        return {self.name()}(fn)\n{found[1]}    return inner",
                 "yield 1",
@@ -382,7 +387,17 @@ class Editor:
 
     def top(self, text: str) -> str:
         line = self.rng.choice(
-            [f"import {self.name()}", f"ZQ = {self.name()}", f"{self.name()} = 1", "# moved"]
+            [
+                f"import {self.name()}",
+                f"from pkg import {self.name()}",
+                f"from pkg.helpers import {self.name()}",
+                f"from pkg.layers import {self.name()} as {self.name()}",
+                "from pkg.helpers import *",
+                f"ZQ = {self.name()}",
+                f"{self.name()} = {self.name()}",
+                f"{self.name()} = 1",
+                "# moved",
+            ]
         )
         return f"{line}\n{text}"
 

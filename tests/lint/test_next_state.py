@@ -142,6 +142,28 @@ FOLLOWS: dict[str, Edit] = {
 }  # fmt: skip
 
 
+MEANS_THE_SAME: dict[str, Edit] = {
+    "what a cold function returns": ("pkg/helpers.py", "format_line(text):", "format_line(text) -> int:"),
+    "a cold function takes more": ("pkg/helpers.py", "format_line(text):", "format_line(text, *more):"),
+    "what self holds": ("pkg/base.py", "super().__init__()", "super().__init__()\n        self.more = 1"),
+    "an import": ("pkg/helpers.py", "import torch", "import torch\nimport math"),
+    "what a function returns": ("pkg/helpers.py", "format_line(text):", "format_line(text) -> int:"),
+    "a function takes more": ("pkg/helpers.py", "format_line(text):", "format_line(text, *more):"),
+    "a hot function takes another default": ("pkg/helpers.py", "whole=None", "whole=True"),
+    "a hot function takes more, and is given it": (
+        "pkg/helpers.py", "def gate(x, mode=None):", "def gate(x, mode=None, low=None):\n    clip(x, low)"
+    ),
+    "what a hot function returns": ("pkg/helpers.py", "return guard_low(x, low)", "return torch.relu(x)"),
+    "what a method returns": ("pkg/base.py", "return x.item()", "return torch.relu(x)"),
+    "an import that is used": (
+        "pkg/helpers.py", "import torch\n", "import torch\nfrom pkg.train import plot as zq_plot\n"
+    ),
+    "a name that is assigned": ("pkg/train.py", "import torch\n", "import torch\nZQ_MOST = torch\n"),
+    "a method comes that others have": (
+        "pkg/helpers.py", "class Store:\n", "class Store:\n    def describe(self):\n        return 1\n\n"
+    ),
+}  # fmt: skip
+
 SOLVED: dict[str, Edit] = {
     "a function comes that a call names": (
         "pkg/layers.py", "def note_call", "def zq_known(x):\n    return x\n\ndef note_call"
@@ -191,12 +213,8 @@ SOLVED: dict[str, Edit] = {
     "a cold function hands out another": (
         "pkg/helpers.py", _STRIP, "    def made():\n        return text\n    return made"
     ),
-    "what a cold function returns": ("pkg/helpers.py", "format_line(text):", "format_line(text) -> int:"),
-    "a cold function takes more": ("pkg/helpers.py", "format_line(text):", "format_line(text, *more):"),
     "a cold function is decorated": ("pkg/helpers.py", "def format_line", "@traced\ndef format_line"),
-    "what self holds": ("pkg/base.py", "super().__init__()", "super().__init__()\n        self.more = 1"),
     "a base": ("pkg/layers.py", "class Layer(Base)", "class Layer(torch.nn.Module)"),
-    "an import": ("pkg/helpers.py", "import torch", "import torch\nimport math"),
     "an alias": ("pkg/layers.py", "SIZE = (1, 2)", "SIZE = (1, 2)\nstep = traced_step"),
     "a class": ("pkg/layers.py", "SIZE = (1, 2)", "class New:\n    pass"),
     "functions change places": (
@@ -209,8 +227,30 @@ SOLVED: dict[str, Edit] = {
         "pkg/train.py", "    return loss\n", "    loss.register_hook(report)\n    return loss\n"
     ),
     "a function hands out another": ("pkg/helpers.py", "return one", "return two"),
-    "what a function returns": ("pkg/helpers.py", "format_line(text):", "format_line(text) -> int:"),
-    "a function takes more": ("pkg/helpers.py", "format_line(text):", "format_line(text, *more):"),
+    "an import by a name that is written already": (
+        "pkg/layers.py", "SIZE = (1, 2)", "from pkg.helpers import clip as zq_known\nSIZE = (1, 2)"
+    ),
+    "an import into what is imported as a whole": (
+        "pkg/layers.py", "SIZE = (1, 2)", "from pkg.helpers import clip as report\nSIZE = (1, 2)"
+    ),
+    "an import that goes": ("pkg/layers.py", "import functools\n", ""),
+    "what self holds is of the project": (
+        "pkg/base.py", "super().__init__()", "super().__init__()\n        self.kept = Marked()"
+    ),
+    "what self holds makes it a module": (
+        "pkg/helpers.py",
+        "class Store:\n",
+        "class Store:\n    def zq_set(self):\n        self.kept = torch.nn.Linear(1, 1)\n\n",
+    ),
+    "a function returns what is of the project": (
+        "pkg/helpers.py", "format_line(text):", "format_line(text) -> Store:"
+    ),
+    "self is called something else": ("pkg/layers.py", "def close(self):", "def close(this):"),
+    "a method comes that others call": (
+        "pkg/helpers.py",
+        "class Store:\n",
+        "class Store:\n    def describe_shape(self):\n        return 1\n\n",
+    ),
 }  # fmt: skip
 
 
@@ -257,6 +297,15 @@ def test_what_bodies_lead_to_follows(linted: Start, edit: Edit) -> None:
     assert project.proved(new)
     # Back again follows as well, but for what goes and was called.
     assert project.proved(texts) or "def zq_" in edit[2]
+    assert project.outcome(new, project.cache) == project.outcome(new, None)
+
+
+@pytest.mark.parametrize("edit", MEANS_THE_SAME.values(), ids=list(MEANS_THE_SAME))
+def test_what_means_the_same_to_all_others_follows(linted: Start, edit: Edit) -> None:
+    project = linted(PROJECT)
+    new = edited(PROJECT, edit)
+    assert project.proved(new)
+    project.proved(PROJECT)
     assert project.outcome(new, project.cache) == project.outcome(new, None)
 
 
