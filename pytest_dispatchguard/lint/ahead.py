@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -87,5 +88,8 @@ def _stand_by(prepare: Callable[[], object], asked: int, answer: int) -> None:
             done = [function(item) for item in todo]
         except Exception:  # noqa: BLE001 - the other process will meet it as well, and tell
             done = None
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError, AttributeError):
+                stream.flush()  # what rules may have written
         with open(answer, "wb", closefd=False) as pipe:
             pickle.dump(done, pipe)

@@ -167,7 +167,7 @@ class _Work:
         self.find_given(walked)
         for function_id in {*self.bodies, *walked, *self.given}:
             runs = self.runs_given(function_id)
-            if runs != self.runs_before(function_id):
+            if self.known.of(function_id) is None or runs != self.runs_before(function_id):
                 self.runs[function_id] = runs
         before = Before(self.then_before, self.runs_before)
         self.then = heated_again(
@@ -181,21 +181,18 @@ class _Work:
         for source in {*self.bodies, *walked}:
             was = set() if self.first_before(source) is None else _targets(self.ways_before(source))
             now = set() if self.first_now(source) is None else _targets(self.ways_now(source))
-            anew |= was - now
-            # What was given anything is so with one that gives it more.
-            anew.update(target for target in now - was if self.given_before(target))
+            anew |= was ^ now
             anew.update(target for target in now & was if self.gives_otherwise(source, target))
         looked: set[str] = set()
         while anew:
             function_id = anew.pop()
             looked.add(function_id)
-            before, hot = self.given_before(function_id), self.first_now(function_id) is not None
+            hot = self.first_now(function_id) is not None
             given = self.arguments.of(function_id) if hot else {}
-            if given != before:
+            if given != self.given_before(function_id):
                 self.given[function_id] = given
-            if given or before:
-                on = (edge.target for edge in self.ways_now(function_id))
-                anew.update(t for t in on if t not in looked and self.hands_on(function_id, t))
+            # What is given nothing in particular, seen by itself, may be in what it hands on.
+            anew |= self.handed_on(function_id) - looked
 
     def gives_otherwise(self, source: str, target: str) -> bool:
         """Whether a function gives another something else than before."""
@@ -205,9 +202,19 @@ class _Work:
         now = self.arguments.forms(source, target)
         return (was and set(was)) != (now and set(now))
 
-    def hands_on(self, source: str, target: str) -> bool:
-        """Whether a function gives another what it was given."""
-        return any("=" in form for form in self.arguments.forms(source, target) or ())
+    def handed_on(self, function_id: str) -> set[str]:
+        """The functions to which one gives what it was given, where that may be something in particular."""
+        reached = self.first_now(function_id) or self.first_before(function_id)
+        facts = self.project.functions[function_id]
+        if reached is None or len(reached.fact.path) == 1 or len(facts) > 1:
+            return set()
+        words = {"="} if function_id in self.takes else {f"={name}" for name in facts[0].defaults}
+        return {
+            target
+            for target in (_targets(self.ways_now(function_id)) if words else ())
+            for form in self.arguments.forms(function_id, target) or ()
+            if any(word in form for word in words)
+        }
 
     def runs_given(self, function_id: str) -> Sequence[Edge]:
         """What the arguments leave of a function's ways."""

@@ -14,7 +14,7 @@ from pytest_dispatchguard.lint.catalog import Catalog
 from pytest_dispatchguard.lint.facts import FileFacts, FunctionFact
 from pytest_dispatchguard.lint.kept import Index
 from pytest_dispatchguard.lint.mentions import Mentions
-from pytest_dispatchguard.lint.packing import pack_brief, unpack_brief
+from pytest_dispatchguard.lint.packing import pack_brief, pack_facts, unpack_brief
 from pytest_dispatchguard.lint.project import OwnMethods, packages_of
 from pytest_dispatchguard.lint.survey import Survey, facts_before, facts_of, facts_rows, sha
 from pytest_dispatchguard.lint.unnoticed import (
@@ -61,17 +61,21 @@ def next_state(
     if len(old) < len(changed):
         return None
     new = facts_of(config, survey, changed, cache)
-    digests = {rel: digest for rel, (digest, _, _) in state.files.items()}
-    packages = packages_of(module for _, _, module in state.files.values())
-    mentions = Mentions(lambda: facts_rows(config, digests, cache), packages)
-    matters = matters_in(before, config, catalog.hot_roots)
-    changes = _changes(state, old, new, matters, mentions)
-    if changes is None:
-        return None
 
     def facts(rel: str) -> FileFacts:
         return facts_of(config, survey, [rel], cache)[rel]
 
+    def written() -> dict[str, str]:
+        digests = {rel: digest for rel, (digest, _, _) in state.files.items()}
+        rows = facts_rows(config, digests, cache)
+        return {rel: rows[rel] if rel in rows else pack_facts(facts(rel)) for rel in digests}
+
+    packages = packages_of(module for _, _, module in state.files.values())
+    mentions = Mentions(written, packages)
+    matters = matters_in(before, config, catalog.hot_roots)
+    changes = _changes(state, old, new, matters, mentions)
+    if changes is None:
+        return None
     step = solved.Step(state, old, new, changes)
     after: After | None = None
     if _reaches_others(step):
@@ -93,6 +97,7 @@ def next_state(
         briefs |= after.briefs
         hot = {rel: number for rel, number in {**hot, **after.hot}.items() if number}
         now, rows = now._replace(read=after.read, found=after.found), after.rows
+        briefs = {rel: text for rel, text in briefs.items() if rel in hot}
     keys = {**before.hot.keys, **{rel: sha(text.encode()) for rel, text in briefs.items()}}
     index = Index({rel: keys[rel] for rel in hot}, hot, before.hot.idle)
     words = before.words.plus(words_in(new.values()))
@@ -124,8 +129,7 @@ def _changes(
     """What changed in each file; None where that is more than a state can follow from."""
     changes: dict[str, Change] = {}
     for rel, facts in new.items():
-        # Classes of other files that inherit from its class are told anew.
-        about = state.about(rel)._replace(below=frozenset())
+        about = state.about(rel)
         change = change_of(old[rel], facts, about.walked)
         if change is None:
             return None

@@ -57,18 +57,28 @@ class _Table(dict[str, _T]):
         self._read = read
 
     def __missing__(self, key: str) -> _T:
-        if self._read(key.partition(":")[0]):
+        if self._read(self._home(key)):
             return self[key]
         raise KeyError(key)
 
     def __contains__(self, key: object) -> bool:
         if super().__contains__(key):
             return True
-        return bool(self._read(str(key).partition(":")[0])) and super().__contains__(key)
+        return bool(self._read(self._home(str(key)))) and super().__contains__(key)
+
+    def _home(self, key: str) -> str:
+        return key.partition(":")[0]
 
     def get(self, key: str, default: _T | None = None) -> _T | None:  # type: ignore[override]  # no other default is asked for
         """The entry of a key."""
         return self[key] if key in self else default  # noqa: SIM401 - this is what get is
+
+
+class _Files(_Table[FileFacts]):
+    """The same by path."""
+
+    def _home(self, key: str) -> str:
+        return key
 
 
 class _Functions(_Table[list[FunctionFact]]):
@@ -137,7 +147,7 @@ def project_on_demand(
         return True
 
     module_of = {path: module for module, path in modules.items()}
-    files: _Table[FileFacts] = _Table(lambda path: read(module_of.get(path, "")))
+    files = _Files(lambda path: read(module_of.get(path, "")))
     functions = _Functions(read, families)
     classes = _Classes(read, families.lines)
     methods: _Table[list[str]] = _Table(read)

@@ -91,11 +91,11 @@ def shape(facts: FileFacts) -> str:
     return hashlib.sha256(data.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
-def frame(function: FunctionFact, whole: bool) -> object:
-    """All of a function that hotness and briefs are made from, or of one whose body is not read the rest:
-    what it is to others; to be compared. A function that sets hooks is told as a whole."""
+def frame(function: FunctionFact) -> object:
+    """All of a function that hotness and briefs are made from where its body is not read: what it is to
+    others; to be compared. A function that sets hooks is told as a whole."""
     calls = function.calls
-    if whole or any(call.how == "hook" for call in calls):
+    if any(call.how == "hook" for call in calls):
         return _FUNCTION_SHAPE(function), [_CALL_SHAPE(c) for c in calls]
     returned = [_CALL_SHAPE(c) for c in calls if c.how == "returned"]
     return _FUNCTION_FRAME(function), returned

@@ -25,7 +25,7 @@ from pytest_dispatchguard.lint.packing import pack_brief
 from pytest_dispatchguard.lint.patterns import patterns
 from pytest_dispatchguard.lint.profiled import Observed
 from pytest_dispatchguard.lint.project import Project, with_facts
-from pytest_dispatchguard.lint.solved import Facts, Found, Read, Rows, Step, below, put_line
+from pytest_dispatchguard.lint.solved import Facts, Found, Read, Rows, Step, put_line
 from pytest_dispatchguard.lint.survey import sha
 from pytest_dispatchguard.lint.trails import Known, Trails, pack_trails
 
@@ -211,4 +211,4 @@ def _read(before: Read, trails: Mapping[str, Trails], project: Project) -> Read:
                 lines[rel] = line
     if walked == before.walked and lines == before.lines:
         return before
-    return Read(walked, lines, below(project.modules, lines))
+    return Read(walked, lines)

@@ -30,7 +30,6 @@ class Read(NamedTuple):
 
     walked: Mapping[str, Sequence[str]]
     lines: Mapping[str, Mapping[str, Sequence[str]]]
-    below: Mapping[str, Sequence[str]]
     digest: str = ""
     """As the cache knows it; empty until it is kept."""
 
@@ -94,7 +93,6 @@ class State(NamedTuple):
             self.files[rel][2],
             frozenset(self.read.walked.get(rel, ())),
             self.read.lines.get(rel, {}),
-            frozenset(self.read.below.get(rel, ())),
         )
 
 
@@ -205,7 +203,7 @@ def read_for(project: Project, heat: Heat) -> Read:
         if path in hot:
             put_line(lines.setdefault(path, {}), project, class_id)
     lines = {rel: classes for rel, classes in lines.items() if classes}
-    return Read(walked, lines, below(project.modules, lines))
+    return Read(walked, lines)
 
 
 def put_line(lines: dict[str, list[str]], project: Project, class_id: str) -> None:
@@ -213,19 +211,6 @@ def put_line(lines: dict[str, list[str]], project: Project, class_id: str) -> No
     above = [base for base in mro(project, class_id)[1:] if base in project.classes]
     if above:
         lines[class_id.partition(":")[2]] = above
-
-
-def below(
-    modules: Mapping[str, str], lines: Mapping[str, Mapping[str, Sequence[str]]]
-) -> dict[str, list[str]]:
-    """By path, the classes that those of other files inherit from."""
-    found: dict[str, set[str]] = {}
-    for path, classes in lines.items():
-        for base in (base for above in classes.values() for base in above):
-            module, _, name = base.partition(":")
-            if modules[module] != path:
-                found.setdefault(modules[module], set()).add(name)
-    return {rel: sorted(names) for rel, names in found.items()}
 
 
 def words_after(config: Config, survey: Survey, before: Known | None, cache: Cache) -> Words:

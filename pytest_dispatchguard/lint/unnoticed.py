@@ -29,8 +29,6 @@ class About(NamedTuple):
     """The functions whose bodies were read to find what is hot."""
     lines: Mapping[str, Sequence[str]]
     """Its classes that inherit from classes of the project, with the ids of these, nearest first."""
-    below: frozenset[str]
-    """Its classes that those of other files inherit from, where these have hot functions."""
 
 
 class Matters(NamedTuple):
@@ -132,7 +130,7 @@ def change_of(old: FileFacts, new: FileFacts, walked: Container[str]) -> Change 
     returns: set[str] = set()
     tensors = False
     for was, is_ in zip(stayed, stay, strict=True):
-        if frame(was, whole=False) != frame(is_, whole=False):
+        if frame(was) != frame(is_):
             if not _is_alike(was, is_):
                 return None
             if (was.params, was.defaults) != (is_.params, is_.defaults):
@@ -186,12 +184,12 @@ def _is_alike(was: FunctionFact, is_: FunctionFact) -> bool:
     """Whether a function is to others as it was, but for what it takes and returns."""
     if _LOCALS in was.name or any(call.how == "hook" for call in (*was.calls, *is_.calls)):
         return False
-    if was.params != is_.params and (
-        was.params[:1] != is_.params[:1] or was.name.endswith("__call__")
-    ):
+    # What is called self is told by its first parameter, whether attention calls it by its second.
+    told = 2 if was.name.endswith("__call__") else 1 if "." in was.name else 0
+    if was.params[:told] != is_.params[:told]:
         return False
     same = replace(is_, params=was.params, defaults=was.defaults, returns=was.returns)
-    return frame(was, whole=False) == frame(same, whole=False)
+    return frame(was) == frame(same)
 
 
 def _leading(function: FunctionFact) -> object:
@@ -215,7 +213,6 @@ def is_unnoticed(function: FunctionFact, facts: FileFacts, about: About, matters
         or not last.isascii()
         or last in matters.methods
         or marked
-        or owner in about.below
         or any(means(pattern, dotted) for pattern in matters.patterns)
         or matters.idle
     )

@@ -373,6 +373,19 @@ def test_without_the_facts_of_before_nothing_is_proved(linted: Start) -> None:
     assert not project.proved(edited(PROJECT, UNNOTICED["a cold body calls more"]))
 
 
+def test_files_that_the_cache_has_lost_are_asked_all_the_same(linted: Start) -> None:
+    project = linted(PROJECT)
+    edit = MEANS_THE_SAME["an import that is used"]
+    comes = edited(
+        PROJECT, (edit[0], edit[1], edit[2].replace("plot as zq_plot", "plot as report"))
+    )
+    asks = edited(comes, ("pkg/layers.py", "h.gate(x)", "h.report(x)"))
+    assert project.proved(edited(PROJECT, ("pkg/layers.py", "h.gate(x)", "h.report(x)")))
+    rows = project.cache.keys("facts")
+    project.cache.prune("facts", {key for key in rows if not key.endswith(":pkg/layers.py")})
+    assert not project.proved(asks)
+
+
 @pytest.mark.parametrize("kind", ["trails", "families"])
 def test_what_the_cache_has_lost_is_found_out_anew(linted: Start, kind: str) -> None:
     project = linted(PROJECT)
@@ -449,6 +462,111 @@ class Two(torch.nn.Module):
 """,
 }
 """Modules that import from one another in a round."""
+
+
+_RULED_OUT = """
+import torch
+
+class M(torch.nn.Module):
+    def forward(self, x):
+        y = 1
+        return x
+
+def f(x, mask=None):
+    if mask is not None:
+        g(x)
+
+def g(x):
+    return x.item()
+"""
+_DEEP = """
+import torch
+
+class M(torch.nn.Module):
+    def forward(self, x):
+        a6(1)
+        c(x)
+
+def c(x):
+    f(2)
+
+def a6(x=None):
+    return a5(x)
+
+def a5(x=None):
+    return a4(x)
+
+def a4(x=None):
+    return a3(x)
+
+def a3(x=None):
+    return a2(x)
+
+def a2(x=None):
+    return a1(x)
+
+def a1(x=None):
+    return t(x)
+
+def t(q=None):
+    if q == 7:
+        slow(q)
+    f(q)
+
+def f(p=None):
+    t(p)
+
+def slow(x):
+    return x.item()
+"""
+
+
+@pytest.mark.parametrize(
+    ("texts", "edits"),
+    [
+        ({"m.py": _RULED_OUT}, [("m.py", "y = 1", "y = f(x)")]),
+        ({"m.py": _RULED_OUT}, [("m.py", "y = 1", "y = f(x, x)")]),
+        ({"m.py": _DEEP}, [("m.py", "f(2)", "f(7)")]),
+        ({"m.py": _DEEP}, [("m.py", "a6(1)", "a6(1)\n        f(7)")]),
+        ({"m.py": _DEEP}, [("m.py", "a3(x)", "a3(7)")]),
+        ({"m.py": _DEEP}, [("m.py", "def a4(x=None)", "def a4(x)")]),
+        ({"m.py": _DEEP}, [("m.py", "def f(p=None)", "def f(p=7)")]),
+        ({"m.py": _DEEP}, [("m.py", "def t(q=None)", "def t(r=None, q=None)")]),
+        (
+            {
+                "a.py": "import torch\nfrom b import h\nclass M(torch.nn.Module):\n"
+                "    def forward(self, x):\n        h(x)\n",
+                "b.py": "def h(x):\n    return x.item()\n",
+            },
+            [("a.py", "h(x)", "pass"), ("b.py", "def h", "def zq_new(x):\n    return x\n\ndef h")],
+        ),
+        (
+            {"pkg/a:b.py": _RULED_OUT, "pkg/c.py": "def late(x):\n    return x\n"},
+            [("pkg/a:b.py", "y = 1", "y = f(x)")],
+        ),
+    ],
+    ids=[
+        "all ways are ruled out",
+        "none is",
+        "what is handed on round and round",
+        "one more that hands it on",
+        "what is handed on deep down",
+        "a default that goes",
+        "another default",
+        "one more that is taken",
+        "a file that is cold by it",
+        "a colon in a path",
+    ],
+)
+def test_edits_that_once_came_out_otherwise(
+    linted: Start, texts: dict[str, str], edits: list[Edit]
+) -> None:
+    project = linted(texts)
+    new = dict(texts)
+    for edit in edits:
+        new = edited(new, edit)
+    assert project.proved(new)
+    project.proved(texts)
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_tensors_count_where_a_body_was_walked() -> None:
         ("import h\ndef f(x):\n    g(x)\n", {"bound": {"h"}}),
         ("h = 1\ndef f(x):\n    g(x)\n", {"bound": {"h"}}),
         ("@g\ndef f(x):\n    g(x)\n", None),
-        ("def f(y):\n    g(y)\n", None),
+        ("def f(y):\n    g(y)\n", {"takes": {"f"}}),
         ("import f\ndef f(x):\n    g(x)\n", None),
         ("from h import *\ndef f(x):\n    g(x)\n", None),
         ("class H:\n    pass\ndef f(x):\n    g(x)\n", None),
