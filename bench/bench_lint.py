@@ -232,6 +232,8 @@ def interleaved(
 
 EDITED = "    def __call__(self, *args, **kwargs):\n"
 """The beginning of a hot method of the file that is edited."""
+IMPORTED = "import warnings\n"
+"""An import of that file."""
 CALLED = "count_params"
 """A method beside it that it does not call."""
 
@@ -241,8 +243,8 @@ def warm_runs(
 ) -> dict[str, Series]:
     """The whole process with a filled cache, by itself and asking a daemon: nothing changed; a comment put
     in, which moves all lines of a file; a statement changed in a hot function; a function added; a call
-    added to a hot function, of what there is not, and of what there is, so that what is hot has to be found
-    out anew. Each edit is one of the file as it was, which is linted in between."""
+    added to a hot function, of what there is not, of what there is and was not hot, and of what is added as
+    well; an import added. Each edit is one of the file as it was, which is linted in between."""
     file = max(tree.files, key=lambda p: (p.name == "layer.py", p.as_posix()))
     before = file.read_bytes()
     comment = b"# edited %d\n"
@@ -257,6 +259,13 @@ def warm_runs(
         ),
         "a call added that leads on": lambda i: before.replace(
             start, start + b"        self.%s(%d)\n" % (CALLED.encode(), i)
+        ),
+        "a function added, and called": lambda i: (
+            before.replace(start, start + b"        added_%d(self)\n" % i)
+            + b"\n\ndef added_%d(layer):\n    return layer.%s()\n" % (i, CALLED.encode())
+        ),
+        "an import added": lambda i: before.replace(
+            IMPORTED.encode(), b"%simport math  # %d\n" % (IMPORTED.encode(), i), 1
         ),
     }
     ways = {"": (*linter, "."), "asking a daemon, ": (*linter, "--daemon", ".")}
