@@ -27,6 +27,7 @@ class Ahead:
         """Begins one, which does what is to `prepare` first; None where there can be none."""
         if not hasattr(os, "fork") or threading.active_count() > 1:
             return None
+        _flush()  # else it would write again what waits here
         ends: list[int] = []
         try:
             for _ in range(2):
@@ -88,8 +89,12 @@ def _stand_by(prepare: Callable[[], object], asked: int, answer: int) -> None:
             done = [function(item) for item in todo]
         except Exception:  # noqa: BLE001 - the other process will meet it as well, and tell
             done = None
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError, AttributeError):
-                stream.flush()  # what rules may have written
+        _flush()  # what rules may have written
         with open(answer, "wb", closefd=False) as pipe:
             pickle.dump(done, pipe)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):  # closed, or not there
+            stream.flush()

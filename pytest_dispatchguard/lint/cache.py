@@ -87,8 +87,6 @@ class Cache:
     version: str
     notes: tuple[str, ...] = ()
     """Lines for people: what was wrong with the file."""
-    mends: bool = True
-    """Whether a file that turns out to be broken is taken away."""
 
     @classmethod
     def open(cls, path: Path, version: str) -> Cache:
@@ -117,21 +115,6 @@ class Cache:
             return cls(_connect(path, version), path, version, (note,))
         except (OSError, sqlite3.Error):
             return cls(None, path, version)
-
-    @classmethod
-    def there(cls, path: Path, version: str) -> Cache:
-        """The cache file as it is, to be read: nothing is made, mended or taken away."""
-        version = f"{_SCHEMA}:{version}"
-        try:
-            if _kind(path) == "ours":
-                where = f"{path.absolute().as_uri()}?mode=ro"
-                connection = sqlite3.connect(
-                    where, uri=True, timeout=_BUSY_SECONDS, isolation_level=None
-                )
-                return cls(connection, path, version, mends=False)
-        except (OSError, sqlite3.Error):
-            pass
-        return cls(None, path, version)
 
     @classmethod
     def in_memory(cls) -> Cache:
@@ -250,8 +233,9 @@ class Cache:
         except sqlite3.OperationalError:
             return None
         except sqlite3.DatabaseError:
-            if self.mends:  # broken inside, past what opening it looks at: the next run starts anew
-                _try_remove(self.path)
+            _try_remove(
+                self.path
+            )  # broken inside, past what opening it looks at: the next run starts anew
             return None
         finally:
             _rollback(connection)

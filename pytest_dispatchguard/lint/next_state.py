@@ -1,5 +1,5 @@
 """The state of a project that follows the one that was solved last by a change of some files: told from that
-one where only bodies of functions changed, and functions came or went that nobody else can have noticed."""
+one where names still mean the same to all that did not change."""
 
 from __future__ import annotations
 

@@ -105,6 +105,21 @@ os.kill(os.getpid(), {int(signal.SIGKILL)})
     assert done.returncode == -signal.SIGKILL
 
 
+def test_what_is_written_is_written_once(tmp_path: Path) -> None:
+    program = """
+from pytest_dispatchguard.lint.ahead import Ahead
+print("before")
+ahead = Ahead.begin(lambda: None)
+assert list(ahead.map(print, ["within"])) == [None]
+ahead.close()
+print("after")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert (done.stdout, done.stderr) == ("before\nwithin\nafter\n", "")
+
+
 def test_there_is_none_where_threads_are() -> None:
     stop = threading.Event()
     thread = threading.Thread(target=stop.wait)

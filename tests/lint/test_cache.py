@@ -85,27 +85,6 @@ def test_another_version_starts_anew(cache: Cache, path: Path) -> None:
 FILE = File("/p/a.py", "a.py", 10, 1_000, 2_000, 3)
 
 
-def test_what_is_there_is_read_and_nothing_made_of_it(cache: Cache, path: Path) -> None:
-    cache.put_many("facts", {"a": "1"})
-    reading = Cache.there(path, "1")
-    assert reading.get_many("facts", ["a"]) == {"a": "1"}
-    reading.put_many("facts", {"b": "2"})
-    reading.close()
-    assert reopened(path) == {"a": "1"}
-    later = Cache.there(path, "2")
-    assert later.get_many("facts", ["a"]) == {}
-    later.close()
-    assert reopened(path) == {"a": "1"}, "of another version is left alone"
-    path.write_bytes(path.read_bytes()[:4096] + b"\xff" * 8192)
-    broken = Cache.there(path, "1")
-    assert broken.get_many("facts", ["a"]) == {}
-    broken.close()
-    assert path.exists()
-    nowhere = path.parent / "no" / "such" / "cache.sqlite"
-    assert Cache.there(nowhere, "1").get_many("facts", ["a"]) == {}
-    assert not nowhere.parent.exists()
-
-
 def test_hashes_of_untouched_files(cache: Cache) -> None:
     cache.put_hashes([FILE], {"a.py": "hash", "other.py": "x"})
     assert cache.hashes([FILE]) == {"a.py": "hash"}
