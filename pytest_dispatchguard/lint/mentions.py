@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 
 from pytest_dispatchguard.lint.facts import FileFacts
+from pytest_dispatchguard.lint.project import packages_of
 from pytest_dispatchguard.lint.unnoticed import roots_in
 
 Rows = Mapping[str, str]
@@ -16,13 +17,17 @@ Rows = Mapping[str, str]
 class Mentions:
     """Answers who mentions what, as it was before a change."""
 
-    def __init__(self, read: Callable[[], Rows], packages: Container[str]) -> None:
+    def __init__(self, read: Callable[[], Rows], modules: Collection[str]) -> None:
         self._read = read
-        self._packages = packages
+        self._modules = modules
 
     @cached_property
     def _rows(self) -> Rows:
         return self._read()
+
+    @cached_property
+    def _packages(self) -> frozenset[str]:
+        return packages_of(self._modules)
 
     def member(self, name: str) -> set[str]:
         """The files that mention something of that name in something else: ``x.name``, ``module.name``."""

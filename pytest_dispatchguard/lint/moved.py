@@ -148,11 +148,8 @@ class _Work:
 
     def calling(self, function_id: str) -> list[str]:
         """The functions that have ways to it when all ways count."""
-        return [
-            source
-            for source in self.callers(function_id)
-            if self.first_now(source) is not None and function_id in _targets(self.ways_now(source))
-        ]
+        callers = (s for s in self.callers(function_id) if self.first_now(s) is not None)
+        return [source for source in callers if function_id in _targets(self.ways_now(source))]
 
     # -- step by step ------------------------------------------------------------------------------
 
@@ -261,11 +258,8 @@ class _Work:
 
     def running(self, function_id: str) -> list[str]:
         """The functions that run it, by what they are given."""
-        return [
-            source
-            for source in self.callers(function_id)
-            if self.is_walked(source) and function_id in _targets(self.runs_now(source))
-        ]
+        callers = filter(self.is_walked, self.callers(function_id))
+        return [source for source in callers if function_id in _targets(self.runs_now(source))]
 
     def is_walked(self, function_id: str) -> bool:
         """Whether ways led to a function, and on."""

@@ -15,7 +15,7 @@ from pytest_dispatchguard.lint.facts import FileFacts, FunctionFact
 from pytest_dispatchguard.lint.kept import Index
 from pytest_dispatchguard.lint.mentions import Mentions
 from pytest_dispatchguard.lint.packing import pack_brief, pack_facts, unpack_brief
-from pytest_dispatchguard.lint.project import OwnMethods, packages_of
+from pytest_dispatchguard.lint.project import OwnMethods
 from pytest_dispatchguard.lint.survey import Survey, facts_before, facts_of, facts_rows, sha
 from pytest_dispatchguard.lint.unnoticed import (
     Change,
@@ -70,8 +70,7 @@ def next_state(
         rows = facts_rows(config, digests, cache)
         return {rel: rows[rel] if rel in rows else pack_facts(facts(rel)) for rel in digests}
 
-    packages = packages_of(module for _, _, module in state.files.values())
-    mentions = Mentions(written, packages)
+    mentions = Mentions(written, [module for _, _, module in state.files.values()])
     matters = matters_in(before, config, catalog.hot_roots)
     changes = _changes(state, old, new, matters, mentions)
     if changes is None:

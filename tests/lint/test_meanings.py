@@ -52,7 +52,7 @@ def test_means_the_same(old: str, new: str, same: bool) -> None:
     assert change is not None
     rows = {rel: pack_facts(facts) for rel, facts in before.items()}
     was, now = build(before), build(after)
-    mentions = Mentions(lambda: rows, was.packages)
+    mentions = Mentions(lambda: rows, was.modules.keys())
     assert means_the_same(was, now, "one.py", change, mentions) is same
 
 
@@ -61,14 +61,14 @@ def test_torch_counts_for_whoever_did_not_import_it() -> None:
     after = scanned({**TEXTS, "two.py": f"import torch\n{TEXTS['two.py']}"})
     change = change_of(before["two.py"], after["two.py"], frozenset())
     assert change is not None
-    mentions = Mentions(dict, frozenset())
+    mentions = Mentions(dict, ())
     assert not means_the_same(build(before), build(after), "two.py", change, mentions)
 
 
 def test_who_is_told_of_what_a_function_returns() -> None:
     before = scanned(TEXTS)
     rows = {rel: pack_facts(facts) for rel, facts in before.items()}
-    mentions = Mentions(lambda: rows, build(before).packages)
+    mentions = Mentions(lambda: rows, build(before).modules.keys())
 
     def told(text: str) -> set[str] | None:
         change = change_of(before["one.py"], scanned({"one.py": text})["one.py"], frozenset())

@@ -22,7 +22,7 @@ FACTS = scanned(TEXTS)
 
 def mentions() -> Mentions:
     rows = {rel: pack_facts(facts) for rel, facts in FACTS.items()}
-    return Mentions(lambda: rows, build(FACTS).packages)
+    return Mentions(lambda: rows, build(FACTS).modules.keys())
 
 
 def test_members_are_what_stands_behind_a_dot() -> None:
