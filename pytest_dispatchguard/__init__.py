@@ -12,7 +12,10 @@ TYPE_CHECKING = False  # what checkers of types know it by, without `typing`
 __version__ = "0.1.0"
 
 _HOMES = {
-    **dict.fromkeys(("Edit", "Finding", "Fix", "Hot", "Price", "Span", "UserError"), "model"),
+    **dict.fromkeys(
+        ("Certainty", "Edit", "Finding", "Fix", "Hot", "Price", "Span", "UserError", "weaker"),
+        "model",
+    ),
     **dict.fromkeys(("hookimpl", "hookspec"), "hookspecs"),
     **dict.fromkeys(("Recorder", "Sync", "allow_sync"), "runtime.syncs"),
     **dict.fromkeys(("ghost",), "runtime.ghost"),
@@ -51,7 +54,7 @@ _MODULES = {"nodes": "lint.nodes"}
 
 __all__ = [  # noqa: RUF022 - by theme
     "__version__",
-    "Edit", "Finding", "Fix", "Hot", "Price", "Span", "UserError",
+    "Certainty", "Edit", "Finding", "Fix", "Hot", "Price", "Span", "UserError", "weaker",
     "hookimpl", "hookspec",
     "Recorder", "Sync", "allow_sync", "ghost",
     "Kind", "Place", "Scene",
@@ -93,7 +96,17 @@ if TYPE_CHECKING:
         Truth,
         With,
     )
-    from pytest_dispatchguard.model import Edit, Finding, Fix, Hot, Price, Span, UserError
+    from pytest_dispatchguard.model import (
+        Certainty,
+        Edit,
+        Finding,
+        Fix,
+        Hot,
+        Price,
+        Span,
+        UserError,
+        weaker,
+    )
     from pytest_dispatchguard.runtime.ghost import ghost
     from pytest_dispatchguard.runtime.syncs import Recorder, Sync, allow_sync
 

@@ -90,6 +90,10 @@ class Config:
     """The baseline file."""
     pedantic: bool = False
     """Whether findings that are only maybe right are shown."""
+    notes: bool | None = None
+    """Whether all notes are shown, or none; None for as many as a page for people has room for."""
+    strict: bool = False
+    """Whether notes fail a run."""
     budgets: tuple[tuple[str, Mapping[str, Any]], ...] = ()
     """Globs of test ids, and what these tests may cost; the pytest plugin reads them."""
     requires_python: str | None = None
@@ -509,6 +513,8 @@ def _from_table(
         "tree-modules": _dotted,
         "baseline": lambda value, where: _path(value, where, folder),
         "pedantic": _boolean,
+        "notes": _boolean,
+        "strict": _boolean,
         "budgets": _budgets,
     }
     settings = {}
@@ -527,8 +533,10 @@ def _override(
     """Lay the command line over the file's settings, in place."""
     for key, value in given.items():
         option = "--" + key.replace("_", "-")
-        if key == "pedantic":
+        if key in ("pedantic", "strict"):
             settings[key] = bool(value) or settings.get(key, False)
+        elif key == "notes":
+            settings[key] = settings.get(key) if value is None else value
         elif key == "baseline":
             settings[key] = _path(value, option, cwd)
         elif key in ("select", "extend_select", "ignore"):

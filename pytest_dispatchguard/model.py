@@ -6,7 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-Certainty = Literal["sure", "maybe"]
+Certainty = Literal["sure", "note", "maybe"]
+"""How a finding is told. ``sure``: hot, certain, and known how to avoid. ``note``: certainly a cost where it stands,
+but what to do is the author's to decide, or only users of the library make the place hot. ``maybe``: what a value is
+could not be told."""
+_LEVELS: Mapping[Certainty, int] = {"sure": 0, "note": 1, "maybe": 2}
 Safety = Literal["safe", "unsafe"]
 Outcome = Literal["pass", "fail", "undecided", "skipped", "error"]
 
@@ -38,6 +42,11 @@ SCHEMA = 1
 class UserError(Exception):
     """Something the user can mend: shown as one line on stderr, exit status 2. The message says what to
     do."""
+
+
+def weaker(a: Certainty, b: Certainty) -> Certainty:
+    """The level of what is no more certain than either."""
+    return max(a, b, key=_LEVELS.__getitem__)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -111,6 +120,8 @@ class Hot:
     per: Literal["call", "step"] = "call"
     seen: float | None = None
     """Calls per call of the root, from a recorded profile."""
+    users: bool = False
+    """Whether only users of the library call the root, so far as the project tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +223,8 @@ class Summary:
     fixed: int = 0
     unheard: int = 0
     """What is only maybe so, and told with `--pedantic`."""
+    unnoted: int = 0
+    """Notes that are not told, because nobody wants notes."""
     cheap: int = 0
     """What costs less than is asked for."""
 
@@ -310,6 +323,12 @@ class Report:
     """What lines asked of the dispatcher; None where nobody wanted to know."""
     ranked: bool = False
     """Whether the findings are in the order of what they cost, the dearest first."""
+    most_notes: int | None = None
+    """How many notes a page for people shows; None for all."""
+
+    def of(self, *levels: Certainty) -> tuple[Finding, ...]:
+        """The findings of some levels, in order."""
+        return tuple(f for f in self.findings if f.certainty in levels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -900,7 +919,11 @@ class Review:
         """All new findings."""
         return (*(remark.finding for remark in self.remarks), *self.others)
 
+    strict: bool = False
+    """Whether notes are something to answer for."""
+
     @property
     def bad(self) -> bool:
         """Whether there is something to answer for."""
-        return bool(self.new) or any(b.verdict in ("fail", "error") for b in self.budgets or ())
+        found = any(self.strict or f.certainty != "note" for f in self.new)
+        return found or any(b.verdict in ("fail", "error") for b in self.budgets or ())

@@ -11,9 +11,13 @@ from typing import Literal
 
 import libcst as cst
 
-from pytest_dispatchguard import Finding, Fix, Place, nodes
-
-Certainty = Literal["sure", "maybe"]
+from pytest_dispatchguard import (
+    Certainty,
+    Finding,
+    Fix,
+    Place,
+    nodes,
+)
 
 READS = ("item", "tolist", "int", "float", "complex")
 """Last names of calls that bring the value of a tensor to Python."""

@@ -1275,7 +1275,7 @@ class HostDataToDevice(Rule):
             node,
             f"`{place.text(node.func)}({_short_text(data, place)})` copies host data to the device on "
             f"every call, and the host waits for the copy; {advice}",
-            certainty="sure" if sure else "maybe",
+            certainty="sure" if sure else "note",
         )
 
     def _advice(self, node: cst.Call, data: cst.BaseExpression, place: Place) -> tuple[bool, str]:

@@ -625,7 +625,7 @@ class GradModeHoistable(Rule):
                     call,
                     f"{shown} is entered on every call of this module, a microsecond or two on "
                     "the host. Where all callers can enter it once for all layers, enter it there",
-                    certainty="maybe",
+                    certainty="note",
                 )
         return None
 
@@ -773,7 +773,7 @@ class DeviceGuardPerCall(Rule):
                 call,
                 f"`{place.text(call)}` asks for, sets and resets the current device on every call, a "
                 f"microsecond or more on the host, also when it is current already. {advice}",
-                certainty="sure" if around_loop else "maybe",
+                certainty="sure" if around_loop else "note",
             )
         return None
 
@@ -825,7 +825,7 @@ class DeviceModePerCall(Rule):
                         f"Inside `with {place.text(side)}` every torch call first runs a Python "
                         "function, and entering it costs the host several microseconds. Give "
                         "`device=` to the calls that make tensors",
-                        certainty="sure" if self._makes_tensors(node, place) else "maybe",
+                        certainty="sure" if self._makes_tensors(node, place) else "note",
                     )
         return None
 

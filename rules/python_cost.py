@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Literal
 
 import libcst as cst
 
 from pytest_dispatchguard import (
     Attribute,
     Call,
+    Certainty,
     Finding,
     Fix,
     Getitem,
@@ -19,9 +19,8 @@ from pytest_dispatchguard import (
     Rule,
     SelfWrite,
     nodes,
+    weaker,
 )
-
-Certainty = Literal["sure", "maybe"]
 
 _INSPECTED = {
     "inspect.signature": "reads and checks a signature",
@@ -277,7 +276,7 @@ class ImportPerCall(Rule):
             f"`{place.text(node)}` runs on every call: it looks the module up and binds its names "
             "again. Import it at the top of the file"
             + (", if no import cycle forbids it" if relative else ""),
-            certainty="maybe" if relative else _certainty(place),
+            certainty=weaker(_certainty(place), "note") if relative else _certainty(place),
         )
 
     @staticmethod
@@ -437,7 +436,7 @@ class EagerLogText(Rule):
             node,
             f"{how} makes the text on every call, also while `{place.text(node.func)}` is off. "
             "Give the logger the values and let it make the text when somebody reads it",
-            certainty="maybe" if place.conditions else "sure",
+            certainty="note" if place.conditions else "sure",
             fix=_lazy(node, place),
             dry=_is_dry(_shown(first.value), place),
         )
@@ -726,7 +725,7 @@ class DeepcopyPerCall(Rule):
             node,
             f"`{place.text(node)}` visits every object underneath in Python, and clones tensors, "
             "on every call. Copy only what is changed afterwards, and only when it is",
-            certainty="sure" if near or self._changed_flat(node, place) else "maybe",
+            certainty="sure" if near or self._changed_flat(node, place) else "note",
         )
 
     @staticmethod
@@ -822,7 +821,7 @@ class HasattrOfModule(Rule):
             f"`{place.text(node)}` is answered by `Module.__getattr__`, in Python, about a "
             f"microsecond on every call. Set `self.{attribute}` {none} in `__init__` where there "
             "is none, and test that, read once into a local name",
-            certainty="maybe" if registered or _foreign_bases(place) else "sure",
+            certainty="maybe" if _foreign_bases(place) else "note" if registered else "sure",
         )
 
     @staticmethod
@@ -915,7 +914,7 @@ class ModuleAttributeWrite(Rule):
                 f"`self.{name} = …` goes through `Module.__setattr__`, a Python method, more than "
                 "a microsecond on every call. Use a local name; what must outlive the call can "
                 "live in a plain object that `__init__` makes",
-                certainty="sure" if self._for_this_call(name, node.value, place) else "maybe",
+                certainty="sure" if self._for_this_call(name, node.value, place) else "note",
             )
 
     @staticmethod

@@ -136,7 +136,7 @@ class Synchronize(Rule):
             f"`{say(place, node)}` stops the host until the device has finished everything "
             "queued. Where one stream needs another, use `wait_stream` or an event; reads wait "
             "by themselves.",
-            certainty="maybe" if _explained(place) else "sure",
+            certainty="note" if _explained(place) else "sure",
         )
 
 

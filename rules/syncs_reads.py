@@ -8,7 +8,14 @@ from dataclasses import replace
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Finding, FString, Place, Rule
+from pytest_dispatchguard import (
+    Call,
+    Finding,
+    FString,
+    Place,
+    Rule,
+    weaker,
+)
 
 from ._sync_roles import (
     ReadRule,
@@ -79,7 +86,9 @@ class ItemRead(ReadRule):
 
 def _judged(read: Read, place: Place) -> Read:
     """A read, as sure as it is that the host can do without it."""
-    return read if avoidable(read, place) else replace(read, certainty="maybe")
+    return (
+        read if avoidable(read, place) else replace(read, certainty=weaker(read.certainty, "note"))
+    )
 
 
 class NumberOfTensor(ReadRule):
@@ -172,7 +181,7 @@ class ListOfTensor(ReadRule):
         """One read on its own; of what was stacked to be read at once it is a maybe."""
         shown = say(place, read.call)
         if not (_known_to_the_caller(read, place) or ends(read.call, place) == {"tensor"}):
-            read = replace(read, certainty="maybe")
+            read = replace(read, certainty=weaker(read.certainty, "note"))
         return found(
             place,
             read,
@@ -272,11 +281,11 @@ class CopyToHost(Rule):
                 f"`{shown}` copies from the device for `{foreign}`, and the host waits for it. "
                 "Gather what it needs into one copy, or find an operation of torch that does "
                 "the work.",
-                certainty="maybe",
+                certainty=weaker(certainty, "note"),
             )
         leaves, back = _way(node, place)
         if leaves and not back:
-            certainty = "maybe"
+            certainty = weaker(certainty, "note")
         trip = " and the result goes back to it later" if back else ""
         return tell(
             place,

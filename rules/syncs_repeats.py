@@ -7,7 +7,15 @@ from dataclasses import replace
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Finding, Fix, Iterated, Place, Rule
+from pytest_dispatchguard import (
+    Call,
+    Finding,
+    Fix,
+    Iterated,
+    Place,
+    Rule,
+    weaker,
+)
 
 from ._sync_roles import ReadRule, bound_again, found, iterated_by
 from ._sync_uses import around, ends, held_by, loads
@@ -70,7 +78,7 @@ class ReadPerElement(ReadRule):
         split = _split_tensor(loop, place)
         if read.how == "tolist" and over is None and base is None:
             alone = isinstance(read.tensor, cst.Name) and split is not None
-            read = read if alone and read.certainty == "sure" else replace(read, certainty="maybe")
+            read = read if alone else replace(read, certainty=weaker(read.certainty, "note"))
             before = f"`{say(place, split)}.tolist()`" if split is not None else "the whole"
             how = f"Read {before} once before the loop, and take the list apart."
         elif over is not None:
@@ -79,7 +87,7 @@ class ReadPerElement(ReadRule):
             how = f"Read `{say(place, base)}.tolist()` once before the loop and index the list."
         elif isinstance(loop, cst.For):
             if place.conditions or _steers(read, place) or _carried(read, loop):
-                read = replace(read, certainty="maybe")
+                read = replace(read, certainty=weaker(read.certainty, "note"))
             how = (
                 "Compute it for all rounds first, or collect the tensors, and read them all at "
                 "once with one `torch.stack(...).tolist()`."
@@ -459,7 +467,7 @@ class PythonExtremumOfTensors(Rule):
             f"Python's `{shown}` asks a comparison of tensors for its truth, so the host waits "
             f"for the device. `{better}` stays on the device.",
             # A size or a bound of Python's needs the number anyway.
-            certainty="maybe" if _a_bound(node, place) else "sure",
+            certainty="note" if _a_bound(node, place) else "sure",
         )
 
 
@@ -559,7 +567,7 @@ class IterationOverTensor(Rule):
             f"The loop takes `{shown}` apart on the host, one view per element. Work on the "
             "whole tensor, or read it once with `.tolist()` if the values are needed on the "
             "host.",
-            certainty="maybe",
+            certainty="note",
         )
 
     def _fix(

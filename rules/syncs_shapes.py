@@ -10,6 +10,7 @@ import libcst as cst
 
 from pytest_dispatchguard import (
     Call,
+    Certainty,
     Finding,
     Getitem,
     Kind,
@@ -18,6 +19,7 @@ from pytest_dispatchguard import (
     Setitem,
     SizedCall,
     nodes,
+    weaker,
 )
 
 from ._sync_uses import (
@@ -33,7 +35,6 @@ from ._sync_uses import (
 )
 from ._syncs import (
     RANDOM,
-    Certainty,
     asked,
     bound_names,
     holds,
@@ -148,7 +149,7 @@ class Nonzero(Rule):
             f"`{shown}` gives as many rows as there are hits, so the host waits for the device to "
             "count them. One wait is inherent where the rows themselves are wanted; where only "
             "values at those places change, keep the mask (`torch.where(mask, a, b)`).",
-            certainty="maybe",
+            certainty=weaker(worked_on[1], "note"),
         )
 
 
@@ -341,7 +342,7 @@ class MaskRead(Rule):
             "for the device to count them. One wait is inherent where the selection itself is "
             "wanted; where it is not, work on all elements and blank out the rest "
             "(`torch.where`).",
-            certainty="maybe",
+            certainty=weaker(certainty, "note"),
         )
 
 
@@ -495,7 +496,7 @@ class MaskWrite(Rule):
             operator = place.text(node.operator) if isinstance(node, cst.AugAssign) else "="
             certainty, how = _without_counting(target, mask, node.value, operator, place)
             if _selected_by(mask, node.value, place) and _unsafe_for_all(node.value, place):
-                certainty = "maybe"
+                certainty = "note"
             waits = "twice (to read and to write)" if operator != "=" else "for the device"
             return tell(
                 place,
@@ -557,7 +558,7 @@ def _without_counting(
     single = place.kind(value).what == "scalar" or place.kind(value).ndim == 0
     picked = isinstance(value, cst.Subscript) and place.same(mask_of(value, place) or value, mask)
     if len(target.slice) > 1:
-        certainty: Certainty = "sure" if single or picked else "maybe"
+        certainty: Certainty = "sure" if single or picked else "note"
         return certainty, (
             "Writing the whole slice with `torch.where(mask, new, old)` waits for nothing."
         )
@@ -573,9 +574,9 @@ def _without_counting(
                 "sure",
                 f"`{base} = torch.where({shown}, {new}, {base})`{rows} waits for nothing.",
             )
-        return "maybe", f"Compute it for all of `{base}` and pick with `torch.where`."
+        return "note", f"Compute it for all of `{base}` and pick with `torch.where`."
     if operator != "=":
-        return "maybe", f"Compute it for all of `{base}` and pick with `torch.where`."
+        return "note", f"Compute it for all of `{base}` and pick with `torch.where`."
     selected, new = _selected_by(mask, value, place), "values" if base == "new" else "new"
     if selected:
         return "sure", (
@@ -649,7 +650,7 @@ class Unique(Rule):
             f"`{say(place, node)}` gives as many elements as there are values, so the host waits "
             "for the device to sort and count them. One wait is inherent where the values are "
             "unknown; where they are known, count into a tensor of fixed size (`scatter_add_`).",
-            certainty="maybe",
+            certainty=weaker(worked_on[1], "note"),
         )
 
 
@@ -703,7 +704,7 @@ class Bincount(Rule):
         else:
             known, new = "Where the host knows how many bins there are, ", "n"
             # With no size, or none in some calls, the largest value has to be asked for.
-            certainty = "maybe"
+            certainty = weaker(certainty, "note")
         return tell(
             place,
             node,
@@ -888,7 +889,7 @@ class TensorAsNumber(Rule):
                         f"`{say(place, node)}` picks from a Python sequence by the tensor "
                         f"`{shown}`, so the host waits for the device. Stack what is picked from "
                         "and index on the device, or pick by a number that the host knows.",
-                        certainty="sure" if _stackable(base) else "maybe",
+                        certainty="sure" if _stackable(base) else "note",
                     )
                 if (
                     base.is_tensor
@@ -1026,7 +1027,7 @@ class CompareWholeTensors(Rule):
         if last == "equal" or (
             branches and not only_raises(who.by) and not selectable(who.by, place)
         ):
-            worked_on = (worked_on[0], "maybe")
+            worked_on = (worked_on[0], weaker(worked_on[1], "note"))
         how = "(a == b).all()" if last == "equal" else "torch.isclose(a, b).all()"
         keep = f"Keep the answer on the device (`{how}`), or remember on the host what changed."
         if who.asker == "assert" or only_raises(who.by):

@@ -9,13 +9,22 @@ from itertools import pairwise
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, Truth, nodes
+from pytest_dispatchguard import (
+    Call,
+    Certainty,
+    Finding,
+    Fix,
+    Place,
+    Rule,
+    Truth,
+    nodes,
+    weaker,
+)
 
 from ._sync_uses import around, ends, loads, selectable, sources
 from ._syncs import (
     READS,
     Asked,
-    Certainty,
     asked,
     last_small,
     names_in,
@@ -158,7 +167,7 @@ class TruthInBranch(Rule):
             return None
         shown = _shown(node, place)
         if not _advice_holds(node, who, place):
-            certainty = "maybe"
+            certainty = weaker(certainty, "note")
         return tell(
             place, node, _advice(node, shown, who, place) + _more(who, place), certainty=certainty
         )
@@ -450,7 +459,9 @@ class TruthInCheck(Rule):
             )
         else:
             return None
-        if _asked_for(place) or _may_be_caught(who.by):
+        if _may_be_caught(who.by):
+            certainty = weaker(certainty, "note")
+        if _asked_for(place):
             certainty = "maybe"
         message += _more(who, place) + _waited_before(node, place)
         return tell(place, node, message, certainty=certainty)

@@ -11,6 +11,7 @@ from pytest_dispatchguard.commands import CLEAN, FAILED, FOUND
 from pytest_dispatchguard.commands.options import (
     given_settings,
     how_read,
+    levels,
     microseconds,
     named_path,
     output_options,
@@ -37,9 +38,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="files and folders (default: .), - for standard input",
     )
     which = which_rules(parser)
-    which.add_argument(
-        "--pedantic", action="store_true", default=None, help="show what is only maybe so, too"
-    )
+    levels(which)
     fixes = parser.add_argument_group("fixes")
     fixes.add_argument("--fix", action="store_true", help="make safe fixes")
     fixes.add_argument(
@@ -189,6 +188,6 @@ def _tell(arguments: argparse.Namespace, checked: Checked) -> bool:
         text = statistics(checked.report, arguments.format or "text")
     else:
         render_report(arguments, checked.report, checked.reader, stream)
-        return bool(checked.report.findings)
+        return checked.failing
     put(arguments, text, stream)
-    return bool(checked.report.findings)
+    return checked.failing

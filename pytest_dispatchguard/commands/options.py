@@ -20,6 +20,23 @@ def which_rules(command: argparse.ArgumentParser) -> Any:
     return which
 
 
+def levels(group: Any, *, strict: bool = True) -> None:
+    """What beside findings is told: notes, and what is only maybe so."""
+    group.add_argument(
+        "--notes",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="show all notes, or none (default: those that cost most)",
+    )
+    group.add_argument(
+        "--pedantic", action="store_true", default=None, help="show what is only maybe so, too"
+    )
+    if strict:
+        group.add_argument(
+            "--strict", action="store_true", default=None, help="notes fail the run as well"
+        )
+
+
 def output_options(command: argparse.ArgumentParser) -> Any:
     """What becomes of findings; gives the group, for more options."""
     output = command.add_argument_group("output")
@@ -53,7 +70,7 @@ def how_read(command: Any) -> None:
 
 def given_settings(arguments: argparse.Namespace) -> dict[str, Any]:
     """What the command line says in place of the configuration."""
-    names = ("select", "extend_select", "ignore", "pedantic", "baseline")
+    names = ("select", "extend_select", "ignore", "pedantic", "notes", "strict", "baseline")
     return {name: getattr(arguments, name) for name in names if hasattr(arguments, name)}
 
 

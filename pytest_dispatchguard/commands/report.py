@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from pytest_dispatchguard.commands import CLEAN, FAILED
-from pytest_dispatchguard.commands.options import how_read, named_path, working_folder
+from pytest_dispatchguard.commands.options import how_read, levels, named_path, working_folder
 from pytest_dispatchguard.commands.output import expect, put_in, say
 from pytest_dispatchguard.model import UserError
 
@@ -50,9 +50,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="what `pytest --overhead-budget --overhead-json FILE` wrote",
     )
-    parser.add_argument(
-        "--pedantic", action="store_true", default=None, help="show what is only maybe so, too"
-    )
+    levels(parser, strict=False)
     how_read(parser)
 
 
@@ -75,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
             paths=tuple(arguments.paths) or (Path(),),
             cwd=working_folder(),
             config_file=arguments.config,
-            settings={"pedantic": arguments.pedantic},
+            settings={"pedantic": arguments.pedantic, "notes": arguments.notes},
             jobs=arguments.jobs or default_jobs(),
             cache=not arguments.no_cache,
             progress=tell,

@@ -10,6 +10,7 @@ from pytest_dispatchguard.commands import CLEAN, FAILED, FOUND
 from pytest_dispatchguard.commands.options import (
     given_settings,
     how_read,
+    levels,
     named_path,
     which_rules,
     working_folder,
@@ -43,9 +44,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="comment on the pull or merge request that the CI job runs for",
     )
     which = which_rules(parser)
-    which.add_argument(
-        "--pedantic", action="store_true", default=None, help="tell what is only maybe so, too"
-    )
+    levels(which)
     parser.add_argument(
         "--baseline", type=named_path, metavar="FILE", help="accept the findings in FILE"
     )

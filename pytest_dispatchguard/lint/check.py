@@ -52,6 +52,9 @@ if TYPE_CHECKING:
 
 FixMode = Literal["no", "safe", "unsafe"]
 
+MOST_NOTES = 20
+"""Notes that a page for people shows of a whole project, unless all are asked for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -92,6 +95,11 @@ class Checked:
     """Texts of files as they were judged."""
     stdin_after: bytes | None = None
     """Standard input after its fixes, in its own encoding."""
+
+    @property
+    def failing(self) -> bool:
+        """Whether something was found that fails a run: notes do where the configuration is strict."""
+        return any(self.config.strict or f.certainty != "note" for f in self.report.findings)
 
 
 def settings(
@@ -258,12 +266,15 @@ def _check(
             suppressed=sum(heard(config, f) for f in outcome.suppressed),
             baselined=sum(heard(config, f) for f in match.matched) if match else 0,
             fixed=sum(fixed.values()) if request.write else 0,
-            unheard=len(unheard),
+            unheard=sum(f.certainty == "maybe" for f in unheard),
+            unnoted=sum(f.certainty == "note" for f in unheard),
             cheap=len(cheap),
         ),
         rules=tuple(kept),
         version=__version__,
         notes=(*notes, *outcome.notes, *_idle(request, config, outcome)),
+        # What a change brings is news, all of it.
+        most_notes=None if config.notes or changes is not None else MOST_NOTES,
     )
     shown = {**texts, **after} if request.write else dict(texts)
     final = request.stdin
@@ -327,7 +338,10 @@ def _idle(request: Request, config: Config, outcome: engine.Outcome) -> tuple[st
 
 
 def heard(config: Config, finding: Finding) -> bool:
-    """Whether a finding is shown: what is only maybe so is for the pedantic."""
+    """Whether a finding is shown: what is only maybe so is for the pedantic, notes for who did not refuse
+    them."""
+    if finding.certainty == "note":
+        return config.notes is not False
     return config.pedantic or finding.certainty == "sure"
 
 

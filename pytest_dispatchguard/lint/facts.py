@@ -137,6 +137,8 @@ class HotFact:
     function."""
     seen: float | None = None
     """Calls per call of the root, where a profile was recorded."""
+    users: bool = False
+    """Whether only users of the library call the root, so far as the project tells."""
 
 
 @dataclass(slots=True)

@@ -135,4 +135,5 @@ def _hot(fact: HotFact) -> Hot:
         loop=fact.loop,
         per="step" if fact.per == "step" else "call",
         seen=fact.seen,
+        users=fact.users,
     )

@@ -174,7 +174,7 @@ def _packed(f: Finding, shift: int) -> list[Any]:
     hot = None
     if f.hot is not None:
         h = f.hot
-        hot = [h.root, list(h.path), h.reason, h.loop, h.per, h.seen]
+        hot = [h.root, list(h.path), h.reason, h.loop, h.per, h.seen, h.users]
     fix = None
     if f.fix is not None:
         edits = [[*_packed_span(e.span, shift), e.replacement] for e in f.fix.edits]

@@ -13,7 +13,7 @@ from pytest_dispatchguard.lint.kinds import UNKNOWN, Kind
 from pytest_dispatchguard.lint.parts import Asked
 from pytest_dispatchguard.lint.reading import Reader, Scene, dotted, text
 from pytest_dispatchguard.lint.target import Target, is_needed, overlaps
-from pytest_dispatchguard.model import Certainty, Edit, Finding, Fix, Hot, Safety, Span
+from pytest_dispatchguard.model import Certainty, Edit, Finding, Fix, Hot, Safety, Span, weaker
 
 IMPORTS = Span(0, 1, 0, 1)
 """Where an edit that adds an import stands until the file's own place for imports is looked up."""
@@ -314,7 +314,9 @@ class Place:
         fix: Fix | None = None,
         dry: bool | None = False,
     ) -> Finding:
-        """The verdict: this node, for this reason. `maybe` findings are shown with --pedantic only; `dry` are
+        """The verdict: this node, for this reason. A `note` surely costs, but what to do is the author's to
+        decide; `maybe` findings are shown with --pedantic only; where only users of the library make a place
+        hot, nothing is more than a note. `dry` are
         those that surely wait for nothing, where others of the rule do, and are told with another price; None
         where that is not known, and no price."""
         code, rule = self._rule
@@ -327,6 +329,7 @@ class Place:
             loop=fact.loop or bool(self.loops),
             per="step" if fact.per == "step" else "call",
             seen=fact.seen,
+            users=fact.users,
         )
         return Finding(
             code=code,
@@ -335,7 +338,7 @@ class Place:
             span=span,
             function=self.qualname,
             message=message,
-            certainty=certainty,
+            certainty=weaker(certainty, "note") if fact.users else certainty,
             hot=hot,
             fix=fix,
             source=self._source(span),

@@ -120,6 +120,7 @@ def _reviewed(
         fixed=tuple(prices.priced(gone, table, own)),
         notes=tuple(dict.fromkeys((*now.notes, *(cache.notes if cache else ())))),
         prefix=changes.prefix,
+        strict=config.strict,
     )
     problems = tuple(dict.fromkeys((*now.problems, *then.problems)))
     return Reviewed(config, review, problems, Texts(discovery, {}))

@@ -99,6 +99,7 @@ def _of_findings(report: Report) -> dict[str, Any]:
     priced = [f.price for f in found if f.price is not None]
     return {
         "total": len(found),
+        "notes": sum(f.certainty == "note" for f in found),
         "uncertain": sum(f.certainty == "maybe" for f in found),
         "fixable": {"safe": safe, "unsafe": unsafe},
         "waits": sum(price.waits for price in priced),

@@ -10,7 +10,7 @@ from .options import Options, Sources
 from .suggestions import in_words
 from .wording import details, ordered, severity, statement
 
-_COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
+_COMMANDS = {"error": "error", "warning": "warning", "note": "notice", "hint": "notice"}
 
 
 def render(report: Report, options: Options) -> str:

@@ -13,7 +13,7 @@ from .markdown import shown_fix
 from .options import Options, Sources
 from .wording import cost, heat, ordered, severity, statement
 
-_SEVERITIES = {"error": "major", "warning": "minor", "note": "info"}
+_SEVERITIES = {"error": "major", "warning": "minor", "note": "info", "hint": "info"}
 
 
 def render(report: Report, options: Options) -> str:

@@ -129,11 +129,12 @@ def _of_report(report: Report | None) -> list[tuple[str, int]]:
         return []
     safe, unsafe = fixable(report.findings)
     return [
-        ("findings", len(report.findings)),
+        ("findings", len(report.of("sure"))),
+        ("notes", len(report.of("note"))),
         ("files with findings", len({finding.path for finding in report.findings})),
         ("about the device", sum(map(html_findings.waits, report.findings))),
         ("with a fix", safe + unsafe),
-        ("uncertain", sum(f.certainty == "maybe" for f in report.findings)),
+        ("uncertain", len(report.of("maybe"))),
     ]
 
 

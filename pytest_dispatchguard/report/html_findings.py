@@ -3,11 +3,11 @@ Rows beyond the first are told to the page's script, which shows them when they 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import groupby
 
-from pytest_dispatchguard.model import Finding, Hot, Price
+from pytest_dispatchguard.model import Certainty, Finding, Hot, Price
 
 from .html_parts import Html, diff, el, embedded, joined, link, prose
 from .options import Sources
@@ -25,7 +25,8 @@ SHOWN = 200
 """Rows that stand in the page itself; more would make it slow to open."""
 _MOST_PLACES = 500
 """Waits that are listed."""
-_MAYBE, _FIX, _UNSAFE, _WAITS = 1, 2, 4, 8
+_MAYBE, _FIX, _UNSAFE, _WAITS, _NOTE = 1, 2, 4, 8, 16
+_OF_LEVEL: Mapping[Certainty, int] = {"sure": 0, "note": _NOTE, "maybe": _MAYBE}
 """What the page's script filters by."""
 
 
@@ -80,7 +81,7 @@ def data(findings: Sequence[Finding], sources: Sources) -> str:
 
 def _flags(finding: Finding) -> int:
     fix = 0 if finding.fix is None else _FIX if finding.fix.safety == "safe" else _FIX | _UNSAFE
-    return (_MAYBE if finding.certainty == "maybe" else 0) | fix | (_WAITS if waits(finding) else 0)
+    return _OF_LEVEL[finding.certainty] | fix | (_WAITS if waits(finding) else 0)
 
 
 def _group(path: str, rows: Sequence[Html]) -> Html:
@@ -92,7 +93,7 @@ def _controls(findings: Sequence[Finding]) -> Html:
     codes = sorted({(finding.code, finding.rule) for finding in findings})
     files = sorted({finding.path for finding in findings})
     sorts = ("file", "files, dearest first"), ("cost", "cost"), ("place", "place"), ("code", "code")
-    sure = ("", "sure or maybe"), ("sure", "sure"), ("maybe", "maybe")
+    sure = ("", "all"), ("sure", "findings"), ("note", "notes"), ("maybe", "maybes")
     return el(
         "form",
         el("label", "Text ", el("input", type="search", id="text", autocomplete="off")),
@@ -145,7 +146,7 @@ def _place(finding: Finding) -> str:
 
 def _tags(finding: Finding) -> list[str]:
     price, fix = finding.price, finding.fix
-    told = ["maybe"] if finding.certainty == "maybe" else []
+    told = [] if finding.certainty == "sure" else [str(finding.certainty)]
     if price is not None:
         told += [count(price.waits, "wait")] if price.waits else []
         told += [f"≈ {microseconds(price.us)} µs"] if price.us is not None else []

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_args
 
 from pytest_dispatchguard.model import (
     SCHEMA,
+    Certainty,
     Edit,
     Elsewhere,
     Finding,
@@ -49,6 +50,8 @@ def as_object(report: Report) -> dict[str, Any]:
             "suppressed": summary.suppressed,
             "baselined": summary.baselined,
             "unheard": summary.unheard,
+            "unnoted": summary.unnoted,
+            "by_certainty": {level: len(report.of(level)) for level in get_args(Certainty)},
             "cheap": summary.cheap,
             "notes": list(report.notes),
         },
@@ -95,6 +98,7 @@ def hot_object(hot: Hot) -> dict[str, Any]:
         "loop": hot.loop,
         "per": hot.per,
         "seen": hot.seen,
+        "users": hot.users,
     }
 
 

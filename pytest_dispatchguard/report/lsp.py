@@ -18,6 +18,7 @@ _SEVERITIES = {
     "error": types.DiagnosticSeverity.Error,
     "warning": types.DiagnosticSeverity.Warning,
     "note": types.DiagnosticSeverity.Information,
+    "hint": types.DiagnosticSeverity.Hint,
 }
 _WHY = re.compile(r"^## Why[^\n]*\n+(?P<text>.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 

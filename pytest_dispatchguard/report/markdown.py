@@ -15,12 +15,13 @@ from .diff import unified
 from .options import Options, Sources
 from .wording import (
     cost,
+    count,
     dearest_files_first,
     docs_url,
     footing,
     headline,
     heat_notes,
-    ordered,
+    noted,
     remedy,
     statement,
 )
@@ -42,8 +43,27 @@ def render(report: Report, options: Options) -> str:
     notes = "".join(f"\n> {escape(note)}\n" for note in report.notes)
     if report.operations is not None:
         notes += _operations(report.operations)
-    findings = ordered(report) if report.ranked else dearest_files_first(report.findings)
+    told = report.of("sure", "maybe")
+    findings = list(told) if report.ranked else dearest_files_first(told)
+    notes = _noted(report, LIMIT // 3) + notes
     return out + listed(findings, sources, LIMIT - len(out) - len(notes)) + notes
+
+
+def _noted(report: Report, room: int) -> str:
+    """The notes, a line each, to unfold: as many as are asked for and there is room for."""
+    found = [note for group in noted(report) for note in group]
+    if not found:
+        return ""
+    title = f"{count(len(found), 'note')}: a cost where they stand; what to do is yours to decide"
+    out = f"\n<details><summary>{title}</summary>\n\n"
+    shown = 0
+    for note in found[: report.most_notes]:
+        line = f"- {linked(note)} {code(f'{note.path}:{note.span.line}')}: {escape(note.message)}\n"
+        if len(out) + len(line) > room:
+            break
+        out, shown = out + line, shown + 1
+    rest = len(found) - shown
+    return out + (f"- … and {rest} more\n" if rest else "") + "\n</details>\n"
 
 
 def listed(findings: Sequence[Finding], sources: Sources, most: int) -> str:

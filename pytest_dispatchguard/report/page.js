@@ -1,6 +1,7 @@
 "use strict";
 (() => {
-  const MAYBE = 1, FIX = 2, WAITS = 8, STEP = 200;
+  const MAYBE = 1, FIX = 2, WAITS = 8, NOTE = 16, STEP = 200;
+  const LEVELS = { sure: 0, note: NOTE, maybe: MAYBE };
   const THEMES = ["", "dark", "light"];
   const KEY = "dispatchguard-theme";
   const byId = (name) => document.getElementById(name);
@@ -106,7 +107,7 @@
       chosen = rows.filter((row) => (
         (!code || row.code === code)
         && (!file || row.path === file)
-        && (!sure || (sure === "maybe") === Boolean(row.flags & MAYBE))
+        && (!sure || (row.flags & (MAYBE | NOTE)) === LEVELS[sure])
         && (row.flags & flags) === flags
         && terms.every((term) => words(row).includes(term))
       )).sort(orders[order]);

@@ -13,7 +13,7 @@ from .options import Options, Sources
 from .suggestions import one_edit
 from .wording import HOME, NAME, details, docs_url, ordered, severity, statement
 
-_SEVERITIES = {"error": "ERROR", "warning": "WARNING", "note": "INFO"}
+_SEVERITIES = {"error": "ERROR", "warning": "WARNING", "note": "INFO", "hint": "INFO"}
 
 
 def render(report: Report, options: Options) -> str:

@@ -108,8 +108,11 @@ def body(comment: Comment, options: Options, opening: str = "suggestion") -> str
 def headline(review: Review) -> str:
     """What the change does, in one line."""
     parts = []
-    if review.new:
-        parts.append(count(len(review.new), "new finding"))
+    notes = sum(finding.certainty == "note" for finding in review.new)
+    if len(review.new) > notes:
+        parts.append(count(len(review.new) - notes, "new finding"))
+    if notes:
+        parts.append(count(notes, "new note"))
     if review.fixed:
         parts.append(f"{len(review.fixed)} gone")
     outcomes = Counter(change.verdict for change in review.budgets or ())

@@ -14,6 +14,8 @@ from .wording import HOME, NAME, cost, docs_url, heat, ordered, severity, statem
 
 SCHEMA_URL = "https://json.schemastore.org/sarif-2.1.0.json"
 ROOT = "%SRCROOT%"
+_LEVELS = {"error": "error", "warning": "warning", "note": "note", "hint": "note"}
+"""SARIF's weakest level of a problem is the note; the properties say which is only maybe one."""
 FINGERPRINT = "dispatchguardFinding/v1"
 
 
@@ -94,7 +96,7 @@ def _result(finding: Finding, rule_index: int, fingerprint: str) -> dict[str, An
     result: dict[str, Any] = {
         "ruleId": finding.code,
         "ruleIndex": rule_index,
-        "level": severity(finding),
+        "level": _LEVELS[severity(finding)],
         "message": {"text": _message(finding)},
         "locations": [_location(finding)],
         "partialFingerprints": {FINGERPRINT: fingerprint},

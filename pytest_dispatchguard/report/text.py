@@ -13,7 +13,19 @@ from . import operations
 from .diff import lines_changed_by
 from .lines import Line, written
 from .options import Options, Sources
-from .wording import bill, cost, footing, headline, heat, ordered, ranked, remedy, statement
+from .wording import (
+    NOTES,
+    bill,
+    cost,
+    count,
+    footing,
+    headline,
+    heat,
+    noted,
+    ranked,
+    remedy,
+    statement,
+)
 
 MOST_CHANGED = 12
 """Changed lines shown under a fix; ``--diff`` shows all."""
@@ -28,11 +40,12 @@ def render(report: Report, options: Options) -> str:
 
 def _lines(report: Report, options: Options) -> Iterator[Line]:
     sources = cache(options.source)
-    findings = ordered(report) if report.ranked else ranked(report.findings)
-    for finding in findings:
+    told = report.of("sure", "maybe")
+    for finding in told if report.ranked else ranked(told):
         yield from _finding(finding, sources, options.width)
         yield []
-    yield [(headline(report), "bold" if report.findings else "bold green")]
+    yield from _notes(report, options.width)
+    yield [(headline(report), "bold" if told else "bold green")]
     if footing(report):
         yield [(footing(report), "")]
     for note in report.notes:
@@ -43,6 +56,42 @@ def _lines(report: Report, options: Options) -> Iterator[Line]:
         yield from ([(f"  {_one_line(line)}", "magenta")] for line in costs)
     if report.operations is not None:
         yield from _operations(report.operations)
+
+
+def _notes(report: Report, width: int) -> Iterator[Line]:
+    """A line for each note, function by function, those that cost most first."""
+    groups = noted(report)
+    if not groups:
+        return
+    yield [(NOTES, "bold")]
+    left = report.most_notes
+    for group in groups:
+        if left is not None and left <= 0:
+            break
+        first, shown = group[0], group[:left]
+        reason = f"  {first.hot.reason}" if first.hot is not None else ""
+        head = f"{_one_line(first.path)} {first.function}".rstrip()
+        yield [(f"  {head}", "bold"), (_shortened(reason, max(width - len(head) - 2, 8))[0], "dim")]
+        for finding in shown:
+            yield _note(finding, width)
+        left = None if left is None else left - len(shown)
+    rest = 0 if report.most_notes is None else len(report.of("note")) - report.most_notes
+    if rest > 0:
+        yield [(f"  … and {count(rest, 'more note')}: --notes shows all, --no-notes none", "dim")]
+    yield []
+
+
+def _note(finding: Finding, width: int) -> Line:
+    span = finding.span
+    place = f"    {span.line}:{span.column} "
+    message, cut = _shortened(
+        _visible(_one_line(finding.message)), max(width - len(place) - len(finding.code) - 2, 20)
+    )
+    return [
+        (place, "dim"),
+        (finding.code, "yellow"),
+        (f" {message}{'…' if cut else ''}", ""),
+    ]
 
 
 def _operations(lines: Sequence[OperationsAt]) -> Iterator[Line]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-from pytest_dispatchguard.model import Finding, Fix, Hot, Price, Report
+from pytest_dispatchguard.model import Certainty, Finding, Fix, Hot, Price, Report
 
 NAME = "dispatchguard"
 HOME = "https://pytest-dispatchguard.readthedocs.io/"
@@ -14,11 +14,12 @@ HOME = "https://pytest-dispatchguard.readthedocs.io/"
 UNPARSED = "DG001"
 """A file that does not parse: the only finding that says the run itself is incomplete."""
 
-Severity = Literal["error", "warning", "note"]
+Severity = Literal["error", "warning", "note", "hint"]
 
 _WIDE = 2.0
 """From this ratio of the dearest form of a pattern to its cheapest on, both are told."""
 _MOST_ROOTS = 5
+_SEVERITIES: Mapping[Certainty, Severity] = {"sure": "warning", "note": "note", "maybe": "hint"}
 
 
 def ordered(report: Report) -> list[Finding]:
@@ -37,7 +38,7 @@ def severity(finding: Finding) -> Severity:
     """How loudly to say it."""
     if finding.code == UNPARSED:
         return "error"
-    return "note" if finding.certainty == "maybe" else "warning"
+    return _SEVERITIES[finding.certainty]
 
 
 def count(number: int, singular: str, plural: str | None = None) -> str:
@@ -84,6 +85,19 @@ def ranked(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda finding: (-finding.rank, finding.sort_key))
 
 
+NOTES = "Notes: a cost where they stand; what to do is yours to decide."
+
+
+def noted(report: Report) -> list[list[Finding]]:
+    """The notes function by function, the dearest functions first, in each by place."""
+    groups: dict[tuple[str, str], list[Finding]] = {}
+    for finding in sorted(report.of("note"), key=lambda note: note.sort_key):
+        groups.setdefault((finding.path, finding.function), []).append(finding)
+    return sorted(
+        groups.values(), key=lambda group: (-sum(f.rank for f in group), group[0].sort_key)
+    )
+
+
 def dearest_files_first(findings: Iterable[Finding]) -> list[Finding]:
     """Findings by place, but the files that cost most come first: a long report is cut off at its end."""
     found = list(findings)
@@ -97,7 +111,7 @@ def bill(findings: Iterable[Finding]) -> list[str]:
     """What the flagged lines cost in one call of each root, the dearest first: a line each."""
     roots: dict[str, list[Finding]] = {}
     for finding in findings:
-        if finding.price is not None and finding.hot is not None:
+        if finding.certainty != "note" and finding.price is not None and finding.hot is not None:
             roots.setdefault(finding.hot.root, []).append(finding)
     rows = sorted(roots.items(), key=lambda row: (-sum(f.rank for f in row[1]), row[0]))
     lines = [f"{root}: {_in_all(found)}" for root, found in rows[:_MOST_ROOTS]]
@@ -146,8 +160,10 @@ def details(finding: Finding) -> list[str]:
 
 
 def statement(finding: Finding) -> str:
-    """The message, said to be a guess where it is one."""
-    return f"(maybe) {finding.message}" if finding.certainty == "maybe" else finding.message
+    """The message, said to be a note or a guess where it is one."""
+    if finding.certainty == "sure":
+        return finding.message
+    return f"({finding.certainty}) {finding.message}"
 
 
 def fixable(findings: Sequence[Finding]) -> tuple[int, int]:
@@ -163,10 +179,13 @@ def headline(report: Report) -> str:
     hot = f"{count(summary.hot_functions, 'hot function')} of {summary.functions}"
     if not report.findings:
         return f"All clear: {count(summary.files, 'file')} ({hot})."
+    notes = len(report.of("note"))
+    found = count(len(report.findings) - notes, "finding") if notes < len(report.findings) else ""
+    told = " and ".join(filter(None, [found, count(notes, "note") if notes else ""]))
     touched = len({finding.path for finding in report.findings})
     files = f"{touched} of {summary.files}" if summary.files > touched else str(touched)
     noun = "file" if max(touched, summary.files) == 1 else "files"
-    return f"{count(len(report.findings), 'finding')} in {files} {noun} ({hot})."
+    return f"{told} in {files} {noun} ({hot})."
 
 
 def footing(report: Report) -> str:
@@ -186,6 +205,8 @@ def footing(report: Report) -> str:
         parts.append(f"{summary.baselined} in the baseline")
     if summary.cheap:
         parts.append(f"{summary.cheap} cheaper than was asked for")
+    if summary.unnoted:
+        parts.append(f"{count(summary.unnoted, 'note')}, told with --notes")
     if summary.unheard:
         parts.append(f"{summary.unheard} uncertain, told with --pedantic")
     return ", ".join(parts) + "." if parts else ""
