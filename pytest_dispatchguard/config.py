@@ -9,6 +9,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -184,6 +185,24 @@ def is_project(config: Config) -> bool:
     if config.file is not None and config.file.parent == config.root:
         return True
     return _has_marker(config.root)
+
+
+def names_project(folder: Path) -> bool:
+    """Whether a folder says that what is in it is to be installed: by a `setup.py`, by what names a project, or
+    because it is installed there."""
+    if folder.name in LIBRARY_FOLDERS or is_file(folder / "setup.py"):
+        return True
+    for name, words in (("pyproject.toml", _NAMES_PROJECT), ("setup.cfg", _HAS_METADATA)):
+        with suppress(OSError):
+            if words.search((folder / name).read_bytes()):
+                return True
+    return False
+
+
+_NAMES_PROJECT = re.compile(
+    rb"^\s*\[(?:project|build-system|tool\.poetry|tool\.flit)", re.MULTILINE
+)
+_HAS_METADATA = re.compile(rb"^\s*\[(?:metadata|options)\]", re.MULTILINE)
 
 
 def idle_folders(config: Config) -> Iterator[str]:

@@ -41,7 +41,7 @@ class Arguments:
     ) -> None:
         self._project = project
         self._hot = hot
-        self._callers = callers
+        self._all_callers = callers
         self._forms: dict[tuple[str, str], list[str] | None] = {}
         self._positions: dict[tuple[str, str], int] = {}
 
@@ -87,6 +87,15 @@ class Arguments:
             self._only_cpu(target, name, given, known)
             for name in (self._project.functions[target][0].params if given else ())
         )
+
+    def _callers(self, target: str) -> Iterable[str]:
+        """The callers that count: where the project itself makes a function hot, not those that only users
+        call."""
+        sources = self._all_callers(target)
+        hot = self._hot(target)
+        if hot is None or hot.users:
+            return sources
+        return [s for s in sources if (fact := self._hot(s)) is None or not fact.users]
 
     def _all_forms(self, target: str) -> list[tuple[str, str]]:
         """What hot code gives a function, with the functions that do; nothing where it is not to be seen."""

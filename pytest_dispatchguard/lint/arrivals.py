@@ -10,11 +10,16 @@ from typing import NamedTuple
 from pytest_dispatchguard.lint.calls import Edge
 from pytest_dispatchguard.lint.cold import Coldness, cold_unless_root, is_cold, named_cold
 from pytest_dispatchguard.lint.facts import HotFact
+from pytest_dispatchguard.lint.offered import REASON, is_offered, sets_up
 from pytest_dispatchguard.lint.project import Project, akin, class_of, dotted_id
 from pytest_dispatchguard.lint.roots import Root
 
 _LONGEST_PATH = 10
 """Functions on the way from a root: so many steps prove nothing."""
+_LONGEST_OFFER = 5
+"""The same of a way that only users begin."""
+_OFFERED = 4
+"""The turn of what only users of the library call."""
 _LONGEST_GUESS = 6
 """The same of a way on which the type of a receiver had to be guessed, which may have gone wrong."""
 
@@ -48,6 +53,16 @@ class Grounds(NamedTuple):
     loops: frozenset[str]
     """The roots of which only the loops are hot."""
 
+    def offer(self, function_id: str) -> Arrival | None:
+        """How users of the library come to a function; None where they do not."""
+        if not is_offered(self.project, function_id) or is_cold(self.coldness, function_id):
+            return None
+        if cold_unless_root(function_id):
+            return None
+        name = dotted_id(function_id)
+        fact = HotFact(name, [name], REASON, users=True)
+        return Arrival(function_id, fact, True, class_of(self.project, function_id), _OFFERED)
+
 
 Ways = Callable[[str], Sequence[Edge]]
 """Gives what a function may run."""
@@ -56,7 +71,7 @@ Ways = Callable[[str], Sequence[Edge]]
 def turn_of(fact: HotFact) -> int:
     """When a root has its turn. What runs per call is that, however near a step is that leads to it as
     well."""
-    return 2 * fact.only_loops + (fact.per == "step")
+    return _OFFERED * fact.users + 2 * fact.only_loops + (fact.per == "step")
 
 
 def heated(grounds: Grounds, roots: Sequence[Root], ways: Ways) -> dict[str, Reached]:
@@ -81,6 +96,11 @@ def heated(grounds: Grounds, roots: Sequence[Root], ways: Ways) -> dict[str, Rea
             begun.append(Arrival(target, fact, True, family, turn_of(fact)))
         for turn in sorted({arrival.turn for arrival in begun}):
             _spread(grounds, [a for a in begun if a.turn == turn], ways, found, seen)
+    offers = [offer for f in grounds.project.functions if (offer := grounds.offer(f)) is not None]
+    for offer in offers:
+        if offer.target not in found:
+            found[offer.target] = Reached(offer.fact, [])
+    _spread(grounds, offers, ways, found, seen)
     return found
 
 
@@ -162,6 +182,8 @@ def _onward(grounds: Grounds, arrival: Arrival, home: bool, edge: Edge) -> Arriv
     if edge.spread and not home:
         return None
     straight = direct and edge.direct
+    if origin.users and (len(origin.path) >= _LONGEST_OFFER or sets_up(edge.target)):
+        return None
     if len(origin.path) >= (_LONGEST_PATH if straight else _LONGEST_GUESS):
         return None
     fact = HotFact(
@@ -170,6 +192,7 @@ def _onward(grounds: Grounds, arrival: Arrival, home: bool, edge: Edge) -> Arriv
         origin.reason,
         origin.loop or (edge.loop and not origin.only_loops),
         origin.per,
+        users=origin.users,
     )
     return Arrival(edge.target, fact, straight, family, turn)
 
@@ -186,6 +209,7 @@ class Before(NamedTuple):
 
 _Place = tuple[int, int]
 """When ways have come to a function: the turn, and how many functions they lead through."""
+_AT_OFFER: _Place = (_OFFERED, 1)
 
 
 class _Again:
@@ -241,7 +265,7 @@ class _Again:
     def look(self, place: _Place, target: str, because: set[str] | None) -> None:
         """Finds out which ways have come to a function at one place."""
         reached, known = self.reached(target), self.before.reached(target)
-        if reached is not None and len(reached.fact.path) == 1:
+        if reached is not None and len(reached.fact.path) == 1 and not reached.fact.users:
             return  # a root leads on by itself
         here = _arrivals(reached)
         earlier = [a for a in here if _place(a) < place]
@@ -272,6 +296,8 @@ class _Again:
         for later in (*map(_place, _arrivals(known)), *map(_after, comes)):
             if later > place:
                 self.mark(later, target, None)
+        if place < _AT_OFFER and self.grounds.offer(target) is not None:
+            self.mark(_AT_OFFER, target, None)
         for edge in self.ways(target):
             self.mark((place[0], place[1] + 1), edge.target, target)
 
@@ -291,6 +317,9 @@ class _Again:
     def coming(self, place: _Place, target: str) -> list[tuple[str, list[str], Arrival]]:
         """All ways that come to a function at one place, with the functions that they come from and how they
         came there."""
+        offer = self.grounds.offer(target) if place == _AT_OFFER else None
+        if offer is not None:
+            return [("", [], offer)]
         return [
             (source, way, arrival)
             for source in self.callers(target)

@@ -40,6 +40,7 @@ from pytest_dispatchguard.lint.survey import (
     Survey,
     Texts,
     facts_of,
+    packaged,
     scout_files,
     sha,
     text_at,
@@ -173,7 +174,7 @@ def solve(
     from pytest_dispatchguard.lint.project import build
 
     facts = facts_of(config, survey, sorted(survey.scouted), cache)
-    project = build(facts, config.src)
+    project = build(facts, config.src, packaged(config, survey))
     known = None
     if (config.root / PROFILE).exists():
         from pytest_dispatchguard.lint.profiled import observed
@@ -215,7 +216,7 @@ def briefs_of(
     from pytest_dispatchguard.lint import solved
     from pytest_dispatchguard.lint.next_state import next_state
 
-    settings = kept.settings_of(config, catalog)
+    settings = kept.settings_of(config, catalog, packaged(config, survey))
     before = solved.recall(cache)
     follows = before and next_state(key, settings, config, survey, catalog, cache, before)
     if follows:
@@ -303,7 +304,7 @@ def new_briefs(
 
 def project_key(config: Config, survey: Survey, catalog: Catalog) -> str:
     """Changes with all that briefs are made from."""
-    words = [kept.settings_of(config, catalog)]
+    words = [kept.settings_of(config, catalog, packaged(config, survey))]
     words.extend(f"{rel}={survey.scouted[rel].shape}" for rel in sorted(survey.scouted))
     with suppress(OSError):
         # A profile knows functions by their text, so with one every change counts.

@@ -84,6 +84,10 @@ class FunctionFact:
     """Whether it returns a function made inside it: a wrapper factory, or a decorator."""
     training_loop: bool = False
     """Whether a loop in it runs backward and an optimizer's step."""
+    feeds_model: bool = False
+    """Whether a loop in it calls a module, batch by batch or step by step."""
+    takes_tensors: bool = False
+    """Whether it works on tensors that it is given, by its signature, its documentation or what it does."""
     on_cpu: bool = False
     """Whether all tensors it returns are surely on the CPU."""
     yields: bool = False

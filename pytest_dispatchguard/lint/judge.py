@@ -202,7 +202,7 @@ def _judge_function(
     chunk = Chunk(lines, outer)
     reader = Reader(brief, outer.name, target.tensor_types)
     reader.read(chunk.function)
-    hot_loops = _hot_loops(reader.events, brief)
+    hot_loops = _hot_loops(reader.events) or _feeding_loops(reader)
     for seen in reader.events:
         rules = benched.asking(seen)
         if not rules:
@@ -267,7 +267,33 @@ def _line(chunk: Chunk, node: cst.CSTNode, otherwise: int) -> int:
         return otherwise
 
 
-def _hot_loops(events: Sequence[Seen], brief: Brief) -> set[int]:
+_ASK_MODULES = frozenset({"eval", "train", "parameters", "state_dict", "zero_grad", "modules"})
+
+
+def _feeding_loops(reader: Reader) -> set[int]:
+    """The loops that feed a model: the innermost ones around a call of a module."""
+    calls = [seen for seen in reader.events if seen.event == "call"]
+    modules = {
+        dotted(seen.node.func.value)
+        for seen in calls
+        if seen.name in _ASK_MODULES
+        and isinstance(seen.node, cst.Call)
+        and isinstance(seen.node.func, cst.Attribute)
+    } - {None}
+    out = set()
+    for seen in calls:
+        if not isinstance(seen.node, cst.Call) or not seen.node.args:
+            continue
+        func = seen.node.func
+        kind = reader.kinds.get(id(func))
+        if dotted(func) in modules or (kind is not None and kind.what == "module"):
+            loops = [n for n in seen.scene.loops if isinstance(n, _STATEMENT_LOOPS)]
+            if loops:
+                out.add(id(loops[-1]))
+    return out
+
+
+def _hot_loops(events: Sequence[Seen]) -> set[int]:
     """The loops that run once per step: the innermost ones around a backward or step."""
     trains = any(seen.event == "call" and seen.name == "backward" for seen in events)
     out = set()

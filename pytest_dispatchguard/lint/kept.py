@@ -4,7 +4,7 @@ that states may have most of them in common."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from pytest_dispatchguard.config import Config
@@ -23,9 +23,9 @@ class Index(NamedTuple):
     """As in `engine.Briefs`."""
 
 
-def settings_of(config: Config, catalog: Catalog) -> str:
-    """What hotness depends on beside files."""
-    own = [config.hot_roots, config.cold, config.src, config.tensor_types]
+def settings_of(config: Config, catalog: Catalog, packaged: Iterable[str]) -> str:
+    """What hotness depends on beside files; `packaged` are the packages that are made to be installed."""
+    own = [config.hot_roots, config.cold, config.src, config.tensor_types, sorted(packaged)]
     return json.dumps([own, sorted(catalog.hot_roots.items())])
 
 

@@ -23,6 +23,8 @@ class Known:
     article: str = "a"
     lasting: bool = True
     """Whether instances are made at set-up, not in every call."""
+    offered: frozenset[str] = frozenset()
+    """Methods that users call, often or now and then, as they like."""
 
 
 def _known(
@@ -33,10 +35,12 @@ def _known(
     module: bool = False,
     article: str = "a",
     lasting: bool = True,
+    offers: str = "",
 ) -> Known:
     steps_, loops_ = frozenset(steps.split()), frozenset(loops.split())
     methods_ = frozenset(methods.split()) | steps_ | loops_
-    return Known(methods_, steps_ | loops_, loops_, module, article, lasting)
+    offered = frozenset(offers.split())
+    return Known(methods_, steps_ | loops_, loops_, module, article, lasting, offered)
 
 
 _LIGHTNING_STEPS = (
@@ -48,11 +52,13 @@ _LIGHTNING_STEPS = (
 )
 
 LIBRARY_ROOTS: Mapping[str, Known] = {
-    "torch.nn.Module": _known("forward __call__ _call_impl", module=True),
+    "torch.nn.Module": _known("forward __call__ _call_impl __getattr__", module=True),
     "torch.autograd.Function": _known("forward backward jvp setup_context vjp"),
     "torch.optim.Optimizer": _known("", steps="step zero_grad"),
     "torch.optim.lr_scheduler.LRScheduler": _known("", steps="step get_lr _get_closed_form_lr"),
-    "torch.distributions.Distribution": _known("log_prob rsample sample entropy cdf icdf"),
+    "torch.distributions.Distribution": _known(
+        "log_prob rsample sample entropy cdf icdf", offers="mean mode variance stddev expand"
+    ),
     "torch.distributions.Transform": _known("_call _inverse log_abs_det_jacobian __call__"),
     "torch.Tensor": _known("__torch_function__ __torch_dispatch__"),
     "torch.overrides.TorchFunctionMode": _known("__torch_function__"),
@@ -63,14 +69,14 @@ LIBRARY_ROOTS: Mapping[str, Known] = {
         "call __call__", steps="train_step test_step predict_step compute_loss", module=True
     ),
     "keras.Loss": _known("call __call__"),
-    "keras.Metric": _known("update_state __call__"),
+    "keras.Metric": _known("update_state __call__", offers="result"),
     "keras.Callback": _known(
         "",
         steps="on_batch_begin on_batch_end on_train_batch_begin on_train_batch_end on_test_batch_begin "
         "on_test_batch_end on_predict_batch_begin on_predict_batch_end",
     ),
     "keras.Optimizer": _known("", steps="apply apply_gradients update_step stateless_apply"),
-    "torchmetrics.Metric": _known("update forward __call__", module=True),
+    "torchmetrics.Metric": _known("update forward __call__", module=True, offers="compute"),
     "torchmetrics.MetricCollection": _known("update forward", module=True),
     "lightning.LightningModule": _known("forward", steps=_LIGHTNING_STEPS, module=True),
     "lightning.Callback": _known(
@@ -138,7 +144,7 @@ LIBRARY_ROOTS: Mapping[str, Known] = {
     ),
     "skorch.Callback": _known("", steps="on_batch_begin on_batch_end on_grad_computed"),
     "fairseq.FairseqTask": _known("", steps="train_step valid_step"),
-    "ignite.Metric": _known("", steps="update iteration_completed", article="an"),
+    "ignite.Metric": _known("", steps="update iteration_completed", article="an", offers="compute"),
     "pyro.Messenger": _known(
         "_process_message _postprocess_message _pyro_sample _pyro_post_sample _pyro_param _pyro_post_param",
         lasting=False,
@@ -376,3 +382,12 @@ HOT_ANYWHERE: Mapping[str, str] = {
     "__torch_dispatch__": "torch calls it for every op",
 }
 """Methods that are roots in whatever class they stand."""
+
+STEPS = re.compile(
+    r"_?(?:training|train|validation|valid|val|eval|evaluation|test|predict|prediction)_(?:step|batch)|"
+    r"_?(?:train|eval|valid|test)_(?:one_)?(?:iter|iteration|minibatch|micro_?batch)|"
+    r"_?forward_(?:backward_)?step|_?forward_backward(?:_batch)?|_?run_iter|_?optimizer_step|_?compute_loss|"
+    r"_?get_batch_loss(?:_metrics)?|_?clip_grad(?:ient)?s?(?:_norm)?_?|_?update_(?:policy|actor|critic)|"
+    r"_?compute_log_probs?|_?on_(?:train_)?batch_end|_?on_after_backward"
+)
+"""Names that trainers of all libraries give to what they do in every step."""

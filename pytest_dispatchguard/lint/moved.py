@@ -158,9 +158,7 @@ class _Work:
         changed = sorted(self.bodies)
         before = Before(self.first_before, self.ways_before)
         self.first = heated_again(self.grounds, before, self.ways_now, self.callers, changed)
-        walked = {
-            f for f in self.first if (self.first[f] is None) != (self.first_before(f) is None)
-        }
+        walked = {f for f in self.first if _counts(self.first[f]) != _counts(self.first_before(f))}
         self.find_given(walked)
         for function_id in {*self.bodies, *walked, *self.given}:
             runs = self.runs_given(function_id)
@@ -179,6 +177,8 @@ class _Work:
             was = set() if self.first_before(source) is None else _targets(self.ways_before(source))
             now = set() if self.first_now(source) is None else _targets(self.ways_now(source))
             anew |= was ^ now
+            if source in walked:
+                anew |= now  # what only users call counts for less
             anew.update(target for target in now & was if self.gives_otherwise(source, target))
         looked: set[str] = set()
         while anew:
@@ -232,7 +232,10 @@ class _Work:
         on_cpu = _OnCpu(self.known)
         arguments = Arguments(self.project, self.fact_then, self.running)
         touched = set(self.takes)
-        touched |= {f for f in self.then if (self.then[f] is None) != (self.then_before(f) is None)}
+        flipped = {f for f in self.then if _counts(self.then[f]) != _counts(self.then_before(f))}
+        touched |= flipped
+        for source in flipped:
+            touched |= _targets(self.runs_now(source)) if self.is_walked(source) else set()
         more: dict[str, set[str]] = {}
         for source in {*self.bodies, *self.first, *self.then, *self.runs}:
             was = set() if self.known.of(source) is None else _targets(self.runs_before(source))
@@ -317,6 +320,11 @@ class _OnCpu:
     def perhaps(self, source: str, form: str) -> bool:
         """Whether a function gives, in that form, something that may be on the CPU."""
         return CPU in form or any(name in form for name in self.of(source))
+
+
+def _counts(reached: Reached | None) -> tuple[bool, bool]:
+    """Whether a function is hot, and whether only users make it so."""
+    return reached is not None, reached is not None and reached.fact.users
 
 
 def _targets(ways: Iterable[Edge]) -> set[str]:

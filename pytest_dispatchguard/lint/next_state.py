@@ -16,7 +16,14 @@ from pytest_dispatchguard.lint.kept import Index
 from pytest_dispatchguard.lint.mentions import Mentions
 from pytest_dispatchguard.lint.packing import pack_brief, pack_facts, unpack_brief
 from pytest_dispatchguard.lint.project import OwnMethods
-from pytest_dispatchguard.lint.survey import Survey, facts_before, facts_of, facts_rows, sha
+from pytest_dispatchguard.lint.survey import (
+    Survey,
+    facts_before,
+    facts_of,
+    facts_rows,
+    packaged,
+    sha,
+)
 from pytest_dispatchguard.lint.unnoticed import (
     Change,
     Matters,
@@ -80,7 +87,7 @@ def next_state(
     if _reaches_others(step):
         from pytest_dispatchguard.lint.reach import after_step
 
-        after = after_step(step, config, facts, cache, mentions)
+        after = after_step(step, config, facts, cache, mentions, packaged(config, survey))
         if after is None:
             return None
     briefs = _briefs(step, before.hot, facts, cache, () if after is None else after.briefs)

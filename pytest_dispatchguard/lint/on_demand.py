@@ -118,7 +118,10 @@ class _Bound(_Table[dict[str, list[str]]]):
 
 
 def project_on_demand(
-    modules: Mapping[str, str], families: Families, facts: Callable[[str], FileFacts]
+    modules: Mapping[str, str],
+    families: Families,
+    facts: Callable[[str], FileFacts],
+    packaged: frozenset[str] = frozenset(),
 ) -> Project:
     """A project of these modules (dotted name to path, in the order of paths); `facts` gives those of a file
     when something of it is asked for."""
@@ -164,6 +167,7 @@ def project_on_demand(
         packages_of(modules),
         bound,
         stars,
+        packaged=packaged,
     )
     project.memo_mro.update((name, tuple(line)) for name, line in families.lines.items())
     project.subclasses.update(families.subclasses)

@@ -94,12 +94,20 @@ class Project:
     """What the names written in a function stand for: by its id, then by its line and the name."""
     memo_classes: dict[str, str] = field(default_factory=dict)
     subclasses: dict[str, list[str]] = field(default_factory=dict)
+    packaged: frozenset[str] = frozenset()
+    """The outermost packages, as folders, that are made to be installed: of a library."""
+    memo_offered: dict[str, bool] = field(default_factory=dict)
     alternatives: dict[str, set[str]] = field(default_factory=dict)
     """Class to those that may stand in its place as a base: one name imported from here or from there."""
 
 
-def build(files: Mapping[str, FileFacts], roots: Sequence[str] = ()) -> Project:
-    """The project made of these files' facts (path relative to the project root -> facts)."""
+def build(
+    files: Mapping[str, FileFacts],
+    roots: Sequence[str] = (),
+    packaged: frozenset[str] = frozenset(),
+) -> Project:
+    """The project made of these files' facts (path relative to the project root -> facts); `packaged` are its
+    packages that are made to be installed."""
     modules: dict[str, str] = {}
     module_of: dict[str, str] = {}
     for path in sorted(files):
@@ -141,6 +149,7 @@ def build(files: Mapping[str, FileFacts], roots: Sequence[str] = ()) -> Project:
         packages_of(modules),
         bound,
         stars,
+        packaged=packaged,
     )
     for identity in classes:
         for base in mro(project, identity)[1:]:
@@ -180,6 +189,7 @@ def with_facts(project: Project, new: Mapping[str, FileFacts]) -> None:
         for function in old.functions:
             project.functions.pop(f"{module}:{function.name}", None)
             project.memo_calls.pop(f"{module}:{function.name}", None)
+            project.memo_offered.pop(f"{module}:{function.name}", None)
         for function in facts.functions:
             project.functions.setdefault(f"{module}:{function.name}", []).append(function)
         project.classes.update((f"{module}:{class_.name}", class_) for class_ in facts.classes)

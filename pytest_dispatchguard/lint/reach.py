@@ -55,12 +55,17 @@ class _Hot(NamedTuple):
 
 
 def after_step(
-    step: Step, config: Config, facts: Facts, cache: Cache, mentions: Mentions
+    step: Step,
+    config: Config,
+    facts: Facts,
+    cache: Cache,
+    mentions: Mentions,
+    packaged: frozenset[str],
 ) -> After | None:
     """What a step reaches; None where that has to be found out from the beginning, or the cache has lost what
     it would be told by."""
     try:
-        return _after(step, config, facts, cache, mentions)
+        return _after(step, config, facts, cache, mentions, packaged)
     except _LostError:
         return None
 
@@ -70,7 +75,12 @@ class _LostError(Exception):
 
 
 def _after(
-    step: Step, config: Config, facts: Facts, cache: Cache, mentions: Mentions
+    step: Step,
+    config: Config,
+    facts: Facts,
+    cache: Cache,
+    mentions: Mentions,
+    packaged: frozenset[str],
 ) -> After | None:
     found = step.before.found
     text = _row(cache, "families", found.families)
@@ -80,10 +90,10 @@ def _after(
     def as_it_was(rel: str) -> FileFacts:
         return step.old[rel] if rel in step.old else facts(rel)
 
-    project = project_on_demand(modules, families, as_it_was)
+    project = project_on_demand(modules, families, as_it_was, packaged)
     with_facts(project, step.new)
     if any(c.bound or c.attrs or c.returns for c in step.changes.values()):
-        was = project_on_demand(modules, unpack_families(text), as_it_was)
+        was = project_on_demand(modules, unpack_families(text), as_it_was, packaged)
         if not all(means_the_same(was, project, r, c, mentions) for r, c in step.changes.items()):
             return None
     told = told_of_returns(step.changes, mentions)

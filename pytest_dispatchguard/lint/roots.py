@@ -9,9 +9,16 @@ from typing import Literal, NamedTuple
 from pytest_dispatchguard.lint.calls import scope_of, things_called
 from pytest_dispatchguard.lint.cold import Coldness, in_tests
 from pytest_dispatchguard.lint.families import families, looks_like_module
-from pytest_dispatchguard.lint.libraries import HOT_ANYWHERE, HOT_DECORATORS, Known
+from pytest_dispatchguard.lint.libraries import HOT_ANYWHERE, HOT_DECORATORS, STEPS, Known
 from pytest_dispatchguard.lint.patterns import Patterns, decorator_names, picked_by
-from pytest_dispatchguard.lint.project import Project, class_of, dotted_id, method_owners
+from pytest_dispatchguard.lint.project import (
+    Project,
+    class_of,
+    dotted_id,
+    imports_torch,
+    method_owner,
+    method_owners,
+)
 
 _PROCESSOR = re.compile(r".*[:.]\w*(?:Attn|Attention)\w*Processor\w*\.__call__")
 """By the name of its class: attention calls whichever it was given, and they inherit from nothing."""
@@ -64,9 +71,31 @@ def library_roots(project: Project, extra: Mapping[str, Known]) -> Iterator[Root
             yield Root(forward, "forward of a class with modules or parameters")
 
 
+def _step_roots(project: Project) -> Iterator[Root]:
+    """The methods that a training calls in every step, of classes that have both `backward` and `step`."""
+    for class_id in project.definers.get("backward", ()):
+        owner = method_owner(project, class_id, "step")
+        if owner and not any(known.module for _, known in families(project, class_id, {})):
+            for method in ("backward", "step"):
+                yield Root(
+                    f"{method_owner(project, class_id, method)}.{method}",
+                    f"{method} of a class with both backward and step",
+                    "step",
+                )
+
+
+def _takes_steps(project: Project, function_id: str) -> bool:
+    """Whether a function stands in a file that works with torch."""
+    path = project.modules[function_id.partition(":")[0]]
+    return imports_torch(project.files[path]) and not in_tests(project, function_id)
+
+
 def _other_roots(project: Project, coldness: Coldness) -> Iterator[Root]:
     """Protocol methods, compiled functions, training loops, hooks."""
     for function_id, facts in project.functions.items():
+        if STEPS.fullmatch(function_id.rpartition(".")[2].rpartition(":")[2]) and facts[0].params:
+            if _takes_steps(project, function_id):
+                yield Root(function_id, "a step of a training, by its name", "step")
         everywhere = HOT_ANYWHERE.get(function_id.rpartition(".")[2])
         if everywhere and class_of(project, function_id):
             yield Root(function_id, everywhere)
@@ -78,6 +107,8 @@ def _other_roots(project: Project, coldness: Coldness) -> Iterator[Root]:
                     yield Root(function_id, HOT_DECORATORS[name])
             if fact.training_loop and not in_tests(project, function_id):
                 yield Root(function_id, "a training loop", "step", True, True)
+            elif fact.feeds_model and not in_tests(project, function_id):
+                yield Root(function_id, "a loop that feeds a model", "step", True, True)
             for call in fact.calls:
                 if call.how == "hook" and not in_tests(project, function_id):
                     scope = scope_of(project, function_id)
@@ -93,6 +124,6 @@ def find_roots(
     roots = dict(named)
     for root in library_roots(project, extra):
         roots.setdefault(root.target, root)
-    for root in _other_roots(project, coldness):
+    for root in (*_other_roots(project, coldness), *_step_roots(project)):
         roots.setdefault(root.target, root)
     return [roots[target] for target in sorted(roots)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tree_sitter import Node
 
 from pytest_dispatchguard.lint.facts import ClassFact, FunctionFact, Value
+from pytest_dispatchguard.lint.scout_offers import document
 from pytest_dispatchguard.lint.scout_settle import settle
 from pytest_dispatchguard.lint.scout_state import Handler, Reading, Walk, note_call, parts_of, visit
 from pytest_dispatchguard.lint.scout_values import (
@@ -149,6 +150,7 @@ def _function_as(walk: Walk, node: Node, decorators: list[str], whole: Node) -> 
     declared = node.child_by_field_name("return_type")
     if declared is not None:
         fact.returns = annotation(source, declared, walk.imports)
+    reading.document = document(walk, body)
     reading.outer = outer if walk.where == "function" else None
     if not is_method:
         outer.nested.add(name)

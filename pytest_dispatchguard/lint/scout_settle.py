@@ -9,6 +9,7 @@ from pytest_dispatchguard.lint.facts import CPU, CallFact, FileFacts, Value
 from pytest_dispatchguard.lint.guards import names_in
 from pytest_dispatchguard.lint.scout_doubts import counts, may_be_tensor_attribute
 from pytest_dispatchguard.lint.scout_given import forms, origin
+from pytest_dispatchguard.lint.scout_offers import feeds_a_model, takes_tensors
 from pytest_dispatchguard.lint.scout_state import Reading, Walk, binding_values, local_values
 
 
@@ -32,6 +33,7 @@ def settle(walk: Walk, reading: Reading, declared: bool) -> None:
     fact.training_loop = reading.backward and reading.step
     if fact.training_loop and reading.step_rounds:
         _leave_steps(reading)
+    fact.feeds_model = walk.tensors_here and feeds_a_model(walk, reading)
     fact.returns_function = _returns_function(reading)
     if not declared and not reading.yields:
         fact.returns = _agreed_return(walk, reading)
@@ -203,6 +205,7 @@ def finish(walk: Walk) -> FileFacts:
         assert fact is not None
         if not has_torch:
             fact.tensors = []
+        fact.takes_tensors = has_torch and takes_tensors(reading, reading.document)
         stars = any(name == "*" for name, _ in facts.imports)
         attributes = reading.owner.attrs if reading.owner is not None else {}
         defined = methods.get(reading.owner.name, set()) if reading.owner is not None else set()

@@ -32,10 +32,36 @@ class Reading:
     """A function (or the module's own level) while it is being read."""
 
     __slots__ = (
-        "arguments", "backward", "binding_memo", "bindings", "calls", "declared", "fact", "globals", "hooks",
-        "hosts", "known_locals", "looks", "nested", "outer", "owner", "param_values", "params", "passed",
-        "pending", "reads", "removes", "returns", "rounds", "self_name", "step", "step_rounds",
-        "tensor_uses", "tested", "yields",
+        "arguments",
+        "backward",
+        "binding_memo",
+        "bindings",
+        "calls",
+        "declared",
+        "document",
+        "fact",
+        "globals",
+        "hooks",
+        "hosts",
+        "known_locals",
+        "looks",
+        "nested",
+        "outer",
+        "owner",
+        "param_values",
+        "params",
+        "passed",
+        "pending",
+        "reads",
+        "removes",
+        "returns",
+        "rounds",
+        "self_name",
+        "step",
+        "step_rounds",
+        "tensor_uses",
+        "tested",
+        "yields",
     )  # fmt: skip
 
     def __init__(self, fact: FunctionFact | None, owner: ClassFact | None, self_name: str) -> None:
@@ -71,6 +97,7 @@ class Reading:
         self.known_locals: frozenset[str] | None = None
         self.returns: list[Node | None] = []
         self.yields = False
+        self.document = ""
         self.backward = False
         self.step = False
         self.step_rounds: set[int] = set()

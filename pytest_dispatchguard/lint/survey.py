@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytest_dispatchguard.config import Config, is_project
+from pytest_dispatchguard.config import Config, is_project, names_project
 from pytest_dispatchguard.lint.cache import Cache, Store
 from pytest_dispatchguard.lint.facts import FileFacts
 from pytest_dispatchguard.lint.files import (
@@ -23,6 +23,7 @@ from pytest_dispatchguard.lint.files import (
     read_source,
 )
 from pytest_dispatchguard.lint.mistakes import mistake
+from pytest_dispatchguard.lint.packages import made_to_be_installed
 from pytest_dispatchguard.lint.packing import pack_facts, shape, unpack_facts
 from pytest_dispatchguard.lint.pool import Pool
 
@@ -63,6 +64,8 @@ class Survey:
     facts: dict[str, FileFacts] = field(default_factory=dict)
     """Of files scanned or loaded in this run."""
     notes: list[str] = field(default_factory=list)
+    packaged: frozenset[str] | None = None
+    """The folders of the packages that are made to be installed; None until somebody asks."""
 
 
 def scout_files(
@@ -174,6 +177,18 @@ def text_at(path: str, rel: str, given: str | None) -> tuple[str, str | Unreadab
         return "", Unreadable(rel, 1, 1, f"cannot be read: {error.strerror or error}")
     source = decode_source(data, rel)
     return sha(data), source if isinstance(source, Unreadable) else source.text
+
+
+def packaged(config: Config, survey: Survey) -> frozenset[str]:
+    """The folders of the packages that are made to be installed: those of a library."""
+    if survey.packaged is None:
+        suffix = "/__init__.py"
+        packages = {rel.removesuffix(suffix) for rel in survey.scouted if rel.endswith(suffix)}
+        folders = {"/".join(p.split("/")[:n]) for p in packages for n in range(p.count("/") + 1)}
+        outside = folders - packages
+        owners = {folder for folder in outside if names_project(config.root / folder)}
+        survey.packaged = made_to_be_installed(packages, owners)
+    return survey.packaged
 
 
 def _scout_key(config: Config, rel: str, digest: str) -> str:

@@ -142,7 +142,8 @@ def _reached(name: str, packed: Any) -> Reached | None:
 
 def _fact(turn: int, loop: bool, reason: str, path: list[str]) -> HotFact:
     per = "step" if turn & 1 else "call"
-    return HotFact(path[0], path, reason, loop, per, turn >= 2 and len(path) == 1)
+    loops = bool(turn & 2) and len(path) == 1
+    return HotFact(path[0], path, reason, loop, per, loops, users=bool(turn & 4))
 
 
 class Known:

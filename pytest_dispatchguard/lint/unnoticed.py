@@ -11,7 +11,7 @@ from typing import NamedTuple
 from pytest_dispatchguard.lint.calls import is_property
 from pytest_dispatchguard.lint.facts import Brief, FileFacts, FunctionFact
 from pytest_dispatchguard.lint.families import holds_modules
-from pytest_dispatchguard.lint.libraries import LIBRARY_ROOTS
+from pytest_dispatchguard.lint.libraries import LIBRARY_ROOTS, STEPS
 from pytest_dispatchguard.lint.packing import frame, frame_of_class, packed_call
 from pytest_dispatchguard.lint.patterns import means
 from pytest_dispatchguard.lint.project import OwnMethods, dotted_id, inherited, names_bound
@@ -207,6 +207,10 @@ def is_unnoticed(function: FunctionFact, facts: FileFacts, about: About, matters
         function.decorators
         or function.mark
         or function.training_loop
+        or function.feeds_model
+        or STEPS.fullmatch(last)
+        or last in ("backward", "step")
+        or function.takes_tensors
         or any(call.how == "hook" for call in function.calls)
         or any(_LOCALS.join(around[: i + 1]) in about.walked for i in range(len(around)))
         or last.startswith("__")

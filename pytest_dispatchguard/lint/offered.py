@@ -1,0 +1,74 @@
+"""What a library offers: public functions and methods that work on tensors, which its users call once per step or
+call though nothing in the project does from a hot place."""
+
+from __future__ import annotations
+
+import re
+
+from pytest_dispatchguard.lint.cold import in_tests, path_of
+from pytest_dispatchguard.lint.facts import FunctionFact
+from pytest_dispatchguard.lint.families import families
+from pytest_dispatchguard.lint.packages import APART
+from pytest_dispatchguard.lint.project import Project, class_of
+
+REASON = "called by users of the library"
+
+_SPOKEN = frozenset(
+    "__call__ __getitem__ __setitem__ __getattr__ __iter__ __enter__ __exit__".split()
+)
+"""Methods that Python calls for users."""
+_SETS_UP = re.compile(
+    r"(?:make|build|create|construct|init|initiali[sz]e|load|save|write|read|dump|convert|register|plot|draw|"
+    r"show|print|parse|set_?up|configure|download|upload|export|import|validate_args|add_arguments?|compile|"
+    r"freeze|unfreeze|quantize|prune|fuse|replace|inject|wrap|unwrap|patch|apply_to|share|clone|copy|merge|"
+    r"prepare|process_(?:dataset|data|file)|preprocess|download|extract_archive|collate|tokenize|encode_text|"
+    r"test|check_(?:model|config|version)|summar(?:y|ize)|describe|profile|benchmark|visuali[sz]e|inspect|"
+    r"get_(?:model|config|dataset|loader|optimizer|scheduler|logger|args|parser|state)|"
+    r"state_dict|load_state|to_(?:dict|json|onnx|file|disk)|from_\w+|fit|train(?:er)?|run|main|launch|spawn|"
+    r"share_memory|pin_memory|set_\w+|enable|disable|count_(?:params|parameters|flops)|"
+    r"calculate_fan|weights?_init|init_weights|fill_|kaiming|xavier|orthogonal|trunc_normal)(?:_\w*)?_?"
+)
+"""Names of what is done once, or by hand."""
+
+
+def is_offered(project: Project, function_id: str) -> bool:
+    """Whether users of the library call a function, by what it is called and what it takes. That it may be cold
+    is for others to say."""
+    known = project.memo_offered.get(function_id)
+    if known is None:
+        known = project.memo_offered[function_id] = _is_offered(project, function_id)
+    return known
+
+
+def sets_up(function_id: str) -> bool:
+    """Whether a function is called as what is done once is."""
+    return _SETS_UP.fullmatch(function_id.rpartition(".")[2].rpartition(":")[2].lower()) is not None
+
+
+def _is_offered(project: Project, function_id: str) -> bool:
+    name = function_id.partition(":")[2]
+    if "<locals>" in name or not _is_in_library(project, function_id):
+        return False
+    *around, last = name.split(".")
+    if any(part.startswith("_") for part in around):
+        return False
+    owner = class_of(project, function_id)
+    if owner and any(last in known.offered for _, known in families(project, owner, {})):
+        return True
+    if last.startswith("_") and last not in _SPOKEN:
+        return False
+    if sets_up(function_id) or in_tests(project, function_id):
+        return False
+    facts = project.functions[function_id]
+    return any(_works_on_tensors(fact) for fact in facts)
+
+
+def _works_on_tensors(fact: FunctionFact) -> bool:
+    return fact.takes_tensors and not fact.name.endswith(".__init__")
+
+
+def _is_in_library(project: Project, function_id: str) -> bool:
+    path = path_of(project, function_id)
+    return any(path.startswith(f"{folder}/") for folder in project.packaged) and not APART.search(
+        path
+    )

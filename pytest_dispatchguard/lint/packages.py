@@ -1,0 +1,32 @@
+"""Which packages of a project are made to be installed, so that others build on them: what makes it a library."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+
+APART = re.compile(
+    r"(?:^|/)(?:examples?|scripts?|tutorials?|recipes|projects|research|notebooks|tools|benchmarks?|"
+    r"third_party|vendor|_vendor|experiments?|samples?|demos?|data|datasets?|models?/hub|io|cli|"
+    r"checkpoint\w*|convert\w*|loggers?|plot\w*|visuali[sz]\w*)/|"
+    r"(?:^|/)(?:init|initializers?|io|checkpoint\w*|conversion|serialization|weights?|converters?|"
+    r"loading|saving|logging|debug\w*|plot\w*|profil\w*|summar\w*|version|config\w*)\.py$"
+)
+"""Places whose code nobody calls per step."""
+
+
+def made_to_be_installed(packages: Iterable[str], owners: Collection[str]) -> frozenset[str]:
+    """The outermost packages, as folders, that are made to be installed: `owners` are the folders with a
+    `setup.py` or a `pyproject.toml` that names a project."""
+    every = frozenset(packages)
+    outermost = {folder for folder in every if folder.rpartition("/")[0] not in every}
+    return frozenset(
+        folder
+        for folder in outermost
+        if not APART.search(f"{folder}/") and any(above in owners for above in _above(folder))
+    )
+
+
+def _above(folder: str) -> list[str]:
+    parts = folder.split("/")
+    return ["/".join(parts[:n]) for n in range(len(parts))]

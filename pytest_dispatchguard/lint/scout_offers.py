@@ -1,0 +1,94 @@
+"""What tells the scout that a function takes tensors, and that a loop in it feeds a model: signatures, documentation
+and use, for want of callers."""
+
+from __future__ import annotations
+
+import re
+
+from tree_sitter import Node
+
+from pytest_dispatchguard.lint.scout_state import Reading, Walk
+from pytest_dispatchguard.lint.scout_values import text
+
+_TENSOR = re.compile(
+    r"(?<![\w.])(?:\w+\.)*(?:Tensor|TensorDict(?:Base)?|TensorLike|Parameter|PackedSequence|"
+    r"(?:Float|Long|Int|Bool|Half|Byte)Tensor|Batch|Data|HeteroData|TensorType)\b"
+)
+_DOCUMENTED = re.compile(
+    r"[(\[`: ]~?(?:torch\.)?(?:\w*Tensor|TensorDict(?:Base)?|FloatTensor|LongTensor)\b|\btensors?\b"
+)
+_SETS_UP = re.compile(
+    r"\A[\s\"'rRuU]*(?:Loads?|Saves?|Writes?|Reads?|Downloads?|Plots?|Visuali[sz]es?|Draws?|Shows?|Prints?|"
+    r"Converts? (?:a |the |an )?(?:model|checkpoint|state|weights)|Exports?|Registers?|Builds?|Sets? up|"
+    r"Deprecated|Initiali[sz]es?|Constructs?|Parses?|Serializ|Deserializ|For (?:debugging|testing)|Helper for tests)\b",
+    re.IGNORECASE,
+)
+_SEVERAL = frozenset(
+    "parameters params grads gradients tensors tensor_list input_tensors grad_tensors".split()
+)
+"""Names of parameters that hold tensors wherever a function works with tensors at all."""
+_ASKS_MODULES = frozenset(
+    """eval train parameters named_parameters state_dict zero_grad requires_grad_ modules named_modules
+    load_state_dict""".split()
+)
+"""Methods of modules; whatever has them called is one."""
+_MODULE = re.compile(r"(?:^|[\[ |.,])(?:torch\.nn\.|nn\.)?(?:Module|PreTrainedModel)\b")
+_LONGEST = 4000
+"""Characters of documentation that are read."""
+
+
+def document(walk: Walk, body: Node) -> str:
+    """The documentation of a function; empty where it has none."""
+    first = next((child for child in body.named_children if not child.is_extra), None)
+    if first is None or first.type != "expression_statement" or not first.named_child_count:
+        return ""
+    said = first.named_children[0]
+    return text(walk.source, said)[:_LONGEST] if said.type == "string" else ""
+
+
+def takes_tensors(reading: Reading, documented: str) -> bool:
+    """Whether a function works on tensors that it is given: by an annotation, its use of them, or what its
+    documentation says."""
+    fact = reading.fact
+    assert fact is not None
+    if _SETS_UP.match(documented):
+        return False
+    own = {name for name in reading.params if name not in (reading.self_name, "self", "cls")}
+    if not own:
+        return False
+    if any(name in own for name in fact.tensors):
+        return True
+    annotated = (
+        value[4:]
+        for name in own
+        for value in reading.param_values.get(name, ())
+        if value.startswith("ann:")
+    )
+    if any(_TENSOR.search(value) for value in annotated):
+        return True
+    if own & _SEVERAL and (fact.tensors or reading.tensor_uses):
+        return True
+    arguments = re.search(r"\b(?:Args|Arguments|Parameters|Inputs?)\b|:param", documented)
+    return arguments is not None and bool(_DOCUMENTED.search(documented, arguments.start()))
+
+
+def feeds_a_model(walk: Walk, reading: Reading) -> bool:
+    """Whether a loop calls what is surely a module: the function asks it for its parameters, sets it to
+    evaluate, or says that it is one."""
+    modules = {
+        name.rpartition(".")[0]
+        for name, how in reading.calls
+        if how == "call" and name.rpartition(".")[2] in _ASKS_MODULES and "." in name
+    }
+    modules |= {
+        name
+        for name, values in reading.param_values.items()
+        if any(value.startswith("ann:") and _MODULE.search(value[4:]) for value in values)
+    }
+    modules -= {"", reading.self_name, "super()", "self"}
+    return any(
+        call.loop and reading.rounds.get((name, "call"))
+        for name in modules
+        for call in (reading.calls.get((name, "call")),)
+        if call is not None
+    )
