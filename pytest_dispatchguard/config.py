@@ -188,8 +188,8 @@ def is_project(config: Config) -> bool:
 
 
 def names_project(folder: Path) -> bool:
-    """Whether a folder says that what is in it is to be installed: by a `setup.py`, by what names a project, or
-    because it is installed there."""
+    """Whether a folder says that what is in it is to be installed: by a `setup.py`, by what names a
+    project, or because it is installed there."""
     if folder.name in LIBRARY_FOLDERS or is_file(folder / "setup.py"):
         return True
     for name, words in (("pyproject.toml", _NAMES_PROJECT), ("setup.cfg", _HAS_METADATA)):

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 Certainty = Literal["sure", "note", "maybe"]
-"""How a finding is told. ``sure``: hot, certain, and known how to avoid. ``note``: certainly a cost where it stands,
-but what to do is the author's to decide, or only users of the library make the place hot. ``maybe``: what a value is
-could not be told."""
+"""How a finding is told. ``sure``: hot, certain, and known how to avoid. ``note``: certainly a cost where
+it stands, but what to do is the author's to decide, or only users of the library make the place hot.
+``maybe``: what a value is could not be told."""
 _LEVELS: Mapping[Certainty, int] = {"sure": 0, "note": 1, "maybe": 2}
 Safety = Literal["safe", "unsafe"]
 Outcome = Literal["pass", "fail", "undecided", "skipped", "error"]

@@ -17,8 +17,10 @@ FAMILIES = (
     "syncs_repeats",
     "syncs_truth",
     "syncs_shapes",
+    "syncs_counts",
     "allocations",
     "python_cost",
+    "python_rebuilt",
     "compile",
     "compile_running",
 )

@@ -275,7 +275,10 @@ def tensor_certainty(
     kind = place.kind(node)
     if kind.what != "unknown":
         certainty = place.certainty(node)
-        return "maybe" if certainty == "sure" and _from_table(node) else certainty
+        if certainty == "sure" and _from_table(node):
+            return "maybe"
+        told = certainty == "maybe" and not strict and _OTHER_ARRAYS.isdisjoint(place.imports)
+        return "note" if told else certainty
     if kind.cls or strict or "torch" not in place.imports:
         return None
     methods = list(_methods(node))
@@ -283,8 +286,9 @@ def tensor_certainty(
         return None
     if "detach" in methods[:2]:
         return "sure"
-    if methods and methods[0] in REDUCING and _OTHER_ARRAYS.isdisjoint(place.imports):
-        return "sure"
+    if _OTHER_ARRAYS.isdisjoint(place.imports):
+        # Where nobody knows arrays but torch's, what is read is a tensor.
+        return "sure" if methods and methods[0] in REDUCING else "note"
     return "maybe"
 
 

@@ -297,6 +297,7 @@ def _callee(project: Project, things: tuple[Thing, ...], memo: Briefer) -> Calle
         returns_function=all(fact.returns_function for _, fact in found),
         yields=all(fact.yields for _, fact in found),
         on_cpu=all(fact.on_cpu for _, fact in found),
+        reads=all(fact.reads for _, fact in found),
     )
 
 

@@ -86,6 +86,8 @@ class FunctionFact:
     """Whether a loop in it runs backward and an optimizer's step."""
     feeds_model: bool = False
     """Whether a loop in it calls a module, batch by batch or step by step."""
+    reads: bool = False
+    """Whether it is a short helper that brings what it is given to Python, or to the CPU."""
     takes_tensors: bool = False
     """Whether it works on tensors that it is given, by its signature, its documentation or what it does."""
     on_cpu: bool = False
@@ -174,6 +176,8 @@ class CalleeBrief:
     returns_function: bool = False
     yields: bool = False
     on_cpu: bool = False
+    reads: bool = False
+    """Whether it brings what it is given to Python, or to the CPU."""
 
 
 @dataclass(slots=True)

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from pytest_dispatchguard.lint.torch_classes import CLASSES
+
 
 @dataclass(frozen=True, slots=True)
 class Known:
@@ -60,6 +62,21 @@ LIBRARY_ROOTS: Mapping[str, Known] = {
         "log_prob rsample sample entropy cdf icdf", offers="mean mode variance stddev expand"
     ),
     "torch.distributions.Transform": _known("_call _inverse log_abs_det_jacobian __call__"),
+    "torcheval.Metric": _known("", steps="update compute merge_state"),
+    "torchtnt.TrainUnit": _known(
+        "", steps="train_step compute_loss on_train_step_start on_train_step_end"
+    ),
+    "torchtnt.EvalUnit": _known(
+        "", steps="eval_step on_eval_step_start on_eval_step_end", article="an"
+    ),
+    "torchtnt.PredictUnit": _known(
+        "", steps="predict_step on_predict_step_start on_predict_step_end"
+    ),
+    "torchtnt.Callback": _known(
+        "",
+        steps="on_train_step_start on_train_step_end on_eval_step_start on_eval_step_end "
+        "on_predict_step_start on_predict_step_end",
+    ),
     "torch.Tensor": _known("__torch_function__ __torch_dispatch__"),
     "torch.overrides.TorchFunctionMode": _known("__torch_function__"),
     "torch.utils._python_dispatch.TorchDispatchMode": _known("__torch_dispatch__"),
@@ -69,14 +86,14 @@ LIBRARY_ROOTS: Mapping[str, Known] = {
         "call __call__", steps="train_step test_step predict_step compute_loss", module=True
     ),
     "keras.Loss": _known("call __call__"),
-    "keras.Metric": _known("update_state __call__", offers="result"),
+    "keras.Metric": _known("update_state __call__", steps="result"),
     "keras.Callback": _known(
         "",
         steps="on_batch_begin on_batch_end on_train_batch_begin on_train_batch_end on_test_batch_begin "
         "on_test_batch_end on_predict_batch_begin on_predict_batch_end",
     ),
     "keras.Optimizer": _known("", steps="apply apply_gradients update_step stateless_apply"),
-    "torchmetrics.Metric": _known("update forward __call__", module=True, offers="compute"),
+    "torchmetrics.Metric": _known("update forward __call__", steps="compute", module=True),
     "torchmetrics.MetricCollection": _known("update forward", module=True),
     "lightning.LightningModule": _known("forward", steps=_LIGHTNING_STEPS, module=True),
     "lightning.Callback": _known(
@@ -144,7 +161,7 @@ LIBRARY_ROOTS: Mapping[str, Known] = {
     ),
     "skorch.Callback": _known("", steps="on_batch_begin on_batch_end on_grad_computed"),
     "fairseq.FairseqTask": _known("", steps="train_step valid_step"),
-    "ignite.Metric": _known("", steps="update iteration_completed", article="an", offers="compute"),
+    "ignite.Metric": _known("", steps="update iteration_completed compute", article="an"),
     "pyro.Messenger": _known(
         "_process_message _postprocess_message _pyro_sample _pyro_post_sample _pyro_param _pyro_post_param",
         lasting=False,
@@ -183,7 +200,10 @@ _SAME_NAME: Mapping[str, str] = {
 }
 _BY_LAST_NAME = {
     "pytorch_lightning": "lightning",
-    **{n: n for n in "composer fairseq ignite lightning mmengine pyro skorch vllm".split()},
+    **{
+        n: n
+        for n in "composer fairseq ignite lightning mmengine pyro skorch torcheval torchtnt vllm".split()
+    },
 }
 """Packages of which `LIBRARY_ROOTS` has classes by their last names, wherever they stand in it."""
 _PREFIXES = (
@@ -282,6 +302,11 @@ def family(name: str) -> str:
     empty."""
     if name in LIBRARY_ROOTS:
         return name
+    package, _, rest = name.partition(".")
+    if package in CLASSES:
+        known = CLASSES[package].get(rest.rpartition(".")[2])
+        if known is not None and known != name:
+            return known
     for pattern, base in _FAMILIES:
         if pattern.fullmatch(name):
             return base

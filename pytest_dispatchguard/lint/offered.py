@@ -1,5 +1,5 @@
-"""What a library offers: public functions and methods that work on tensors, which its users call once per step or
-call though nothing in the project does from a hot place."""
+"""What a library offers: public functions and methods that work on tensors, which its users call once per
+step or call though nothing in the project does from a hot place."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _SETS_UP = re.compile(
 
 
 def is_offered(project: Project, function_id: str) -> bool:
-    """Whether users of the library call a function, by what it is called and what it takes. That it may be cold
-    is for others to say."""
+    """Whether users of the library call a function, by what it is called and what it takes. That it may be
+    cold is for others to say."""
     known = project.memo_offered.get(function_id)
     if known is None:
         known = project.memo_offered[function_id] = _is_offered(project, function_id)

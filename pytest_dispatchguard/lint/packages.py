@@ -1,4 +1,5 @@
-"""Which packages of a project are made to be installed, so that others build on them: what makes it a library."""
+"""Which packages of a project are made to be installed, so that others build on them: what makes it a
+library."""
 
 from __future__ import annotations
 

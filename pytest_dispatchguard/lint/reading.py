@@ -1020,6 +1020,15 @@ class Reader:
             kind = signatures.method_kind(receiver, last, args, keywords, texts)
             if kind is not None:
                 return kind
+        if isinstance(func, cst.Attribute) and _is_untold(receiver) and name is None:
+            chained = (
+                isinstance(func.value, cst.Call)
+                and isinstance(func.value.func, cst.Attribute)
+                and signatures.is_cast(func.value.func.attr.value)
+            )
+            kind = signatures.untold_method_kind(last, args, keywords, texts, chained)
+            if kind is not None:
+                return kind
         callee = self.brief.callees.get(self.callee_key(func))
         if callee is not None:
             kind = signatures.value_kind(callee.returns, self.tensor_types)
@@ -1068,6 +1077,8 @@ class Reader:
             return replace(base, ndim=0 if one and base.ndim == 1 else None, optional=False)
         if base.what == "modules":
             return base if isinstance(node.slice[0].slice, cst.Slice) else MODULE
+        if base.what == "unknown" and not base.cls and any(i and _is_mask(i) for i in indices):
+            return TENSOR  # nothing else is picked from by a mask on a device
         return UNKNOWN if base.what != "text" else TEXT
 
     def _indices(self, node: cst.Subscript) -> list[Kind | None]:
@@ -1093,6 +1104,8 @@ class Reader:
         bitwise = isinstance(node.operator, cst.BitAnd | cst.BitOr | cst.BitXor)
         kind = _arithmetic(left, right)
         if kind.what == "tensor" and bitwise and "bool" in (left.dtype, right.dtype):
+            return replace(kind, dtype="bool")
+        if isinstance(node.operator, cst.Multiply) and left.dtype == right.dtype == "bool":
             return replace(kind, dtype="bool")
         if left.what == "text":
             return TEXT
@@ -1270,6 +1283,15 @@ class Reader:
 
     def _emit(self, event: Event, node: cst.CSTNode, name: str = "") -> None:
         self.events.append(Seen(event, node, self.scene, name))
+
+
+def _is_untold(kind: Kind) -> bool:
+    """Whether nothing is known of a value, or only that it may be a tensor."""
+    return (kind.what == "unknown" and not kind.cls) or (kind.maybe_tensor and not kind.sure)
+
+
+def _is_mask(kind: Kind) -> bool:
+    return kind.on_device and kind.dtype == "bool"
 
 
 def _integer(node: cst.BaseExpression) -> int | None:

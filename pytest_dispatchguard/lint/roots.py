@@ -85,7 +85,9 @@ def _step_roots(project: Project) -> Iterator[Root]:
 
 
 def _takes_steps(project: Project, function_id: str) -> bool:
-    """Whether a function stands in a file that works with torch."""
+    """Whether a function is called as steps of a training are, in a file that works with torch."""
+    if not STEPS.fullmatch(function_id.rpartition(".")[2].rpartition(":")[2]):
+        return False
     path = project.modules[function_id.partition(":")[0]]
     return imports_torch(project.files[path]) and not in_tests(project, function_id)
 
@@ -93,9 +95,8 @@ def _takes_steps(project: Project, function_id: str) -> bool:
 def _other_roots(project: Project, coldness: Coldness) -> Iterator[Root]:
     """Protocol methods, compiled functions, training loops, hooks."""
     for function_id, facts in project.functions.items():
-        if STEPS.fullmatch(function_id.rpartition(".")[2].rpartition(":")[2]) and facts[0].params:
-            if _takes_steps(project, function_id):
-                yield Root(function_id, "a step of a training, by its name", "step")
+        if facts[0].params and _takes_steps(project, function_id):
+            yield Root(function_id, "a step of a training, by its name", "step")
         everywhere = HOT_ANYWHERE.get(function_id.rpartition(".")[2])
         if everywhere and class_of(project, function_id):
             yield Root(function_id, everywhere)

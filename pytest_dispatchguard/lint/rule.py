@@ -106,6 +106,17 @@ def Assignment() -> Look:
     return Look("assign", frozenset(), frozenset({"assign"}))
 
 
+def Elements() -> Look:
+    """Assignments to a subscript, in functions that write to elements by their number, or by the number of a
+    round."""
+    return Look("setitem", frozenset(), frozenset({"element"}))
+
+
+def Tables() -> Look:
+    """Assignment statements, in functions that assign a dict of two entries or more as it is written down."""
+    return Look("assign", frozenset(), frozenset({"table"}))
+
+
 def Attribute(*names: str) -> Look:
     """Attributes that are read, by their last name: ``Attribute("environ")``. Not the function of a call."""
     return Look("attribute", frozenset(names), frozenset(f"attr:{n}" for n in names))

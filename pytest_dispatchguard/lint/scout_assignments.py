@@ -103,6 +103,9 @@ def _assign_target(walk: Walk, target: Node, value: Node | None, declared: Node 
             visit(walk, parts[0])
     elif kind == "subscript":
         ask_index(walk, target, "setitem")
+        index = target.named_children[-1]
+        if index.type == "integer" or (walk.loop and index.type == "identifier"):
+            reading.looks.add("element")
         visit_children(walk, target)
     elif kind in ("pattern_list", "tuple_pattern", "list_pattern"):
         if value is not None and value.type in ("identifier", "call", "subscript"):
@@ -141,6 +144,8 @@ def _assignment(walk: Walk, node: Node) -> None:
     while innermost is not None and innermost.type == "assignment":
         innermost = innermost.child_by_field_name("right")
     if right is not None:
+        if right.type == "dictionary" and right.named_child_count > 1:
+            walk.reading.looks.add("table")
         visit(walk, right)
     if left is not None:
         _assign_target(walk, left, innermost, declared)

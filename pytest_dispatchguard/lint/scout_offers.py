@@ -1,5 +1,5 @@
-"""What tells the scout that a function takes tensors, and that a loop in it feeds a model: signatures, documentation
-and use, for want of callers."""
+"""What tells the scout that a function takes tensors, and that a loop in it feeds a model: signatures,
+documentation and use, for want of callers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _DOCUMENTED = re.compile(
 _SETS_UP = re.compile(
     r"\A[\s\"'rRuU]*(?:Loads?|Saves?|Writes?|Reads?|Downloads?|Plots?|Visuali[sz]es?|Draws?|Shows?|Prints?|"
     r"Converts? (?:a |the |an )?(?:model|checkpoint|state|weights)|Exports?|Registers?|Builds?|Sets? up|"
-    r"Deprecated|Initiali[sz]es?|Constructs?|Parses?|Serializ|Deserializ|For (?:debugging|testing)|Helper for tests)\b",
+    r"Deprecated|Initiali[sz]es?|Constructs?|Parses?|Serializ|Deserializ|For (?:debugging|testing)|Helper "
+    r"for tests)\b",
     re.IGNORECASE,
 )
 _SEVERAL = frozenset(
@@ -70,6 +71,52 @@ def takes_tensors(reading: Reading, documented: str) -> bool:
         return True
     arguments = re.search(r"\b(?:Args|Arguments|Parameters|Inputs?)\b|:param", documented)
     return arguments is not None and bool(_DOCUMENTED.search(documented, arguments.start()))
+
+
+_DOCUMENTED_PARAMETER = re.compile(
+    r"^[ \t]*(?::param[ \t]+)?[`*]{0,2}(\w+)[`*]{0,2}[ \t]*(?:[(:]|[ \t]-)[ \t]*:?(?:class:|obj:)?[`~]{0,3}"
+    r"(?:torch\.)?(?:Float|Long|Bool|Int|Half|cuda\.)?(?:Float)?Tensor\b(?![ \t]*(?:or|\||,[ "
+    r"\t]*(?:list|int|float)))",
+    re.MULTILINE,
+)
+
+
+def documented_tensors(reading: Reading) -> set[str]:
+    """The parameters that the documentation says are tensors, where no annotation says anything."""
+    found = set(_DOCUMENTED_PARAMETER.findall(reading.document))
+    return {
+        name
+        for name in found & reading.params
+        if not any(v.startswith("ann:") for v in reading.param_values.get(name, ()))
+        and name not in reading.tested
+        and name not in reading.hosts
+    }
+
+
+_READS = frozenset(
+    {"call:item", "call:tolist", "call:cpu", "call:numpy", "bare:float", "bare:int", "bare:bool"}
+)
+_LONGEST_HELPER = 30
+"""Lines."""
+
+
+def reads_what_it_is_given(walk: Walk, reading: Reading) -> bool:
+    """Whether a function is a short helper that reads one of its parameters."""
+    fact = reading.fact
+    assert fact is not None
+    own = reading.params - {reading.self_name, "self", "cls"}
+    if not own or fact.end_line - fact.line > _LONGEST_HELPER or _READS.isdisjoint(reading.looks):
+        return False
+    written = walk.source[fact.start_byte : fact.end_byte].decode("utf-8", "replace")
+    names = "|".join(map(re.escape, sorted(own)))
+    return (
+        re.search(
+            rf"(?<![\w.])(?:{names})(?:\.\w+(?:\([^()]*\))?|\[[^\]]*\])*?\.(?:item|tolist|cpu|numpy)\(\)"
+            rf"|(?<![\w.])(?:float|int|bool)\((?:{names})(?:\.(?!shape|size|numel|dim|item)\w+(?:\([^()]*\))?)+\)",
+            written,
+        )
+        is not None
+    )
 
 
 def feeds_a_model(walk: Walk, reading: Reading) -> bool:

@@ -9,7 +9,12 @@ from pytest_dispatchguard.lint.facts import CPU, CallFact, FileFacts, Value
 from pytest_dispatchguard.lint.guards import names_in
 from pytest_dispatchguard.lint.scout_doubts import counts, may_be_tensor_attribute
 from pytest_dispatchguard.lint.scout_given import forms, origin
-from pytest_dispatchguard.lint.scout_offers import feeds_a_model, takes_tensors
+from pytest_dispatchguard.lint.scout_offers import (
+    documented_tensors,
+    feeds_a_model,
+    reads_what_it_is_given,
+    takes_tensors,
+)
 from pytest_dispatchguard.lint.scout_state import Reading, Walk, binding_values, local_values
 
 
@@ -205,6 +210,9 @@ def finish(walk: Walk) -> FileFacts:
         assert fact is not None
         if not has_torch:
             fact.tensors = []
+        elif reading.document:
+            fact.tensors = sorted({*fact.tensors, *documented_tensors(reading)})
+        fact.reads = has_torch and reads_what_it_is_given(walk, reading)
         fact.takes_tensors = has_torch and takes_tensors(reading, reading.document)
         stars = any(name == "*" for name, _ in facts.imports)
         attributes = reading.owner.attrs if reading.owner is not None else {}

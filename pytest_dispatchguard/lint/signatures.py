@@ -41,6 +41,7 @@ LIKE = frozenset(
 """Functions and methods that make a tensor like another: where that one is, unless told a device."""
 
 
+_JOINING = frozenset("cat concat concatenate stack hstack vstack".split())
 BOOL_RESULT = frozenset(
     "eq ne lt le gt ge less less_equal greater greater_equal not_equal isnan isinf isfinite isin "
     "isclose isreal "
@@ -411,6 +412,10 @@ def _follow(args: Sequence[Kind], base: Kind) -> Kind:
 
 def _result(name: str, args: Sequence[Kind], keywords: Mapping[str, Kind]) -> Kind:
     dtype: Dtype = "bool" if name in BOOL_RESULT else "int" if name in INT_RESULT else ""
+    if name in _JOINING and args and args[0].what == "nested":
+        parts = args[0].items or ((args[0].element,) if args[0].element is not None else ())
+        dtypes = {part.dtype for part in parts if part is not None}
+        dtype = dtypes.pop() if len(dtypes) == 1 else ""
     whole = (
         name in REDUCTIONS and len(args) <= 1 and not ({"dim", "axis", "keepdim"} & set(keywords))
     )
@@ -461,6 +466,60 @@ def method_kind(
         if name in ("modules", "children"):
             return Kind("nested", element=MODULE)
     return None
+
+
+_TENSORS_ALONE = frozenset(
+    """unsqueeze unsqueeze_ detach detach_ masked_fill masked_fill_ masked_scatter masked_select new_zeros
+    new_ones new_tensor new_full new_empty type_as index_select scatter_ logsumexp unbind clamp clamp_
+    clamp_min clamp_max view_as reshape_as expand_as is_floating_point add_ mul_ sub_ div_ copy_ fill_ zero_
+    repeat_interleave unflatten index_add index_add_ index_copy_ index_fill_ bmm addmm baddbmm index_put_
+    scatter_add_ scatter_reduce scatter_reduce_ nan_to_num movedim narrow uniform_ normal_ amax amin
+    logical_not logical_and logical_or bitwise_not long bool byte short isnan isinf isfinite log_softmax
+    argmax_ cumsum_ untyped_storage""".split()
+)
+"""Methods of tensors that neither arrays nor modules have: whatever has one called is a tensor."""
+_CASTS = frozenset(
+    "float half double bfloat16 int abs exp log sqrt pow square clone contiguous to cuda softmax "
+    "sigmoid".split()
+)
+"""Methods of tensors that others have as well."""
+_COMPARES = frozenset("gt lt ge le eq ne".split())
+TENSOR_MAKERS = frozenset(
+    "FloatTensor LongTensor IntTensor BoolTensor HalfTensor DoubleTensor ByteTensor BFloat16Tensor".split()
+)
+"""Classes of tensors by their last names; of an accelerator, unless they are torch's own."""
+
+
+def untold_method_kind(
+    name: str,
+    args: Sequence[Kind],
+    keywords: Mapping[str, Kind],
+    texts: Mapping[str, str],
+    chained: bool,
+) -> Kind | None:
+    """What a method gives of a receiver of which nothing is known but that it has it; `chained`, the
+    receiver is what a method of tensors gave."""
+    if name in _TENSORS_ALONE:
+        return _tensor_method(TENSOR, name, args, keywords, texts)
+    if name in TENSOR_MAKERS:
+        return Kind("tensor", built=True)
+    if name == "norm" and (not args or args[0].what == "scalar"):
+        return Kind("tensor", ndim=0 if len(args) <= 1 and "dim" not in keywords else None)
+    if chained and name in REDUCTIONS | _COMPARES | {"norm"}:
+        return _tensor_method(TENSOR, name, args, keywords, texts)
+    if name in _CASTS | _COMPARES:
+        made = _tensor_method(TENSOR, name, args, keywords, texts)
+        return made.maybe() if made is not None else None
+    if name in ("parameters", "buffers") and not args:
+        return TENSORS
+    if name in ("named_parameters", "named_buffers"):
+        return Kind("nested", element=Kind("nested", items=(TEXT, TENSOR), element=UNKNOWN))
+    return None
+
+
+def is_cast(name: str) -> bool:
+    """Whether a method is one that keeps a tensor one."""
+    return name in _CASTS
 
 
 def _tensor_method(
@@ -589,6 +648,10 @@ def attribute_kind(receiver: Kind, name: str) -> Kind | None:
         return SHAPE if name == "shape" else SCALAR
     if name in CPU_ATTRIBUTES:
         return Kind("tensor", sure=False, host=True)
+    if name == "grad" and receiver.what == "unknown" and not receiver.cls:
+        return Kind("tensor", optional=True)
+    if name == "param_groups":
+        return Kind("nested", element=Kind("nested", element=UNKNOWN, cls="dict"))
     return None
 
 

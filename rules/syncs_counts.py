@@ -1,0 +1,399 @@
+"""DG433 to DG436: reads behind a helper, selections that are only counted, and launches for each row or
+element."""
+
+from __future__ import annotations
+
+import re
+
+import libcst as cst
+
+from pytest_dispatchguard import Call, Elements, Finding, Look, Loop, Place, Rule, nodes
+
+from ._syncs import bound_names, mask_of, names_in, on_host_by_trade, say, target_names, tell
+
+_READERS = (
+    "item to_item get_item _item scalar to_scalar as_scalar to_float to_python to_py tensor_to_scalar "
+    "to_number "
+    "to_numpy tensor_to_numpy to_np t2n tonumpy as_numpy to_cpu move_to_cpu tensor_to_cpu to_list "
+    "tensor_to_list "
+    "get_value to_value reduce_item all_reduce_item has_inf_or_nan _has_inf_or_nan has_overflow "
+    "_has_overflow "
+    "has_nan has_nan_or_inf is_nan contains_nan check_nan any_nan all_reduce_scalar reduce_scalar"
+).split()
+
+
+class ReadBehindHelper(Rule):
+    """A helper of the project reads the tensor that it is given, and the host waits for the device.
+
+    ## What it does
+
+    Finds calls of a project's own helpers (`utils.item(loss)`, `to_numpy(x)`,
+    `self._has_inf_or_nan(grad)`) that read what they are given: they call `.item()`, `float()`,
+    `.tolist()`, `.cpu()` of a parameter. It is a note: the wait is behind a name, and whether the number
+    is needed is the caller's to decide.
+
+    ## Why it costs
+
+    The read makes the host wait until the device has worked through everything queued before it, and where
+    it is called that does not show.
+
+    ## Example
+
+    ```python
+    logging_output = {"loss": utils.item(loss.data)}
+    ```
+
+    ## Instead
+
+    ```python
+    logging_output = {"loss": loss.detach()}
+    ```
+
+    ## Fix safety
+
+    No fix: whether the number is needed on the host is for a reader to decide.
+    """
+
+    code = "DG433"
+    name = "read-behind-helper"
+    origin = "fairseq#1df3e50a"
+    looks_for = Call(*_READERS)
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A call of a helper that reads."""
+        callee = place.callee(node)
+        if callee is None or not callee.reads or on_host_by_trade(place) or not node.args:
+            return None
+        given = node.args[0].value
+        kind = place.kind(given)
+        if kind.host or (kind.not_tensor and kind.what != "nested"):
+            return None
+        return tell(
+            place,
+            node,
+            f"`{say(place, node)}` reads the tensor it is given (`{callee.target.replace(':', '.')}` "
+            f"does), and the "
+            "host waits for the device. Hand on the tensor, and read it where it is logged.",
+            certainty="note" if kind.is_tensor or kind.what == "unknown" else "maybe",
+        )
+
+
+_COUNTED = frozenset({"numel", "nelement", "size", "__len__"})
+
+
+class SelectionCounted(Rule):
+    """Elements are selected only to be counted: the host waits to learn how many there are.
+
+    ## What it does
+
+    Finds `x[mask].numel()`, `x[mask].shape[0]`, `len(x[mask])`, and the same of `nonzero()`, in hot code.
+
+    ## Why it costs
+
+    The selection itself waits until the device has counted the mask, and makes a tensor that nobody uses.
+    `mask.sum()` counts on the device.
+
+    ## Example
+
+    ```python
+    active = x[mask].numel()
+    ```
+
+    ## Instead
+
+    ```python
+    active = mask.sum()
+    ```
+
+    ## Fix safety
+
+    No fix: the count becomes a tensor, which what comes after has to take.
+    """
+
+    code = "DG434"
+    name = "selection-counted"
+    origin = "torchmetrics#568b68e7"
+    looks_for = Look(
+        "call",
+        frozenset({"numel", "nelement", "size", "len"}),
+        frozenset({"subscript", "call:nonzero"}),
+    )
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A count of what was selected."""
+        if on_host_by_trade(place):
+            return None
+        selected = (
+            node.args[0].value
+            if place.name(node) == "len" and len(node.args) == 1
+            else place.receiver(node)
+        )
+        if selected is None:
+            return None
+        mask: cst.BaseExpression | None = None
+        if isinstance(selected, cst.Subscript):
+            mask = mask_of(selected, place)
+        elif isinstance(selected, cst.Call) and place.last_name(selected) == "nonzero":
+            torch = place.name(selected) == "torch.nonzero"
+            mask = place.argument(selected, 0, "input") if torch else place.receiver(selected)
+            if mask is not None and not place.on_device(mask):
+                mask = None
+        if mask is None:
+            return None
+        return tell(
+            place,
+            node,
+            f"`{say(place, node)}` selects elements only to count them, and the host waits for the device. "
+            f"`{say(place, mask, 32)}.sum()` counts on the device; read that where a number is needed.",
+        )
+
+
+_PER_ROW = re.compile(r"torch\.\w+|torch\.nn\.functional\.\w+|torch\.linalg\.\w+")
+
+
+class LaunchPerRow(Rule):
+    """A loop over the rows of a tensor launches operations for each of them.
+
+    ## What it does
+
+    Finds `for i in range(x.shape[0])` (and `x.size(0)`, `len(x)`) around operations on `x[i]`, in hot
+    code. It is a note: how to work on all rows at once is for the author to find.
+
+    ## Why it costs
+
+    Every round makes views and launches kernels of its own, a few microseconds each on the host, for work
+    that one operation does for all rows.
+
+    ## Example
+
+    ```python
+    for i in range(x.shape[0]):
+        out[i] = x[i] / x[i].norm()
+    ```
+
+    ## Instead
+
+    ```python
+    out = x / x.norm(dim=-1, keepdim=True)
+    ```
+
+    ## Fix safety
+
+    No fix: how the work is done for all rows is for the author to write.
+    """
+
+    code = "DG435"
+    name = "launch-per-row"
+    origin = "kornia#3832"
+    looks_for = Loop(having=Call("range"))
+
+    def judge(self, node: cst.For | cst.While, place: Place) -> Finding | None:
+        """A loop that counts through the rows of a tensor."""
+        if not isinstance(node, cst.For) or on_host_by_trade(place):
+            return None
+        over = _rows_of(node, place)
+        if over is None:
+            return None
+        index = names_in(node.target)
+        worked = [
+            part
+            for part in nodes.walk(node.body)
+            if isinstance(part, cst.Subscript)
+            and place.is_tensor(part.value)
+            and not place.kind(part.value).host
+            and any(
+                isinstance(e.slice, cst.Index) and names_in(e.slice.value) & index
+                for e in part.slice
+            )
+        ]
+        if not worked or names_in(over) & bound_names(node.body.body):
+            return None
+        return tell(
+            place,
+            node,
+            f"The loop over the rows of `{say(place, over, 32)}` makes views and launches kernels in "
+            f"every round "
+            f"(`{say(place, worked[0], 32)}`). Work on all rows at once, or on a list from one `.unbind()`.",
+            certainty="note",
+        )
+
+
+def _rows_of(loop: cst.For, place: Place) -> cst.BaseExpression | None:
+    """The tensor through whose rows a loop counts."""
+    counted = loop.iter
+    if (
+        not isinstance(counted, cst.Call)
+        or place.name(counted) != "range"
+        or len(counted.args) != 1
+    ):
+        return None
+    bound = counted.args[0].value
+    if isinstance(bound, cst.Name):
+        bound = place.value_of(bound) or bound
+    if isinstance(bound, cst.Subscript) and isinstance(bound.value, cst.Attribute):
+        tensor = bound.value.value if bound.value.attr.value == "shape" else None
+    elif isinstance(bound, cst.Call) and place.last_name(bound) == "size" and bound.args:
+        tensor = place.receiver(bound)
+    elif isinstance(bound, cst.Call) and place.name(bound) == "len" and bound.args:
+        tensor = bound.args[0].value
+    else:
+        tensor = None
+    if tensor is None or not place.is_tensor(tensor) or place.kind(tensor).host:
+        return None
+    return tensor
+
+
+class WrittenOneByOne(Rule):
+    """Elements of a tensor on the device are written one by one from Python.
+
+    ## What it does
+
+    Finds two or more writes of Python numbers into single elements of one device tensor in a row
+    (`buffer[0] = size // 255`), and such a write in a loop.
+
+    ## Why it costs
+
+    Every write indexes the tensor and launches a kernel for one number, several microseconds each on the
+    host. A tensor that is filled on the CPU and copied once takes one launch.
+
+    ## Example
+
+    ```python
+    header[0] = size // 255
+    header[1] = size % 255
+    ```
+
+    ## Instead
+
+    ```python
+    header[:2] = torch.tensor([size // 255, size % 255])
+    ```
+
+    ## Fix safety
+
+    No fix: whether the values can be collected first is for the author to see.
+    """
+
+    code = "DG436"
+    name = "written-one-by-one"
+    origin = "fairseq#48d9afbe"
+    looks_for = Elements()
+
+    def judge(self, node: cst.Assign | cst.AugAssign, place: Place) -> Finding | None:
+        """The first of several writes of one number each."""
+        target = _element(node, place)
+        if target is None or on_host_by_trade(place):
+            return None
+        looped = bool(place.loops) and bool(
+            names_in(target) & frozenset().union(*(target_names(loop) for loop in place.loops))
+        )
+        alike = [s for s in place.block if _writes_like(s, target, place)]
+        if alike and alike[0] is not place.statement:
+            return None
+        if len(alike) < 2 and not looped:
+            return None
+        often = "in every round of the loop" if looped else f"{len(alike)} times in a row"
+        return tell(
+            place,
+            node,
+            f"`{say(place, target)} = …` writes one number into a tensor on the device, {often}: a kernel "
+            f"for "
+            "each. Collect the numbers, and write them in one copy.",
+            certainty="sure" if len(alike) > 1 else "note",
+        )
+
+
+def _element(node: cst.CSTNode, place: Place) -> cst.Subscript | None:
+    """The element of a device tensor to which a statement gives a Python number."""
+    if not isinstance(node, cst.Assign) or len(node.targets) != 1:
+        return None
+    target = node.targets[0].target
+    if not isinstance(target, cst.Subscript) or not place.on_device(target.value):
+        return None
+    if place.kind(node.value).what != "scalar":
+        return None
+    parts = [e.slice for e in target.slice]
+    for part in parts:
+        if not isinstance(part, cst.Index) or place.kind(part.value).what not in (
+            "scalar",
+            "unknown",
+        ):
+            return None
+        if isinstance(part.value, cst.Ellipsis) or mask_of(target, place) is not None:
+            return None
+    return target
+
+
+def _writes_like(statement: cst.CSTNode, target: cst.Subscript, place: Place) -> bool:
+    if not isinstance(statement, cst.SimpleStatementLine):
+        return False
+    for small in statement.body:
+        other = _element(small, place)
+        if other is not None and place.same(other.value, target.value):
+            return True
+    return False
+
+
+class PythonSumOfTensors(Rule):
+    """Python's `sum` adds up tensors one after the other.
+
+    ## What it does
+
+    Finds `sum(…)` over a list or a comprehension of tensors, in hot code.
+
+    ## Why it costs
+
+    Every addition is an operation of its own: a launch for each tensor, a few microseconds on the host,
+    and the first one adds to a Python `0`. `torch.stack(...).sum()` is two.
+
+    ## Example
+
+    ```python
+    total = sum(p.square().sum() for p in params)
+    ```
+
+    ## Instead
+
+    ```python
+    total = torch.stack([p.square().sum() for p in params]).sum()
+    ```
+
+    ## Fix safety
+
+    No fix: stacking needs equal shapes and one device, and of nothing it fails.
+    """
+
+    code = "DG437"
+    name = "python-sum-of-tensors"
+    origin = "DeepSpeed#9f0e2136"
+    looks_for = Call("sum", place="bare")
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A sum over tensors, of which nobody knows that they are few."""
+        if place.name(node) != "sum" or len(node.args) != 1 or on_host_by_trade(place):
+            return None
+        given = node.args[0].value
+        kind = place.kind(given)
+        shown = say(place, node)
+        if kind.is_tensor and not kind.host:
+            return tell(
+                place,
+                node,
+                f"Python's `{shown}` takes the tensor apart and adds element by element, an operation for "
+                f"each. "
+                f"`{say(place, given, 32)}.sum(0)` is one.",
+            )
+        element = kind.element
+        if kind.what != "nested" or not kind.sure or element is None or not element.on_device:
+            return None
+        made = place.value_of(given) or given
+        few = isinstance(made, cst.List | cst.Tuple) and len(made.elements) < 4
+        if few or not isinstance(made, cst.GeneratorExp | cst.ListComp | cst.Name | cst.Call):
+            return None
+        return tell(
+            place,
+            node,
+            f"`{shown}` adds one tensor after the other, a launch for each. "
+            "`torch.stack([...]).sum(0)` adds them all at once.",
+            certainty="note",
+        )
