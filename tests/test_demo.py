@@ -90,7 +90,7 @@ def test_the_script_goes_on_without_torch(root: Path, tmp_path: Path) -> None:
 
 def test_demo_waits_where_reading_it_only_says_perhaps(run: Callable[..., str]) -> None:
     command = "pytest_dispatchguard.cli"
-    read = run(command, "check", "--pedantic", "--no-cache", ".", status=1)
-    assert "minilayers/layers.py:35:40 DG411 (maybe)" in read
+    read = run(command, "check", "--notes", "--no-cache", ".", status=1)
+    assert "35:40 DG411 `y.mean().item()`" in read.partition("Notes: ")[2]
     ran = run(command, "run", "--ghost", "-m", "minilayers", "cuda", status=1)
     assert "minilayers/layers.py:35:9 DG411 `item` made the host wait 240 times" in ran

@@ -369,7 +369,8 @@ def test_places_are_counted_as_was_agreed(root: Path, encodings: tuple[str, ...]
 
 
 def test_what_is_only_maybe_so_is_for_the_pedantic(root: Path) -> None:
-    text = MODEL.replace("return helper(x)", "return bool(x.sum())")
+    text = MODEL.replace("return helper(x)", "return bool(y)")
+    text = text.replace("x: torch.Tensor)", "x: torch.Tensor, y)", 1)
 
     async def scenario(made: Editor) -> None:
         uri = made.open(root / "pkg/model.py", text)
@@ -377,8 +378,23 @@ def test_what_is_only_maybe_so_is_for_the_pedantic(root: Path) -> None:
         write(root / "pyproject.toml", "[tool.dispatchguard]\npedantic = true\n")
         made.changed_on_disk(root / "pyproject.toml")
         (_, found) = await made.found(uri, "DG603", "DG401")
-        assert found.severity == types.DiagnosticSeverity.Information
+        assert found.severity == types.DiagnosticSeverity.Hint
         assert found.message.startswith("(maybe) ")
+
+    play(root, scenario)
+
+
+def test_notes_are_information(root: Path) -> None:
+    text = MODEL.replace("return helper(x)", "return bool(x.sum())")
+
+    async def scenario(made: Editor) -> None:
+        uri = made.open(root / "pkg/model.py", text)
+        (_, found) = await made.found(uri, "DG603", "DG401")
+        assert found.severity == types.DiagnosticSeverity.Information
+        assert found.message.startswith("(note) ")
+        write(root / "pyproject.toml", "[tool.dispatchguard]\nnotes = false\n")
+        made.changed_on_disk(root / "pyproject.toml")
+        await made.found(uri, "DG603")
 
     play(root, scenario)
 

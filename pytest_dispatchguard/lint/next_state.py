@@ -78,7 +78,7 @@ def next_state(
         return {rel: rows[rel] if rel in rows else pack_facts(facts(rel)) for rel in digests}
 
     mentions = Mentions(written, [module for _, _, module in state.files.values()])
-    matters = matters_in(before, config, catalog.hot_roots)
+    matters = matters_in(before, config, catalog.hot_roots, packaged(config, survey))
     changes = _changes(state, old, new, matters, mentions)
     if changes is None:
         return None
@@ -111,7 +111,10 @@ def next_state(
 
 
 def matters_in(
-    known: solved.Known, config: Config, library_roots: Mapping[str, Iterable[str]]
+    known: solved.Known,
+    config: Config,
+    library_roots: Mapping[str, Iterable[str]],
+    packaged: Iterable[str] = (),
 ) -> Matters:
     """What makes it matter in a project that there is a function of some name."""
     words = known.words
@@ -122,6 +125,11 @@ def matters_in(
         asked_methods(library_roots),
         [p for p in (*config.hot_roots, *config.cold) if not p.startswith("@")],
         bool(known.hot.idle),
+        frozenset(
+            module
+            for rel, (_, _, module) in known.state.files.items()
+            if any(rel.startswith(f"{folder}/") for folder in packaged)
+        ),
     )
 
 
@@ -139,6 +147,8 @@ def _changes(
         change = change_of(old[rel], facts, about.walked)
         if change is None:
             return None
+        if change.offers and about.module in matters.library:
+            return None  # users call others than they did
         came = [(function, facts) for function in change.came]
         went = [(function, old[rel]) for function in change.went]
         if not all(is_unnoticed(function, of, about, matters) for function, of in (*came, *went)):

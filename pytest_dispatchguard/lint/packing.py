@@ -36,7 +36,7 @@ _FUNCTION_SHAPE = _row(
 )
 _FUNCTION_FRAME = _row(
     FunctionFact, "line", "end_line", "start_byte", "end_byte", "looks", "hinges", "calls", "tensors",
-    "locals",
+    "locals", "takes_tensors", "reads",
 )  # fmt: skip
 _CALL_SHAPE = _row(CallFact, "line")
 _CLASS_SHAPE = _row(ClassFact, "line")

@@ -42,6 +42,8 @@ class Matters(NamedTuple):
     """Of the configuration, for functions."""
     idle: bool
     """Whether something of the configuration matches nothing: what is near to it is told."""
+    library: Container[str] = frozenset()
+    """The modules whose functions users call."""
 
 
 class Change(NamedTuple):
@@ -60,7 +62,9 @@ class Change(NamedTuple):
     takes: frozenset[str] = frozenset()
     """Functions that take other arguments."""
     returns: frozenset[str] = frozenset()
-    """Functions that return something else."""
+    """Functions that return something else, or read what they are given where they did not."""
+    offers: bool = False
+    """Whether functions work on tensors that they are given where they did not, or no longer."""
 
 
 def asked_methods(extra: Mapping[str, Iterable[str]]) -> frozenset[str]:
@@ -128,7 +132,7 @@ def change_of(old: FileFacts, new: FileFacts, walked: Container[str]) -> Change 
     leading: set[str] = set()
     takes: set[str] = set()
     returns: set[str] = set()
-    tensors = False
+    tensors = offers = False
     for was, is_ in zip(stayed, stay, strict=True):
         if frame(was) != frame(is_):
             if not _is_alike(was, is_):
@@ -137,6 +141,9 @@ def change_of(old: FileFacts, new: FileFacts, walked: Container[str]) -> Change 
                 takes.add(was.name)
             if was.returns != is_.returns:
                 returns.add(was.name)
+        if was.reads != is_.reads:
+            returns.add(was.name)
+        offers |= was.takes_tensors != is_.takes_tensors
         if was.name in walked:
             tensors |= was.tensors != is_.tensors
             if _leading(was) != _leading(is_):
@@ -150,6 +157,7 @@ def change_of(old: FileFacts, new: FileFacts, walked: Container[str]) -> Change 
         attrs,
         frozenset(takes),
         frozenset(returns),
+        offers,
     )
 
 
@@ -210,7 +218,7 @@ def is_unnoticed(function: FunctionFact, facts: FileFacts, about: About, matters
         or function.feeds_model
         or STEPS.fullmatch(last)
         or last in ("backward", "step")
-        or function.takes_tensors
+        or (function.takes_tensors and about.module in matters.library)
         or any(call.how == "hook" for call in function.calls)
         or any(_LOCALS.join(around[: i + 1]) in about.walked for i in range(len(around)))
         or last.startswith("__")

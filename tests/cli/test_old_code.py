@@ -66,7 +66,11 @@ def test_only_what_was_looked_at_can_be_stale(project: Path, run: Run) -> None:
 
 def test_maybes_keep_their_entries_when_they_are_not_shown(write: Write, run: Run) -> None:
     root = write(
-        {"a.py": HEAD.replace("x: torch.Tensor", "x, o") + "        return o.values().item()\n"}
+        {
+            "a.py": "import numpy\n"
+            + HEAD.replace("x: torch.Tensor", "x, o")
+            + "        return o.values().item()\n"
+        }
     )
     run("check", "--pedantic", "--baseline", "b.json", "--write-baseline")
     before = (root / "b.json").read_text()
@@ -77,7 +81,7 @@ def test_maybes_keep_their_entries_when_they_are_not_shown(write: Write, run: Ru
 
 
 def test_accepted_maybes_stay_accepted_when_they_are_not_shown(write: Write, run: Run) -> None:
-    head = HEAD.replace("x: torch.Tensor", "x, o")
+    head = "import numpy\n" + HEAD.replace("x: torch.Tensor", "x, o")
     root = write({"a.py": head + "        return o.values().item()\n"})
     run("check", "--pedantic", "--baseline", "b.json", "--write-baseline")
     before = (root / "b.json").read_text()

@@ -39,6 +39,7 @@ def test_nothing_is_lost(full: Report) -> None:
         "loop": False,
         "per": "step",
         "seen": 12.5,
+        "users": False,
     }
     assert maybe["price_us"] is None and maybe["fix"] is None
     assert findings["DG001"]["hot"] is None
