@@ -101,6 +101,13 @@ class Config:
     """`requires-python` of the project."""
     torch_requirement: str | None = None
     """The version specifier of torch among the project's dependencies; empty when it names none."""
+    nested: tuple[str, ...] = ()
+    """Folders of further projects inside, from which their own packages are imported."""
+
+    @property
+    def import_roots(self) -> tuple[str, ...]:
+        """The folders from which modules are imported."""
+        return (*self.src, *self.nested)
 
 
 def load_config(
@@ -137,6 +144,7 @@ def load_config(
     return Config(
         root=root,
         file=file,
+        nested=nested_roots(root),
         requires_python=requires if isinstance(requires, str) else None,
         torch_requirement=_torch_requirement(metadata),
         **settings,
@@ -203,6 +211,40 @@ _NAMES_PROJECT = re.compile(
     rb"^\s*\[(?:project|build-system|tool\.poetry|tool\.flit)", re.MULTILINE
 )
 _HAS_METADATA = re.compile(rb"^\s*\[(?:metadata|options)\]", re.MULTILINE)
+
+
+_DEEPEST_PROJECT = 3
+"""Folders below the root: deeper down nobody looks for further projects."""
+
+
+def nested_roots(root: Path) -> tuple[str, ...]:
+    """The folders below the root that are projects of their own, and what they import from: of a
+    repository that holds several."""
+    if not exists(root / ".git"):
+        return ()
+    found: list[str] = []
+    waiting = [(root, "", 0)]
+    while waiting:
+        folder, rel, depth = waiting.pop()
+        with suppress(OSError), os.scandir(folder) as entries:
+            names = {}
+            for entry in entries:
+                names[entry.name] = entry.is_dir(follow_symlinks=False)
+            if rel and any(name in names for name in MARKERS[:3]):
+                found.append(rel)
+                if names.get("src") and not is_file(folder / "src" / "__init__.py"):
+                    found.append(f"{rel}/src")
+            if depth >= _DEEPEST_PROJECT or "__init__.py" in names:
+                continue
+            waiting.extend(
+                (folder / name, f"{rel}/{name}".lstrip("/"), depth + 1)
+                for name, is_folder_ in names.items()
+                if is_folder_ and not name.startswith(".") and name not in _NEVER_PROJECTS
+            )
+    return tuple(sorted(found))
+
+
+_NEVER_PROJECTS = frozenset({*SURELY_FOREIGN, *PERHAPS_FOREIGN})
 
 
 def idle_folders(config: Config) -> Iterator[str]:
@@ -344,8 +386,8 @@ def find_root(paths: Sequence[Path], config_file: Path | None = None) -> Path:
     """The root of the project that holds all the (absolute) paths.
 
     The nearest folder whose pyproject.toml has a `[tool.dispatchguard]`, so that one file of a
-    monorepo is judged as the whole repository is; else the nearest with any marker; else the
-    folder of the ``--config`` file when the paths lie under it; else the folder above the
+    monorepo is judged as the whole repository is; else the git work tree; else the nearest with any
+    marker; else the folder of the ``--config`` file when the paths lie under it; else the folder above the
     outermost package, or the folder itself.
     """
     common = Path(os.path.commonpath([p if is_folder(p) else p.parent for p in paths]))
@@ -354,10 +396,10 @@ def find_root(paths: Sequence[Path], config_file: Path | None = None) -> Path:
         pyproject = folder / "pyproject.toml"
         if is_file(pyproject) and _configures(pyproject):
             return folder
+        if exists(folder / ".git"):
+            return folder
         if first is None and _has_marker(folder):
             first = folder
-        if exists(folder / ".git"):
-            break
     if first is not None:
         return first
     if config_file is not None and config_file.parent in (common, *common.parents):

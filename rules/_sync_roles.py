@@ -382,8 +382,37 @@ def avoidable(read: Read, place: Place) -> bool:
     return _logged(read, place)
 
 
+def reported(node: cst.CSTNode, place: Place) -> bool:
+    """Whether a value goes into a table of figures by its name, for whoever logs them: `{"loss": …}`,
+    `logs["loss"] = …`."""
+    parent = place.parent(node)
+    while isinstance(parent, cst.BinaryOperation | cst.IfExp) or (
+        isinstance(parent, cst.Call) and place.name(parent) in (*NUMBERS, "round")
+    ):
+        node, parent = parent, place.parent(parent)
+    if isinstance(parent, cst.Dict):
+        keys = (
+            e.key for e in parent.elements if isinstance(e, cst.DictElement) and e.value is node
+        )
+        return any(isinstance(k, cst.SimpleString | cst.FormattedString) for k in keys)
+    if isinstance(parent, cst.Assign) and len(parent.targets) == 1:
+        target = parent.targets[0].target
+        return (
+            isinstance(target, cst.Subscript)
+            and _FIGURES.search(place.dotted(target.value)) is not None
+            and isinstance(target.slice[0].slice, cst.Index)
+            and place.kind(target.slice[0].slice.value).what == "text"
+        )
+    return False
+
+
+_FIGURES = re.compile(r"log|metric|stat|info|figure|history|report|summary|result", re.IGNORECASE)
+
+
 def _logged(read: Read, place: Place) -> bool:
     """Whether a number is read in every step for a log only."""
+    if reported(read.call, place):
+        return True
     parent = place.parent(read.call)
     while isinstance(parent, cst.Dict | cst.Tuple | cst.BinaryOperation) or (
         isinstance(parent, cst.Call) and place.name(parent) in (*NUMBERS, "round")

@@ -277,8 +277,9 @@ def tensor_certainty(
         certainty = place.certainty(node)
         if certainty == "sure" and _from_table(node):
             return "maybe"
-        told = certainty == "maybe" and not strict and _OTHER_ARRAYS.isdisjoint(place.imports)
-        return "note" if told else certainty
+        if certainty == "maybe" and not strict and _OTHER_ARRAYS.isdisjoint(place.imports):
+            return _among_tensors(node)
+        return certainty
     if kind.cls or strict or "torch" not in place.imports:
         return None
     methods = list(_methods(node))
@@ -286,10 +287,13 @@ def tensor_certainty(
         return None
     if "detach" in methods[:2]:
         return "sure"
-    if _OTHER_ARRAYS.isdisjoint(place.imports):
-        # Where nobody knows arrays but torch's, what is read is a tensor.
-        return "sure" if methods and methods[0] in REDUCING else "note"
-    return "maybe"
+    return _among_tensors(node) if _OTHER_ARRAYS.isdisjoint(place.imports) else "maybe"
+
+
+def _among_tensors(node: cst.BaseExpression) -> Certainty:
+    """Whether what is read is a tensor on a device where nobody knows arrays but torch's: it is a tensor."""
+    methods = list(_methods(node))
+    return "sure" if methods and methods[0] in REDUCING else "note"
 
 
 def _from_table(node: cst.BaseExpression) -> bool:

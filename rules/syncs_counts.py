@@ -7,8 +7,9 @@ import re
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Elements, Finding, Look, Loop, Place, Rule, nodes
+from pytest_dispatchguard import Call, Certainty, Elements, Finding, Look, Loop, Place, Rule, nodes
 
+from ._sync_roles import reported
 from ._syncs import bound_names, mask_of, names_in, on_host_by_trade, say, target_names, tell
 
 _READERS = (
@@ -74,11 +75,19 @@ class ReadBehindHelper(Rule):
             f"`{say(place, node)}` reads the tensor it is given (`{callee.target.replace(':', '.')}` "
             f"does), and the "
             "host waits for the device. Hand on the tensor, and read it where it is logged.",
-            certainty="note" if kind.is_tensor or kind.what == "unknown" else "maybe",
+            certainty=self._certainty(node, given, place),
         )
 
+    def _certainty(self, node: cst.Call, given: cst.BaseExpression, place: Place) -> Certainty:
+        """What is read for a table of figures can be handed on as it is."""
+        kind = place.kind(given)
+        if not (kind.is_tensor or kind.what == "unknown"):
+            return "maybe"
+        known = kind.is_tensor or _OF_A_TENSOR.search(place.text(given)) is not None
+        return "sure" if known and reported(node, place) else "note"
 
-_COUNTED = frozenset({"numel", "nelement", "size", "__len__"})
+
+_OF_A_TENSOR = re.compile(r"\.(?:data|detach\(\)|sum\(\)|mean\(\))$")
 
 
 class SelectionCounted(Rule):

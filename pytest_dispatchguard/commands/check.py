@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -162,6 +164,14 @@ def _request(arguments: argparse.Namespace) -> Request:
     )
 
 
+def _from_here(checked: Checked) -> Callable[[str], str]:
+    """Names files as whoever called the command can open them: relative to the folder it was called in."""
+    root, here = checked.config.root, working_folder()
+    if root == here:
+        return str
+    return lambda path: Path(os.path.relpath(root / path, here)).as_posix()
+
+
 def _tell(arguments: argparse.Namespace, checked: Checked) -> bool:
     """Writes the report; True when there is something to answer for."""
     if arguments.diff:
@@ -187,7 +197,7 @@ def _tell(arguments: argparse.Namespace, checked: Checked) -> bool:
 
         text = statistics(checked.report, arguments.format or "text")
     else:
-        render_report(arguments, checked.report, checked.reader, stream)
+        render_report(arguments, checked.report, checked.reader, stream, _from_here(checked))
         return checked.failing
     put(arguments, text, stream)
     return checked.failing

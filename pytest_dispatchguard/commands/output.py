@@ -6,6 +6,7 @@ import argparse
 import errno
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -22,13 +23,24 @@ def say(line: str) -> None:
 
 
 def render_report(
-    arguments: argparse.Namespace, report: Any, sources: Any, stream: TextIO | None
+    arguments: argparse.Namespace,
+    report: Any,
+    sources: Any,
+    stream: TextIO | None,
+    shown: Callable[[str], str] = str,
 ) -> None:
     """Puts a report, in the format that was asked for, where it was asked to go."""
     from pytest_dispatchguard.report import render
 
     color = arguments.output is None and colored(arguments.color)
-    text = render(report, arguments.format or "text", color=color, width=width(), sources=sources)
+    text = render(
+        report,
+        arguments.format or "text",
+        color=color,
+        width=width(),
+        sources=sources,
+        shown=shown,
+    )
     put(arguments, text, stream)
 
 

@@ -174,7 +174,7 @@ def solve(
     from pytest_dispatchguard.lint.project import build
 
     facts = facts_of(config, survey, sorted(survey.scouted), cache)
-    project = build(facts, config.src, packaged(config, survey))
+    project = build(facts, config.import_roots, packaged(config, survey))
     known = None
     if (config.root / PROFILE).exists():
         from pytest_dispatchguard.lint.profiled import observed

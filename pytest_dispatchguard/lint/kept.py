@@ -25,7 +25,13 @@ class Index(NamedTuple):
 
 def settings_of(config: Config, catalog: Catalog, packaged: Iterable[str]) -> str:
     """What hotness depends on beside files; `packaged` are the packages that are made to be installed."""
-    own = [config.hot_roots, config.cold, config.src, config.tensor_types, sorted(packaged)]
+    own = [
+        config.hot_roots,
+        config.cold,
+        config.import_roots,
+        config.tensor_types,
+        sorted(packaged),
+    ]
     return json.dumps([own, sorted(catalog.hot_roots.items())])
 
 

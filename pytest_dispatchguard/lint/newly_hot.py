@@ -169,7 +169,7 @@ def _alike(config: Config, now: Survey, then: Survey, changes: Changes) -> bool:
 def _moved_modules(config: Config, changes: Changes) -> dict[str, str]:
     """Modules whose file has moved: the names they have now, by those they had."""
     return {
-        module_name(old, config.src): module_name(new, config.src)
+        module_name(old, config.import_roots): module_name(new, config.import_roots)
         for new, old in changes.before.items()
         if new != old
     }

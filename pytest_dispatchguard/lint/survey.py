@@ -163,7 +163,7 @@ def _scan(job: _File) -> tuple[str, str, str, str]:
 
 def scouted_text(config: Config, rel: str, text: str) -> tuple[Scouted, FileFacts]:
     """What the scout knows of a text in place of what is on disk, and its facts."""
-    _, digest, row, facts = _scan((rel, "", config.src, _thorough(config), text, True))
+    _, digest, row, facts = _scan((rel, "", config.import_roots, _thorough(config), text, True))
     return _scouted(rel, digest, json.loads(row)), unpack_facts(facts)
 
 
@@ -193,7 +193,7 @@ def packaged(config: Config, survey: Survey) -> frozenset[str]:
 
 def _scout_key(config: Config, rel: str, digest: str) -> str:
     """What facts depend on: the source roots are in the names that relative imports resolve to."""
-    return f"{digest}:{','.join(config.src)}:{_thorough(config):d}:{rel}"
+    return f"{digest}:{','.join(config.import_roots)}:{_thorough(config):d}:{rel}"
 
 
 def _thorough(config: Config) -> bool:
@@ -243,7 +243,7 @@ def facts_rows(config: Config, digests: Mapping[str, str], cache: Store) -> dict
 
 def _job(config: Config, survey: Survey, rel: str, *, kept: bool) -> _File:
     path = survey.files[rel].name
-    return rel, path, config.src, _thorough(config), survey.texts.get(rel), kept
+    return rel, path, config.import_roots, _thorough(config), survey.texts.get(rel), kept
 
 
 def text_of(survey: Survey, rel: str) -> str | None:

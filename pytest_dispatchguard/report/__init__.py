@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import Protocol, cast
 
@@ -46,10 +47,11 @@ def render(
     color: bool = False,
     width: int = 100,
     sources: Sources | None = None,
+    shown: Callable[[str], str] = str,
 ) -> str:
     """Write a report in one of ``FORMATS``; the same report gives the same text.
 
     ``sources`` answers the text of a file by its path: source lines under findings, diffs of
-    fixes and byte columns are made from it.
+    fixes and byte columns are made from it. ``shown`` is how a page for people names a file.
     """
-    return load(format).render(report, Options(color, width, sources))
+    return load(format).render(report, Options(color, width, sources, shown))

@@ -16,6 +16,8 @@ class Options:
     color: bool = False
     width: int = 100
     sources: Sources | None = None
+    shown: Callable[[str], str] = str
+    """How a page for people names a file: from where they stand."""
 
     def source(self, path: str) -> str | None:
         """The text of a file, or None where nobody can tell."""

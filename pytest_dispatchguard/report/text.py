@@ -42,9 +42,9 @@ def _lines(report: Report, options: Options) -> Iterator[Line]:
     sources = cache(options.source)
     told = report.of("sure", "maybe")
     for finding in told if report.ranked else ranked(told):
-        yield from _finding(finding, sources, options.width)
+        yield from _finding(finding, sources, options)
         yield []
-    yield from _notes(report, options.width)
+    yield from _notes(report, options)
     yield [(headline(report), "bold" if told else "bold green")]
     if footing(report):
         yield [(footing(report), "")]
@@ -58,7 +58,7 @@ def _lines(report: Report, options: Options) -> Iterator[Line]:
         yield from _operations(report.operations)
 
 
-def _notes(report: Report, width: int) -> Iterator[Line]:
+def _notes(report: Report, options: Options) -> Iterator[Line]:
     """A line for each note, function by function, those that cost most first."""
     groups = noted(report)
     if not groups:
@@ -70,10 +70,13 @@ def _notes(report: Report, width: int) -> Iterator[Line]:
             break
         first, shown = group[0], group[:left]
         reason = f"  {first.hot.reason}" if first.hot is not None else ""
-        head = f"{_one_line(first.path)} {first.function}".rstrip()
-        yield [(f"  {head}", "bold"), (_shortened(reason, max(width - len(head) - 2, 8))[0], "dim")]
+        head = f"{_one_line(options.shown(first.path))} {first.function}".rstrip()
+        yield [
+            (f"  {head}", "bold"),
+            (_shortened(reason, max(options.width - len(head) - 2, 8))[0], "dim"),
+        ]
         for finding in shown:
-            yield _note(finding, width)
+            yield _note(finding, options.width)
         left = None if left is None else left - len(shown)
     rest = 0 if report.most_notes is None else len(report.of("note")) - report.most_notes
     if rest > 0:
@@ -118,12 +121,12 @@ def _cell(text: str, wide: int, *, right: bool = False) -> str:
     return room + text if right else text + room
 
 
-def _finding(finding: Finding, sources: Sources, width: int) -> Iterator[Line]:
-    span = finding.span
+def _finding(finding: Finding, sources: Sources, options: Options) -> Iterator[Line]:
+    span, width = finding.span, options.width
     safe = finding.fix is not None and finding.fix.safety == "safe"
     message, *more = statement(finding).splitlines() or [""]
     yield [
-        (_one_line(finding.path), "bold"),
+        (_one_line(options.shown(finding.path)), "bold"),
         (f":{span.line}:{span.column}", "dim"),
         (" ", ""),
         (finding.code, "bold red"),

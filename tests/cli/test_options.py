@@ -237,9 +237,7 @@ def test_pedantic_shows_the_maybes(write: Write, run: Run) -> None:
 
 
 def test_suppressed_maybes_count_only_for_the_pedantic(write: Write, run: Run) -> None:
-    text = (
-        "import numpy\nimport torch\n\nclass M(torch.nn.Module):\n    def forward(self, x, other):\n"
-    )
+    text = "import numpy\nimport torch\n\nclass M(torch.nn.Module):\n    def forward(self, x, other):\n"
     write({"a.py": f"{text}        return other.values().item()  # dispatchguard: ignore\n"})
     for option, count in (("--pedantic", 1), ("--exit-zero", 0)):
         done = run("check", "--format", "json", option)

@@ -58,7 +58,8 @@ def test_only_targets_speak_and_all_give_hotness(rules: Catalog) -> None:
 
 
 def test_maybes_are_in_the_outcome(rules: Catalog) -> None:
-    text = "import numpy\n" + HOT.replace("x: torch.Tensor", "x, other") + "        return other.values().item()\n"
+    body = HOT.replace("x: torch.Tensor", "x, other")
+    text = f"import numpy\n{body}        return other.values().item()\n"
     assert {f.certainty for f in run({"a.py": text}, rules).findings} == {"maybe"}
 
 

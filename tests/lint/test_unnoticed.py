@@ -24,7 +24,7 @@ def test_a_body_counts_where_it_was_walked() -> None:
 def test_tensors_count_where_a_body_was_walked() -> None:
     text = "import torch\ndef f(x):\n    g()\n"
     old, new = scanned(text), scanned(f"{text}    x.unsqueeze(0)\n")
-    assert change_of(old, new, frozenset()) == Change([], [], {}, False)
+    assert change_of(old, new, frozenset()) == Change([], [], {}, False, offers=True)
     change = change_of(old, new, frozenset({"f"}))
     assert change is not None
     assert change.tensors
