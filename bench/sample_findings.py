@@ -70,6 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     drawing.add_argument("--seed", type=int, required=True)
     drawing.add_argument("--number", type=int, default=100, help="findings to draw (default: 100)")
     drawing.add_argument("--select", default="DG", help="codes and prefixes, with commas")
+    drawing.add_argument("--level", choices=("sure", "note"), default="sure")
     drawing.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     drawing.add_argument("--sheet", type=Path, required=True)
     rendering = commands.add_parser("render", help="write bench/results/judged-SEED.md")
@@ -100,6 +101,7 @@ def draw(options: argparse.Namespace) -> None:
                 f"{folder} is no folder: name the folders that packages were unpacked into"
             )
         root, findings = lint(folder.resolve(), tuple(options.select.split(",")), options.jobs)
+        findings = [f for f in findings if f.certainty == options.level]
         name, version = identify(folder.resolve())
         package = Package(name, version, len(findings))
         packages.append(package)

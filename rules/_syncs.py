@@ -287,7 +287,15 @@ def tensor_certainty(
         return None
     if "detach" in methods[:2]:
         return "sure"
-    return _among_tensors(node) if _OTHER_ARRAYS.isdisjoint(place.imports) else "maybe"
+    if _OTHER_ARRAYS.isdisjoint(place.imports):
+        return _among_tensors(node)
+    return "note" if _FIGURE.search(place.dotted(node)) else "maybe"
+
+
+_FIGURE = re.compile(
+    r"(?:^|[._])(?:\w+_)?(?:loss|losses|logits?|grad_norm|entropy|kl|kld|logp|logprob)(?:_\w+)?$"
+)
+"""What trainings read every day: of arrays nobody calls them so."""
 
 
 def _among_tensors(node: cst.BaseExpression) -> Certainty:

@@ -1212,7 +1212,7 @@ class HostDataToDevice(Rule):
 
     Finds `torch.tensor(values, device=…)` and `torch.as_tensor(values, device=…)` of Python sequences of
     numbers and NumPy arrays, and `torch.from_numpy(array).to(device)`, in hot code. What may be other data
-    on every call (arguments, computed lists) is a maybe, shown with `--pedantic`.
+    on every call (arguments, computed lists) is a note.
 
     ## Why it costs
 

@@ -639,7 +639,8 @@ class WarningPerCall(Rule):
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """Flags warnings that every call passes."""
-        if place.name(node) != "warnings.warn" or not place.per_call or place.conditions:
+        often = place.per_call or place.hot.users
+        if place.name(node) != "warnings.warn" or not often or place.conditions:
             return None
         if place.scene.tries or place.scene.deferred or _may_return_before(place):
             return None

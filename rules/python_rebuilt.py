@@ -58,7 +58,7 @@ class ConstantCopied(Rule):
         if (
             made not in ("tuple", "list", "set", "frozenset")
             or len(node.args) != 1
-            or not place.per_call
+            or not (place.per_call or place.hot.users)
         ):
             return None
         given = node.args[0].value

@@ -45,7 +45,7 @@ class ItemRead(ReadRule):
 
     Finds `.item()` on tensors that may live on a device, in hot code, where the number goes back into
     tensors, is summed up, logged in a loop, or only checked. Where the host needs it (for a shape, an
-    index, its caller, or the sum itself in the same round) it is a maybe, shown with `--pedantic`.
+    index, its caller, or the sum itself in the same round) it is a note: what to do is for the author.
 
     ## Why it costs
 
@@ -98,7 +98,7 @@ class NumberOfTensor(ReadRule):
 
     Finds `float(t)`, `int(t)`, `complex(t)` of tensors that may live on a device, in hot code, where the
     number goes back into tensors, is summed up, logged in a loop, or only checked. Where the host needs it
-    it is a maybe, shown with `--pedantic`.
+    it is a note: what to do is for the author.
 
     ## Why it costs
 
@@ -145,8 +145,7 @@ class ListOfTensor(ReadRule):
     ## What it does
 
     Finds `.tolist()` on tensors that may live on a device, in hot code, where a module's method splits by it
-    what its caller knew, or the values go back into tensors. Elsewhere it is a maybe, shown with
-    `--pedantic`.
+    what its caller knew, or the values go back into tensors. Elsewhere it is a note.
 
     ## Why it costs
 
@@ -178,7 +177,7 @@ class ListOfTensor(ReadRule):
     role = "plain"
 
     def tell(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
-        """One read on its own; of what was stacked to be read at once it is a maybe."""
+        """One read on its own; of what was stacked to be read at once it is a note."""
         shown = say(place, read.call)
         if not (_known_to_the_caller(read, place) or ends(read.call, place) == {"tensor"}):
             read = replace(read, certainty=weaker(read.certainty, "note"))
@@ -221,8 +220,7 @@ class CopyToHost(Rule):
     ## What it does
 
     Finds `.cpu()`, `.to("cpu")` and `.numpy()` on tensors that may live on a device. What ends in NumPy or
-    another library, is collected or returned, and does not come back to the device, is a maybe, shown with
-    `--pedantic`.
+    another library, is collected or returned, and does not come back to the device, is a note.
 
     ## Why it costs
 
@@ -263,6 +261,8 @@ class CopyToHost(Rule):
         if certainty is None or waits_inside(tensor, place):
             return None
         if _on_odd_devices(node, place) or _earlier_in_statement(node, place):
+            return None
+        if place.kind(tensor).what == "unknown" and _moves_a_module(node, tensor, place):
             return None
         shown = say(place, node)
         if place.last_name(node) == "numpy" and not node.args:
@@ -393,6 +393,18 @@ def _given_to(copy: cst.Call, place: Place) -> str:
         as_numpy = as_numpy or (isinstance(parent, cst.Attribute) and parent.attr.value == "numpy")
         node, parent = parent, place.parent(parent)
     return ""
+
+
+def _moves_a_module(call: cst.Call, tensor: cst.BaseExpression, place: Place) -> bool:
+    """Whether what is moved is a module, which goes where it is told: `self.model = self.model.cpu()`, or
+    nothing is made of the result."""
+    parent = place.parent(call)
+    if isinstance(parent, cst.Expr) or place.dotted(tensor) == place.self_name:
+        return True
+    if isinstance(parent, cst.Assign) and len(parent.targets) == 1:
+        target = parent.targets[0].target
+        return isinstance(target, cst.Attribute) and place.same(target, tensor)
+    return False
 
 
 def _copies_to_cpu(call: cst.Call, place: Place) -> bool:

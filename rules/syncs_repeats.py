@@ -503,8 +503,7 @@ class IterationOverTensor(Rule):
 
     Finds loops and comprehensions over a tensor whose elements are read (`.item()`, `int()`, …) in the
     loop. A
-    loop that does not read them waits for nothing, but makes one view per element: it is a maybe, shown
-    with `--pedantic`.
+    loop that does not read them waits for nothing, but makes one view per element: it is a note.
 
     ## Why it costs
 

@@ -77,7 +77,7 @@ class Nonzero(Rule):
 
     Finds `nonzero`, `argwhere` and `torch.where(condition)` of device tensors in hot code, where the indices
     only serve to write a constant, to read one position, or are looked up more than once. Where the rows
-    themselves are wanted it is a maybe, shown with `--pedantic`.
+    themselves are wanted it is a note: what to do is for the author.
 
     ## Why it costs
 
@@ -237,8 +237,7 @@ class MaskRead(Rule):
     ## What it does
 
     Finds `x[mask]` and `masked_select` with masks on a device, where the selection is reduced at once, or
-    made by one mask more than once. Where the selection itself is wanted it is a maybe, shown with
-    `--pedantic`.
+    made by one mask more than once. Where the selection itself is wanted it is a note.
 
     ## Why it costs
 
@@ -601,7 +600,7 @@ class Unique(Rule):
     ## What it does
 
     Finds `unique` and `unique_consecutive` of device tensors in hot code whose values are only compared.
-    Where the values themselves are wanted it is a maybe, shown with `--pedantic`.
+    Where the values themselves are wanted it is a note: what to do is for the author.
 
     ## Why it costs
 
@@ -980,7 +979,7 @@ class CompareWholeTensors(Rule):
 
     ## What it does
 
-    Finds `allclose` of device tensors in hot code. `equal` is a maybe, shown with `--pedantic`: of a tensor
+    Finds `allclose` of device tensors in hot code. `equal` is a note: of a tensor
     and itself, and of unlike shapes, it answers without the device.
 
     ## Why it costs

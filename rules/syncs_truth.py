@@ -113,9 +113,9 @@ class TruthInBranch(Rule):
     ## What it does
 
     Finds tensors in the conditions of `if`, `elif` and ternaries, as operands of `and`, `or` and `not`, and
-    in `bool(...)`, in hot code. Branches that do more than give tensors new values (return, call, loop) are a
-    maybe, shown with `--pedantic`, and so is what is only perhaps a tensor: a parameter without annotation
-    that nothing in the function proves to be one. Host values (`.shape`, `len()`, `is None`, flags) and
+    in `bool(...)`, in hot code. Branches that do more than give tensors new values (return, call, loop) are
+    notes. What is only perhaps a tensor, a parameter without annotation that nothing in the function proves
+    to be one, is a maybe. Host values (`.shape`, `len()`, `is None`, flags) and
     tensors that were built on the CPU are no tensors in this sense.
 
     ## Why it costs

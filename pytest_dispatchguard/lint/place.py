@@ -203,8 +203,9 @@ class Place:
     @property
     def per_call(self) -> bool:
         """Whether the function runs once per op or call; False where it runs once per step of a training or
-        sampling loop, beside which a microsecond of Python is nothing."""
-        return self.hot.per == "call" and not self.hot.only_loops
+        sampling loop, beside which a microsecond of Python is nothing, and where only users call it, of whom
+        nobody knows how often."""
+        return self.hot.per == "call" and not self.hot.only_loops and not self.hot.users
 
     @property
     def cls(self) -> ClassBrief | None:
