@@ -35,6 +35,7 @@ _RESHAPING = frozenset(
     "view reshape unsqueeze squeeze expand permute transpose t contiguous flatten repeat".split()
 )
 """Methods that change a tensor's layout and none of its numbers."""
+_CASTS = frozenset("long int short byte bool float half double bfloat16".split())
 _CATS = frozenset(
     f"torch.{n}" for n in ("cat", "concat", "concatenate", "hstack", "vstack", "dstack")
 )
@@ -48,6 +49,18 @@ Safety = Literal["safe", "unsafe"]
 
 
 # -- what several rules ask ------------------------------------------------------------------------
+
+
+def _uncast(node: cst.BaseExpression) -> cst.BaseExpression:
+    """What casts are applied to: `torch.zeros(n)` of `torch.zeros(n).long()`."""
+    while (
+        isinstance(node, cst.Call)
+        and isinstance(node.func, cst.Attribute)
+        and node.func.attr.value in _CASTS
+        and not node.args
+    ):
+        node = node.func.value
+    return node
 
 
 def is_constant(node: cst.BaseExpression) -> bool:
@@ -169,6 +182,19 @@ def device_of(call: cst.Call, place: Place) -> cst.BaseExpression | Literal["cud
     if given is not None:
         return None if names_cpu(given, place) else given
     return moved_by(call, place)
+
+
+def follows_a_tensor(call: cst.Call, place: Place) -> bool:
+    """Whether what a call makes is moved at once to where another tensor is: `torch.tensor(0).to(x)`."""
+    parent = place.parent(call)
+    outer = place.parent(parent) if isinstance(parent, cst.Attribute) else None
+    return (
+        isinstance(outer, cst.Call)
+        and outer.func is parent
+        and place.last_name(outer) in ("to", "type_as")
+        and len(outer.args) == 1
+        and place.on_device(outer.args[0].value)
+    )
 
 
 def is_kept(node: cst.BaseExpression, place: Place) -> bool:
@@ -354,7 +380,7 @@ class ScalarTensorOnDevice(Rule):
             source = place.receiver(node)
             if source is None or not place.on_device(source):
                 return None
-        elif device_of(node, place) is None:
+        elif device_of(node, place) is None and not follows_a_tensor(node, place):
             return None
         elif is_plain_operand(node, place, arithmetic_partner(node, place)):
             return None  # DG503 says more
@@ -726,12 +752,13 @@ class FactoryThenMove(Rule):
     def _factory(self, node: cst.BaseExpression, place: Place) -> cst.Call | None:
         if isinstance(node, cst.Name):
             value = place.value_of(node)
-            if not isinstance(value, cst.Call) or self._factory(value, place) is None:
+            if not isinstance(value, cst.Call) or self._factory(_uncast(value), place) is None:
                 return None
             reads = [
                 n for n in loads(node.value, place.function).reads if place.value_of(n) is value
             ]
-            return value if reads == [node] else None
+            made = _uncast(value)
+            return made if reads == [node] and isinstance(made, cst.Call) else None
         if isinstance(node, cst.Call) and place.name(node) in _FACTORIES:
             return node
         return None
@@ -1205,6 +1232,16 @@ class TensorOfTensor(Rule):
         )
 
 
+def _written_down(data: cst.BaseExpression, place: Place) -> bool:
+    """Whether data is a list that is put together here, of values of which none is surely a tensor: whatever
+    they are, the host waits, for the copy or to read them."""
+    if not isinstance(data, cst.List | cst.ListComp):
+        return False
+    kind = place.kind(data)
+    element = kind.element
+    return element is None or element.what in ("unknown", "scalar")
+
+
 class HostDataToDevice(Rule):
     """Python or NumPy data is copied to the device on every call, and the copy waited for.
 
@@ -1266,11 +1303,13 @@ class HostDataToDevice(Rule):
         data = place.argument(node, 0, "data")
         if data is None or is_constant_table(data) or is_kept(node, place) or is_for_nothing(place):
             return None
-        if not is_host_data(data, place) and last != "from_numpy":
+        surely = is_host_data(data, place) or last == "from_numpy"
+        if not surely and not _written_down(data, place):
             return None
         if last in ("FloatTensor", "LongTensor") and not isinstance(data, cst.List | cst.ListComp):
             return None
         sure, advice = self._advice(node, data, place)
+        sure = sure and surely
         return place.finding(
             node,
             f"`{place.text(node.func)}({_short_text(data, place)})` copies host data to the device on "

@@ -343,6 +343,19 @@ def _writes_like(statement: cst.CSTNode, target: cst.Subscript, place: Place) ->
     return False
 
 
+def _goes_backward(node: cst.Call, place: Place) -> bool:
+    """Whether what is made is named, and `backward` is called on it: a tensor, made of tensors."""
+    parent = place.parent(node)
+    if not isinstance(parent, cst.Assign) or len(parent.targets) != 1:
+        return False
+    name = place.dotted(parent.targets[0].target)
+    return bool(name) and any(
+        place.dotted(call.func.value) == name
+        for call, _ in place.calls("backward")
+        if isinstance(call.func, cst.Attribute)
+    )
+
+
 class PythonSumOfTensors(Rule):
     """Python's `sum` adds up tensors one after the other.
 
@@ -393,7 +406,8 @@ class PythonSumOfTensors(Rule):
                 f"`{say(place, given, 32)}.sum(0)` is one.",
             )
         element = kind.element
-        if kind.what != "nested" or not kind.sure or element is None or not element.on_device:
+        summed = kind.what == "nested" and kind.sure and element is not None and element.on_device
+        if not summed and not _goes_backward(node, place):
             return None
         made = place.value_of(given) or given
         few = isinstance(made, cst.List | cst.Tuple) and len(made.elements) < 4

@@ -413,6 +413,6 @@ STEPS = re.compile(
     r"_?(?:train|eval|valid|test)_(?:one_)?(?:iter|iteration|minibatch|micro_?batch)|"
     r"_?forward_(?:backward_)?step|_?forward_backward(?:_batch)?|_?run_iter|_?optimizer_step|_?compute_loss|"
     r"_?get_batch_loss(?:_metrics)?|_?clip_grad(?:ient)?s?(?:_norm)?_?|_?update_(?:policy|actor|critic)|"
-    r"_?compute_log_probs?|_?on_(?:train_)?batch_end|_?on_after_backward"
+    r"_?run_step|_?compute_log_probs?|_?on_(?:train_)?batch_end|_?on_after_backward"
 )
 """Names that trainers of all libraries give to what they do in every step."""

@@ -28,6 +28,7 @@ _SEVERAL = frozenset(
     "parameters params grads gradients tensors tensor_list input_tensors grad_tensors".split()
 )
 """Names of parameters that hold tensors wherever a function works with tensors at all."""
+_WALKS = ("parameters", "named_parameters", "buffers", "state_dict")
 _ASKS_MODULES = frozenset(
     """eval train parameters named_parameters state_dict zero_grad requires_grad_ modules named_modules
     load_state_dict""".split()
@@ -57,6 +58,7 @@ def takes_tensors(reading: Reading, documented: str) -> bool:
     own = {name for name in reading.params if name not in (reading.self_name, "self", "cls")}
     if not own:
         return False
+    looks, asked = reading.looks, {name for name, _ in reading.calls}
     if any(name in own for name in fact.tensors):
         return True
     annotated = (
@@ -67,6 +69,10 @@ def takes_tensors(reading: Reading, documented: str) -> bool:
     )
     if any(_TENSOR.search(value) for value in annotated):
         return True
+    if any(f"{name}.{walk}" in asked for name in own for walk in _WALKS):
+        return bool(
+            fact.tensors or reading.tensor_uses or {"call:mul_", "call:copy_", "call:lerp_"} & looks
+        )
     if own & _SEVERAL and (fact.tensors or reading.tensor_uses):
         return True
     arguments = re.search(r"\b(?:Args|Arguments|Parameters|Inputs?)\b|:param", documented)
