@@ -19,7 +19,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-torches lint docs bench bench-compile bench-counters bench-dispatcher bench-ghost bench-guards bench-history bench-keras bench-layers bench-lint bench-metrics bench-noise bench-plugin bench-prices bench-runtime bench-server bench-traces bench-waits clean
+.PHONY: help demo test test-all test-torches lint docs bench bench-compile bench-counters bench-dispatcher bench-ghost bench-guards bench-history bench-keras bench-layers bench-lint bench-metrics bench-noise bench-plugin bench-prices bench-recall bench-runtime bench-server bench-traces bench-waits clean
 .DELETE_ON_ERROR:
 
 help: ## say what there is to make
@@ -70,6 +70,11 @@ bench-server: $(VENV)/.dev ## measure what an editor waits for
 
 bench-keras: $(VENV)/.dev $(VENV)/.torch ## lint and measure an older and a newer Keras side by side
 	$(BIN)/python bench/bench_keras.py
+
+# The repositories themselves are not here: MIRRORS is a folder with <owner>+<name>/repo for each of them.
+bench-recall: $(VENV)/.dev ## how much of what maintainers removed is told: make bench-recall MIRRORS=folder
+	@test -n "$(MIRRORS)" || { echo "bench-recall: name the folder of mirrors: make bench-recall MIRRORS=folder" >&2; exit 2; }
+	$(BIN)/python bench/bench_recall.py $(MIRRORS)
 
 bench-plugin: $(VENV)/.dev $(VENV)/.torch ## measure what the pytest plugin takes of people's time
 	$(BIN)/python bench/bench_plugin.py

@@ -10,6 +10,7 @@ import libcst as cst
 
 from pytest_dispatchguard import (
     Call,
+    Certainty,
     Class,
     Def,
     Finding,
@@ -153,6 +154,12 @@ class _Put(cst.CSTTransformer):
         return self.given.get(original_node.value, updated_node)
 
 
+def _by_layer(place: Place) -> Certainty:
+    """Whether a place surely runs in layers, not once in a step or generation: there a closure counts."""
+    often = place.in_module or place.hot.loop or bool(place.loops)
+    return "sure" if often else "note"
+
+
 class FunctionBuiltForOneCall(Rule):
     """A function is built on every call, to be called once.
 
@@ -201,7 +208,8 @@ class FunctionBuiltForOneCall(Rule):
                 "this lambda is built on every call to be called once, right here; "
                 "write its body in place"
             )
-            return place.finding(node, message, fix=self._fix(node, around, place))
+            fix = self._fix(node, around, place)
+            return place.finding(node, message, certainty=_by_layer(place), fix=fix)
         if isinstance(node, cst.FunctionDef):
             name = "" if node.decorators or node.asynchronous else node.name.value
         else:
@@ -212,7 +220,7 @@ class FunctionBuiltForOneCall(Rule):
             f"`{name}` and the cells for what it captures are built on every call, for one call "
             "further down; write its body there, or make it a function of its own that is given what it needs"
         )
-        return place.finding(node, message)
+        return place.finding(node, message, certainty=_by_layer(place))
 
     def _fix(self, node: cst.Lambda, call: cst.Call, place: Place) -> Fix | None:
         params = node.params
@@ -344,7 +352,7 @@ class FunctionWithoutCaptures(Rule):
             f"{shown} captures nothing of this call, yet is built again each time; "
             "define it once, in the module"
         )
-        return place.finding(node, message, certainty="sure" if name else "maybe")
+        return place.finding(node, message, certainty=_by_layer(place) if name else "maybe")
 
 
 class WrapperBuiltPerCall(Rule):

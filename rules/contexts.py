@@ -7,7 +7,17 @@ from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, With, nodes
+from pytest_dispatchguard import (
+    Call,
+    Certainty,
+    Finding,
+    Fix,
+    Place,
+    Rule,
+    With,
+    nodes,
+    weaker,
+)
 
 _NULL = "contextlib.nullcontext"
 _GENERATORS = ("contextlib.contextmanager",)
@@ -164,6 +174,12 @@ def _directly_inside(node: cst.With, place: Place) -> bool:
 
 
 # -- the rules -------------------------------------------------------------------------------------
+
+
+def _by_layer(place: Place) -> Certainty:
+    """Whether a place surely runs in layers, not once in a step or generation: there a microsecond counts."""
+    often = place.in_module or place.hot.loop or bool(place.loops)
+    return "sure" if often else "note"
 
 
 class GeneratorContextPerCall(Rule):
@@ -357,7 +373,7 @@ class NullContextPerCall(Rule):
             f"`{place.text(node)}` makes a context that does nothing, anew on every call. Make "
             "one at module level and use it everywhere (it keeps no state), or call without "
             "`with` where there is nothing to enter",
-            certainty="sure" if len(place.hot.path) <= 5 else "maybe",
+            certainty=weaker(_by_layer(place), "sure" if len(place.hot.path) <= 5 else "maybe"),
         )
 
 
@@ -561,6 +577,7 @@ class RangeAlwaysRecorded(Rule):
                     f"`{place.text(call.func)}` opens a range on every call, several microseconds "
                     "on the host, also when no profiler runs. Open it only behind a flag that "
                     "says that profiling is on",
+                    certainty="note",
                 )
 
 
@@ -569,8 +586,8 @@ class GradModeHoistable(Rule):
 
     ## What it does
     Flags `with torch.no_grad():` (`inference_mode`, `enable_grad`, `set_grad_enabled`) that is the
-    whole body of a loop, and `no_grad` inside another `no_grad`, in hot functions. With
-    `--pedantic` also `no_grad` entered per call in the forward of a module.
+    whole body of a loop, and `no_grad` inside another `no_grad`, in hot functions.
+    `no_grad` entered per call in the forward of a module is a note.
 
     ## Why it costs
     Each entry makes an object and switches a mode on and off: one to two microseconds of host time.

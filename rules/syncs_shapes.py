@@ -768,6 +768,8 @@ class RepeatInterleave(Rule):
         certainty = place.certainty(repeats)
         if certainty is None:
             return None
+        if _moved_afterwards(node, place):
+            certainty = "maybe"  # what is moved to the device only then was not there
         return tell(
             place,
             node,
@@ -776,6 +778,17 @@ class RepeatInterleave(Rule):
             "`output_size=total`.",
             certainty=certainty,
         )
+
+
+def _moved_afterwards(call: cst.Call, place: Place) -> bool:
+    """Whether what a call gives is moved to a device at once, or after some methods."""
+    node: cst.CSTNode = call
+    parent = place.parent(node)
+    while isinstance(parent, cst.Attribute | cst.Call):
+        if isinstance(parent, cst.Call) and place.last_name(parent) in ("to", "cuda"):
+            return any("device" in place.text(a) for a in parent.args) or not parent.args
+        node, parent = parent, place.parent(parent)
+    return False
 
 
 _FACTORIES = frozenset("zeros ones empty full rand randn eye arange linspace".split())

@@ -425,6 +425,15 @@ def is_rare(exceptions: str) -> bool:
     return _MISSING.search(exceptions) is None
 
 
+_SWALLOWS = re.compile(r"_?(?:ignore|suppress|swallow|catch|tolerate)(?:_\w+|s|ing)?")
+
+
+def swallows(called: str) -> bool:
+    """Whether a context, by its name, keeps errors to itself: what follows a block of it that leaves runs
+    only after an error."""
+    return _SWALLOWS.fullmatch(called.rpartition(".")[2]) is not None
+
+
 def of_the_past(condition: str, called: Collection[str]) -> bool:
     """Whether a condition asks for what older versions did, by its names, and the branch warns of it: the
     names of what is `called` there."""

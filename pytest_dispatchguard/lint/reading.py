@@ -324,6 +324,8 @@ class Reader:
                 handler = _STATEMENTS.get(type(statement))
                 if handler is not None:
                     handler(self, statement)
+                if type(statement) is cst.With and _swallows(statement):
+                    self.scene = replace(self.scene, cold=True)
         self.scene = before
         return ended
 
@@ -1408,6 +1410,15 @@ def _only_failing_goes_on(node: cst.Try | cst.TryStar) -> bool:
         and node.orelse is None
         and node.finalbody is None
         and all(h.type is None or guards.is_rare(text(h.type)) for h in node.handlers)
+    )
+
+
+def _swallows(node: cst.With) -> bool:
+    """Whether what follows a `with` in its block runs only where that failed: ``with ignore_oom(): return
+    …``."""
+    entered = [item.item for item in node.items]
+    return _leaves(_statements(node.body)) and any(
+        isinstance(one, cst.Call) and guards.swallows(dotted(one.func) or "") for one in entered
     )
 
 

@@ -49,7 +49,9 @@ def _block(walk: Walk, node: Node) -> None:
                 break
         if child.type == "if_statement":
             _note_early_end(walk, child)
-        elif child.type == "try_statement" and _only_failing_goes_on(walk, child):
+        elif (child.type == "try_statement" and _only_failing_goes_on(walk, child)) or (
+            child.type == "with_statement" and _swallows(walk, child)
+        ):
             visit_cold(walk, children[i + 1 :])
             walk.early_exit = None
             break
@@ -70,6 +72,21 @@ def _only_failing_goes_on(walk: Walk, node: Node) -> bool:
             for part in parts_of(handler)
             if part.type != "block"
         )
+    )
+
+
+def _swallows(walk: Walk, node: Node) -> bool:
+    """Whether what follows a `with` in its block runs only where that failed: ``with ignore_oom(): return
+    …``."""
+    block = node.child_by_field_name("body")
+    if block is None or not _leaves(block):
+        return False
+    clauses = (clause for clause in node.named_children if clause.type == "with_clause")
+    items = (item for clause in clauses for item in clause.named_children if item.named_child_count)
+    entered = (item.named_children[0] for item in items)
+    return any(
+        one.type == "call" and guards.swallows(dotted(walk.source, one.named_children[0]))
+        for one in entered
     )
 
 
