@@ -1,0 +1,116 @@
+"""Findings, notes and maybes: what is told, where, and what fails a run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from .conftest import Run, Write
+
+NOTE = (
+    "import torch\n\nclass M(torch.nn.Module):\n"
+    "    def forward(self, x: torch.Tensor):\n        return x.sum().item()\n"
+)
+MANY = "import torch\n\nclass M(torch.nn.Module):\n" + "".join(
+    f"    def forward_{n}(self, x: torch.Tensor):\n        return x[{n}].sum().item()\n\n" for n in range(23)
+) + "    def forward(self, x):\n" + "".join(f"        self.forward_{n}(x)\n" for n in range(23))  # fmt: skip
+
+
+def test_a_note_is_told_in_one_line_and_fails_nothing(write: Write, run: Run) -> None:
+    write({"a.py": NOTE})
+    done = run("check")
+    assert done.status == 0
+    assert "Notes: " in done.out
+    assert "\n    5:16 DG411 `x.sum().item()` makes the host wait" in done.out
+    assert "1 note in 1 file" in done.out
+    assert run("check", "--strict").status == 1
+    assert run("check", "--no-notes", "--strict").status == 0
+
+
+def test_the_configuration_has_its_say(write: Write, run: Run) -> None:
+    write({"a.py": NOTE, "pyproject.toml": "[tool.dispatchguard]\nstrict = true\n"})
+    assert run("check").status == 1
+    write({"pyproject.toml": "[tool.dispatchguard]\nnotes = false\n"})
+    quiet = run("check")
+    assert (quiet.status, "Notes: " in quiet.out) == (0, False)
+    assert "1 note, told with --notes" in quiet.out
+    assert "Notes: " in run("check", "--notes").out
+
+
+def test_the_dearest_are_told_and_how_to_see_all(write: Write, run: Run) -> None:
+    write({"a.py": MANY})
+    few, all_ = run("check"), run("check", "--notes")
+    assert few.out.count(" DG411 ") == 20
+    assert "and 3 more notes: --notes shows all, --no-notes none" in few.out
+    assert all_.out.count(" DG411 ") == 23
+    assert len(run("check", "--format", "json").findings) == 23
+
+
+def test_every_format_says_what_is_a_note(write: Write, run: Run) -> None:
+    write({"a.py": NOTE})
+    (found,) = run("check", "--format", "json").findings
+    assert found["certainty"] == "note"
+    summary = json.loads(run("check", "--format", "json").out)["summary"]
+    assert summary["by_certainty"] == {"sure": 0, "note": 1, "maybe": 0}
+    (result,) = json.loads(run("check", "--format", "sarif").out)["runs"][0]["results"]
+    assert (result["level"], result["properties"]["certainty"]) == ("note", "note")
+    (shown,) = json.loads(run("check", "--format", "rdjson").out)["diagnostics"]
+    assert shown["severity"] == "INFO"
+    assert run("check", "--format", "github").out.startswith("::notice ")
+    assert json.loads(run("check", "--format", "gitlab").out)[0]["severity"] == "info"
+    assert "<details><summary>1 note: " in run("check", "--format", "markdown").out
+    assert "1 note" in run("check", "--statistics").out
+
+
+def test_a_change_tells_all_its_notes(write: Write, run: Run) -> None:
+    root = write({"a.py": "x = 1\n"})
+    git(root, "init", "-q", "-b", "main")
+    git(root, "add", ".")
+    git(root, "commit", "-qm", "one")
+    write({"a.py": MANY})
+    git(root, "commit", "-qam", "two")
+    done = run("check", "--diff-base", "HEAD~1")
+    assert done.status == 0
+    assert done.out.count(" DG411 ") == 23
+    review = run("review", "--base", "HEAD~1")
+    assert review.status == 0
+    assert "23 new notes" in review.out
+    assert run("review", "--base", "HEAD~1", "--strict").status == 1
+
+
+def git(root: Path, *words: str) -> None:
+    who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run(["git", *who, *words], cwd=root, check=True, capture_output=True)
+
+
+def test_a_baseline_takes_in_notes(write: Write, run: Run) -> None:
+    root = write({"a.py": NOTE})
+    run("check", "--baseline", "b.json", "--write-baseline")
+    assert "DG411" in (root / "b.json").read_text()
+    assert "Notes: " not in run("check", "--baseline", "b.json").out
+
+
+def test_what_only_users_call_is_never_more_than_a_note(write: Write, run: Run) -> None:
+    text = "import torch\n\ndef clip(x: torch.Tensor):\n    if x.any():\n        x = x * 2\n    return x\n"
+    write({"setup.py": "", "lib/__init__.py": "", "lib/ops.py": text})
+    (found,) = run("check", "--format", "json").findings
+    assert (found["certainty"], found["hot"]["users"]) == ("note", True)
+    assert found["hot"]["reason"] == "called by users of the library"
+    write(
+        {
+            "lib/ops.py": "# dispatchguard: hot\n".join(text.split("\n\n", 1)).replace(
+                "torch#", "torch\n\n#"
+            )
+        }
+    )
+    assert [f["certainty"] for f in run("check", "--format", "json").findings] == ["sure"]
+
+
+@pytest.mark.parametrize("format", ["text", "json"])
+def test_paths_are_told_from_here_and_from_the_root(write: Write, run: Run, format: str) -> None:
+    root = write({"pkg/__init__.py": "", "pkg/a.py": NOTE})
+    shown = run("check", ".", "--format", format, cwd=root / "pkg").out
+    assert ("pkg/a.py" in shown) is (format == "json")
