@@ -11,6 +11,7 @@ Value = str
 names resolved where possible), ``param`` and ``buffer`` (register_parameter, nn.Parameter;
 register_buffer), ``int``, ``float``, ``bool``, ``str``, ``none``, ``tuple``, ``list``, ``dict``,
 ``function``, ``name:torch.nn.functional.relu`` (something imported or global, by its dotted name),
+``item:self.mean`` (what a table written down holds, by the same names),
 ``unknown``."""
 
 

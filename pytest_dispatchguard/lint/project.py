@@ -228,7 +228,7 @@ def names_bound(facts: FileFacts, module: str) -> dict[str, list[str]]:
             names.setdefault(name, []).append(target)
     for name, found in facts.assigns.items():
         if name not in names:
-            names[name] = ["@" + v for v in found if v.startswith(("name:", "call:"))]
+            names[name] = ["@" + v for v in found if v.startswith(("name:", "call:", "item:"))]
     return names
 
 
@@ -404,14 +404,18 @@ def assigned(project: Project, class_id: str, values: Sequence[Value]) -> tuple[
     module = class_id.partition(":")[0]
     found: list[Thing] = []
     for value in values:
-        found.extend(of_value(project, module, value))
+        own = value.partition(":")[2]
+        if value.startswith("item:self.") and "." not in own[5:]:
+            found.extend(member(project, Thing("instance", class_id, True), own[5:]))
+        else:
+            found.extend(of_value(project, module, value))
     return tuple(dict.fromkeys(found))[:_MOST_TARGETS]
 
 
 def of_value(project: Project, module: str, value: Value) -> tuple[Thing, ...]:
     """What a value, as a word of `facts.Value` met in that module, stands for."""
     word, _, rest = value.partition(":")
-    if word == "name":
+    if word in ("name", "item"):
         return _resolve_or_external(project, module, rest)
     if word == "call":
         found = []

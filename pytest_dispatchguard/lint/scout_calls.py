@@ -68,6 +68,12 @@ def call_as(walk: Walk, node: Node, how: str) -> None:
     else:
         if kind in ("call", "parenthesized_expression"):
             looks.add("made-call")
+        if kind == "subscript":  # of a table of functions
+            table = dotted(source, callee.named_children[0])
+            if table:
+                note_call(walk, table, how, node)
+        elif kind == "call":
+            _note_made_name(walk, callee, how)
         visit(walk, callee)
     looks.add("call")
     if last:
@@ -107,6 +113,20 @@ def call_as(walk: Walk, node: Node, how: str) -> None:
             handler = walk.table[argument.kind_id]
             if handler is not None:
                 handler(walk, argument)
+
+
+def _note_made_name(walk: Walk, callee: Node, how: str) -> None:
+    """Notes a call of ``getattr(self, f"forward_{mode}")(…)``, by the beginning of the name."""
+    parts = callee.named_children
+    given = parts[-1].named_children if parts[-1].type == "argument_list" else []
+    if text(walk.source, parts[0]) != "getattr" or len(given) < 2 or given[1].type != "string":
+        return
+    owner, inside = dotted(walk.source, given[0]), given[1].named_children
+    if owner != walk.reading.self_name or len(inside) < 2 or inside[1].type != "string_content":
+        return
+    begins = text(walk.source, inside[1])
+    if len(begins) > 2 and begins.isidentifier():
+        note_call(walk, f"{owner}.{begins}*", how, callee)
 
 
 _REGISTRATIONS = frozenset(

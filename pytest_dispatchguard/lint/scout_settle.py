@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tree_sitter import Node
 
 from pytest_dispatchguard.lint import scout_words as words
@@ -205,6 +207,7 @@ def finish(walk: Walk) -> FileFacts:
     has_torch = has_torch or any(
         n == "*" and t.partition(".")[0] == "torch" for n, t in facts.imports
     )
+    registered = _registered(facts)
     for reading in walk.readings:
         fact = reading.fact
         assert fact is not None
@@ -236,7 +239,7 @@ def finish(walk: Walk) -> FileFacts:
                 if attribute in attributes and attribute not in defined:
                     continue
             kept.append(call)
-        fact.calls = kept
+        fact.calls = [*_spelled_out(kept, defined), *registered.get(fact.name, ())]
         for token, hinges in reading.pending.items():
             if token not in reading.looks:
                 if any(may_be_tensor_attribute(attributes, n, token) for n in hinges.attributes):
@@ -245,3 +248,35 @@ def finish(walk: Walk) -> FileFacts:
                     fact.hinges[token] = sorted(hinges.calls)
         fact.looks = sorted(reading.looks)
     return facts
+
+
+def _spelled_out(calls: list[CallFact], methods: set[str]) -> list[CallFact]:
+    """Calls by the beginning of a name as calls of each method of the class that begins so."""
+    found = []
+    for call in calls:
+        if not call.name.endswith("*"):
+            found.append(call)
+            continue
+        owner, _, begins = call.name[:-1].rpartition(".")
+        found += [
+            replace(call, name=f"{owner}.{method}")
+            for method in sorted(methods)
+            if method.startswith(begins)
+        ]
+    return found
+
+
+def _registered(facts: FileFacts) -> dict[str, list[CallFact]]:
+    """Of functions that hand on by type (`functools.singledispatch`): those that are registered with them."""
+    found: dict[str, list[CallFact]] = {}
+    dispatching = {
+        function.name
+        for function in facts.functions
+        if any(d.rpartition(".")[2] == "singledispatch" for d in function.decorators)
+    }
+    for function in facts.functions if dispatching else ():
+        for decorator in function.decorators:
+            name, _, last = decorator.rpartition(".")
+            if last == "register" and name in dispatching:
+                found.setdefault(name, []).append(CallFact(function.name, function.line))
+    return found

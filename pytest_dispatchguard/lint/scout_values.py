@@ -121,6 +121,22 @@ def _call_value(
     return f"call:{full}"
 
 
+_MOST_ENTRIES = 8
+
+
+def _entries(
+    source: bytes, node: Node, imports: Mapping[str, str], local: frozenset[str]
+) -> list[Value]:
+    """What a dict that is written down holds, where that has names: functions perhaps, to be called."""
+    found: list[Value] = []
+    for pair in node.named_children:
+        value = pair.child_by_field_name("value") if pair.type == "pair" else None
+        name = dotted(source, value) if value is not None else ""
+        if name and name.partition(".")[0] not in local - {"self"}:
+            found.append(f"item:{resolved(name, imports)}")
+    return found[:_MOST_ENTRIES]
+
+
 def values(
     source: bytes, node: Node, imports: Mapping[str, str], local: frozenset[str] = frozenset()
 ) -> list[Value]:
@@ -128,7 +144,9 @@ def values(
     kind = node.type
     literal = _LITERALS.get(kind)
     if literal is not None:
-        return [literal]
+        return (
+            [literal, *_entries(source, node, imports, local)] if literal == "dict" else [literal]
+        )
     if kind == "call":
         return [_call_value(source, node, imports, local)]
     if kind in ("identifier", "attribute"):

@@ -876,6 +876,7 @@ def value_kind(value: Value, tensor_types: tuple[str, ...] = ()) -> Kind:
 
 def values_kind(values: Sequence[Value], tensor_types: tuple[str, ...] = ()) -> Kind:
     """The kind of a name that is assigned several values."""
+    values = [value for value in values if not value.startswith("item:")]
     if not values:
         return UNKNOWN
     out = value_kind(values[0], tensor_types)

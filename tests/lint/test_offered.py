@@ -201,3 +201,29 @@ def test_private_classes_of_torch_are_known(base: str) -> None:
         {"m.py": f"import {module}\nclass L({base}):\n    def forward(self, x): return x\n"}
     )
     assert found["m.L.forward"].reason == "forward of a torch.nn.Module"
+
+
+# -- ways that are not calls by name -----------------------------------------------------------------
+
+
+LAYER = "class L(torch.nn.Module):\n"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        LAYER
+        + "    def __init__(self):\n        self.ways = {'a': self.one, 'b': two}\n"
+        + "    def forward(self, x): return self.ways[x](x)\n    def one(self, x): return x\n",
+        LAYER + "    def forward(self, x): return WAYS[x](x)\ndef one(x): return x\nWAYS = {'a': one, 'b': two}\n",
+        LAYER + "    def forward(self, x, kind): return getattr(self, f'run_{kind}')(x)\n"
+        "    def run_one(self, x): return two(x)\n    def other(self, x): return x\n",
+        "import functools\n" + LAYER + "    def forward(self, x): return f(x)\n"
+        "@functools.singledispatch\ndef f(x): return x\n@f.register\ndef _(x: int): return two(x)\n",
+    ],
+    ids=["a table of the object", "a table of the module", "a made name", "by type"],
+)  # fmt: skip
+def test_functions_are_reached(body: str) -> None:
+    found = hot(f"{body}def two(x): return x\n")
+    assert "two" in found
+    assert not any(name.endswith("other") for name in found)
