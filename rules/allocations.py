@@ -1286,7 +1286,14 @@ class HostDataToDevice(Rule):
     name = "host-data-to-device"
     origin = "vllm#51458"
     looks_for = Call(
-        "tensor", "as_tensor", "asarray", "from_numpy", "FloatTensor", "LongTensor", "new_tensor"
+        "tensor",
+        "as_tensor",
+        "asarray",
+        "from_numpy",
+        "FloatTensor",
+        "LongTensor",
+        "Tensor",
+        "new_tensor",
     )
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
@@ -1297,7 +1304,7 @@ class HostDataToDevice(Rule):
             if source is None or not place.on_device(source):
                 return None
         elif place.name(node) not in _FROM_DATA | {
-            "torch.from_numpy", "torch.FloatTensor", "torch.LongTensor",
+            "torch.from_numpy", "torch.FloatTensor", "torch.LongTensor", "torch.Tensor",
         } or device_of(node, place) is None:  # fmt: skip
             return None
         data = place.argument(node, 0, "data")
@@ -1306,7 +1313,9 @@ class HostDataToDevice(Rule):
         surely = is_host_data(data, place) or last == "from_numpy"
         if not surely and not _written_down(data, place):
             return None
-        if last in ("FloatTensor", "LongTensor") and not isinstance(data, cst.List | cst.ListComp):
+        if last in ("FloatTensor", "LongTensor", "Tensor") and not isinstance(
+            data, cst.List | cst.ListComp
+        ):
             return None
         sure, advice = self._advice(node, data, place)
         sure = sure and surely

@@ -7,7 +7,17 @@ import re
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Certainty, Elements, Finding, Look, Loop, Place, Rule, nodes
+from pytest_dispatchguard import (
+    Call,
+    Certainty,
+    Elements,
+    Finding,
+    Look,
+    Loop,
+    Place,
+    Rule,
+    nodes,
+)
 
 from ._sync_roles import reported
 from ._syncs import bound_names, mask_of, names_in, on_host_by_trade, say, target_names, tell
@@ -420,3 +430,67 @@ class PythonSumOfTensors(Rule):
             "`torch.stack([...]).sum(0)` adds them all at once.",
             certainty="note",
         )
+
+
+class IndexByList(Rule):
+    """A tensor on the device is indexed by a Python list, which is copied there first.
+
+    ## What it does
+
+    Finds `x[[i]]` and `x[..., [i, j]]` of device tensors in hot code. One number in brackets is a finding: a
+    slice does the same. More are a note.
+
+    ## Why it costs
+
+    The list becomes a tensor on the CPU and is copied to the device on every call, and the host waits for
+    the copy.
+
+    ## Example
+
+    ```python
+    first = means[..., [self.index]]
+    ```
+
+    ## Instead
+
+    ```python
+    first = means[..., self.index : self.index + 1]
+    ```
+
+    ## Fix safety
+
+    No fix: an index of -1 needs another slice, and where a tensor of indices is kept is for the author to
+    say.
+    """
+
+    code = "DG438"
+    name = "index-by-list"
+    origin = "botorch#414"
+    looks_for = Look("getitem", frozenset(), frozenset({"list-index"}))
+
+    def judge(self, node: cst.Subscript, place: Place) -> Finding | None:
+        """The first list among the indices."""
+        if on_host_by_trade(place) or not place.on_device(node.value):
+            return None
+        for element in node.slice:
+            index = element.slice.value if isinstance(element.slice, cst.Index) else None
+            if not isinstance(index, cst.List) or not index.elements:
+                continue
+            values = [e.value for e in index.elements]
+            if any(place.kind(v).what not in ("scalar", "unknown") for v in values):
+                return None
+            one = len(values) == 1
+            shown = say(place, values[0], 24)
+            instead = (
+                f"`{shown}:{shown} + 1` slices without a copy"
+                if one
+                else "Keep a tensor of indices on the device, or slice"
+            )
+            return tell(
+                place,
+                node,
+                f"`{say(place, node)}` copies the list to the device on every call, and the host waits "
+                f"for the copy. {instead}.",
+                certainty="sure" if one and place.kind(values[0]).what == "scalar" else "note",
+            )
+        return None

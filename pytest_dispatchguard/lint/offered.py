@@ -55,12 +55,24 @@ def _is_offered(project: Project, function_id: str) -> bool:
     owner = class_of(project, function_id)
     if owner and any(last in known.offered for _, known in families(project, owner, {})):
         return True
-    if last.startswith("_") and last not in _SPOKEN:
-        return False
-    if sets_up(function_id) or in_tests(project, function_id):
+    if in_tests(project, function_id):
         return False
     facts = project.functions[function_id]
-    return any(_works_on_tensors(fact) for fact in facts)
+    if any(map(_is_registered, facts)) and any(map(_works_on_tensors, facts)):
+        return True
+    if (last.startswith("_") and last not in _SPOKEN) or sets_up(function_id):
+        return False
+    return any(map(_works_on_tensors, facts))
+
+
+_REGISTERS = re.compile(
+    r"(?:\w*[._])?(?:register(?:_(?!fake|abstract|buffer)\w+)?|implements(?:_\w+)?|impl|custom_op)"
+)
+
+
+def _is_registered(fact: FunctionFact) -> bool:
+    """Whether a decorator puts a function where it is looked up and called: a registry of operations."""
+    return any(_REGISTERS.fullmatch(name.rpartition(".")[2]) for name in fact.decorators)
 
 
 def _works_on_tensors(fact: FunctionFact) -> bool:

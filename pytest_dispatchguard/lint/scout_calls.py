@@ -268,6 +268,8 @@ def _attribute(walk: Walk, node: Node) -> None:
 
 def _subscript(walk: Walk, node: Node) -> None:
     reading = walk.reading
+    if any(part.type == "list" for part in node.named_children[1:]):
+        reading.looks.add("list-index")
     if "subscript" not in reading.looks:
         parts = node.named_children
         ask_index(walk, node, "subscript")

@@ -9,6 +9,7 @@ from tree_sitter import Node
 
 from pytest_dispatchguard.lint.scout_state import Reading, Walk
 from pytest_dispatchguard.lint.scout_values import text
+from pytest_dispatchguard.lint.scout_words import TENSOR_METHODS
 
 _TENSOR = re.compile(
     r"(?<![\w.])(?:\w+\.)*(?:Tensor|TensorDict(?:Base)?|TensorLike|Parameter|PackedSequence|"
@@ -48,6 +49,40 @@ def document(walk: Walk, body: Node) -> str:
     return text(walk.source, said)[:_LONGEST] if said.type == "string" else ""
 
 
+_IN_EVERY_CALL = re.compile(
+    r"__call__|_?(?:step|update|apply|advance|reduce|decode|search|score|sample|compute|forward|loss)(?:_\w+)?"
+)
+"""Methods that are called over and over, by their names."""
+_OF_OBJECTS = TENSOR_METHODS - {
+    "size",
+    "view",
+    "dim",
+    "stride",
+    "t",
+    "chunk",
+    "narrow",
+    "detach",
+    "backward",
+}
+
+
+def _holds_tensors(reading: Reading, asked: set[str]) -> bool:
+    """Whether a method works on tensors that its object holds, or makes some each time it is called."""
+    fact = reading.fact
+    assert fact is not None
+    if not reading.self_name:
+        return False
+    prefix = f"{reading.self_name}."
+    held = any(
+        name.startswith(prefix) and name.count(".") > 1 and name.rpartition(".")[2] in _OF_OBJECTS
+        for name in asked
+    )
+    made = _IN_EVERY_CALL.fullmatch(fact.name.rpartition(".")[2]) is not None and any(
+        name.startswith("torch.") and name.count(".") == 1 for name in asked
+    )
+    return held or made
+
+
 def takes_tensors(reading: Reading, documented: str) -> bool:
     """Whether a function works on tensors that it is given: by an annotation, its use of them, or what its
     documentation says."""
@@ -56,9 +91,9 @@ def takes_tensors(reading: Reading, documented: str) -> bool:
     if _SETS_UP.match(documented):
         return False
     own = {name for name in reading.params if name not in (reading.self_name, "self", "cls")}
-    if not own:
-        return False
     looks, asked = reading.looks, {name for name, _ in reading.calls}
+    if not own:
+        return _holds_tensors(reading, asked)
     if any(name in own for name in fact.tensors):
         return True
     annotated = (
@@ -68,6 +103,8 @@ def takes_tensors(reading: Reading, documented: str) -> bool:
         if value.startswith("ann:")
     )
     if any(_TENSOR.search(value) for value in annotated):
+        return True
+    if _holds_tensors(reading, asked):
         return True
     if any(f"{name}.{walk}" in asked for name in own for walk in _WALKS):
         return bool(

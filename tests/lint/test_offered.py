@@ -215,7 +215,9 @@ LAYER = "class L(torch.nn.Module):\n"
         LAYER
         + "    def __init__(self):\n        self.ways = {'a': self.one, 'b': two}\n"
         + "    def forward(self, x): return self.ways[x](x)\n    def one(self, x): return x\n",
-        LAYER + "    def forward(self, x): return WAYS[x](x)\ndef one(x): return x\nWAYS = {'a': one, 'b': two}\n",
+        LAYER
+        + "    def forward(self, x): return WAYS[x](x)\ndef one(x): return x\n"
+        "WAYS = {'a': one, 'b': two}\n",
         LAYER + "    def forward(self, x, kind): return getattr(self, f'run_{kind}')(x)\n"
         "    def run_one(self, x): return two(x)\n    def other(self, x): return x\n",
         "import functools\n" + LAYER + "    def forward(self, x): return f(x)\n"
