@@ -848,7 +848,8 @@ class ConstantMovedPerCall(Rule):
     ## What it does
 
     Finds `self.table.to(x.device)` where `self.table` is a plain attribute that was built on the CPU, no
-    buffer and no parameter, and `TABLE.to(device)` where `TABLE` is a tensor at module level.
+    buffer and no parameter, and `TABLE.to(device)` where `TABLE` is a tensor at module level. What an object
+    holds that the object holds (`self.space.low.to(x.device)`) is a note: nobody knows where it is.
 
     ## Why it costs
 
@@ -894,6 +895,14 @@ class ConstantMovedPerCall(Rule):
             return None
         if not self._moves(node, place):
             return None
+        if self._of_a_plain_object(receiver, place):
+            return place.finding(
+                node,
+                f"`{place.text(node)}` asks on every call to have moved what a plain object holds: where "
+                "that is on the CPU, each call copies it, and the host waits. Keep it on the device, one for each "
+                "device if there are several",
+                certainty="note",
+            )
         owner, _, last = place.dotted(receiver).rpartition(".")
         if owner and owner == place.self_name:
             known = place.attribute_values(last)
@@ -915,6 +924,22 @@ class ConstantMovedPerCall(Rule):
             node,
             f"`{place.text(receiver)}` is a plain tensor on the CPU: `{place.text(node)}` copies it on "
             f"every call, and the host waits for the copy; {advice}",
+        )
+
+    def _of_a_plain_object(self, receiver: cst.BaseExpression, place: Place) -> bool:
+        """Whether what is moved is an attribute of an attribute, by itself or by a name, in a class that does
+        not move what it holds."""
+        if isinstance(receiver, cst.Name):
+            held = place.value_of(receiver)
+            receiver = held if held is not None else receiver
+        written = place.dotted(receiver)
+        return (
+            bool(place.self_name)
+            and written.startswith(f"{place.self_name}.")
+            and written.count(".") > 1
+            and place.kind(receiver).what == "unknown"
+            and not place.in_module
+            and not place.defines("_apply", "to", "cuda")
         )
 
     def _moves(self, node: cst.Call, place: Place) -> bool:

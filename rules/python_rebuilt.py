@@ -212,7 +212,7 @@ class PrintInHotCode(Rule):
 
     ## What it does
 
-    Flags `print(…)` in hot code that no condition guards.
+    Flags `print(…)` in hot code. Under a condition, and in the loops of a training, it is a note.
 
     ## Why it costs
 
@@ -349,7 +349,8 @@ class AttributeByMadeName(Rule):
 
     ## What it does
 
-    Flags `getattr(self, f"weight{i}")` and `name in dir(self)` in code that runs per call.
+    Flags `getattr(self, f"weight{i}")` and `name in dir(self)` in code that runs per call; outside of modules and
+    loops it is a note.
 
     ## Why it costs
 

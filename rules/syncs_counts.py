@@ -268,7 +268,7 @@ class WrittenOneByOne(Rule):
     ## What it does
 
     Finds two or more writes of Python numbers into single elements of one device tensor in a row
-    (`buffer[0] = size // 255`), and such a write in a loop.
+    (`buffer[0] = size // 255`), and as a note such a write in a loop.
 
     ## Why it costs
 
@@ -371,7 +371,7 @@ class PythonSumOfTensors(Rule):
 
     ## What it does
 
-    Finds `sum(…)` over a list or a comprehension of tensors, in hot code.
+    Finds `sum(…)` over a list or a comprehension of tensors, in hot code. Over what may be a few it is a note.
 
     ## Why it costs
 
