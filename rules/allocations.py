@@ -899,8 +899,8 @@ class ConstantMovedPerCall(Rule):
             return place.finding(
                 node,
                 f"`{place.text(node)}` asks on every call to have moved what a plain object holds: where "
-                "that is on the CPU, each call copies it, and the host waits. Keep it on the device, one for each "
-                "device if there are several",
+                "that is on the CPU, each call copies it, and the host waits. Keep it on the device, one "
+                "for each device if there are several",
                 certainty="note",
             )
         owner, _, last = place.dotted(receiver).rpartition(".")

@@ -95,7 +95,7 @@ class TableRebuilt(Rule):
     ## What it does
 
     Flags dicts of two constants or more (texts, numbers, dtypes, other constants of modules) that a
-    function assigns to a name and only looks up in.
+    function assigns to a name and only looks up in. Where code runs once a step it is a note.
 
     ## Why it costs
 
@@ -349,8 +349,8 @@ class AttributeByMadeName(Rule):
 
     ## What it does
 
-    Flags `getattr(self, f"weight{i}")` and `name in dir(self)` in code that runs per call; outside of modules and
-    loops it is a note.
+    Flags `getattr(self, f"weight{i}")` and `name in dir(self)` in code that runs per call; outside of modules
+    and loops it is a note.
 
     ## Why it costs
 

@@ -371,7 +371,8 @@ class PythonSumOfTensors(Rule):
 
     ## What it does
 
-    Finds `sum(…)` over a list or a comprehension of tensors, in hot code. Over what may be a few it is a note.
+    Finds `sum(…)` over a list or a comprehension of tensors, in hot code. Over what may be a few it is a
+    note.
 
     ## Why it costs
 
