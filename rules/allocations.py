@@ -1257,6 +1257,20 @@ class TensorOfTensor(Rule):
         )
 
 
+_COPIED = frozenset(
+    {"torch.from_numpy", "torch.Tensor", *(f"torch.{name}" for name in _LEGACY_CLASSES)}
+)
+
+
+def _of_an_accelerator(call: cst.Call, place: Place) -> bool:
+    """Whether a call makes a tensor of an accelerator's own class: `torch.cuda.FloatTensor([…])`,
+    `get_accelerator().ByteTensor([…])`."""
+    if place.last_name(call) not in _LEGACY_CLASSES or not isinstance(call.func, cst.Attribute):
+        return False
+    name = place.name(call)
+    return name.startswith("torch.cuda.") or (not name and isinstance(call.func.value, cst.Call))
+
+
 def _written_down(data: cst.BaseExpression, place: Place) -> bool:
     """Whether data is a list that is put together here, of values of which none is surely a tensor: whatever
     they are, the host waits, for the copy or to read them."""
@@ -1264,7 +1278,7 @@ def _written_down(data: cst.BaseExpression, place: Place) -> bool:
         return False
     kind = place.kind(data)
     element = kind.element
-    return element is None or element.what in ("unknown", "scalar")
+    return element is None or element.what in ("unknown", "scalar", "other")
 
 
 class HostDataToDevice(Rule):
@@ -1315,10 +1329,9 @@ class HostDataToDevice(Rule):
         "as_tensor",
         "asarray",
         "from_numpy",
-        "FloatTensor",
-        "LongTensor",
-        "Tensor",
         "new_tensor",
+        "Tensor",
+        *_LEGACY_CLASSES,
     )
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
@@ -1328,9 +1341,9 @@ class HostDataToDevice(Rule):
             source = place.receiver(node)
             if source is None or not place.on_device(source):
                 return None
-        elif place.name(node) not in _FROM_DATA | {
-            "torch.from_numpy", "torch.FloatTensor", "torch.LongTensor", "torch.Tensor",
-        } or device_of(node, place) is None:  # fmt: skip
+        elif not _of_an_accelerator(node, place) and (
+            place.name(node) not in _FROM_DATA | _COPIED or device_of(node, place) is None
+        ):
             return None
         data = place.argument(node, 0, "data")
         if data is None or is_constant_table(data) or is_kept(node, place) or is_for_nothing(place):
@@ -1338,9 +1351,7 @@ class HostDataToDevice(Rule):
         surely = is_host_data(data, place) or last == "from_numpy"
         if not surely and not _written_down(data, place):
             return None
-        if last in ("FloatTensor", "LongTensor", "Tensor") and not isinstance(
-            data, cst.List | cst.ListComp
-        ):
+        if last.endswith("Tensor") and not isinstance(data, cst.List | cst.ListComp):
             return None
         sure, advice = self._advice(node, data, place)
         sure = sure and surely

@@ -252,7 +252,7 @@ class PrintInHotCode(Rule):
             return None
         if any(place.kind(a.value).maybe_tensor for a in node.args):
             return None  # DG415 says more
-        at_step = not place.per_call
+        at_step = not (place.per_call or place.hot.users)
         if at_step and (place.conditions or not place.loops):
             return None
         return place.finding(

@@ -1018,10 +1018,6 @@ class Reader:
             kind = signatures.function_kind(name, args, keywords, texts)
             if kind is not None:
                 return kind
-        if isinstance(func, cst.Attribute):
-            kind = signatures.method_kind(receiver, last, args, keywords, texts)
-            if kind is not None:
-                return kind
         if isinstance(func, cst.Attribute) and _is_untold(receiver) and name is None:
             chained = (
                 isinstance(func.value, cst.Call)
@@ -1029,6 +1025,10 @@ class Reader:
                 and signatures.is_cast(func.value.func.attr.value)
             )
             kind = signatures.untold_method_kind(last, args, keywords, texts, chained)
+            if kind is not None:
+                return kind
+        if isinstance(func, cst.Attribute):
+            kind = signatures.method_kind(receiver, last, args, keywords, texts)
             if kind is not None:
                 return kind
         callee = self.brief.callees.get(self.callee_key(func))

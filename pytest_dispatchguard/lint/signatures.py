@@ -272,6 +272,7 @@ def _op_kind(
             host=on_cpu,
             built=last in ("tensor", "as_tensor", "asarray"),
             dtype=dtype_of(dtype)
+            or ("bool" if last in ("tensor", "as_tensor") and _all_bool(given) else "")
             or ("int" if last in INT_RESULT or (last == "arange" and _all_int(args)) else ""),
             ndim=_dimensions(last, given),
         )
@@ -329,6 +330,12 @@ def _dimensions(factory: str, given: Kind) -> int | None:
         return 1
     empty = given.what == "nested" and given.items == () and given.cls == ""
     return 0 if factory in ("zeros", "ones", "empty", "full", "rand", "randn") and empty else None
+
+
+def _all_bool(given: Kind) -> bool:
+    """Whether data is a bool, or a sequence of them."""
+    inner = given.element if given.what == "nested" else given
+    return inner is not None and inner.what == "scalar" and inner.dtype == "bool"
 
 
 def _all_int(args: Sequence[Kind]) -> bool:
