@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -17,6 +17,7 @@ from pytest_dispatchguard import (
     Fix,
     Place,
     nodes,
+    weaker,
 )
 
 READS = ("item", "tolist", "int", "float", "complex")
@@ -383,11 +384,30 @@ def mask_of(node: cst.Subscript, place: Place) -> cst.BaseExpression | None:
         if isinstance(element.slice, cst.Index):
             index = element.slice.value
             kind = place.kind(index)
-            if kind.on_device and (
-                kind.dtype == "bool" or (not kind.dtype and _named_mask(index, place))
+            surely = kind.on_device and kind.dtype in ("bool", "")
+            if surely and (kind.dtype == "bool" or _named_mask(index, place)):
+                return None if _may_hold_indices(index, place) else index
+            if is_mask_by_name(index, place) and (
+                base.is_tensor or _OTHER_ARRAYS.isdisjoint(place.imports)
             ):
                 return None if _may_hold_indices(index, place) else index
     return None
+
+
+def is_mask_by_name(index: cst.BaseExpression, place: Place) -> bool:
+    """Whether an index of which nothing is known is a mask by its name, or inverted: nobody knows where."""
+    inner = index.expression if isinstance(index, cst.UnaryOperation) else index
+    kind = place.kind(inner)
+    return kind.what == "unknown" and not kind.cls and _named_mask(index, place)
+
+
+def as_sure_as_its_mask(
+    found: Finding | None, mask: cst.BaseExpression | None, place: Place
+) -> Finding | None:
+    """A finding on a selection, which is a note where the mask is one by its name alone."""
+    if found is None or mask is None or not is_mask_by_name(mask, place):
+        return found
+    return replace(found, certainty=weaker(found.certainty, "note"))
 
 
 def _may_hold_indices(index: cst.BaseExpression, place: Place) -> bool:

@@ -20,7 +20,16 @@ from pytest_dispatchguard import (
 )
 
 from ._sync_roles import reported
-from ._syncs import bound_names, mask_of, names_in, on_host_by_trade, say, target_names, tell
+from ._syncs import (
+    as_sure_as_its_mask,
+    bound_names,
+    mask_of,
+    names_in,
+    on_host_by_trade,
+    say,
+    target_names,
+    tell,
+)
 
 _READERS = (
     "item to_item get_item _item scalar to_scalar as_scalar to_float to_python to_py tensor_to_scalar "
@@ -159,12 +168,13 @@ class SelectionCounted(Rule):
                 mask = None
         if mask is None:
             return None
-        return tell(
+        found = tell(
             place,
             node,
             f"`{say(place, node)}` selects elements only to count them, and the host waits for the device. "
             f"`{say(place, mask, 32)}.sum()` counts on the device; read that where a number is needed.",
         )
+        return as_sure_as_its_mask(found, mask, place)
 
 
 _PER_ROW = re.compile(r"torch\.\w+|torch\.nn\.functional\.\w+|torch\.linalg\.\w+")

@@ -35,9 +35,11 @@ from ._sync_uses import (
 )
 from ._syncs import (
     RANDOM,
+    as_sure_as_its_mask,
     asked,
     bound_names,
     holds,
+    is_mask_by_name,
     mask_of,
     names_in,
     on_host_by_trade,
@@ -267,6 +269,10 @@ class MaskRead(Rule):
 
     def judge(self, node: cst.Subscript | cst.Call, place: Place) -> Finding | None:
         """A selection by a mask, the first of those by one mask."""
+        mask = mask_of(node, place) if isinstance(node, cst.Subscript) else None
+        return as_sure_as_its_mask(self._judged(node, place), mask, place)
+
+    def _judged(self, node: cst.Subscript | cst.Call, place: Place) -> Finding | None:
         if isinstance(node, cst.Call):
             worked_on = _worked_on(node, place)
             if worked_on is None:
@@ -494,6 +500,8 @@ class MaskWrite(Rule):
                 continue
             operator = place.text(node.operator) if isinstance(node, cst.AugAssign) else "="
             certainty, how = _without_counting(target, mask, node.value, operator, place)
+            if is_mask_by_name(mask, place):
+                certainty = weaker(certainty, "note")
             if _selected_by(mask, node.value, place) and _unsafe_for_all(node.value, place):
                 certainty = "note"
             waits = "twice (to read and to write)" if operator != "=" else "for the device"
