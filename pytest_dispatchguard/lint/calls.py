@@ -8,11 +8,11 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from pytest_dispatchguard.lint.facts import CallFact, FunctionFact
+from pytest_dispatchguard.lint.libraries import TEST_PATHS
 from pytest_dispatchguard.lint.project import (
     Project,
     Thing,
     class_of,
-    imported_modules,
     lookup,
     many_overrides,
     member,
@@ -22,6 +22,7 @@ from pytest_dispatchguard.lint.project import (
     mro,
     of_value,
     returned_functions,
+    returned_instances,
     wrappers,
 )
 
@@ -30,6 +31,8 @@ PROPERTIES = frozenset(
 )
 
 
+_MOST_BY_NAME = 4
+"""Definitions of a method; of more, its name alone does not tell which one is meant."""
 _DEEPEST = 3
 """Names that stand for one another; no more of them are followed."""
 
@@ -153,7 +156,11 @@ def _made_by(
             found.append(Thing("instance", thing.id))
         elif thing.kind == "function":
             found.extend(Thing("function", f) for f in returned_functions(project, thing.id))
-    return tuple(found) or of_value(project, scope.module, f"call:{written}")
+            found.extend(returned_instances(project, thing.id))
+    root = written.partition(".")[0]
+    if found or root == scope.self_name or root in fact.locals:
+        return tuple(found)  # what an unknown object gives is no name of another package
+    return of_value(project, scope.module, f"call:{written}")
 
 
 def _of_super(project: Project, scope: Scope, parts: list[str]) -> tuple[Thing, ...]:
@@ -268,7 +275,7 @@ def _named_dotted(project: Project, scope: Scope, name: str) -> tuple[Thing, ...
 
 
 def _follow(project: Project, scope: Scope, fact: FunctionFact, call: CallFact, add: Add) -> None:
-    if call.how == "hook":
+    if call.how.startswith("hook"):
         return
     things = things_called(project, scope, fact, call.name)
     if not things and call.how in ("call", "new-scope"):
@@ -342,14 +349,20 @@ def is_telling(name: str) -> bool:
 
 
 def _by_rare_name(project: Project, scope: Scope, name: str) -> list[str]:
-    """The one method of the project with a telling name, called on something of unknown type."""
+    """The methods of one family of classes with a telling name, called on something of unknown type."""
     if not is_telling(name):
         return []
     method = name.rpartition(".")[2]
-    owners = project.definers.get(method, ())
-    if len(owners) != 1:
+    package = scope.module.partition(".")[0]
+    owners = [
+        owner
+        for owner in project.definers.get(method, ())
+        if owner.partition(".")[0].partition(":")[0] == package
+        and not TEST_PATHS.search(project.modules[owner.partition(":")[0]])
+    ]
+    if not owners or len(owners) > _MOST_BY_NAME:
         return []
-    module = owners[0].partition(":")[0]
-    if module == scope.module or module in imported_modules(project, scope.module):
-        return [f"{owners[0]}.{method}"]
-    return []
+    families = (frozenset(base for base in mro(project, owner) if ":" in base) for owner in owners)
+    if not frozenset.intersection(*families):
+        return []
+    return [f"{owner}.{method}" for owner in owners]

@@ -408,11 +408,21 @@ HOT_ANYWHERE: Mapping[str, str] = {
 }
 """Methods that are roots in whatever class they stand."""
 
+KERNELS = re.compile(
+    r"register_kernel|custom_op|triton_op|register_(?:cuda|cpu|default|autograd|fake)?_?(?:op|impl)|impl|"
+    r"implements(?:_\w+)?"
+)
+"""Decorators, by their last names, of what runs wherever an operation is called."""
 STEPS = re.compile(
-    r"_?(?:training|train|validation|valid|val|eval|evaluation|test|predict|prediction)_(?:step|batch)|"
+    r"_?(?:training|train|validation|valid|val|eval|evaluation|test|predict|prediction|inference|infer|"
+    r"decode|decoding|generation|sampling|denoise|denoising|rollout|draft|verify)_"
+    r"(?:step|batch|one_batch|one_step)|"
+    r"_?(?:run|process|do)_(?:training_|train_|validation_|eval_|test_|evaluation_)?(?:batch|step|iter|iteration)|"
     r"_?(?:train|eval|valid|test)_(?:one_)?(?:iter|iteration|minibatch|micro_?batch)|"
-    r"_?forward_(?:backward_)?step|_?forward_backward(?:_batch)?|_?run_iter|_?optimizer_step|_?compute_loss|"
-    r"_?get_batch_loss(?:_metrics)?|_?clip_grad(?:ient)?s?(?:_norm)?_?|_?update_(?:policy|actor|critic)|"
-    r"_?run_step|_?compute_log_probs?|_?on_(?:train_)?batch_end|_?on_after_backward"
+    r"_?forward_(?:backward_)?step|_?forward_backward(?:_\w+)?|_?run_iter|_?optimizer_step|"
+    r"_?(?:compute|calc|calculate|get)_loss(?:es)?|"
+    r"_?get_batch_loss(?:_metrics)?|_?clip_grad(?:ient)?s?(?:_norm)?_?|_?update_(?:policy|actor|critic|ema)|"
+    r"_?ema_update|_?(?:compute|get)_(?:\w+_)?log_?probs?(?:_\w+)?|_?generate_(?:sequences|batch)|"
+    r"_?compute_(?:values|rewards?|advantages?)|_?on_(?:train_)?batch_end|_?on_after_backward"
 )
 """Names that trainers of all libraries give to what they do in every step."""

@@ -21,7 +21,8 @@ _SETS_UP = re.compile(
     r"(?:make|build|create|construct|init|initiali[sz]e|load|save|write|read|dump|convert|register|plot|draw|"
     r"show|print|parse|set_?up|configure|download|upload|export|import|validate_args|add_arguments?|compile|"
     r"freeze|unfreeze|quantize|prune|fuse|replace|inject|wrap|unwrap|patch|apply_to|share|clone|copy|merge|"
-    r"prepare|process_(?:dataset|data|file)|preprocess|download|extract_archive|collate|tokenize|encode_text|"
+    r"(?:prepare|preprocess|process)_(?:model|module|dataset|data|dataloader|file|optimizer|config|args|weights)|"
+    r"download|extract_archive|collate|tokenize|encode_text|"
     r"test|check_(?:model|config|version)|summar(?:y|ize)|describe|profile|benchmark|visuali[sz]e|inspect|"
     r"get_(?:model|config|dataset|loader|optimizer|scheduler|logger|args|parser|state)|"
     r"state_dict|load_state|to_(?:dict|json|onnx|file|disk)|from_\w+|fit|train(?:er)?|run|main|launch|spawn|"
@@ -29,6 +30,11 @@ _SETS_UP = re.compile(
     r"calculate_fan|weights?_init|init_weights|fill_|kaiming|xavier|orthogonal|trunc_normal)(?:_\w*)?_?"
 )
 """Names of what is done once, or by hand."""
+_MADE_IN_CALLS = re.compile(
+    r"_?(?:make|build|create|construct|init|prepare|get)_\w*(?:mask|masks|bias|biases|positions?|position_ids|inputs?|"
+    r"latents|noise|grid|coords|embeds?|embeddings?|batch|labels|targets)"
+)
+"""Names of what is made anew for every input."""
 
 
 def is_offered(project: Project, function_id: str) -> bool:
@@ -42,7 +48,8 @@ def is_offered(project: Project, function_id: str) -> bool:
 
 def sets_up(function_id: str) -> bool:
     """Whether a function is called as what is done once is."""
-    return _SETS_UP.fullmatch(function_id.rpartition(".")[2].rpartition(":")[2].lower()) is not None
+    name = function_id.rpartition(".")[2].rpartition(":")[2].lower()
+    return _SETS_UP.fullmatch(name) is not None and _MADE_IN_CALLS.fullmatch(name) is None
 
 
 def _is_offered(project: Project, function_id: str) -> bool:

@@ -95,7 +95,7 @@ def frame(function: FunctionFact) -> object:
     """All of a function that hotness and briefs are made from where its body is not read: what it is to
     others; to be compared. A function that sets hooks is told as a whole."""
     calls = function.calls
-    if any(call.how == "hook" for call in calls):
+    if any(call.how.startswith("hook") for call in calls):
         return _FUNCTION_SHAPE(function), [_CALL_SHAPE(c) for c in calls]
     returned = [_CALL_SHAPE(c) for c in calls if c.how == "returned"]
     return _FUNCTION_FRAME(function), returned
@@ -134,13 +134,14 @@ def unpack_brief(text: str) -> Brief:
     )
 
 
-def hot_in_brief(brief: Brief) -> tuple[list[str], set[str], dict[str, str]]:
-    """Of a brief: the hot functions, those of them that were seen with tensors, and what the callees return,
-    but for those whose tensors are on the CPU."""
+def hot_in_brief(brief: Brief) -> tuple[list[str], set[str], dict[str, str], set[str]]:
+    """Of a brief: the hot functions, those of them that were seen with tensors, what the callees return,
+    but for those whose tensors are on the CPU, and the last names of the callees that read."""
     seen = brief.seen.items()
     given = {name for name, kinds in seen if any("tensor" in k for k in kinds.values())}
     returns = {name: callee.returns for name, callee in brief.callees.items() if not callee.on_cpu}
-    return list(brief.hot), given.intersection(brief.hot), returns
+    readers = {name.rpartition(".")[2] for name, callee in brief.callees.items() if callee.reads}
+    return list(brief.hot), given.intersection(brief.hot), returns, readers
 
 
 def pack_findings(findings: Iterable[Finding], line: int = 1) -> str:

@@ -690,28 +690,6 @@ def dotted_thing(thing: Thing) -> str:
     return dotted_id(thing.id)
 
 
-def imported_modules(project: Project, module: str) -> frozenset[str]:
-    """The project modules a module imports from, and those these import from."""
-    first = direct_imports(project, module)
-    return frozenset(first | {inner for name in first for inner in direct_imports(project, name)})
-
-
-def direct_imports(project: Project, module: str) -> set[str]:
-    """The project modules a module imports from."""
-    path = project.modules.get(module)
-    if path is None:
-        return set()
-    found: set[str] = set()
-    for _, target in project.files[path].imports:
-        name = target
-        while name:
-            if name in project.modules:
-                found.add(name)
-                break
-            name = name.rpartition(".")[0]
-    return found
-
-
 def things_named(project: Project, things: Iterable[Thing]) -> list[str]:
     """The dotted names of things, each once."""
     return list(dict.fromkeys(dotted_thing(thing) for thing in things))

@@ -94,7 +94,7 @@ def _after(
     with_facts(project, step.new)
     if any(c.bound or c.attrs or c.returns for c in step.changes.values()):
         was = project_on_demand(modules, unpack_families(text), as_it_was, packaged)
-        if not all(means_the_same(was, project, r, c, mentions) for r, c in step.changes.items()):
+        if not all(means_the_same(was, project, r, c) for r, c in step.changes.items()):
             return None
     told = told_of_returns(step.changes, mentions)
     if told is None:

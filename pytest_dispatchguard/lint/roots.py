@@ -8,8 +8,15 @@ from typing import Literal, NamedTuple
 
 from pytest_dispatchguard.lint.calls import scope_of, things_called
 from pytest_dispatchguard.lint.cold import Coldness, in_tests
+from pytest_dispatchguard.lint.facts import CallFact, FunctionFact
 from pytest_dispatchguard.lint.families import families, looks_like_module
-from pytest_dispatchguard.lint.libraries import HOT_ANYWHERE, HOT_DECORATORS, STEPS, Known
+from pytest_dispatchguard.lint.libraries import (
+    HOT_ANYWHERE,
+    HOT_DECORATORS,
+    KERNELS,
+    STEPS,
+    Known,
+)
 from pytest_dispatchguard.lint.patterns import Patterns, decorator_names, picked_by
 from pytest_dispatchguard.lint.project import (
     Project,
@@ -18,6 +25,7 @@ from pytest_dispatchguard.lint.project import (
     imports_torch,
     method_owner,
     method_owners,
+    returned_functions,
 )
 
 _PROCESSOR = re.compile(r".*[:.]\w*(?:Attn|Attention)\w*Processor\w*\.__call__")
@@ -92,10 +100,23 @@ def _takes_steps(project: Project, function_id: str) -> bool:
     return imports_torch(project.files[path]) and not in_tests(project, function_id)
 
 
+def _is_kernel(project: Project, function_id: str, fact: FunctionFact) -> bool:
+    """Whether a decorator puts a function where an operation is looked up, in a file that works with
+    torch."""
+    if not any(KERNELS.fullmatch(name.rpartition(".")[2]) for name in fact.decorators):
+        return False
+    path = project.modules[function_id.partition(":")[0]]
+    return imports_torch(project.files[path]) and not in_tests(project, function_id)
+
+
 def _other_roots(project: Project, coldness: Coldness) -> Iterator[Root]:
     """Protocol methods, compiled functions, training loops, hooks."""
     for function_id, facts in project.functions.items():
-        if facts[0].params and _takes_steps(project, function_id):
+        if (
+            facts[0].params
+            and _takes_steps(project, function_id)
+            and not any(fact.over_loader for fact in facts)
+        ):
             yield Root(function_id, "a step of a training, by its name", "step")
         everywhere = HOT_ANYWHERE.get(function_id.rpartition(".")[2])
         if everywhere and class_of(project, function_id):
@@ -103,6 +124,8 @@ def _other_roots(project: Project, coldness: Coldness) -> Iterator[Root]:
         if _PROCESSOR.fullmatch(function_id) and facts[0].params[1:2] == ["attn"]:
             yield Root(function_id, "__call__ of an attention processor")
         for fact in facts:
+            if _is_kernel(project, function_id, fact):
+                yield Root(function_id, "registered as an operation")
             for name in decorator_names(project, function_id, fact):
                 if name in HOT_DECORATORS:
                     yield Root(function_id, HOT_DECORATORS[name])
@@ -111,11 +134,23 @@ def _other_roots(project: Project, coldness: Coldness) -> Iterator[Root]:
             elif fact.feeds_model and not in_tests(project, function_id):
                 yield Root(function_id, "a loop that feeds a model", "step", True, True)
             for call in fact.calls:
-                if call.how == "hook" and not in_tests(project, function_id):
-                    scope = scope_of(project, function_id)
-                    for thing in things_called(project, scope, fact, call.name):
-                        if thing.kind == "function":
-                            yield Root(thing.id, "a hook that torch calls")
+                if call.how.startswith("hook") and not in_tests(project, function_id):
+                    for target in _handed_over(project, function_id, fact, call):
+                        yield Root(target, "a hook that torch calls")
+
+
+def _handed_over(
+    project: Project, function_id: str, fact: FunctionFact, call: CallFact
+) -> Iterator[str]:
+    """The functions that are handed to torch as hooks."""
+    scope = scope_of(project, function_id)
+    for thing in things_called(project, scope, fact, call.name):
+        if thing.kind != "function":
+            continue
+        if call.how == "hook-factory":
+            yield from returned_functions(project, thing.id)
+        else:
+            yield thing.id
 
 
 def find_roots(

@@ -174,9 +174,8 @@ def call_of_note(walk: Walk, last: str, callee: Node, given: list[Node]) -> None
         return
     first = given[0]
     if last in words.HOOKS:
-        name = dotted(walk.source, first)
-        if name and reading.fact is not None:
-            reading.hooks.append(CallFact(name, first.start_point[0] + 1, False, "hook"))
+        for handed in given if last == "saved_tensors_hooks" else given[:1]:
+            _note_hook(walk, handed)
     if last in words.TYPE_TESTS and first.type == "identifier":
         reading.tested.add(text(walk.source, first))
     if bare and last in words.ITERATING_CALLS:
@@ -194,6 +193,22 @@ def call_of_note(walk: Walk, last: str, callee: Node, given: list[Node]) -> None
         root = resolved(name, walk.imports).rpartition(".")[0]
         if root in _TORCH_ROOTS:
             _note_tensor_use(walk, text(walk.source, first))
+
+
+def _note_hook(walk: Walk, handed: Node) -> None:
+    """Notes what is handed to torch to be called back: a function, ``partial(function, …)``, or what a call
+    gives."""
+    how = "hook"
+    if handed.type == "call":
+        callee, arguments = handed.named_children[0], handed.named_children[-1]
+        parts = arguments.named_children if arguments.type == "argument_list" else []
+        if dotted(walk.source, callee).rpartition(".")[2] == "partial" and parts:
+            handed = parts[0]
+        else:
+            handed, how = callee, "hook-factory"
+    name = dotted(walk.source, handed)
+    if name and walk.reading.fact is not None:
+        walk.reading.hooks.append(CallFact(name, handed.start_point[0] + 1, False, how))
 
 
 def _note_registration(walk: Walk, last: str, callee: Node, given: list[Node]) -> None:

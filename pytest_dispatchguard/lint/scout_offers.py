@@ -9,7 +9,7 @@ from tree_sitter import Node
 
 from pytest_dispatchguard.lint.scout_state import Reading, Walk
 from pytest_dispatchguard.lint.scout_values import text
-from pytest_dispatchguard.lint.scout_words import TENSOR_METHODS
+from pytest_dispatchguard.lint.scout_words import TENSOR_METHODS, TORCH_OPS
 
 _TENSOR = re.compile(
     r"(?<![\w.])(?:\w+\.)*(?:Tensor|TensorDict(?:Base)?|TensorLike|Parameter|PackedSequence|"
@@ -36,6 +36,16 @@ _ASKS_MODULES = frozenset(
 )
 """Methods of modules; whatever has them called is one."""
 _MODULE = re.compile(r"(?:^|[\[ |.,])(?:torch\.nn\.|nn\.)?(?:Module|PreTrainedModel)\b")
+_CALLED_MODEL = re.compile(
+    r"(?:self\.)?_?(?:\w+_)?(?:model|net|network|unet|transformer|policy|actor|critic|encoder|decoder|generator|"
+    r"discriminator|module|backbone|denoiser|llm|vae)"
+)
+"""What is called so, and called, is a model in a file that works with torch."""
+_ASKS_MODEL = re.compile(
+    _CALLED_MODEL.pattern
+    + r"(?:\.(?:module|forward|encode|decode|encoder|decoder|generator|model|predict|\w+_step|step))*"
+)
+"""The same of a part of it, or of one of its methods."""
 _LONGEST = 4000
 """Characters of documentation that are read."""
 
@@ -73,6 +83,8 @@ def _holds_tensors(reading: Reading, asked: set[str]) -> bool:
     if not reading.self_name:
         return False
     prefix = f"{reading.self_name}."
+    if _computes(asked):
+        return True
     held = any(
         name.startswith(prefix) and name.count(".") > 1 and name.rpartition(".")[2] in _OF_OBJECTS
         for name in asked
@@ -81,6 +93,24 @@ def _holds_tensors(reading: Reading, asked: set[str]) -> bool:
         name.startswith("torch.") and name.count(".") == 1 for name in asked
     )
     return held or made
+
+
+_COMPUTES_WITH = 2
+"""Different operations of torch that show that a function computes."""
+
+
+def _computes(asked: set[str]) -> bool:
+    """Whether a function computes with tensors: it calls several operations of torch, whatever it is
+    given."""
+    called = {
+        name.rpartition(".")[2]
+        for name in asked
+        if name.startswith(("torch.", "F.")) and name.count(".") == 1
+    }
+    return len(called & (TORCH_OPS | _JOINING)) >= _COMPUTES_WITH
+
+
+_JOINING = frozenset("cat stack einsum where index_select meshgrid cdist bmm".split())
 
 
 def takes_tensors(reading: Reading, documented: str) -> bool:
@@ -92,10 +122,10 @@ def takes_tensors(reading: Reading, documented: str) -> bool:
         return False
     own = {name for name in reading.params if name not in (reading.self_name, "self", "cls")}
     looks, asked = reading.looks, {name for name, _ in reading.calls}
+    if fact.tensors:
+        return True
     if not own:
         return _holds_tensors(reading, asked)
-    if any(name in own for name in fact.tensors):
-        return True
     annotated = (
         value[4:]
         for name in own
@@ -111,6 +141,8 @@ def takes_tensors(reading: Reading, documented: str) -> bool:
             fact.tensors or reading.tensor_uses or {"call:mul_", "call:copy_", "call:lerp_"} & looks
         )
     if own & _SEVERAL and (fact.tensors or reading.tensor_uses):
+        return True
+    if _computes(asked) and not reading.hosts >= own:
         return True
     arguments = re.search(r"\b(?:Args|Arguments|Parameters|Inputs?)\b|:param", documented)
     return arguments is not None and bool(_DOCUMENTED.search(documented, arguments.start()))
@@ -137,7 +169,8 @@ def documented_tensors(reading: Reading) -> set[str]:
 
 
 _READS = frozenset(
-    {"call:item", "call:tolist", "call:cpu", "call:numpy", "bare:float", "bare:int", "bare:bool"}
+    "call:item call:tolist call:cpu call:numpy bare:float bare:int bare:bool call:any call:all call:equal "
+    "call:allclose".split()
 )
 _LONGEST_HELPER = 30
 """Lines."""
@@ -155,16 +188,56 @@ def reads_what_it_is_given(walk: Walk, reading: Reading) -> bool:
     return (
         re.search(
             rf"(?<![\w.])(?:{names})(?:\.\w+(?:\([^()]*\))?|\[[^\]]*\])*?\.(?:item|tolist|cpu|numpy)\(\)"
-            rf"|(?<![\w.])(?:float|int|bool)\((?:{names})(?:\.(?!shape|size|numel|dim|item)\w+(?:\([^()]*\))?)+\)",
+            rf"|(?<![\w.])(?:float|int|bool)\((?:{names})(?:\.(?!shape|size|numel|dim|item)\w+(?:\([^()]*\))?)+\)"
+            rf"|\b(?:if|assert|bool\(|while|not|and|or)[ \n(]+(?:not[ (]+)*"
+            rf"(?:torch\.(?:any|all|equal|allclose)\([^#\n]*(?<![\w.])(?:{names})\b"
+            rf"|(?:torch\.\w+\()?[^#\n=:]*(?<![\w.])(?:{names})\b(?!\.(?:shape|size|dim))[^#\n:]*\.(?:any|all)\(\))",
             written,
         )
         is not None
     )
 
 
+def calls_a_model(reading: Reading) -> bool:
+    """Whether a function calls a model, or a part of one, by its name."""
+    return any(how == "call" and _ASKS_MODEL.fullmatch(name) for name, how in reading.calls)
+
+
+def feeds_by(reading: Reading, models: set[tuple[str, str]]) -> bool:
+    """Whether a loop calls a function beside it, or a method of its own class, that calls a model."""
+    fact = reading.fact
+    assert fact is not None
+    owner = fact.name.rpartition(".")[0] if reading.self_name else ""
+    for (name, how), call in reading.calls.items():
+        if how != "call" or not call.loop or not reading.rounds.get((name, how)):
+            continue
+        root, dot, last = name.partition(".")
+        if dot and root == reading.self_name and "." not in last and (owner, last) in models:
+            return True
+        if not dot and ("", name) in models:
+            return True
+    return False
+
+
+_OVER_LOADER = re.compile(
+    r"^[ \t]*(?:async )?for [^\n]+? in [^\n]*\b\w*(?:data_?loader|loader|data_?set|data_?source)\b",
+    re.MULTILINE,
+)
+
+
+def goes_over_a_loader(walk: Walk, reading: Reading) -> bool:
+    """Whether a loop goes through a data loader or set, by its name: all batches of an epoch."""
+    fact = reading.fact
+    assert fact is not None
+    if "loop" not in reading.looks:
+        return False
+    written = walk.source[fact.start_byte : fact.end_byte].decode("utf-8", "replace")
+    return _OVER_LOADER.search(written) is not None
+
+
 def feeds_a_model(walk: Walk, reading: Reading) -> bool:
     """Whether a loop calls what is surely a module: the function asks it for its parameters, sets it to
-    evaluate, or says that it is one."""
+    evaluate, says that it is one, or calls it one."""
     modules = {
         name.rpartition(".")[0]
         for name, how in reading.calls
@@ -174,6 +247,9 @@ def feeds_a_model(walk: Walk, reading: Reading) -> bool:
         name
         for name, values in reading.param_values.items()
         if any(value.startswith("ann:") and _MODULE.search(value[4:]) for value in values)
+    }
+    modules |= {
+        name for name, how in reading.calls if how == "call" and _CALLED_MODEL.fullmatch(name)
     }
     modules -= {"", reading.self_name, "super()", "self"}
     return any(

@@ -12,8 +12,11 @@ from pytest_dispatchguard.lint.guards import names_in
 from pytest_dispatchguard.lint.scout_doubts import counts, may_be_tensor_attribute
 from pytest_dispatchguard.lint.scout_given import forms, origin
 from pytest_dispatchguard.lint.scout_offers import (
+    calls_a_model,
     documented_tensors,
     feeds_a_model,
+    feeds_by,
+    goes_over_a_loader,
     reads_what_it_is_given,
     takes_tensors,
 )
@@ -41,6 +44,7 @@ def settle(walk: Walk, reading: Reading, declared: bool) -> None:
     if fact.training_loop and reading.step_rounds:
         _leave_steps(reading)
     fact.feeds_model = walk.tensors_here and feeds_a_model(walk, reading)
+    fact.over_loader = goes_over_a_loader(walk, reading)
     fact.returns_function = _returns_function(reading)
     if not declared and not reading.yields:
         fact.returns = _agreed_return(walk, reading)
@@ -208,6 +212,7 @@ def finish(walk: Walk) -> FileFacts:
         n == "*" and t.partition(".")[0] == "torch" for n, t in facts.imports
     )
     registered = _registered(facts)
+    models = _model_callers(walk) if walk.tensors_here else set()
     for reading in walk.readings:
         fact = reading.fact
         assert fact is not None
@@ -215,6 +220,7 @@ def finish(walk: Walk) -> FileFacts:
             fact.tensors = []
         elif reading.document:
             fact.tensors = sorted({*fact.tensors, *documented_tensors(reading)})
+        fact.feeds_model = fact.feeds_model or feeds_by(reading, models)
         fact.reads = has_torch and reads_what_it_is_given(walk, reading)
         fact.takes_tensors = has_torch and takes_tensors(reading, reading.document)
         stars = any(name == "*" for name, _ in facts.imports)
@@ -224,7 +230,7 @@ def finish(walk: Walk) -> FileFacts:
         kept: list[CallFact] = []
         for call in fact.calls:
             root = call.name.partition(".")[0]
-            if call.how == "hook":
+            if call.how.startswith("hook"):
                 kept.append(call)
                 continue
             if (
@@ -248,6 +254,18 @@ def finish(walk: Walk) -> FileFacts:
                     fact.hinges[token] = sorted(hinges.calls)
         fact.looks = sorted(reading.looks)
     return facts
+
+
+def _model_callers(walk: Walk) -> set[tuple[str, str]]:
+    """The functions of the file that call a model, each with the class that has it."""
+    return {
+        (reading.fact.name.rpartition(".")[0], reading.fact.name.rpartition(".")[2])
+        for reading in walk.readings
+        if reading.fact is not None
+        and "<locals>" not in reading.fact.name
+        and not reading.fact.name.endswith("__init__")
+        and calls_a_model(reading)
+    }
 
 
 def _spelled_out(calls: list[CallFact], methods: set[str]) -> list[CallFact]:

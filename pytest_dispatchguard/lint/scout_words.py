@@ -148,6 +148,9 @@ HOST_PACKAGES = EXTERNAL - frozenset(
 HOOKS = frozenset(
     """register_forward_hook register_forward_pre_hook register_full_backward_hook
     register_full_backward_pre_hook register_backward_hook register_hook
-    register_post_accumulate_grad_hook saved_tensors_hooks register_comm_hook""".split()
+    register_post_accumulate_grad_hook saved_tensors_hooks register_comm_hook queue_callback
+    register_multi_grad_hook register_module_forward_hook register_module_forward_pre_hook
+    register_module_full_backward_hook register_step_pre_hook register_step_post_hook
+    register_optimizer_step_pre_hook register_optimizer_step_post_hook""".split()
 )
 """Calls whose argument torch calls back, once a forward or backward."""

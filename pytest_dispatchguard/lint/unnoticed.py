@@ -190,7 +190,7 @@ def _other_attrs(old: FileFacts, new: FileFacts) -> frozenset[str] | None:
 
 def _is_alike(was: FunctionFact, is_: FunctionFact) -> bool:
     """Whether a function is to others as it was, but for what it takes and returns."""
-    if _LOCALS in was.name or any(call.how == "hook" for call in (*was.calls, *is_.calls)):
+    if _LOCALS in was.name or any(call.how.startswith("hook") for call in (*was.calls, *is_.calls)):
         return False
     # What is called self is told by its first parameter, whether attention calls it by its second.
     told = 2 if was.name.endswith("__call__") else 1 if "." in was.name else 0
@@ -219,7 +219,7 @@ def is_unnoticed(function: FunctionFact, facts: FileFacts, about: About, matters
         or STEPS.fullmatch(last)
         or last in ("backward", "step")
         or (function.takes_tensors and about.module in matters.library)
-        or any(call.how == "hook" for call in function.calls)
+        or any(call.how.startswith("hook") for call in function.calls)
         or any(_LOCALS.join(around[: i + 1]) in about.walked for i in range(len(around)))
         or last.startswith("__")
         or not last.isascii()

@@ -427,12 +427,54 @@ class A(torch.nn.Module):
 def test_an_unknown_receiver_is_guessed_only_by_a_rare_name() -> None:
     files = {
         "pkg/helper.py": "class H:\n    def fuse_all_inputs(self): ...\n    def compute(self): ...\n",
-        "pkg/model.py": MODULE + "from pkg import helper\nclass A(nn.Module):\n    def forward(self, h):\n"
+        "pkg/model.py": MODULE + "class A(nn.Module):\n    def forward(self, h):\n"
         "        h.fuse_all_inputs()\n        h.compute()\n",
     }  # fmt: skip
     assert set(heat_of(files)) == {"pkg.model.A.forward", "pkg.helper.H.fuse_all_inputs"}
-    files["pkg/model.py"] = files["pkg/model.py"].replace("from pkg import helper\n", "")
-    assert set(heat_of(files)) == {"pkg.model.A.forward"}
+    files["pkg/kin.py"] = (
+        "from pkg.helper import H\nclass K(H):\n    def fuse_all_inputs(self): ...\n"
+    )
+    both = {"pkg.helper.H.fuse_all_inputs", "pkg.kin.K.fuse_all_inputs"}
+    assert set(heat_of(files)) == {"pkg.model.A.forward", *both}
+    files["pkg/other.py"] = "class O:\n    def fuse_all_inputs(self): ...\n"
+    assert set(heat_of(files)) == {"pkg.model.A.forward"}, "of two families, neither is meant"
+    del files["pkg/other.py"]
+    files["tests/test_it.py"] = "class T:\n    def fuse_all_inputs(self): ...\n"
+    assert set(heat_of(files)) == {"pkg.model.A.forward", *both}, "tests do not count"
+
+
+def test_what_a_method_of_self_gives_is_no_name_of_another_package() -> None:
+    text = f"""{MODULE}class Made:
+    def work_on_it(self): inner()
+class A(nn.Module):
+    def forward(self, x):
+        made = self.kept_for(x)
+        made.work_on_it()
+    def kept_for(self, x): return self.table[x]
+def inner(): ...
+"""
+    assert {"m.Made.work_on_it", "m.inner"} <= set(heat_of(text))
+
+
+def test_hooks_are_hot_however_they_are_handed_over() -> None:
+    text = f"""{MODULE}import functools
+def plain(*a): ...
+def given(n, *a): ...
+def factory(n):
+    def made(*a): ...
+    return made
+def at_the_end(): ...
+def pack(x): ...
+def unpack(x): ...
+def install(module, p):
+    module.register_forward_hook(plain)
+    module.register_forward_hook(functools.partial(given, 1))
+    p.register_hook(factory(1))
+    engine.queue_callback(at_the_end)
+    torch.autograd.graph.saved_tensors_hooks(pack, unpack)
+"""
+    hot = {"m.plain", "m.given", "m.factory.<locals>.made", "m.at_the_end", "m.pack", "m.unpack"}
+    assert set(heat_of(text)) == hot
 
 
 # --- guesses ------------------------------------------------------------------------------------
