@@ -65,6 +65,7 @@ class Briefer:
 
     __slots__ = (
         "classes",
+        "fields",
         "heat",
         "hot",
         "modules",
@@ -87,6 +88,7 @@ class Briefer:
         self.own_methods: dict[str, OwnMethods] = {}
         self.own_attrs: dict[str, dict[str, list[Value]]] = {}
         self.classes: dict[str, ClassBrief] = {}
+        self.fields: dict[str, dict[str, list[Value]]] = {}
         self.modules: dict[str, bool] = {}
 
     def brief(self, path: str) -> Brief:
@@ -134,8 +136,58 @@ def _brief(project: Project, heat: Hot, path: str, hot: list[str], memo: Briefer
     for callee in brief.callees.values():
         if callee.returns.startswith("call:"):
             mentioned.add(callee.returns[5:])
+    for name in sorted(mentioned | _annotated(brief)):
+        held = _fields_of(project, name, memo)
+        if held:
+            brief.fields[name] = held
     brief.modules = sorted(name for name in mentioned if _is_module_name(project, name, memo))
     return brief
+
+
+def _annotated(brief: Brief) -> set[str]:
+    """The names in annotations of what the file's classes hold and what its calls give."""
+    values = [
+        value
+        for class_ in brief.classes.values()
+        for values in class_.attrs.values()
+        for value in values
+    ]
+    values += [callee.returns for callee in brief.callees.values()]
+    return {
+        name for value in values if value.startswith("ann:") for name in _NAME.findall(value[4:])
+    }
+
+
+def _fields_of(project: Project, name: str, memo: Briefer) -> dict[str, list[Value]]:
+    """The attributes of a project's class that hold tensors."""
+    known = memo.fields.get(name)
+    if known is None:
+        known = {}
+        things = absolute(project, name) if name.partition(".")[0] in project.packages else ()
+        if len(things) == 1 and things[0].kind == "class":
+            known = _tensor_fields(project, things[0].id, memo)
+        memo.fields[name] = known
+    return known
+
+
+def _tensor_fields(project: Project, class_id: str, memo: Briefer) -> dict[str, list[Value]]:
+    """The attributes of a class that hold tensors, inherited ones too, with what is assigned to them."""
+    found: dict[str, list[Value]] = {}
+    for base in mro(project, class_id):
+        if base in project.classes:
+            for attribute, values in _own_attrs(project, base, memo).items():
+                found.setdefault(attribute, values)
+    return {a: v for a, v in found.items() if holds_tensors(v)}
+
+
+def holds_tensors(values: Sequence[Value]) -> bool:
+    """Whether a tensor may be among what is assigned: by an annotation, a registration or a call of torch."""
+    return any(
+        value in ("param", "buffer")
+        or value.startswith("call:torch.")
+        or (value.startswith("ann:") and "Tensor" in value)
+        for value in values
+    )
 
 
 def _is_module_name(project: Project, name: str, memo: Briefer) -> bool:
@@ -254,7 +306,7 @@ def _callees(project: Project, function_id: str, brief: Brief, memo: Briefer) ->
     class_name = scope.class_id.partition(":")[2]
     for fact in project.functions[function_id]:
         for call in fact.calls:
-            if call.how == "hook":
+            if call.how.startswith("hook"):
                 continue
             root = call.name.partition(".")[0]
             bound_here = root in (scope.self_name, "super()") and class_name

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from itertools import accumulate
 from typing import NamedTuple
 
-from pytest_dispatchguard.lint.facts import FileFacts, FunctionFact, Value
+from pytest_dispatchguard.lint.facts import HELPER_CALL, FileFacts, FunctionFact, Value
 
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 
@@ -38,11 +38,13 @@ def worth_judging(
     hot: Collection[str],
     seen: Collection[str],
     returns: Mapping[str, Value],
+    readers: Collection[str],
     tokens: Collection[str],
 ) -> list[Outline]:
     """Outermost functions that are hot, or hold hot ones, with something that a rule looks for; and those
     that were `seen` with tensors, of which their text may say nothing. Where it hinges on calls, it counts
-    unless all of them `return` what nobody takes for a tensor."""
+    unless all of them `return` what nobody takes for a tensor. `readers` are the last names of helpers
+    that read what they are given: a rule may look for calls of these."""
     wanted = frozenset(tokens)
 
     def worth(function: FunctionFact) -> bool:
@@ -53,6 +55,11 @@ def worth_judging(
             or any(
                 token in wanted and any(_may_count(token, returns.get(call)) for call in calls)
                 for token, calls in function.hinges.items()
+            )
+            or (
+                bool(readers)
+                and HELPER_CALL in wanted
+                and any(call.name.rpartition(".")[2] in readers for call in function.calls)
             )
         )
 

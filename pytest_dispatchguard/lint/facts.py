@@ -26,6 +26,8 @@ CPU = "cpu"
 """The word for an argument that is surely on the CPU."""
 CPU_ATTRIBUTES = frozenset({"batch_sizes"})
 """Attributes that are tensors on the CPU wherever the others of their owner are: of a packed sequence."""
+HELPER_CALL = "helper-call"
+"""The token of what functions hold that call helpers which read what they are given."""
 SOMETHING = "..."
 """The word for one that is not None, whatever it is."""
 
@@ -41,7 +43,8 @@ class CallFact:
     loop: bool = False
     how: str = "call"
     """call, new-scope (`with f():`), passed (given to another call), read (maybe a property),
-    decorated, returned, hook (handed to `register_forward_hook` and the like)."""
+    decorated, returned, hook (handed to `register_forward_hook` and the like), hook-factory (what it gives
+    is handed there)."""
     given: list[str] = field(default_factory=list)
     """The arguments of its calls, each kind of call once, parted by commas: literals as written, ``=x`` for a
     parameter handed on, ``~x`` for a tensor that is where the parameter is, ``cpu`` for one on the CPU,
@@ -87,6 +90,8 @@ class FunctionFact:
     """Whether a loop in it runs backward and an optimizer's step."""
     feeds_model: bool = False
     """Whether a loop in it calls a module, batch by batch or step by step."""
+    over_loader: bool = False
+    """Whether a loop in it goes through a whole data loader: it runs once an epoch."""
     reads: bool = False
     """Whether it is a short helper that brings what it is given to Python, or to the CPU."""
     takes_tensors: bool = False
@@ -208,6 +213,9 @@ class Brief:
     """Function to those of its parameters that hot code only gives tensors on the CPU."""
     seen: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     """Function to parameters, and the kinds of values that these were seen with when they were recorded."""
+    fields: dict[str, dict[str, list[Value]]] = field(default_factory=dict)
+    """Dotted names of project classes that the file may have instances of to those attributes that hold
+    tensors, with what is assigned to them: fields of dataclasses, parameters of modules."""
     modules: list[str] = field(default_factory=list)
     """Dotted names of project classes that are modules, of those that this brief names."""
     imports: list[str] = field(default_factory=list)

@@ -113,4 +113,7 @@ def join(a: Kind, b: Kind) -> Kind:
     if "tensor" in (a.what, b.what):
         tensor = a if a.what == "tensor" else b
         return tensor.maybe()
+    unions = [k for k in (a, b) if k.what == "unknown" and k.cls and not k.cls.startswith("?")]
+    if len(unions) == 1 and "nested" in (a.what, b.what):
+        return unions[0]  # one, or a list or table of such: attributes are those of the one
     return UNKNOWN

@@ -61,6 +61,7 @@ class Parts:
             given=_cut(brief.given, functions),
             on_cpu=_cut(brief.on_cpu, functions),
             seen=_cut(brief.seen, functions),
+            fields={k: held for k, f in sorted(brief.fields.items()) if (held := _cut(f, words))},
             imports=brief.imports,
         )
 

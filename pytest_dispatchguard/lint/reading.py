@@ -57,7 +57,7 @@ _BUILTINS = frozenset(dir(builtins))
 _NO_TENSOR_NAME = re.compile(
     r"(?:^|_)(?:shape|shapes|size|sizes)(?:_|$)|^(?:use|is|do|has|return)_|^output_(?:attentions|hidden_states)$"
 )
-_HOST_NAME = re.compile(r"[a-z0-9]_(?:host|cpu)$")
+_HOST_NAME = re.compile(r"[a-z0-9]_(?:host|cpu)$|(?:^|\.)(?:cpu|host)_[a-z]\w*$")
 """Names that say that what they hold is on the CPU."""
 
 
@@ -932,6 +932,9 @@ class Reader:
             return OTHER
         if resolved in ("math.pi", "math.e", "math.inf", "math.nan", "math.tau"):
             return SCALAR
+        held = self.brief.fields.get(base.cls, {}).get(node.attr.value) if base.cls else None
+        if held:
+            return signatures.values_kind(tuple(held), self.tensor_types)
         found = signatures.attribute_kind(base, node.attr.value)
         return found if found is not None else UNKNOWN
 
@@ -1205,6 +1208,7 @@ class Reader:
         return self._comprehension(node)
 
     def _comprehension(self, node: cst.BaseComp, truth_of_element: bool = False) -> Kind:
+        self._emit("comprehension", node)
         saved, outer = self.names, self.scene
         self.names = saved.copy()
         clause: cst.CompFor | None = node.for_in

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pytest_dispatchguard.lint.facts import SIZED_CALLS
+from pytest_dispatchguard.lint.facts import HELPER_CALL, SIZED_CALLS
 from pytest_dispatchguard.model import Finding, RuleInfo
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ Event = Literal[
     "class",
     "function",
     "comparison",
+    "comprehension",
 ]
 
 
@@ -156,6 +157,17 @@ def MadeCall() -> Look:
     """Calls in functions that call what they have just made: ``make(x)(y)``, or ``f = make(x)`` and then
     ``f(y)``, with a call or a lambda for ``make(x)``. All calls of such functions are shown."""
     return Look("call", frozenset(), frozenset({"made-call"}))
+
+
+def Comprehension(having: Look) -> Look:
+    """Comprehensions and generator expressions, in functions that hold something that a look asks for."""
+    return Look("comprehension", frozenset(), having.tokens)
+
+
+def HelperCall() -> Look:
+    """Calls in functions that call a short helper of the project which reads what it is given. All calls of
+    such functions are shown."""
+    return Look("call", frozenset(), frozenset({HELPER_CALL}))
 
 
 def Comparison() -> Look:

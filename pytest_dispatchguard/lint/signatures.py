@@ -884,6 +884,9 @@ def value_kind(value: Value, tensor_types: tuple[str, ...] = ()) -> Kind:
 def values_kind(values: Sequence[Value], tensor_types: tuple[str, ...] = ()) -> Kind:
     """The kind of a name that is assigned several values."""
     values = [value for value in values if not value.startswith("item:")]
+    promised = [v for v in values if v.startswith("ann:") and value_kind(v, tensor_types).is_tensor]
+    if promised:
+        values = [*promised, *(v for v in values if v == "none")]
     if not values:
         return UNKNOWN
     out = value_kind(values[0], tensor_types)

@@ -35,14 +35,14 @@ def test_what_hinges_on_a_call_is_worth_judging_unless_it_gives_no_tensor(
     returns: dict[str, str], worth: list[str]
 ) -> None:
     facts = scan(ASKING, "mod", False)
-    found = worth_judging(facts, {"f", "g"}, (), returns, {"truth", "subscript"})
+    found = worth_judging(facts, {"f", "g"}, (), returns, (), {"truth", "subscript"})
     assert [outline.name for outline in found] == worth
 
 
 def test_what_hinges_on_a_call_is_worth_nothing_where_no_rule_asks_or_nothing_is_hot() -> None:
     facts = scan(ASKING, "mod", False)
-    assert not worth_judging(facts, {"f", "g"}, (), {}, {"call:item"})
-    assert not worth_judging(facts, set(), (), {}, {"truth", "subscript"})
+    assert not worth_judging(facts, {"f", "g"}, (), {}, (), {"call:item"})
+    assert not worth_judging(facts, set(), (), {}, (), {"truth", "subscript"})
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def judged(source: str) -> judge.Judged:
     built = project.build({"mod.py": facts})
     brief = briefs.Briefer(built, heat.solve(built)).brief("mod.py")
     tokens = {t for rule in packs.load().rules for look in rule.looks() for t in look.tokens}
-    outlines = chunks.worth_judging(facts, brief.hot, (), {}, tokens)
+    outlines = chunks.worth_judging(facts, brief.hot, (), {}, (), tokens)
     out = judge.Judged()
     target = Target()
     benched = judge.bench(target, packs.installed())
@@ -293,6 +293,6 @@ def test_a_finding_on_a_compound_statement_points_at_its_header() -> None:
     brief = briefs.Briefer(built, heat.solve(built)).brief("mod.py")
     rule = Head()
     benched = judge.Bench({("function", "f"): (rule,)}, {})
-    outlines = chunks.worth_judging(facts, brief.hot, (), {}, {"name:f"})
+    outlines = chunks.worth_judging(facts, brief.hot, (), {}, (), {"name:f"})
     (one,) = judge.judge_chunks(chunks.Lines(text), outlines, brief, benched, Target())
     assert [f.span for f in one.findings] == [Span(2, 1, 2, 6)]

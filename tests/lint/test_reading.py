@@ -37,7 +37,7 @@ def read(source: str) -> Reader:
     whole, brief = project_brief(source)
     facts = scout.scan(whole, "mod", False)
     lines = chunks.Lines(whole)
-    for outline in chunks.worth_judging(facts, brief.hot, (), {}, frozenset({"call:show"})):
+    for outline in chunks.worth_judging(facts, brief.hot, (), {}, (), frozenset({"call:show"})):
         reader = Reader(brief, outline.name)
         reader.read(judge.Chunk(lines, outline).function)
         return reader
