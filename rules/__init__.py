@@ -18,9 +18,11 @@ FAMILIES = (
     "syncs_truth",
     "syncs_shapes",
     "syncs_counts",
+    "syncs_hidden",
     "allocations",
     "python_cost",
     "python_rebuilt",
+    "python_checks",
     "compile",
     "compile_running",
 )

@@ -33,19 +33,22 @@ RANDOM = frozenset(
     "randn_like randperm "
     "random sample uniform".split()
 )
-_OTHER_ARRAYS = frozenset(
+OTHER_ARRAYS = frozenset(
     {"numpy", "jax", "tensorflow", "cupy", "mlx", "paddle", "pandas", "openvino"}
 )
-_MASK = re.compile(r"(?:^|[._])mask$")
+_MASK = re.compile(r"(?:^|[._])(?:masks?|is_[a-z_]+|valid|is_valid)$")
 _HOST_TABLES = frozenset(
     "params flags meta metadata config options kwargs extra_args settings".split()
 )
 _WORKING_ON_HOST = (
-    "collat", "dataset", "dataloader", "sampler", "tokeniz", "processor", "feature_extract",
-    "featureextract", "augment", "benchmark", "profil", "_worker",
+    "collat", "dataset", "dataloader", "batchsampler", "batch_sampler", "tokeniz", "processor",
+    "feature_extract", "featureextract", "augment", "benchmark", "profil", "_worker",
 )  # fmt: skip
+_ON_LOGITS = re.compile(r"(?:logits?|attn|attention)_?processor")
+"""They are called so, and work on what the model gives."""
 
-_HOST_FUNCTION = re.compile(r"_(?:cpu|host)(?:_|$)")
+_LOADING = ("collat", "dataset", "dataloader", "tokeniz", "_worker")
+_HOST_FUNCTION = re.compile(r"_(?:cpu|host)(?:_(?!offload)|$)")
 
 Asker = Literal["if", "while", "assert", "ternary", "filter", "each", "bool", "value"]
 
@@ -82,10 +85,16 @@ def _matching(text: str) -> bool:
 
 def on_host_by_trade(place: Place) -> bool:
     """Whether the place belongs to data loading or measuring: tensors there live on the CPU, or waiting for
-    the device is the point."""
+    the device is the point. Modules called so (augmentations, attention processors) work where their
+    inputs are."""
     words = place.qualname.lower()
     name = words.rpartition(".")[2]
-    return any(w in words for w in _WORKING_ON_HOST) or _HOST_FUNCTION.search(name) is not None
+    trades = _LOADING if place.in_module else _WORKING_ON_HOST
+    words = _ON_LOGITS.sub("", words)
+    bases = place.cls.ancestors if place.cls is not None else ()
+    if any(base.startswith("torch.utils.data.") for base in bases):
+        return True
+    return any(w in words for w in trades) or _HOST_FUNCTION.search(name) is not None
 
 
 # -- who asks ------------------------------------------------------------------------------------------
@@ -256,6 +265,8 @@ def read_of(call: cst.Call, place: Place) -> Read | None:
             return None
         tensor = call.func.value
         certainty = tensor_certainty(tensor, place, strict=last == "tolist")
+        if last == "tolist" and certainty != "sure" and _listed_as_tensor(tensor, place):
+            certainty = "note"
     elif place.name(call) in NUMBERS and len(call.args) == 1 and not call.args[0].star:
         tensor = call.args[0].value
         certainty = place.certainty(tensor)
@@ -264,6 +275,33 @@ def read_of(call: cst.Call, place: Place) -> Read | None:
     if certainty is None or waits_inside(tensor, place):
         return None
     return Read(call, tensor, last, certainty)
+
+
+def only_torch(place: Place) -> bool:
+    """Whether a file works with tensors of torch, and knows no arrays but these."""
+    return "torch" in place.imports and OTHER_ARRAYS.isdisjoint(place.imports)
+
+
+_ASKING = frozenset("all amax amin any max mean min norm sum".split())
+
+
+def asked_certainty(node: cst.BaseExpression, place: Place) -> Certainty | None:
+    """Whether what a condition asks is a tensor on a device. In a file that knows no arrays but torch's,
+    what has `any`, `all` or another reduction called on it is one: surely where it may be one otherwise, and
+    as a note where nothing is known of it."""
+    certainty = place.certainty(node)
+    if certainty == "sure" or not only_torch(place):
+        return certainty
+    reduced = node.left if isinstance(node, cst.Comparison) else node
+    if not isinstance(reduced, cst.Call) or not isinstance(reduced.func, cst.Attribute):
+        return certainty
+    if reduced.func.attr.value not in _ASKING:
+        return certainty
+    receiver = place.kind(reduced.func.value)
+    if receiver.maybe_tensor:
+        return None if receiver.host or receiver.roaming else "sure"
+    unknown = receiver.what == "unknown" and not receiver.cls
+    return "note" if unknown and not place.name(reduced) else certainty
 
 
 def tensor_certainty(
@@ -278,19 +316,29 @@ def tensor_certainty(
         certainty = place.certainty(node)
         if certainty == "sure" and _from_table(node):
             return "maybe"
-        if certainty == "maybe" and not strict and _OTHER_ARRAYS.isdisjoint(place.imports):
-            return _among_tensors(node)
+        if certainty == "maybe" and only_torch(place):
+            return "note" if strict else _among_tensors(node)
         return certainty
-    if kind.cls or strict or "torch" not in place.imports:
+    if kind.cls or "torch" not in place.imports:
+        return None
+    if strict:
         return None
     methods = list(_methods(node))
     if "cpu" in methods or "numpy" in methods:
         return None
     if "detach" in methods[:2]:
         return "sure"
-    if _OTHER_ARRAYS.isdisjoint(place.imports):
+    if only_torch(place):
         return _among_tensors(node)
     return "note" if _FIGURE.search(place.dotted(node)) else "maybe"
+
+
+def _listed_as_tensor(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether what a list is asked of may be a tensor, where a file knows no other arrays."""
+    kind = place.kind(node)
+    unknown = kind.what == "unknown" and not kind.cls
+    may_be = unknown or (kind.maybe_tensor and not kind.host)
+    return may_be and only_torch(place) and not _from_table(node)
 
 
 _FIGURE = re.compile(
@@ -387,9 +435,7 @@ def mask_of(node: cst.Subscript, place: Place) -> cst.BaseExpression | None:
             surely = kind.on_device and kind.dtype in ("bool", "")
             if surely and (kind.dtype == "bool" or _named_mask(index, place)):
                 return None if _may_hold_indices(index, place) else index
-            if is_mask_by_name(index, place) and (
-                base.is_tensor or _OTHER_ARRAYS.isdisjoint(place.imports)
-            ):
+            if is_mask_by_name(index, place) and (base.is_tensor or only_torch(place)):
                 return None if _may_hold_indices(index, place) else index
     return None
 
@@ -398,7 +444,8 @@ def is_mask_by_name(index: cst.BaseExpression, place: Place) -> bool:
     """Whether an index of which nothing is known is a mask by its name, or inverted: nobody knows where."""
     inner = index.expression if isinstance(index, cst.UnaryOperation) else index
     kind = place.kind(inner)
-    return kind.what == "unknown" and not kind.cls and _named_mask(index, place)
+    open_ = (kind.what == "unknown" and not kind.cls) or (kind.maybe_tensor and not kind.sure)
+    return open_ and not kind.host and _named_mask(index, place)
 
 
 def as_sure_as_its_mask(
@@ -426,8 +473,10 @@ def _may_hold_indices(index: cst.BaseExpression, place: Place) -> bool:
 def _named_mask(index: cst.BaseExpression, place: Place) -> bool:
     """Whether an index of unknown type is a mask by its name or by its `~`: nobody indexes by an
     inverted number."""
-    if isinstance(index, cst.UnaryOperation) and isinstance(index.operator, cst.BitInvert):
-        return True
+    held = place.value_of(index) if isinstance(index, cst.Name) else None
+    for one in (index, held):
+        if isinstance(one, cst.UnaryOperation) and isinstance(one.operator, cst.BitInvert):
+            return True
     return _MASK.search(place.dotted(index)) is not None
 
 

@@ -11,6 +11,8 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Edit, Finding, Fix, Loop, Place, Rule, Span, nodes
 
+from ._syncs import on_host_by_trade
+
 _FROM_DATA = frozenset({"torch.tensor", "torch.as_tensor", "torch.asarray"})
 _LEGACY_CLASSES = {
     "HalfTensor": "float16",
@@ -710,20 +712,23 @@ class FactoryThenMove(Rule):
         if is_for_nothing(place):
             return None
         given = {a.keyword.value for a in factory.args if a.keyword is not None}
-        if given & {"out", "pin_memory", "requires_grad", "generator"}:
+        if given & {"out", "pin_memory", "requires_grad"}:
             return None
+        seeded = "generator" in given
         arguments = self._arguments(node, factory, place)
         if arguments is None:
             return None
         name = place.text(factory.func)
         fix = None
-        if moved is factory and arguments:
+        if moved is factory and arguments and not seeded:
             fix = self._fix(node, receiver, factory, arguments, place)
         last = place.last_name(node)
         return place.finding(
             node,
             f"`{name}(…)` is made on the CPU and then moved by `.{last}(…)`, and the host waits for that "
-            f"copy; give the factory {self._given(node, factory, place)} instead",
+            f"copy; give the factory {self._given(node, factory, place)} instead"
+            + (" where its generator is one of the device" if seeded else ""),
+            certainty="note" if seeded else "sure",
             fix=fix,
         )
 
@@ -1449,6 +1454,254 @@ class AsTensorOfTensor(Rule):
             fix=place.replace(
                 node, bare(arg.value, place), safety="safe", message="leave the conversion out"
             ),
+        )
+
+
+class ComputedThenMoved(Rule):
+    """What a function computes on the CPU is moved to the device on every call.
+
+    ## What it does
+
+    Finds `.to(device)` and `.cuda()` of tensors that the function itself makes on the CPU and works on there:
+    `torch.multinomial(torch.ones(n), k).to(device)`, `torch.cat(parts).to(device)` of parts on the CPU.
+    It is a note: how to compute on the device is for the author to see. A factory that is moved at once
+    is DG504, data of Python DG510.
+
+    ## Why it costs
+
+    The result is copied from pageable memory, and the host waits until the device has worked off its
+    queue and made the copy.
+
+    ## Example
+
+    ```python
+    def forward(self, x):
+        weights = torch.ones(x.shape[0]).cumsum(0)
+        weights[0] = 0.5
+        return x * weights.to(x.device)[:, None]
+    ```
+
+    ## Instead
+
+    ```python
+    def forward(self, x):
+        weights = torch.ones(x.shape[0], device=x.device).cumsum(0)
+        weights[0] = 0.5
+        return x * weights[:, None]
+    ```
+
+    ## Fix safety
+
+    No fix: some of what is computed may need the CPU.
+    """
+
+    code = "DG513"
+    name = "computed-then-moved"
+    origin = "pyro#103b79ce"
+    looks_for = Call("to", "cuda", "type_as")
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A tensor on the CPU that is sent to the device."""
+        receiver = place.receiver(node)
+        if receiver is None or is_kept(node, place) or is_for_nothing(place):
+            return None
+        kind = place.kind(receiver)
+        if not kind.is_tensor or not kind.host or on_host_by_trade(place):
+            return None
+        first = place.argument(node, 0, "device")
+        to_tensor = first is not None and place.on_device(first)
+        if move_target(node, place) is None and not to_tensor:
+            return None
+        if any(a.keyword is not None and a.keyword.value == "non_blocking" for a in node.args):
+            return None
+        made = _uncast(receiver)
+        if isinstance(made, cst.Name):
+            made = place.value_of(made) or made
+        copied = isinstance(made, cst.Call) and (
+            place.name(made) in _FROM_DATA | _COPIED | _FACTORIES
+            or place.last_name(made) in ("cpu", "from_numpy")
+        )
+        if copied or _FACTORY_THEN_MOVE.judge(node, place) is not None:
+            return None
+        if (
+            isinstance(receiver, cst.Name | cst.Attribute)
+            and place.assignments(place.dotted(receiver)) == 0
+        ):
+            return None  # made elsewhere
+        return place.finding(
+            node,
+            f"`{_short_text(node, place)}` copies to the device what was computed on the CPU here, "
+            "and the host "
+            "waits for that copy on every call; compute it on the device",
+            certainty="note",
+        )
+
+
+_FACTORY_THEN_MOVE = FactoryThenMove()
+
+
+class MovedWhereItIs(Rule):
+    """A result is moved to the device of what it was computed from, where it is already.
+
+    ## What it does
+
+    Finds `.to(x.device)` of what torch computed from `x` in the same function, in code that runs per call.
+
+    ## Why it costs
+
+    Operations put their result where their inputs are. Asking for the device, and for a move that does
+    nothing, takes most of a microsecond on the host.
+
+    ## Example
+
+    ```python
+    def forward(self, x):
+        index = torch.argmin(x, dim=-1).to(x.device)
+        return index
+    ```
+
+    ## Instead
+
+    ```python
+    def forward(self, x):
+        return torch.argmin(x, dim=-1)
+    ```
+
+    ## Fix safety
+
+    Safe: the move gives back the tensor itself.
+    """
+
+    code = "DG514"
+    name = "moved-where-it-is"
+    also_compiled = False
+    origin = "bitsandbytes#3343bac6"
+    looks_for = Call("to")
+    fixes = "safe"
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A move to the device of one of the tensors that a result was computed from."""
+        receiver = place.receiver(node)
+        if receiver is None or len(node.args) != 1 or not place.per_call:
+            return None
+        target = node.args[0]
+        if target.star or (target.keyword is not None and target.keyword.value != "device"):
+            return None
+        device = target.value
+        if not isinstance(device, cst.Attribute) or device.attr.value != "device":
+            return None
+        if not place.on_device(device.value) or not place.on_device(receiver):
+            return None
+        if not _computed_from(receiver, device.value, place):
+            return None
+        return place.finding(
+            node,
+            f"`{_short_text(node, place)}` moves what was computed from `{place.text(device.value)}` "
+            "to where that "
+            "is: it is there already, and the question costs host time on every call",
+            fix=None
+            if "#" in place.text(node) or isinstance(receiver, cst.Name)
+            else place.replace(node, place.text(receiver), safety="safe", message="leave it there"),
+        )
+
+
+_KEEPS_PLACE = frozenset(
+    "abs all amax amin any argmax argmin argsort bool clamp clone contiguous cos cumsum detach div "
+    "exp expand "
+    "flatten float floor half int log long max mean min mul neg norm permute pow prod repeat reshape "
+    "round rsqrt "
+    "sigmoid sign sin softmax sqrt squeeze std sub sum tanh transpose tril triu unsqueeze var view "
+    "where".split()
+)
+"""Methods, and functions of torch, that put their result where their input is."""
+
+
+def _computed_from(
+    node: cst.BaseExpression, tensor: cst.BaseExpression, place: Place, depth: int = 6
+) -> bool:
+    """Whether torch computes a value from a tensor and nothing else that could be elsewhere."""
+    if not depth:
+        return False
+    if place.same(node, tensor):
+        return True
+    if isinstance(node, cst.Name):
+        held = place.value_of(node)
+        return held is not None and _computed_from(held, tensor, place, depth - 1)
+    if isinstance(node, cst.Call):
+        if place.last_name(node) not in _KEEPS_PLACE:
+            return False
+        if place.name(node).startswith("torch."):
+            return bool(node.args) and _computed_from(node.args[0].value, tensor, place, depth - 1)
+        owner = place.receiver(node)
+        return owner is not None and _computed_from(owner, tensor, place, depth - 1)
+    if isinstance(node, cst.BinaryOperation):
+        sides = (node.left, node.right)
+        return any(_computed_from(side, tensor, place, depth - 1) for side in sides) and all(
+            place.on_device(side) or place.kind(side).what == "scalar" for side in sides
+        )
+    if isinstance(node, cst.UnaryOperation):
+        return _computed_from(node.expression, tensor, place, depth - 1)
+    if isinstance(node, cst.Subscript):
+        return _computed_from(node.value, tensor, place, depth - 1)
+    return False
+
+
+class GrownByCopy(Rule):
+    """An attribute grows by a copy of all that it holds, on every call.
+
+    ## What it does
+
+    Finds `self.seen = torch.cat([self.seen, x])` in hot code: what is kept is copied whole to be one part
+    longer. It is a note: where the parts are needed as one, only the author knows.
+
+    ## Why it costs
+
+    The n-th call copies n parts: all calls together copy a number that grows with the square of their number.
+    Every copy is an allocation and a kernel of its own.
+
+    ## Example
+
+    ```python
+    def update(self, scores):
+        self.scores = torch.cat([self.scores, scores])
+    ```
+
+    ## Instead
+
+    ```python
+    def update(self, scores):
+        self.parts.append(scores)  # one torch.cat where they are needed
+    ```
+
+    ## Fix safety
+
+    No fix: readers of the attribute have to take the list, or a buffer that was allocated whole.
+    """
+
+    code = "DG515"
+    name = "grown-by-copy"
+    origin = "ignite#68452b98"
+    looks_for = Call("cat", "concat", "concatenate", "hstack", "vstack")
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """What an attribute held, joined with more, and given to the attribute again."""
+        if place.name(node) not in _CATS or not node.args:
+            return None
+        parent = place.parent(node)
+        if not isinstance(parent, cst.Assign) or len(parent.targets) != 1:
+            return None
+        target, parts = parent.targets[0].target, node.args[0].value
+        if not isinstance(target, cst.Attribute) or not isinstance(parts, cst.List | cst.Tuple):
+            return None
+        if not any(place.same(e.value, target) for e in parts.elements):
+            return None
+        kept = place.text(target)
+        return place.finding(
+            node,
+            f"`{kept}` is copied whole on every call to grow by one part, more each time. Collect the "
+            "parts in a list "
+            "and join them once, or write into a tensor that was allocated for all",
+            certainty="note",
         )
 
 

@@ -28,6 +28,9 @@ _INSPECTED = {
     "inspect.getfullargspec": "reads and checks a signature",
     "inspect.getmembers": "walks all attributes of an object",
     "inspect.getsource": "reads source code from disk",
+    "inspect.getframeinfo": "reads the source of a frame from disk",
+    "traceback.extract_stack": "reads the source of every frame on the stack",
+    "traceback.format_stack": "reads the source of every frame on the stack",
     "inspect.stack": "reads the source of every frame on the stack",
     "typing.get_type_hints": "evaluates annotations",
 }
@@ -81,6 +84,14 @@ _DEVICE_FACTS = frozenset(
         "torch.backends.mps.is_available",
     }
 )
+_MEMORY_FACTS = frozenset(
+    f"torch.cuda.{name}"
+    for name in (
+        "memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved", "memory_stats",
+        "memory_summary", "mem_get_info", "memory_usage", "utilization",
+    )
+)  # fmt: skip
+"""What changes, and is gathered from all of the allocator, or from the driver, each time."""
 _NOT_MODULES = ("torchmetrics.", "keras.Metric", "keras.Loss", "lightning.", "keras.Optimizer")
 
 
@@ -150,7 +161,8 @@ class SignatureInspectedPerCall(Rule):
     """A function is inspected on every call.
 
     ## What it does
-    Flags `inspect.signature`, `getfullargspec`, `getmembers`, `getsource`, `stack`,
+    Flags `inspect.signature`, `getfullargspec`, `getmembers`, `getsource`, `getframeinfo`, `stack`,
+    `traceback.extract_stack`,
     `typing.get_type_hints`, and `bind` of a signature in hot functions.
 
     ## Why it costs
@@ -187,6 +199,7 @@ class SignatureInspectedPerCall(Rule):
     looks_for = (
         Call("signature", "from_callable", "getfullargspec", "getmembers", "getsource"),
         Call("get_type_hints", "bind", "bind_partial"),
+        Call("getframeinfo", "extract_stack", "format_stack"),
         Call("stack", arguments=0),
     )
 
@@ -1160,7 +1173,8 @@ class DevicePropertyQuery(Rule):
 
     ## What it does
     Flags `torch.cuda.is_available()`, `device_count()`, `get_device_capability()`,
-    `get_device_properties()` and the like in hot functions.
+    `get_device_properties()` and the like in hot functions. What is free or in use
+    (`memory_allocated()`, `mem_get_info()`) is a note: it changes.
 
     ## Why it costs
     Each asks a library through Python wrappers, up to a microsecond of host time, for what does not
@@ -1192,10 +1206,18 @@ class DevicePropertyQuery(Rule):
     code = "DG611"
     name = "device-property-query"
     origin = "TransformerEngine#1722"
-    looks_for = Call(*sorted({n.rpartition(".")[2] for n in _DEVICE_FACTS}))
+    looks_for = Call(*sorted({n.rpartition(".")[2] for n in _DEVICE_FACTS | _MEMORY_FACTS}))
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
-        """Flags questions whose answer lasts."""
+        """Flags questions whose answer lasts, or takes long to give."""
+        if place.name(node) in _MEMORY_FACTS and not _guards_a_stall(node, place):
+            return place.finding(
+                node,
+                f"`{place.text(node)}` gathers figures of the whole allocator, or asks the driver, on "
+                "every call: "
+                "tens of microseconds and more. Ask only where they are logged",
+                certainty="note",
+            )
         if place.name(node) not in _DEVICE_FACTS or not place.per_call:
             return None
         if _asked_before(node, place) or _guards_a_stall(node, place):

@@ -349,8 +349,8 @@ class AttributeByMadeName(Rule):
 
     ## What it does
 
-    Flags `getattr(self, f"weight{i}")` and `name in dir(self)` in code that runs per call; outside of modules
-    and loops it is a note.
+    Flags `getattr(self, f"weight{i}")` and `name in dir(self)` in code that runs per call. Where what is
+    found is not called at once, or outside of modules and loops, it is a note.
 
     ## Why it costs
 
@@ -408,8 +408,15 @@ class AttributeByMadeName(Rule):
             node,
             f"`{place.text(node)}` makes a name and searches the object for it on every call. Keep "
             "what it stands for in a list or dict, or bind it once",
-            certainty="sure" if place.in_module or place.loops else "note",
+            certainty="sure" if self._runs(node, place) else "note",
         )
+
+    def _runs(self, node: cst.Call, place: Place) -> bool:
+        """Whether what is looked up is called: a layer, which a list can hold. Buffers are others after
+        a move, and have to be looked up."""
+        parent = place.parent(node)
+        called = isinstance(parent, cst.Call) and parent.func is node
+        return called and (place.in_module or bool(place.loops))
 
     def _of_listing(self, node: cst.Call, place: Place) -> Finding | None:
         parent = place.parent(node)

@@ -74,6 +74,26 @@ def _meant(place: Place) -> bool:
     )
 
 
+_CLOCKS = frozenset({"time", "perf_counter", "perf_counter_ns", "monotonic", "elapsed_time"})
+
+
+def _clocked(place: Place) -> bool:
+    """Whether a clock is read beside a statement: the wait is there for what it measures."""
+    block = list(place.block)
+    at = block.index(place.statement) if place.statement in block else len(block)
+    return bool(_calls(block[max(0, at - 1) : at + 2], place) & _CLOCKS)
+
+
+_STREAM_OR_EVENT = re.compile(r"(?:^|[._])(?:\w*_)?(?:stream|event)s?$", re.IGNORECASE)
+
+
+def _of_stream_or_event(inner: cst.BaseExpression | None, place: Place) -> bool:
+    """Whether a stream or an event is waited for, by its name, in a file that works with torch."""
+    if inner is None or "torch" not in place.imports:
+        return False
+    return _STREAM_OR_EVENT.search(place.dotted(inner)) is not None
+
+
 def _calls(statements: Iterable[cst.CSTNode], place: Place) -> set[str]:
     """What simple statements call, by the last word of its name."""
     return {
@@ -91,7 +111,8 @@ class Synchronize(Rule):
     ## What it does
 
     Finds `torch.cuda.synchronize()` (and that of other devices, of `torch.accelerator` and of streams)
-    in hot code, but where processes meet at a barrier, or a line is printed after it.
+    in hot code, but where processes meet at a barrier, or a line is printed after it. An event or a stream
+    that is waited for is a note, and so is a wait beside a clock.
 
     ## Why it costs
 
@@ -124,7 +145,10 @@ class Synchronize(Rule):
         name = place.name(node)
         inner = node.func.value if isinstance(node.func, cst.Attribute) else None
         of_stream = isinstance(inner, cst.Call) and place.last_name(inner).endswith("_stream")
-        if not (_on_device_module(name) or of_stream) or _measured(place) or _meant(place):
+        waits = _of_stream_or_event(inner, place)
+        if not (_on_device_module(name) or of_stream or waits) or _measured(place):
+            return None
+        if _meant(place):
             return None
         if any(
             holds and _ASKED_TO_WAIT.search(place.text(test)) for test, holds in place.conditions
@@ -136,7 +160,7 @@ class Synchronize(Rule):
             f"`{say(place, node)}` stops the host until the device has finished everything "
             "queued. Where one stream needs another, use `wait_stream` or an event; reads wait "
             "by themselves.",
-            certainty="note" if _explained(place) else "sure",
+            certainty="note" if _explained(place) or waits or _clocked(place) else "sure",
         )
 
 

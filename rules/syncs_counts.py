@@ -10,8 +10,10 @@ import libcst as cst
 from pytest_dispatchguard import (
     Call,
     Certainty,
+    Comprehension,
     Elements,
     Finding,
+    HelperCall,
     Look,
     Loop,
     Place,
@@ -21,25 +23,28 @@ from pytest_dispatchguard import (
 
 from ._sync_roles import reported
 from ._syncs import (
+    OTHER_ARRAYS,
     as_sure_as_its_mask,
-    bound_names,
     mask_of,
     names_in,
     on_host_by_trade,
+    only_torch,
     say,
     target_names,
     tell,
 )
 
-_READERS = (
+_READERS = frozenset(
     "item to_item get_item _item scalar to_scalar as_scalar to_float to_python to_py tensor_to_scalar "
     "to_number "
     "to_numpy tensor_to_numpy to_np t2n tonumpy as_numpy to_cpu move_to_cpu tensor_to_cpu to_list "
     "tensor_to_list "
     "get_value to_value reduce_item all_reduce_item has_inf_or_nan _has_inf_or_nan has_overflow "
     "_has_overflow "
-    "has_nan has_nan_or_inf is_nan contains_nan check_nan any_nan all_reduce_scalar reduce_scalar"
-).split()
+    "has_nan has_nan_or_inf is_nan contains_nan check_nan any_nan all_reduce_scalar reduce_scalar".split()
+)
+_CHECKS = re.compile(r"_*(?:assert|check|detect|ensure|has|is|validate|verify)_?[a-zA-Z]\w*")
+"""Names of helpers that look at values."""
 
 
 class ReadBehindHelper(Rule):
@@ -49,8 +54,8 @@ class ReadBehindHelper(Rule):
 
     Finds calls of a project's own helpers (`utils.item(loss)`, `to_numpy(x)`,
     `self._has_inf_or_nan(grad)`) that read what they are given: they call `.item()`, `float()`,
-    `.tolist()`, `.cpu()` of a parameter. It is a note: the wait is behind a name, and whether the number
-    is needed is the caller's to decide.
+    `.tolist()`, `.cpu()` of a parameter, or ask whether `any` or `all` of it is so (`check_finite(x)`).
+    It is a note: the wait is behind a name, and whether the number is needed is the caller's to decide.
 
     ## Why it costs
 
@@ -77,12 +82,15 @@ class ReadBehindHelper(Rule):
     code = "DG433"
     name = "read-behind-helper"
     origin = "fairseq#1df3e50a"
-    looks_for = Call(*_READERS)
+    looks_for = HelperCall()
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """A call of a helper that reads."""
         callee = place.callee(node)
         if callee is None or not callee.reads or on_host_by_trade(place) or not node.args:
+            return None
+        last = place.last_name(node)
+        if last not in _READERS and _CHECKS.fullmatch(last) is None:
             return None
         given = node.args[0].value
         kind = place.kind(given)
@@ -94,7 +102,7 @@ class ReadBehindHelper(Rule):
             f"`{say(place, node)}` reads the tensor it is given (`{callee.target.replace(':', '.')}` "
             f"does), and the "
             "host waits for the device. Hand on the tensor, and read it where it is logged.",
-            certainty=self._certainty(node, given, place),
+            certainty="note" if last not in _READERS else self._certainty(node, given, place),
         )
 
     def _certainty(self, node: cst.Call, given: cst.BaseExpression, place: Place) -> Certainty:
@@ -185,7 +193,7 @@ class LaunchPerRow(Rule):
 
     ## What it does
 
-    Finds `for i in range(x.shape[0])` (and `x.size(0)`, `len(x)`) around operations on `x[i]`, in hot
+    Finds loops and comprehensions over a `range` around operations on `x[i]` or `x.narrow(0, i, 1)`, in hot
     code. It is a note: how to work on all rows at once is for the author to find.
 
     ## Why it costs
@@ -214,62 +222,87 @@ class LaunchPerRow(Rule):
     code = "DG435"
     name = "launch-per-row"
     origin = "kornia#3832"
-    looks_for = Loop(having=Call("range"))
+    looks_for = (Loop(having=Call("range")), Comprehension(having=Call("range", place="bare")))
 
-    def judge(self, node: cst.For | cst.While, place: Place) -> Finding | None:
-        """A loop that counts through the rows of a tensor."""
-        if not isinstance(node, cst.For) or on_host_by_trade(place):
+    def judge(self, node: cst.For | cst.While | cst.BaseComp, place: Place) -> Finding | None:
+        """A loop, or a comprehension, that counts through the rows of a tensor."""
+        if isinstance(node, cst.While) or on_host_by_trade(place):
             return None
-        over = _rows_of(node, place)
-        if over is None:
+        loop = node.for_in if isinstance(node, cst.BaseComp) else node
+        counted = _counted(loop, place)
+        if counted is None or (isinstance(node, cst.BaseComp) and isinstance(node, cst.DictComp)):
             return None
-        index = names_in(node.target)
+        body = node.body if isinstance(node, cst.For) else getattr(node, "elt", node)
+        index = names_in(loop.target)
+        bound_here = {
+            target.value
+            for part in nodes.walk(body)
+            for target in nodes.bound_by(part)
+            if isinstance(target, cst.Name)
+        }
         worked = [
             part
-            for part in nodes.walk(node.body)
-            if isinstance(part, cst.Subscript)
-            and place.is_tensor(part.value)
-            and not place.kind(part.value).host
-            and any(
-                isinstance(e.slice, cst.Index) and names_in(e.slice.value) & index
-                for e in part.slice
-            )
+            for part in nodes.walk(body)
+            if (isinstance(part, cst.Subscript) and _picks(part, index, place))
+            or (isinstance(part, cst.Call) and _selects(part, index, place))
         ]
-        if not worked or names_in(over) & bound_names(node.body.body):
+        worked = [part for part in worked if not names_in(_of(part)) & bound_here]
+        if not worked:
             return None
         return tell(
             place,
-            node,
-            f"The loop over the rows of `{say(place, over, 32)}` makes views and launches kernels in "
-            f"every round "
-            f"(`{say(place, worked[0], 32)}`). Work on all rows at once, or on a list from one `.unbind()`.",
+            worked[0],
+            f"The loop over `{say(place, counted, 32)}` makes views and launches kernels in every round "
+            f"(`{say(place, worked[0], 32)}`). Work on all rows at once, or on a list from one "
+            "`.unbind()`.",
             certainty="note",
         )
 
 
-def _rows_of(loop: cst.For, place: Place) -> cst.BaseExpression | None:
-    """The tensor through whose rows a loop counts."""
+def _of(part: cst.CSTNode) -> cst.BaseExpression:
+    """The tensor that a row is taken of."""
+    if isinstance(part, cst.Subscript):
+        return part.value
+    assert isinstance(part, cst.Call) and isinstance(part.func, cst.Attribute)
+    return part.func.value
+
+
+def _picks(part: cst.Subscript, index: frozenset[str], place: Place) -> bool:
+    """Whether a subscript takes the row of a round out of a tensor."""
+    return _works_on(part.value, place) and any(
+        isinstance(e.slice, cst.Index) and names_in(e.slice.value) == index for e in part.slice
+    )
+
+
+def _selects(part: cst.Call, index: frozenset[str], place: Place) -> bool:
+    """Whether a call does: `x.narrow(0, i, 1)`, `x.select(0, i)`."""
+    owner = place.receiver(part)
+    return (
+        place.last_name(part) in ("narrow", "select", "index_select")
+        and owner is not None
+        and _works_on(owner, place)
+        and any(names_in(a.value) == index for a in part.args)
+    )
+
+
+def _works_on(tensor: cst.BaseExpression, place: Place) -> bool:
+    """Whether an expression is a tensor on a device, as far as is known in a file that knows no other
+    arrays."""
+    kind = place.kind(tensor)
+    return kind.on_device or (kind.maybe_tensor and not kind.host and only_torch(place))
+
+
+_FEW = 4
+
+
+def _counted(loop: cst.For | cst.CompFor, place: Place) -> cst.Call | None:
+    """The `range` that a loop counts through, unless it is surely short."""
     counted = loop.iter
-    if (
-        not isinstance(counted, cst.Call)
-        or place.name(counted) != "range"
-        or len(counted.args) != 1
-    ):
+    if not isinstance(counted, cst.Call) or place.name(counted) != "range" or not counted.args:
         return None
-    bound = counted.args[0].value
-    if isinstance(bound, cst.Name):
-        bound = place.value_of(bound) or bound
-    if isinstance(bound, cst.Subscript) and isinstance(bound.value, cst.Attribute):
-        tensor = bound.value.value if bound.value.attr.value == "shape" else None
-    elif isinstance(bound, cst.Call) and place.last_name(bound) == "size" and bound.args:
-        tensor = place.receiver(bound)
-    elif isinstance(bound, cst.Call) and place.name(bound) == "len" and bound.args:
-        tensor = bound.args[0].value
-    else:
-        tensor = None
-    if tensor is None or not place.is_tensor(tensor) or place.kind(tensor).host:
-        return None
-    return tensor
+    last = counted.args[min(len(counted.args), 2) - 1].value
+    short = isinstance(last, cst.Integer) and last.evaluated_value <= _FEW
+    return None if short else counted
 
 
 class WrittenOneByOne(Rule):
@@ -316,7 +349,8 @@ class WrittenOneByOne(Rule):
         looped = bool(place.loops) and bool(
             names_in(target) & frozenset().union(*(target_names(loop) for loop in place.loops))
         )
-        alike = [s for s in place.block if _writes_like(s, target, place)]
+        rows = any(isinstance(e.slice, cst.Slice) for e in target.slice)
+        alike = [] if rows else [s for s in place.block if _writes_like(s, target, place)]
         if alike and alike[0] is not place.statement:
             return None
         if len(alike) < 2 and not looped:
@@ -328,7 +362,21 @@ class WrittenOneByOne(Rule):
             f"`{say(place, target)} = …` writes one number into a tensor on the device, {often}: a kernel "
             f"for "
             "each. Collect the numbers, and write them in one copy.",
-            certainty="sure" if len(alike) > 1 else "note",
+            certainty="sure"
+            if len(alike) > 1 or self._collectable(target, rows, place)
+            else "note",
+        )
+
+    def _collectable(self, target: cst.Subscript, rows: bool, place: Place) -> bool:
+        """Whether what a loop writes one by one is written into a tensor that this function has just made for
+        it: a list can take its place, and be copied once."""
+        made = place.value_of(target.value) if isinstance(target.value, cst.Name) else None
+        return (
+            not rows
+            and len(place.loops) == 1
+            and len(target.slice) == 1
+            and isinstance(made, cst.Call)
+            and place.is_torch(made, "zeros", "empty", "ones", "full")
         )
 
 
@@ -342,11 +390,12 @@ def _element(node: cst.CSTNode, place: Place) -> cst.Subscript | None:
     if place.kind(node.value).what != "scalar":
         return None
     parts = [e.slice for e in target.slice]
+    if not any(isinstance(part, cst.Index) for part in parts):
+        return None
     for part in parts:
-        if not isinstance(part, cst.Index) or place.kind(part.value).what not in (
-            "scalar",
-            "unknown",
-        ):
+        if not isinstance(part, cst.Index):
+            continue
+        if place.kind(part.value).what not in ("scalar", "unknown"):
             return None
         if isinstance(part.value, cst.Ellipsis) or mask_of(target, place) is not None:
             return None
@@ -481,7 +530,7 @@ class IndexByList(Rule):
 
     def judge(self, node: cst.Subscript, place: Place) -> Finding | None:
         """The first list among the indices."""
-        if on_host_by_trade(place) or not place.on_device(node.value):
+        if on_host_by_trade(place) or not self._of_a_tensor(node, place):
             return None
         for element in node.slice:
             index = element.slice.value if isinstance(element.slice, cst.Index) else None
@@ -502,6 +551,21 @@ class IndexByList(Rule):
                 node,
                 f"`{say(place, node)}` copies the list to the device on every call, and the host waits "
                 f"for the copy. {instead}.",
-                certainty="sure" if one and place.kind(values[0]).what == "scalar" else "note",
+                certainty=self._certainty(node, values, place),
             )
         return None
+
+    def _of_a_tensor(self, node: cst.Subscript, place: Place) -> bool:
+        """Whether what is indexed is on a device: a tensor, or what has more than one dimension in a file
+        that knows no arrays but torch's."""
+        kind = place.kind(node.value)
+        unknown = kind.what == "unknown" and not kind.cls
+        return place.on_device(node.value) or (
+            unknown and len(node.slice) > 1 and OTHER_ARRAYS.isdisjoint(place.imports)
+        )
+
+    def _certainty(
+        self, node: cst.Subscript, values: list[cst.BaseExpression], place: Place
+    ) -> Certainty:
+        one = len(values) == 1 and place.kind(values[0]).what == "scalar"
+        return "sure" if one and place.on_device(node.value) else "note"

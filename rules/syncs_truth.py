@@ -26,6 +26,7 @@ from ._syncs import (
     READS,
     Asked,
     asked,
+    asked_certainty,
     last_small,
     names_in,
     on_host_by_trade,
@@ -43,13 +44,13 @@ from ._syncs import (
 def _question(node: cst.BaseExpression, place: Place) -> tuple[Certainty, Asked] | None:
     """How surely the truth of a device tensor is asked here, and by whom; None where it is not, and for all
     but the first tensor of a condition."""
-    certainty = place.certainty(node)
+    certainty = asked_certainty(node, place)
     if certainty is None or waits_inside(node, place) or on_host_by_trade(place):
         return None
     if _of_host_data(node, place):
         certainty = "maybe"
     who = asked(node, place)
-    same = [o for o in _leaves(who.whole, place) if place.certainty(o) == certainty]
+    same = [o for o in _leaves(who.whole, place) if asked_certainty(o, place) == certainty]
     if same and same[0] is not node:
         return None
     return certainty, who
@@ -81,7 +82,7 @@ def _leaves(node: cst.BaseExpression, place: Place) -> list[cst.BaseExpression]:
 
 def _more(who: Asked, place: Place) -> str:
     """What is to be said where one condition asks several tensors."""
-    count = sum(place.certainty(o) is not None for o in _leaves(who.whole, place))
+    count = sum(asked_certainty(o, place) is not None for o in _leaves(who.whole, place))
     if count < 2:
         return ""
     return (
@@ -252,7 +253,7 @@ def _asked_above(who: Asked, place: Place) -> bool:
     branch = who.by
     above = around(branch, place) if isinstance(branch, cst.If) else None
     while isinstance(above, cst.If) and above.orelse is branch:
-        if any(place.certainty(leaf) is not None for leaf in _leaves(above.test, place)):
+        if any(asked_certainty(leaf, place) is not None for leaf in _leaves(above.test, place)):
             return True
         branch, above = above, around(above, place)
     return False
