@@ -151,8 +151,15 @@ def test_an_unparsable_file_never_passes_for_clean(project: Path, run: Run) -> N
     assert run("check", "pkg/c.py", "--ignore", "DG001").status == 0
 
 
-@pytest.mark.parametrize("format", FORMATS)
-def test_formats_speak_of_paths_from_the_root(project: Path, run: Run, format: str) -> None:
+def test_text_speaks_of_paths_from_where_it_was_asked_for(project: Path, run: Run) -> None:
+    here = run("check")
+    below = run("check", "..", cwd=project / "pkg")
+    assert "pkg/a.py:" in here.out
+    assert below.out == here.out.replace("pkg/", "")
+
+
+@pytest.mark.parametrize("format", [f for f in FORMATS if f != "text"])
+def test_machine_formats_speak_of_paths_from_the_root(project: Path, run: Run, format: str) -> None:
     here = run("check", "--format", format)
     assert here.status == 1
     assert "pkg/a.py" in here.out
