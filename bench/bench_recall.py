@@ -6,8 +6,7 @@ MIRRORS is a folder with `<owner>+<name>/repo`, a git directory with history, fo
 `bench/recall/*.json`. These hold labels of lines of real commits, and no code:
 
 - `positive`: a line that the commit removed or changed for its cost, as it stood in `parent`; `static`
-says that
-  the project's text is enough to tell.
+  says that the project's text is enough to tell.
 - `negative`: a line nearby in `parent` that looks alike and is fine.
 - `fixed`: a line of `commit` that replaced a positive one.
 
@@ -27,13 +26,16 @@ import argparse
 import ast
 import io
 import json
+import os
 import re
 import subprocess
 import sys
 import tarfile
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +93,25 @@ def lines_of(case: Row, line: int, around: Sequence[tuple[int, int]]) -> set[int
     return {*range(low, high + 1), *(map(int, re.findall(r"\d+", also[1])) if also else ())}
 
 
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The cases of one revision."""
+
+    set: str
+    repo: str
+    revision: str
+    cases: Sequence[Row]
+
+
+def scored(job: Job, mirrors: Path, command: str) -> list[Row]:
+    """The rows of a revision; none where there is no mirror of its repository."""
+    git = mirrors / job.repo.replace("/", "+") / "repo"
+    if not git.exists():
+        print(f"no mirror of {job.repo}", file=sys.stderr)
+        return []
+    return score(job.cases, git, job.revision, command)
+
+
 def score(group: Sequence[Row], git: Path, revision: str, command: str) -> list[Row]:
     """The rows of the cases of one revision."""
     rows = []
@@ -106,10 +127,12 @@ def score(group: Sequence[Row], git: Path, revision: str, command: str) -> list[
                 raise SystemExit(f"{git} {revision}: {ran.stderr[-500:]}")
             return json.loads(ran.stdout)
 
-        told = run("check", "--format", "json", "--pedantic", "--no-cache")["findings"]
+        told = run("check", "--format", "json", "--pedantic", "--no-cache", "--jobs", "1")[
+            "findings"
+        ]
         hot = {
             (f["path"], f["function"])
-            for f in run("hot", "--format", "json", "--no-cache")["functions"]
+            for f in run("hot", "--format", "json", "--no-cache", "--jobs", "1")["functions"]
         }
         for case in group:
             text = (Path(folder) / case["path"]).read_text("utf-8", "replace")
@@ -207,6 +230,16 @@ def _usual(row: Row) -> str:
     }[level(row)]
 
 
+def jobs_of(name: str, repo: str, left_out: Collection[str]) -> list[Job]:
+    """The revisions of a set, in order, without the cases that are left out."""
+    groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for case in json.loads((LABELS / f"{name}.json").read_text()):
+        if repo in case["repo"] and case["id"] not in left_out:
+            revision = case["commit" if case["kind"] == "fixed" else "parent"]
+            groups[case["repo"], revision].append(case)
+    return [Job(name, *key, cases) for key, cases in sorted(groups.items())]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("mirrors", type=Path)
@@ -217,22 +250,13 @@ def main() -> None:
     asked = parser.parse_args()
     left_out = json.loads((LABELS / "left_out.json").read_text())
     reasons = json.loads((LABELS / "reasons.json").read_text())
-    found: dict[str, list[Row]] = {}
-    for name in asked.sets or SETS:
-        cases = json.loads((LABELS / f"{name}.json").read_text())
-        groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
-        for case in cases:
-            if asked.repo in case["repo"] and case["id"] not in left_out:
-                revision = case["commit" if case["kind"] == "fixed" else "parent"]
-                groups[case["repo"], revision].append(case)
-        rows = found[name] = []
-        for n, ((repo, revision), group) in enumerate(sorted(groups.items()), 1):
-            git = asked.mirrors / repo.replace("/", "+") / "repo"
-            if not git.exists():
-                print(f"no mirror of {repo}", file=sys.stderr)
-                continue
-            rows += score(group, git, revision, asked.command)
-            print(f"{name}: {n} of {len(groups)}: {repo} {revision[:10]}", file=sys.stderr)
+    found: dict[str, list[Row]] = {name: [] for name in asked.sets or SETS}
+    jobs = [job for name in found for job in jobs_of(name, asked.repo, left_out)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        results = pool.map(lambda job: scored(job, asked.mirrors, asked.command), jobs)
+        for n, (job, rows) in enumerate(zip(jobs, results, strict=True), 1):
+            found[job.set] += rows
+            print(f"{n} of {len(jobs)}: {job.repo} {job.revision[:10]}", file=sys.stderr)
     print(table(found))
     for name, rows in found.items():
         print(f"{name}\n\n{by_class(rows)}")

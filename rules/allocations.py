@@ -204,7 +204,9 @@ def is_kept(node: cst.BaseExpression, place: Place) -> bool:
     parent: cst.CSTNode | None = node
     while parent is not None and not isinstance(parent, cst.Assign | cst.AnnAssign | cst.AugAssign):
         parent = place.parent(parent)
-    if isinstance(parent, cst.AnnAssign | cst.AugAssign):
+    if isinstance(parent, cst.AugAssign):
+        return False  # an operand of what is kept
+    if isinstance(parent, cst.AnnAssign):
         targets: Sequence[cst.BaseExpression] = [parent.target]
     elif isinstance(parent, cst.Assign):
         targets = [t.target for t in parent.targets]
@@ -712,9 +714,9 @@ class FactoryThenMove(Rule):
         if is_for_nothing(place):
             return None
         given = {a.keyword.value for a in factory.args if a.keyword is not None}
-        if given & {"out", "pin_memory", "requires_grad"}:
+        if given & {"out", "pin_memory"}:
             return None
-        seeded = "generator" in given
+        seeded = bool(given & {"generator", "requires_grad"})
         arguments = self._arguments(node, factory, place)
         if arguments is None:
             return None
@@ -727,10 +729,16 @@ class FactoryThenMove(Rule):
             node,
             f"`{name}(…)` is made on the CPU and then moved by `.{last}(…)`, and the host waits for that "
             f"copy; give the factory {self._given(node, factory, place)} instead"
-            + (" where its generator is one of the device" if seeded else ""),
+            + self._unless(given),
             certainty="note" if seeded else "sure",
             fix=fix,
         )
+
+    def _unless(self, given: set[str]) -> str:
+        """What has to be so for the factory to take the device."""
+        if "generator" in given:
+            return " where its generator is one of the device"
+        return " where the tensor itself may be the leaf" if "requires_grad" in given else ""
 
     def _given(self, node: cst.Call, factory: cst.Call, place: Place) -> str:
         """What the factory takes in place of the move, and what becomes different by that."""
@@ -1283,7 +1291,11 @@ def _written_down(data: cst.BaseExpression, place: Place) -> bool:
         return False
     kind = place.kind(data)
     element = kind.element
-    return element is None or element.what in ("unknown", "scalar", "other")
+    return (
+        element is None
+        or element.what in ("unknown", "scalar", "other")
+        or (element.maybe_tensor and not element.sure)
+    )
 
 
 class HostDataToDevice(Rule):
@@ -1351,12 +1363,16 @@ class HostDataToDevice(Rule):
         ):
             return None
         data = place.argument(node, 0, "data")
-        if data is None or is_constant_table(data) or is_kept(node, place) or is_for_nothing(place):
+        if data is None or is_kept(node, place) or is_for_nothing(place):
+            return None
+        if is_constant_table(data) and not (_is_of_one(data) and is_written_to(node, place)):
             return None
         surely = is_host_data(data, place) or last == "from_numpy"
         if not surely and not _written_down(data, place):
             return None
-        if last.endswith("Tensor") and not isinstance(data, cst.List | cst.ListComp):
+        if last.endswith("Tensor") and not (
+            isinstance(data, cst.List | cst.ListComp) or place.kind(data).cls == "numpy"
+        ):
             return None
         sure, advice = self._advice(node, data, place)
         sure = sure and surely
@@ -1393,6 +1409,10 @@ class HostDataToDevice(Rule):
             else "keep the tensor where the values repeat, or compute it on the device; what is another on "
             "every call can be copied from pinned memory"
         )
+
+
+def _is_of_one(data: cst.BaseExpression) -> bool:
+    return isinstance(data, cst.List | cst.Tuple) and len(data.elements) == 1
 
 
 def _is_list_of(data: cst.BaseExpression, place: Place) -> TypeGuard[cst.Call]:

@@ -6,6 +6,8 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Fix, Place, Rule
 
+from ._syncs import only_torch
+
 _PRODUCTS = frozenset(
     {"math.prod", "numpy.prod", "torch.prod", "torch._prims_common.prod", "operator.prod"}
 )
@@ -67,7 +69,10 @@ class SizeByProduct(Rule):
                 node,
                 f"`{place.text(node)}` multiplies the sizes one by one on every call; "
                 f"`{place.text(tensor)}.numel()` knows the number",
-                fix=self._fix(node, f"{place.text(tensor)}.numel()", numpy, place),
+                certainty="sure" if place.is_tensor(tensor) else "note",
+                fix=self._fix(node, f"{place.text(tensor)}.numel()", numpy, place)
+                if place.is_tensor(tensor)
+                else None,
             )
         part = isinstance(shape, cst.Subscript) and _shape_of(shape.value, place) is not None
         if not numpy or not part:
@@ -110,7 +115,9 @@ def _shape_of(node: cst.BaseExpression, place: Place) -> cst.BaseExpression | No
         tensor = found
     else:
         return None
-    return tensor if place.is_tensor(tensor) else None
+    kind = place.kind(tensor)
+    open_ = (kind.what == "unknown" and not kind.cls) or kind.maybe_tensor
+    return tensor if kind.is_tensor or (open_ and only_torch(place)) else None
 
 
 class CheckWithClosure(Rule):

@@ -1085,7 +1085,8 @@ class ModuleTreeWalk(Rule):
 
     ## What it does
     Flags `parameters()`, `modules()`, `buffers()`, their named forms and `state_dict()` of modules
-    in hot functions, `next(self.parameters()).dtype` among them.
+    in hot functions, `next(self.parameters()).dtype` among them. A loop over them once per step is a
+    note.
 
     ## Why it costs
     The walk visits every submodule through nested Python generators and remembers what it has seen:
@@ -1116,8 +1117,10 @@ class ModuleTreeWalk(Rule):
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """Flags walks over a module's tree."""
         receiver = place.receiver(node)
-        if receiver is None or not place.per_call or place.function.name.value in _WALKS:
+        if receiver is None or place.function.name.value in _WALKS:
             return None
+        if not place.per_call:
+            return self._per_step(node, receiver, place)
         if place.last_name(node).endswith("buffers") and (
             _may_return_before(place) or isinstance(place.parent(node), cst.Call)
         ):
@@ -1148,6 +1151,25 @@ class ModuleTreeWalk(Rule):
             "for each module. Keep a list of what is needed, made once, and anew when submodules are "
             "added",
             certainty=_certainty(place),
+        )
+
+    def _per_step(
+        self, node: cst.Call, receiver: cst.BaseExpression, place: Place
+    ) -> Finding | None:
+        """A loop over all modules of what an object holds, once per step: beside a step it is little, and
+        grows with the model."""
+        looped = isinstance(place.statement, cst.For) and place.statement.iter is node
+        held = place.in_module and _is_self(receiver, place)
+        if not looped or not (held or _is_attribute_of_self(receiver, place)):
+            return None
+        walked = ("modules", "named_modules", "parameters")
+        if place.hot.only_loops or place.last_name(node) not in walked:
+            return None
+        return place.finding(
+            node,
+            f"`{place.text(node)}` walks the tree of modules in Python in every step, about a "
+            "microsecond for each module. Keep a list of what the loop changes",
+            certainty="note",
         )
 
     @staticmethod

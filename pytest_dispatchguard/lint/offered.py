@@ -20,7 +20,8 @@ _SPOKEN = frozenset(
 _SETS_UP = re.compile(
     r"(?:make|build|create|construct|init|initiali[sz]e|load|save|write|read|dump|convert|register|plot|draw|"
     r"show|print|parse|set_?up|configure|download|upload|export|import|validate_args|add_arguments?|compile|"
-    r"freeze|unfreeze|quantize|prune|fuse|replace|inject|wrap|unwrap|patch|apply_to|share|clone|copy|merge|"
+    r"install|attach|mount|hook|freeze|unfreeze|quantize|prune|fuse|replace|inject|"
+    r"wrap|unwrap|patch|apply_to|share|clone|copy|merge|"
     r"(?:prepare|preprocess|process)_(?:model|module|dataset|data|dataloader|file|optimizer|config|args|weights)|"
     r"download|extract_archive|collate|tokenize|encode_text|"
     r"test|check_(?:model|config|version)|summar(?:y|ize)|describe|profile|benchmark|visuali[sz]e|inspect|"

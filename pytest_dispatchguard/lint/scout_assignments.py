@@ -103,8 +103,10 @@ def _assign_target(walk: Walk, target: Node, value: Node | None, declared: Node 
             visit(walk, parts[0])
     elif kind == "subscript":
         ask_index(walk, target, "setitem")
-        index = target.named_children[-1]
-        if index.type == "integer" or (walk.loop and index.type == "identifier"):
+        if any(
+            index.type == "integer" or (walk.loop and index.type == "identifier")
+            for index in target.named_children[1:]
+        ):
             reading.looks.add("element")
         visit_children(walk, target)
     elif kind in ("pattern_list", "tuple_pattern", "list_pattern"):
