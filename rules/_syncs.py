@@ -44,6 +44,15 @@ _WORKING_ON_HOST = (
     "collat", "dataset", "dataloader", "batchsampler", "batch_sampler", "tokeniz", "processor",
     "feature_extract", "featureextract", "augment", "benchmark", "profil", "_worker",
 )  # fmt: skip
+_FETCHES = re.compile(
+    r"_?(?:get|next|fetch|load|read|prepare)_(?:data|batch|next_batch|example|sample)s?"
+)
+"""Functions that give what comes from a loader, before it is moved."""
+_OF_DATA = re.compile(
+    r"(?:^|[._])(?:data_?(?:transforms?|pipelines?|process\w*|loading|loaders?|sets?)|collat\w+|preprocess\w*|"
+    r"feature_pipeline|tokeniz\w+)(?:$|\.)"
+)
+"""Modules that prepare data."""
 _ON_LOGITS = re.compile(r"(?:logits?|attn|attention)_?processor")
 """They are called so, and work on what the model gives."""
 
@@ -93,6 +102,8 @@ def on_host_by_trade(place: Place) -> bool:
     words = _ON_LOGITS.sub("", words)
     bases = place.cls.ancestors if place.cls is not None else ()
     if any(base.startswith("torch.utils.data.") for base in bases):
+        return True
+    if not place.in_module and (_FETCHES.fullmatch(name) or _OF_DATA.search(place.module)):
         return True
     return any(w in words for w in trades) or _HOST_FUNCTION.search(name) is not None
 

@@ -69,7 +69,7 @@ _WATCHING = re.compile(
     r"prof|nvtx|trac|debug|record|annotat|instrument|verbose|timing", re.IGNORECASE
 )
 _ASKS_DEVICE = re.compile(r"current_device|device_count|num_gpus|n_gpu|index")
-_ASKS_AUTOCAST = re.compile(r"autocast|\bamp\b")
+_ASKS_AUTOCAST = re.compile(r"autocast|\bamp\b|fp16|mixed_precision")
 _META = re.compile(r"\bmeta\b")
 _PLAIN_ITERATORS = frozenset(
     {"range", "enumerate", "zip", "reversed", "len", "list", "tuple", "sorted"}

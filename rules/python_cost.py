@@ -92,6 +92,8 @@ _MEMORY_FACTS = frozenset(
     )
 )  # fmt: skip
 """What changes, and is gathered from all of the allocator, or from the driver, each time."""
+_WATCHES = re.compile(r"mem|stat|monitor|report|log|profil|track|summar", re.IGNORECASE)
+"""What is there to ask."""
 _NOT_MODULES = ("torchmetrics.", "keras.Metric", "keras.Loss", "lightning.", "keras.Optimizer")
 
 
@@ -1232,7 +1234,8 @@ class DevicePropertyQuery(Rule):
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """Flags questions whose answer lasts, or takes long to give."""
-        if place.name(node) in _MEMORY_FACTS and not _guards_a_stall(node, place):
+        asks = _WATCHES.search(place.qualname) is not None
+        if place.name(node) in _MEMORY_FACTS and not asks and not _guards_a_stall(node, place):
             return place.finding(
                 node,
                 f"`{place.text(node)}` gathers figures of the whole allocator, or asks the driver, on "

@@ -13,7 +13,7 @@ from ._syncs import on_host_by_trade, say, tell
 
 _DEVICES = frozenset({"cuda", "xpu", "mps", "npu", "hpu", "mtia", "accelerator", "musa", "mlu"})
 _MEASURING = re.compile(
-    r"profil|bench|timing|timer|timeit|throughput|measur|debug|verbose|elapsed|wall_clock",
+    r"profil|bench|sweep|tuning|autotune|calibrat|timing|timer|timeit|throughput|measur|debug|verbose|elapsed|wall_clock",
     re.IGNORECASE,
 )
 

@@ -28,7 +28,6 @@ from ._syncs import (
     mask_of,
     names_in,
     on_host_by_trade,
-    only_torch,
     say,
     target_names,
     tell,
@@ -269,7 +268,7 @@ def _of(part: cst.CSTNode) -> cst.BaseExpression:
 
 def _picks(part: cst.Subscript, index: frozenset[str], place: Place) -> bool:
     """Whether a subscript takes the row of a round out of a tensor."""
-    return _works_on(part.value, place) and any(
+    return place.on_device(part.value) and any(
         isinstance(e.slice, cst.Index) and names_in(e.slice.value) == index for e in part.slice
     )
 
@@ -280,16 +279,9 @@ def _selects(part: cst.Call, index: frozenset[str], place: Place) -> bool:
     return (
         place.last_name(part) in ("narrow", "select", "index_select")
         and owner is not None
-        and _works_on(owner, place)
+        and place.on_device(owner)
         and any(names_in(a.value) == index for a in part.args)
     )
-
-
-def _works_on(tensor: cst.BaseExpression, place: Place) -> bool:
-    """Whether an expression is a tensor on a device, as far as is known in a file that knows no other
-    arrays."""
-    kind = place.kind(tensor)
-    return kind.on_device or (kind.maybe_tensor and not kind.host and only_torch(place))
 
 
 _FEW = 4

@@ -3,6 +3,7 @@ needs a number."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TypeGuard
 
@@ -233,6 +234,20 @@ def _position_is_read(call: cst.Call, place: Place) -> bool:
     return False
 
 
+_RIGHT = re.compile(r"valid|finite|(?:^|_)(?:ok|good|sane)(?:_|$)")
+"""What a mask is called that holds everywhere, unless something is wrong."""
+
+
+def _only_where_wrong(mask: cst.BaseExpression, place: Place) -> bool:
+    """Whether a selection is made only where not all is as it should be: ``if not valid.all(): x =
+    x[valid]``."""
+    name = place.dotted(mask)
+    return _RIGHT.search(name) is not None and any(
+        holds and f"{name}.all()" in place.text(test) and "not " in place.text(test)
+        for test, holds in place.conditions
+    )
+
+
 class MaskRead(Rule):
     """A tensor is indexed with a boolean mask: the host waits to learn how many elements are left.
 
@@ -270,6 +285,8 @@ class MaskRead(Rule):
     def judge(self, node: cst.Subscript | cst.Call, place: Place) -> Finding | None:
         """A selection by a mask, the first of those by one mask."""
         mask = mask_of(node, place) if isinstance(node, cst.Subscript) else None
+        if mask is not None and _only_where_wrong(mask, place):
+            return None
         return as_sure_as_its_mask(self._judged(node, place), mask, place)
 
     def _judged(self, node: cst.Subscript | cst.Call, place: Place) -> Finding | None:

@@ -24,13 +24,17 @@ _SETS_UP = re.compile(
     r"wrap|unwrap|patch|apply_to|share|clone|copy|merge|"
     r"(?:prepare|preprocess|process)_(?:model|module|dataset|data|dataloader|file|optimizer|config|args|weights)|"
     r"download|extract_archive|collate|tokenize|encode_text|"
-    r"test|check_(?:model|config|version)|summar(?:y|ize)|describe|profile|benchmark|visuali[sz]e|inspect|"
+    r"test|sweep|tune|autotune|calibrat\w+|measure|time|check_(?:model|config|version)|summar(?:y|ize)|describe|profile|benchmark|visuali[sz]e|inspect|"
     r"get_(?:model|config|dataset|loader|optimizer|scheduler|logger|args|parser|state)|"
     r"state_dict|load_state|to_(?:dict|json|onnx|file|disk)|from_\w+|fit|train(?:er)?|run|main|launch|spawn|"
     r"share_memory|pin_memory|set_\w+|enable|disable|count_(?:params|parameters|flops)|"
     r"calculate_fan|weights?_init|init_weights|fill_|kaiming|xavier|orthogonal|trunc_normal)(?:_\w*)?_?"
 )
 """Names of what is done once, or by hand."""
+_FOR_COMPARISON = re.compile(
+    r"\w+_(?:ref|reference|old|legacy|naive|slow|deprecated|orig|original|debug)"
+)
+"""Names of what is there to compare with, or for who came before."""
 _MADE_IN_CALLS = re.compile(
     r"_?(?:make|build|create|construct|init|prepare|get)_\w*(?:mask|masks|bias|biases|positions?|position_ids|inputs?|"
     r"latents|noise|grid|coords|embeds?|embeddings?|batch|labels|targets)"
@@ -50,6 +54,8 @@ def is_offered(project: Project, function_id: str) -> bool:
 def sets_up(function_id: str) -> bool:
     """Whether a function is called as what is done once is."""
     name = function_id.rpartition(".")[2].rpartition(":")[2].lower()
+    if _FOR_COMPARISON.fullmatch(name):
+        return True
     return _SETS_UP.fullmatch(name) is not None and _MADE_IN_CALLS.fullmatch(name) is None
 
 

@@ -236,6 +236,11 @@ class Place:
         return self._reader.cls is not None and self._reader.cls.is_module
 
     @property
+    def module(self) -> str:
+        """The dotted name of the file's module."""
+        return self._reader.brief.module
+
+    @property
     def imports(self) -> Sequence[str]:
         """Top-level packages the file imports."""
         return self._reader.brief.imports

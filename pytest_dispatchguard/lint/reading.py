@@ -57,6 +57,8 @@ _BUILTINS = frozenset(dir(builtins))
 _NO_TENSOR_NAME = re.compile(
     r"(?:^|_)(?:shape|shapes|size|sizes)(?:_|$)|^(?:use|is|do|has|return)_|^output_(?:attentions|hidden_states)$"
 )
+_GATHERS_OBJECTS = frozenset({"all_gather_object", "gather_object", "broadcast_object_list"})
+"""They fill the list that they are given with what other processes have."""
 _HOST_NAME = re.compile(r"[a-z0-9]_(?:host|cpu)$|(?:^|\.)(?:cpu|host)_[a-z]\w*$")
 """Names that say that what they hold is on the CPU."""
 
@@ -955,6 +957,8 @@ class Reader:
             self.dotted_names[id(func)] = name
         args, keywords, texts = self._arguments(node, last, name)
         self._emit("call", node, last)
+        if last in _GATHERS_OBJECTS and node.args:
+            self._bind(node.args[0].value, Kind("nested", element=UNKNOWN), None)
         return self._call_kind(node, func, name, last, receiver, args, keywords, texts)
 
     def _arguments(

@@ -113,6 +113,10 @@ def _computes(asked: set[str]) -> bool:
 _JOINING = frozenset("cat stack einsum where index_select meshgrid cdist bmm".split())
 
 
+_TELLS = re.compile(r"(?:get|has|is|num|count|to|supports)_")
+"""Methods that tell something of their object."""
+
+
 def takes_tensors(reading: Reading, documented: str) -> bool:
     """Whether a function works on tensors that it is given: by an annotation, its use of them, or what its
     documentation says."""
@@ -122,7 +126,7 @@ def takes_tensors(reading: Reading, documented: str) -> bool:
         return False
     own = {name for name in reading.params if name not in (reading.self_name, "self", "cls")}
     looks, asked = reading.looks, {name for name, _ in reading.calls}
-    if fact.tensors:
+    if fact.tensors and (own or not _TELLS.match(fact.name.rpartition(".")[2])):
         return True
     if not own:
         return _holds_tensors(reading, asked)
