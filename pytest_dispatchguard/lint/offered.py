@@ -31,6 +31,8 @@ _SETS_UP = re.compile(
     r"calculate_fan|weights?_init|init_weights|fill_|kaiming|xavier|orthogonal|trunc_normal)(?:_\w*)?_?"
 )
 """Names of what is done once, or by hand."""
+_FOR_PEOPLE = re.compile(r"Test(?:er|Case)?s?$|^Test|Bench|Profiler|Demo|Example|Verifier|Tuner")
+"""Classes that try, measure or show something."""
 _FOR_COMPARISON = re.compile(
     r"\w+_(?:ref|reference|old|legacy|naive|slow|deprecated|orig|original|debug)"
 )
@@ -64,7 +66,7 @@ def _is_offered(project: Project, function_id: str) -> bool:
     if "<locals>" in name or not _is_in_library(project, function_id):
         return False
     *around, last = name.split(".")
-    if any(part.startswith("_") for part in around):
+    if any(part.startswith("_") or _FOR_PEOPLE.search(part) for part in around):
         return False
     owner = class_of(project, function_id)
     if owner and any(last in known.offered for _, known in families(project, owner, {})):

@@ -113,6 +113,17 @@ def _computes(asked: set[str]) -> bool:
 _JOINING = frozenset("cat stack einsum where index_select meshgrid cdist bmm".split())
 
 
+_CLOCKS = frozenset({"perf_counter", "perf_counter_ns", "elapsed_time"})
+_PRINTS = 2
+"""So many lines are printed for somebody who waits for them."""
+
+
+def _tells_people(reading: Reading) -> bool:
+    """Whether a function prints several lines, or takes the time: a check, a demonstration, a measurement."""
+    clocks = any(name.rpartition(".")[2] in _CLOCKS for name, _ in reading.calls)
+    return clocks or len(reading.arguments.get("print", ())) >= _PRINTS
+
+
 _TELLS = re.compile(r"(?:get|has|is|num|count|to|supports)_")
 """Methods that tell something of their object."""
 
@@ -122,7 +133,7 @@ def takes_tensors(reading: Reading, documented: str) -> bool:
     documentation says."""
     fact = reading.fact
     assert fact is not None
-    if _SETS_UP.match(documented):
+    if _SETS_UP.match(documented) or _tells_people(reading):
         return False
     own = {name for name in reading.params if name not in (reading.self_name, "self", "cls")}
     looks, asked = reading.looks, {name for name, _ in reading.calls}
