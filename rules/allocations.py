@@ -1365,6 +1365,8 @@ class HostDataToDevice(Rule):
         data = place.argument(node, 0, "data")
         if data is None or is_kept(node, place) or is_for_nothing(place):
             return None
+        if isinstance(data, cst.List | cst.Tuple) and not data.elements:
+            return None  # nothing to copy
         if is_constant_table(data) and not (_is_of_one(data) and is_written_to(node, place)):
             return None
         surely = is_host_data(data, place) or last == "from_numpy"

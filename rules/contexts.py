@@ -731,6 +731,7 @@ class AutocastOffPerCall(Rule):
                     "no effect while autocast is off. Enter it only when "
                     "`torch.is_autocast_enabled(...)` says that it is on, and else a "
                     "`nullcontext()` made once",
+                    certainty="note",
                 )
         return None
 

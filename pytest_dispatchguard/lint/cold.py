@@ -15,6 +15,7 @@ from pytest_dispatchguard.lint.libraries import (
     COLD_METHODS,
     COLD_PATHS,
     COLD_UNLESS_ROOTS,
+    KERNEL_DECORATORS,
     TEST_PATHS,
 )
 from pytest_dispatchguard.lint.patterns import Patterns, picked_by
@@ -102,6 +103,8 @@ def _cold_by_decorator(project: Project, module: str, fact: FunctionFact) -> boo
         if decorator in ("property", "staticmethod", "classmethod"):
             continue
         if decorator in ("lru_cache", "cache", "cached_property"):
+            return True
+        if KERNEL_DECORATORS.fullmatch(decorator):
             return True
         if any(thing.id in COLD_DECORATORS for thing in resolve(project, module, decorator)):
             return True

@@ -14,7 +14,7 @@ _WORTH_PARSING = (
     isenabledfor % hasattr built initialized initialised warned main_process is_fx_tracing
     is_torchdynamo captur backend framework symbolic len( numel( nelement( size( .shape[ is_nan isnan isinf
     xla neuron _mps mlu musa sdaa validated checked first cached done needs_ need_ finite _installed
-    _registered _applied legacy deprecated""".split(),
+    _registered _applied legacy deprecated should_log do_log is_log tuning dump loglevel log_level""".split(),
 )
 """In lower case. Looking for one after the other is many times faster than for all in one pattern."""
 _WORTH_PARSING_TOO = re.compile(
@@ -33,6 +33,12 @@ _DEBUG = re.compile(
     r"(?:.*_)?(?:debug|verbose|verbosity)(?:_mode|_level|_enabled|_on)?|is_debug\w*|debugging",
     re.IGNORECASE,
 )
+_NOW_AND_THEN = re.compile(
+    r"_?(?:is|should|do|to)_log(?:ging)?(?:_\w+)?|_?(?:is_|in_)?(?:auto)?tuning(?:_mode)?|"
+    r"_?(?:should_|do_|is_)?dump(?:_enabled|_inputs|_outputs|_tensors)?"
+)
+"""Says that this is one of few calls: one that is logged, tuned or dumped."""
+_LEVEL = re.compile(r"(?:\w+_)?(?:log_?level|debug_?level|verbosity)", re.IGNORECASE)
 _FRAMEWORK = re.compile("backend|framework", re.IGNORECASE)
 _ASKS_FRAMEWORK = re.compile(r"_?(?:\w+_)?(?:backend|framework)", re.IGNORECASE)
 _TORCH = frozenset({"torch", "pytorch", "pt"})
@@ -110,10 +116,14 @@ def _cold_atom(node: ast.expr) -> bool:
     if isinstance(node, ast.Call):
         called = _dotted(node.func).rpartition(".")[2].lstrip("_")
         return called in _COLD_CALLS or _OTHER_DEVICE.fullmatch(called) is not None
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        asked = _dotted(node.left).rpartition(".")[2]
+        return isinstance(node.ops[0], (ast.Gt, ast.GtE)) and _LEVEL.fullmatch(asked) is not None
     last = _dotted(node).rpartition(".")[2]
     if not last:
         return False
-    return last in _COLD_NAMES or bool(_DEBUG.fullmatch(last) or _OTHER_DEVICE.fullmatch(last))
+    rare = _DEBUG.fullmatch(last) or _OTHER_DEVICE.fullmatch(last) or _NOW_AND_THEN.fullmatch(last)
+    return last in _COLD_NAMES or bool(rare)
 
 
 def _interval(node: ast.expr) -> bool:

@@ -336,7 +336,8 @@ COLD_METHODS = re.compile(
     r"enable_\w+|disable_\w+|gradient_checkpointing_enable|gradient_checkpointing_disable|fuse_(?:qkv|lora|model|conv|bn|modules?|weights?)\w*|unfuse_\w+|"
     r"_?capture(?:_one\w*|_(?:cuda_?)?graphs?|_model|_forward|_scope)?|\w*graph\w*_capture\w*|"
     r"\w+_for_export|\w*_exportable|trace_and_export\w*|_?sweep\w*|_?autotune\w*|"
-    r"_?quantize_model|unmerge\w*|merge_adapter\w*|quantize|add_adapter|delete_adapter|merge_and_unload"
+    r"_?tune_\w+|\w*_?(?:repack|prepack|pack_weights?|process_weights|prepare_weights?)\w*|"
+    r"_?(?:dump|peek)_\w+|_?quantize_model|unmerge\w*|merge_adapter\w*|quantize|add_adapter|delete_adapter|merge_and_unload"
 )
 """Functions that run at set-up, for people, or at saving and loading, whatever calls them."""
 
@@ -399,6 +400,11 @@ COLD_DECORATORS = frozenset(
     }
 )
 """Decorators of functions that run once, or only where code is analysed."""
+
+KERNEL_DECORATORS = re.compile(
+    r"(?:\w+\.)*(?:cute|tl|tilelang|wp|warp|ti|taichi|gluon|cuda|T)\.(?:jit|kernel|func|struct|prim_func|autotune)"
+)
+"""The same of languages for kernels: Python there is compiled, and runs on the device."""
 
 HOT_DECORATORS: Mapping[str, str] = {"torch.compile": "compiled by torch.compile"}
 """Decorators that make a function a root, and the reason given."""
