@@ -301,6 +301,10 @@ def asked_certainty(node: cst.BaseExpression, place: Place) -> Certainty | None:
     what has `any`, `all` or another reduction called on it is one: surely where it may be one otherwise, and
     as a note where nothing is known of it."""
     certainty = place.certainty(node)
+    if isinstance(node, cst.Comparison) and len(node.comparisons) == 1:
+        part = node.comparisons[0]
+        if isinstance(part.operator, cst.In | cst.NotIn):
+            return "sure" if place.on_device(part.comparator) else None
     if certainty == "sure" or not only_torch(place):
         return certainty
     reduced = node.left if isinstance(node, cst.Comparison) else node

@@ -424,6 +424,8 @@ def cold_branches(
     what the names of the condition were `looked_up` in), `orelse_assigns` the same of the else,
     `body_raises` and `orelse_raises` say whether that block's last statement is a `raise`. The
     condition itself is hot."""
+    if condition in ("False", "0"):
+        return True, orelse_raises
     body = _cold_branches(condition, frozenset(body_assigns))[0]
     orelse = _cold_branches(condition, frozenset(orelse_assigns))[1]
     return body or body_raises, orelse or orelse_raises

@@ -372,6 +372,8 @@ def placed(result: Kind, parts: Sequence[Kind]) -> Kind:
         return replace(result, host=True)  # `torch.div(7, 2)` makes its tensor of numbers
     if not tensors and parts and parts[0].what == "scalar":
         return replace(result, sure=False)  # `torch.div(x.size(1), n)`: of a number or of a tensor
+    if hosts and not any(t.sure and not t.host for t in tensors) and len(hosts) < len(tensors):
+        return replace(result, host=False, sure=False)  # what is not on the CPU may be no tensor
     if not hosts or len(hosts) < len(tensors):
         roams = any(t.roaming for t in tensors) and not any(t.on_device for t in tensors)
         return replace(result, host=False, roaming=roams)
