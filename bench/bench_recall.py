@@ -132,7 +132,7 @@ def score(group: Sequence[Row], git: Path, revision: str, command: str) -> list[
         ]
         hot = {
             (f["path"], f["function"])
-            for f in run("hot", "--format", "json", "--no-cache", "--jobs", "1")["functions"]
+            for f in run("hot", "--format", "json", "--jobs", "1")["functions"]
         }
         for case in group:
             text = (Path(folder) / case["path"]).read_text("utf-8", "replace")

@@ -27,6 +27,14 @@ from pytest_dispatchguard.lint.check import Request, check
 RESULTS = Path(__file__).resolve().parent / "results"
 BEFORE, AFTER = 7, 4
 VERDICTS = ("right", "wrong")
+WORDS = {
+    "sure": (
+        "findings",
+        "the place runs per call or per step, the value is what the rule says, and the advice is sound",
+    ),
+    "note": ("notes", "the place runs per call or per step, and the cost is real where it stands"),
+}
+"""What a level is called, and when one of it is right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +120,7 @@ def draw(options: argparse.Namespace) -> None:
     sheet = {
         "seed": options.seed,
         "select": options.select,
+        "level": options.level,
         "packages": [asdict(p) for p in packages],
         "rules": dict(Counter(f.code for _, _, f in found)),
         "findings": [asdict(entry(i, *d)) for i, d in enumerate(drawn, 1)],
@@ -198,16 +207,23 @@ def head(sheet: dict[str, Any], entries: Sequence[Entry]) -> Iterable[str]:
     """What was drawn from what, and how much of it was right."""
     right = sum(e.verdict == "right" for e in entries)
     total = sum(p["findings"] for p in sheet["packages"])
-    yield f"# Findings judged by hand, seed {sheet['seed']}"
+    word, means = WORDS[sheet.get("level", "sure")]
+    yield f"# {word.capitalize()} judged by hand, seed {sheet['seed']}"
     yield ""
     yield (
-        f"{len(entries)} findings drawn at random, each as likely as any other, from the {total} that "
+        f"{len(entries)} {word} drawn at random, each as likely as any other, from the {total} that "
         f"`dispatchguard check --select {sheet['select']}` has for these packages; read in their source "
-        "one by one. Right means: the place runs per call or per step, the value is what the rule says, "
-        "and the advice is sound."
+        f"one by one. Right means: {means}."
     )
     yield ""
     yield f"**Right: {right} of {len(entries)} ({share(right, len(entries))}).**"
+    if "agreement" in sheet:
+        same, both = sheet["agreement"]
+        yield ""
+        yield (
+            f"Two readers, who have not seen each other's verdicts; {both} were read by both, and they "
+            f"agree on {same} of these. Where they differ it counts as wrong."
+        )
     yield ""
     yield "| package | version | findings | drawn | right |"
     yield "| --- | --- | ---: | ---: | ---: |"
