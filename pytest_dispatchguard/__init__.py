@@ -43,6 +43,7 @@ _HOMES = {
             "Look",
             "Loop",
             "MadeCall",
+            "MathCall",
             "Rule",
             "SelfWrite",
             "Setitem",
@@ -64,7 +65,7 @@ __all__ = [  # noqa: RUF022 - by theme
     "Kind", "Place", "Scene",
     "Assignment", "Attribute", "Call", "Class", "Comparison", "Comprehension", "Decorated", "Def", "Elements",
     "FString", "Function", "Getitem", "HelperCall", "Import", "Iterated", "Lambda", "Look", "Loop",
-    "MadeCall", "Rule", "SelfWrite", "Setitem", "SizedCall", "Tables", "Truth", "With",
+    "MadeCall", "MathCall", "Rule", "SelfWrite", "Setitem", "SizedCall", "Tables", "Truth", "With",
     "nodes",
 ]  # fmt: skip
 
@@ -96,6 +97,7 @@ if TYPE_CHECKING:
         Look,
         Loop,
         MadeCall,
+        MathCall,
         Rule,
         SelfWrite,
         Setitem,

@@ -9,7 +9,18 @@ from typing import Literal, TypeGuard
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Edit, Finding, Fix, Loop, Place, Rule, Span, nodes
+from pytest_dispatchguard import (
+    Call,
+    Edit,
+    Finding,
+    Fix,
+    Loop,
+    Place,
+    Rule,
+    SelfWrite,
+    Span,
+    nodes,
+)
 
 from ._syncs import on_host_by_trade
 
@@ -1703,26 +1714,26 @@ class GrownByCopy(Rule):
     code = "DG515"
     name = "grown-by-copy"
     origin = "ignite#68452b98"
-    looks_for = Call("cat", "concat", "concatenate", "hstack", "vstack")
+    looks_for = SelfWrite()
 
-    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+    def judge(self, node: cst.CSTNode, place: Place) -> Finding | None:
         """What an attribute held, joined with more, and given to the attribute again."""
-        if place.name(node) not in _CATS or not node.args:
+        made = node.value if isinstance(node, cst.Assign) and len(node.targets) == 1 else None
+        if not isinstance(node, cst.Assign) or not isinstance(made, cst.Call):
             return None
-        parent = place.parent(node)
-        if not isinstance(parent, cst.Assign) or len(parent.targets) != 1:
+        if place.name(made) not in _CATS or not made.args:
             return None
-        target, parts = parent.targets[0].target, node.args[0].value
-        if not isinstance(target, cst.Attribute) or not isinstance(parts, cst.List | cst.Tuple):
+        target, parts = node.targets[0].target, made.args[0].value
+        if not isinstance(parts, cst.List | cst.Tuple):
             return None
         if not any(place.same(e.value, target) for e in parts.elements):
             return None
         kept = place.text(target)
         return place.finding(
-            node,
-            f"`{kept}` is copied whole on every call to grow by one part, more each time. Collect the "
-            "parts in a list "
-            "and join them once, or write into a tensor that was allocated for all",
+            made,
+            f"`{kept}` is copied whole on every call to grow by one part, more each time. Collect "
+            "the parts in a list and join them once, or write into a tensor that was allocated for "
+            "all",
             certainty="note",
         )
 

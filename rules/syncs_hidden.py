@@ -6,7 +6,7 @@ import re
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Finding, Place, Rule
+from pytest_dispatchguard import Call, Finding, MathCall, Place, Rule
 
 from ._sync_uses import ends
 from ._syncs import asked, on_host_by_trade, say, tell, waits_inside
@@ -196,7 +196,7 @@ class MathOfTensor(Rule):
     code = "DG441"
     name = "math-of-tensor"
     origin = "nerfstudio#71de0716"
-    looks_for = Call(*_MATH)
+    looks_for = MathCall(*_MATH)
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """A tensor among the arguments of a function of `math`."""

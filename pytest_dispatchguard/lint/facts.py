@@ -91,7 +91,8 @@ class FunctionFact:
     feeds_model: bool = False
     """Whether a loop in it calls a module, batch by batch or step by step."""
     over_loader: bool = False
-    """Whether a loop in it goes through a whole data loader: it runs once an epoch."""
+    """Whether it is called as a step is, and a loop in it goes through a whole data loader: it runs once an
+    epoch."""
     reads: bool = False
     """Whether it is a short helper that brings what it is given to Python, or to the CPU."""
     takes_tensors: bool = False

@@ -168,6 +168,8 @@ class Reader:
         self._given: dict[str, list[str]] = {}
         """Parameters that hold one of a few literals, until something is bound to them."""
         self.globals: set[str] = set()
+        self._readers = {key for key, callee in brief.callees.items() if callee.reads}
+        """Calls of helpers that read what they are given."""
         self.memo: dict[object, Any] = {}
         """What rules compute once for the whole function."""
 
@@ -957,6 +959,8 @@ class Reader:
             self.dotted_names[id(func)] = name
         args, keywords, texts = self._arguments(node, last, name)
         self._emit("call", node, last)
+        if self._readers and self.callee_key(func) in self._readers:
+            self._emit("helper-call", node, last)
         if last in _GATHERS_OBJECTS and node.args:
             self._bind(node.args[0].value, Kind("nested", element=UNKNOWN), None)
         return self._call_kind(node, func, name, last, receiver, args, keywords, texts)

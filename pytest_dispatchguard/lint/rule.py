@@ -33,6 +33,7 @@ Event = Literal[
     "function",
     "comparison",
     "comprehension",
+    "helper-call",
 ]
 
 
@@ -165,9 +166,13 @@ def Comprehension(having: Look) -> Look:
 
 
 def HelperCall() -> Look:
-    """Calls in functions that call a short helper of the project which reads what it is given. All calls of
-    such functions are shown."""
-    return Look("call", frozenset(), frozenset({HELPER_CALL}))
+    """Calls of short helpers of the project that read what they are given."""
+    return Look("helper-call", frozenset(), frozenset({HELPER_CALL}))
+
+
+def MathCall(*names: str) -> Look:
+    """Calls of functions of `math` by these names."""
+    return Look("call", frozenset(names), frozenset({"math-call"}))
 
 
 def Comparison() -> Look:

@@ -61,6 +61,8 @@ def call_as(walk: Walk, node: Node, how: str) -> None:
             note_call(walk, name, how, node)
             reading.arguments.setdefault(name, []).append(arguments)
         if owner.type == "identifier":
+            if name.startswith("math."):
+                looks.add("math-call")
             if last in words.TENSOR_METHODS:
                 _note_tensor_method(walk, text(source, owner), last, arguments)
         else:

@@ -7,6 +7,7 @@ import re
 
 from tree_sitter import Node
 
+from pytest_dispatchguard.lint.libraries import STEPS
 from pytest_dispatchguard.lint.scout_state import Reading, Walk
 from pytest_dispatchguard.lint.scout_values import text
 from pytest_dispatchguard.lint.scout_words import TENSOR_METHODS, TORCH_OPS
@@ -241,10 +242,11 @@ _OVER_LOADER = re.compile(
 
 
 def goes_over_a_loader(walk: Walk, reading: Reading) -> bool:
-    """Whether a loop goes through a data loader or set, by its name: all batches of an epoch."""
+    """Whether a function that is called as a step goes through a data loader or set, by its name: all batches
+    of an epoch."""
     fact = reading.fact
     assert fact is not None
-    if "loop" not in reading.looks:
+    if "loop" not in reading.looks or not STEPS.fullmatch(fact.name.rpartition(".")[2]):
         return False
     written = walk.source[fact.start_byte : fact.end_byte].decode("utf-8", "replace")
     return _OVER_LOADER.search(written) is not None
