@@ -8,10 +8,6 @@ from pytest_dispatchguard import Call, Finding, Fix, Place, Rule
 
 from ._syncs import only_torch
 
-_PRODUCTS = frozenset(
-    {"math.prod", "numpy.prod", "torch.prod", "torch._prims_common.prod", "operator.prod"}
-)
-
 
 class SizeByProduct(Rule):
     """The number of elements of a tensor is multiplied from its shape on every call.

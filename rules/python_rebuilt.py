@@ -176,9 +176,6 @@ def _is_constant(node: cst.BaseExpression, place: Place) -> bool:
     return name.startswith("torch.") and isinstance(node, cst.Attribute)
 
 
-_LOOKS_UP = frozenset({"get", "keys", "values", "items"})
-
-
 def _only_looked_up(name: str, place: Place) -> bool:
     """Whether a table is only asked for entries: `t[k]`, `t.get(k)`, `k in t`."""
     found = 0

@@ -184,9 +184,6 @@ class SelectionCounted(Rule):
         return as_sure_as_its_mask(found, mask, place)
 
 
-_PER_ROW = re.compile(r"torch\.\w+|torch\.nn\.functional\.\w+|torch\.linalg\.\w+")
-
-
 class LaunchPerRow(Rule):
     """A loop over the rows of a tensor launches operations for each of them.
 

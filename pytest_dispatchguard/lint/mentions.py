@@ -36,11 +36,6 @@ class Mentions:
         last = re.compile(rf"\.{name}\b")
         return {rel for rel, row in self._rows.items() if f".{name}" in row and last.search(row)}
 
-    def importers(self, module: str) -> set[str]:
-        """The files that import a module, or something from it."""
-        whole, part = f'"{module}"', f'"{module}.'
-        return {rel for rel, row in self._rows.items() if whole in row or part in row}
-
     def starred(self, name: str) -> set[str]:
         """The files that mention a name and import all that some module has."""
         return {rel for rel, row in self._rows.items() if '["*",' in row and name in row}

@@ -153,10 +153,8 @@ def takes_tensors(reading: Reading, documented: str) -> bool:
     if _holds_tensors(reading, asked):
         return True
     if any(f"{name}.{walk}" in asked for name in own for walk in _WALKS):
-        return bool(
-            fact.tensors or reading.tensor_uses or {"call:mul_", "call:copy_", "call:lerp_"} & looks
-        )
-    if own & _SEVERAL and (fact.tensors or reading.tensor_uses):
+        return bool(reading.tensor_uses or {"call:mul_", "call:copy_", "call:lerp_"} & looks)
+    if own & _SEVERAL and reading.tensor_uses:
         return True
     if _computes(asked) and not reading.hosts >= own:
         return True

@@ -31,12 +31,6 @@ def test_members_are_what_stands_behind_a_dot() -> None:
     assert mentions().member("rare") == set()
 
 
-def test_who_imports_a_module() -> None:
-    assert mentions().importers("pkg.one") == {"pkg/two.py"}
-    assert mentions().importers("pkg.two") == {"pkg/three.py"}
-    assert mentions().importers("pkg.on") == set()
-
-
 def test_names_that_are_called_something_else() -> None:
     assert mentions().renamed("f")
     assert not mentions().renamed("one")
