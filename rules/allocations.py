@@ -1140,6 +1140,10 @@ class LegacyTensorType(Rule):
         )
 
 
+_HOLDERS = (cst.List, cst.Tuple, cst.ListComp, cst.Name, cst.Attribute, cst.Subscript)
+"""Expressions that may stand for a list of tensors."""
+
+
 class TensorOfTensors(Rule):
     """`torch.tensor` is given a list of tensors: each is read back to the host, one wait after the other.
 
@@ -1179,7 +1183,7 @@ class TensorOfTensors(Rule):
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """A list whose elements are surely tensors that may live on a device."""
         data = data_argument(node, place)
-        if not isinstance(data, cst.List | cst.Tuple | cst.ListComp | cst.Name | cst.Attribute):
+        if not isinstance(data, _HOLDERS):
             return None
         kind = place.kind(data)
         if kind.what != "nested" or not kind.sure or kind.cls == "dict":

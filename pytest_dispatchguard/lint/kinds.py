@@ -67,6 +67,11 @@ class Kind:
         """Surely a tensor, and one that nothing says may live on the CPU: reading it may wait."""
         return self.is_tensor and not self.host and not self.roaming
 
+    @property
+    def is_empty(self) -> bool:
+        """A list or table with nothing in it so far."""
+        return self.what == "nested" and self.items == ()
+
     def maybe(self) -> Kind:
         """The same, less surely."""
         return replace(self, sure=False)
@@ -84,6 +89,8 @@ SHAPE = Kind("nested", element=SCALAR, cls="torch.Size")
 TENSORS = Kind("nested", element=TENSOR)
 NESTED = Kind("nested", element=UNKNOWN)
 DICT = Kind("nested", element=UNKNOWN, cls="dict")
+EMPTY = Kind("nested", items=())
+EMPTY_DICT = Kind("nested", items=(), cls="dict")
 
 
 def join(a: Kind, b: Kind) -> Kind:
@@ -94,6 +101,8 @@ def join(a: Kind, b: Kind) -> Kind:
         return replace(b, optional=True)
     if b.what == "none" and a.what != "none":
         return replace(a, optional=True)
+    if a.is_empty != b.is_empty and a.what == b.what and a.cls == b.cls:
+        return b if a.is_empty else a  # nothing that is in the one contradicts the other
     if a.what == b.what:
         element = join(a.element, b.element) if a.element and b.element else None
         same_items = a.items if a.items == b.items else None
@@ -117,3 +126,12 @@ def join(a: Kind, b: Kind) -> Kind:
     if len(unions) == 1 and "nested" in (a.what, b.what):
         return unions[0]  # one, or a list or table of such: attributes are those of the one
     return UNKNOWN
+
+
+def filled(container: Kind, value: Kind) -> Kind:
+    """A list or table after one more value has been put in."""
+    if container.is_empty:
+        return replace(container, items=None, element=value)
+    if container.element is None or container.element.what == "unknown":
+        return container
+    return replace(container, items=None, element=join(container.element, value))

@@ -18,6 +18,9 @@ import libcst as cst
 from pytest_dispatchguard.lint import fixed, guards, signatures
 from pytest_dispatchguard.lint.facts import Brief, ClassBrief
 from pytest_dispatchguard.lint.kinds import (
+    DICT,
+    EMPTY,
+    EMPTY_DICT,
     FUNCTION,
     MODULE,
     NONE,
@@ -27,6 +30,7 @@ from pytest_dispatchguard.lint.kinds import (
     TEXT,
     UNKNOWN,
     Kind,
+    filled,
     join,
 )
 from pytest_dispatchguard.lint.profiled import settled
@@ -57,6 +61,8 @@ _BUILTINS = frozenset(dir(builtins))
 _NO_TENSOR_NAME = re.compile(
     r"(?:^|_)(?:shape|shapes|size|sizes)(?:_|$)|^(?:use|is|do|has|return)_|^output_(?:attentions|hidden_states)$"
 )
+_PUTS_IN = frozenset({"append", "appendleft", "add"})
+"""Methods that put what they are given into a list or set."""
 _GATHERS_OBJECTS = frozenset({"all_gather_object", "gather_object", "broadcast_object_list"})
 """They fill the list that they are given with what other processes have."""
 _HOST_NAME = re.compile(r"[a-z0-9]_(?:host|cpu)$|(?:^|\.)(?:cpu|host)_[a-z]\w*$")
@@ -961,9 +967,31 @@ class Reader:
         self._emit("call", node, last)
         if self._readers and self.callee_key(func) in self._readers:
             self._emit("helper-call", node, last)
+        if last in _PUTS_IN and len(args) == 1 and receiver.what == "nested":
+            self._put_in(func, args[0])
         if last in _GATHERS_OBJECTS and node.args:
             self._bind(node.args[0].value, Kind("nested", element=UNKNOWN), None)
         return self._call_kind(node, func, name, last, receiver, args, keywords, texts)
+
+    def _put_in(self, func: cst.BaseExpression, value: Kind) -> None:
+        """Has the list of ``xs.append(…)``, ``lists[key].append(…)`` or ``lists.setdefault(key, []).append(…)``
+        hold one more value."""
+        assert isinstance(func, cst.Attribute)
+        holder = func.value
+        if isinstance(holder, cst.Call) and isinstance(holder.func, cst.Attribute):
+            if holder.func.attr.value != "setdefault":
+                return
+            holder = holder.func
+        whole = holder.value if isinstance(holder, cst.Subscript | cst.Attribute) else holder
+        if not isinstance(whole, cst.Name):
+            return
+        known = self.names.kinds.get(whole.value)
+        if known is None or known.what != "nested":
+            return
+        if whole is not holder:
+            value = filled(known.element or EMPTY, value)
+            known = replace(known, element=None, items=())
+        self.names.kinds[whole.value] = filled(known, value)
 
     def _arguments(
         self, node: cst.Call, last: str, name: str | None
@@ -1026,10 +1054,13 @@ class Reader:
         if name is not None:
             if name in self.tensor_types:
                 return TENSOR
+            if name == "collections.defaultdict" and args:
+                return replace(DICT, element=self._made_of(node.args[0].value))
             kind = signatures.function_kind(name, args, keywords, texts)
             if kind is not None:
                 return kind
-        if isinstance(func, cst.Attribute) and _is_untold(receiver) and name is None:
+        of_own = name is not None and name.startswith("self.") and name.count(".") > 1
+        if isinstance(func, cst.Attribute) and _is_untold(receiver) and (name is None or of_own):
             chained = (
                 isinstance(func.value, cst.Call)
                 and isinstance(func.value.func, cst.Attribute)
@@ -1057,6 +1088,10 @@ class Reader:
         if called.cls in self.tensor_types and called.cls:
             return TENSOR
         return UNKNOWN
+
+    def _made_of(self, factory: cst.BaseExpression) -> Kind:
+        """What a table holds that has it made by a factory."""
+        return EMPTY if self.resolve(factory) in ("list", "set") else UNKNOWN
 
     def callee_key(self, func: cst.BaseExpression) -> str:
         """The key of a callee in the brief."""
@@ -1192,6 +1227,8 @@ class Reader:
                 kind = signatures.element_of(kind)
             kinds.append(kind)
         element_kind = UNKNOWN
+        if not node.elements and isinstance(node, cst.List):
+            return EMPTY
         if kinds:
             element_kind = kinds[0]
             for kind in kinds[1:]:
@@ -1210,7 +1247,9 @@ class Reader:
             if isinstance(element, cst.StarredDictElement):
                 kind = kind.element or UNKNOWN
             element_kind = kind if element_kind is None else join(element_kind, kind)
-        return Kind("nested", element=element_kind or UNKNOWN, cls="dict")
+        if element_kind is None:
+            return EMPTY_DICT
+        return Kind("nested", element=element_kind, cls="dict")
 
     def _comp(self, node: cst.BaseComp) -> Kind:
         return self._comprehension(node)

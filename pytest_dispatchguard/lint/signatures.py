@@ -12,6 +12,8 @@ from pytest_dispatchguard.lint import torch_ops
 from pytest_dispatchguard.lint.facts import CPU_ATTRIBUTES, Value
 from pytest_dispatchguard.lint.kinds import (
     DICT,
+    EMPTY,
+    EMPTY_DICT,
     FUNCTION,
     MODULE,
     NESTED,
@@ -137,6 +139,12 @@ def function_kind(
         return _torch_kind(name, args, keywords, texts)
     if name.startswith(("numpy.", "np.", "math.", "cupy.", "scipy.")):
         return SCALAR if name.startswith("math.") else Kind("other", cls="numpy")
+    if name in ("dict", "collections.OrderedDict"):
+        return DICT if args or keywords else EMPTY_DICT
+    if name == "collections.deque" and not args:
+        return EMPTY
+    if name == "collections.defaultdict":
+        return DICT
     if "." not in name:
         return _builtin_kind(name, args)
     if name.startswith("einops."):
@@ -159,10 +167,8 @@ def _builtin_kind(name: str, args: Sequence[Kind]) -> Kind | None:
         return Kind("nested", element=SCALAR)
     if name in ("list", "tuple", "set", "sorted", "reversed", "frozenset", "iter"):
         if not args:
-            return NESTED
+            return EMPTY
         return Kind("nested", element=element_of(args[0]))
-    if name in ("dict", "collections.defaultdict", "collections.OrderedDict"):
-        return DICT
     if name == "enumerate" and args:
         inner = element_of(args[0])
         return Kind(
@@ -509,6 +515,10 @@ def untold_method_kind(
     """What a method gives of a receiver of which nothing is known but that it has it; `chained`, the
     receiver is what a method of tensors gave."""
     if name in _TENSORS_ALONE:
+        return _tensor_method(TENSOR, name, args, keywords, texts)
+    if name == "view" and args and all(arg.what == "scalar" for arg in args):
+        return TENSOR  # what NumPy has of that name takes a type
+    if name == "nonzero" and "as_tuple" in keywords:
         return _tensor_method(TENSOR, name, args, keywords, texts)
     if name in TENSOR_MAKERS:
         return Kind("tensor", built=True)
