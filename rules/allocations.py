@@ -331,7 +331,7 @@ def _taken_apart(parent: cst.CSTNode | None, name: cst.Name) -> bool:
 
 def where_to_keep(place: Place) -> str:
     """Advice on where a constant tensor can live."""
-    if place.in_module:
+    if place.in_module and place.self_name:
         return "register it as a non-persistent buffer in `__init__`"
     return "build it once for each device and dtype, and keep it"
 

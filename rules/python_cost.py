@@ -245,7 +245,8 @@ class ImportPerCall(Rule):
     ## What it does
     Flags imports of the standard library, and of what comes with `import torch` in methods of torch
     modules, inside hot functions. With `--pedantic` also relative imports. Imports inside `try` and
-    of optional packages are left alone.
+    of optional packages are left alone. Behind a condition it is a note: whether that branch runs often is
+    for the author to say.
 
     ## Why it costs
     The import statement looks the module up, checks that it is whole, and binds its names again on
@@ -291,7 +292,9 @@ class ImportPerCall(Rule):
             f"`{place.text(node)}` runs on every call: it looks the module up and binds its names "
             "again. Import it at the top of the file"
             + (", if no import cycle forbids it" if relative else ""),
-            certainty=weaker(_certainty(place), "note") if relative else _certainty(place),
+            certainty=weaker(_certainty(place), "note")
+            if relative or place.conditions
+            else _certainty(place),
         )
 
     @staticmethod

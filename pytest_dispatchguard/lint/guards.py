@@ -14,7 +14,8 @@ _WORTH_PARSING = (
     isenabledfor % hasattr built initialized initialised warned main_process is_fx_tracing
     is_torchdynamo captur backend framework symbolic len( numel( nelement( size( .shape[ is_nan isnan isinf
     xla neuron _mps mlu musa sdaa validated checked first cached done needs_ need_ finite _installed
-    _registered _applied legacy deprecated should_log do_log is_log tuning dump loglevel log_level""".split(),
+    _registered _applied legacy deprecated should_log do_log is_log log_ tuning dump
+    loglevel log_level""".split(),
 )
 """In lower case. Looking for one after the other is many times faster than for all in one pattern."""
 _WORTH_PARSING_TOO = re.compile(
@@ -34,7 +35,7 @@ _DEBUG = re.compile(
     re.IGNORECASE,
 )
 _NOW_AND_THEN = re.compile(
-    r"_?(?:is|should|do|to)_log(?:ging)?(?:_\w+)?|_?(?:is_|in_)?(?:auto)?tuning(?:_mode)?|"
+    r"_?(?:is|should|do|to)_log(?:ging)?(?:_\w+)?|_?log_(?:\w+_)?(?:info|stats|details|histograms?|images?)|_?(?:is_|in_)?(?:auto)?tuning(?:_mode)?|"
     r"_?(?:should_|do_|is_)?dump(?:_enabled|_inputs|_outputs|_tensors)?"
 )
 """Says that this is one of few calls: one that is logged, tuned or dumped."""

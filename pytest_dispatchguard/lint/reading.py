@@ -967,26 +967,21 @@ class Reader:
         self._emit("call", node, last)
         if self._readers and self.callee_key(func) in self._readers:
             self._emit("helper-call", node, last)
-        if last in _PUTS_IN and len(args) == 1 and receiver.what == "nested":
-            self._put_in(func, args[0])
+        if last in _PUTS_IN and len(args) == 1 and isinstance(func, cst.Attribute):
+            self._put_in(func.value, args[0])
         if last in _GATHERS_OBJECTS and node.args:
             self._bind(node.args[0].value, Kind("nested", element=UNKNOWN), None)
         return self._call_kind(node, func, name, last, receiver, args, keywords, texts)
 
-    def _put_in(self, func: cst.BaseExpression, value: Kind) -> None:
-        """Has the list of ``xs.append(…)``, ``lists[key].append(…)`` or ``lists.setdefault(key, []).append(…)``
-        hold one more value."""
-        assert isinstance(func, cst.Attribute)
-        holder = func.value
+    def _put_in(self, holder: cst.BaseExpression, value: Kind) -> None:
+        """Has a list hold one more value: ``xs``, ``lists[key]`` or ``lists.setdefault(key, [])``."""
+        whole = holder.value if isinstance(holder, cst.Subscript) else holder
         if isinstance(holder, cst.Call) and isinstance(holder.func, cst.Attribute):
             if holder.func.attr.value != "setdefault":
                 return
-            holder = holder.func
-        whole = holder.value if isinstance(holder, cst.Subscript | cst.Attribute) else holder
-        if not isinstance(whole, cst.Name):
-            return
-        known = self.names.kinds.get(whole.value)
-        if known is None or known.what != "nested":
+            whole = holder.func.value
+        known = self.names.kinds.get(whole.value) if isinstance(whole, cst.Name) else None
+        if not isinstance(whole, cst.Name) or known is None or known.what != "nested":
             return
         if whole is not holder:
             value = filled(known.element or EMPTY, value)

@@ -21,6 +21,8 @@ from pytest_dispatchguard.lint.guards import cold_branches, looked_up, rest_is_c
         "DEBUG and x.any()",
         "logger.isEnabledFor(logging.DEBUG)",
         "step % self.log_every == 0",
+        "self.log_loss_info",
+        "log_grad_stats",
         "step % 100 == 0",
         "not self.built",
         "not self._is_initialized",
@@ -363,3 +365,8 @@ def test_what_is_declared_global_lasts_whatever_its_name() -> None:
         False,
     )
     assert cold_branches("_module is None", body_assigns={"_module"}) == (False, False)
+
+
+@pytest.mark.parametrize("condition", ["self.log_scale", "log_prob", "self.log_alpha is not None"])
+def test_logarithms_are_no_logging(condition: str) -> None:
+    assert cold_branches(condition) == (False, False)

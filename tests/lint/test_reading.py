@@ -334,6 +334,55 @@ def test_the_elements_of_nested_values() -> None:
     ]  # fmt: skip
 
 
+def test_lists_and_tables_hold_what_is_put_into_them() -> None:
+    source = body(
+        """
+        rows, counts, both, late = [], [], [], []
+        groups, named = defaultdict(list), {}
+        for i in range(3):
+            rows.append(x[i])
+            counts.append(x.shape[0])
+            both.append(x[i])
+            both.append(1)
+            groups[i].append(x[i])
+            named.setdefault("rows", []).append(x[i])
+            if i:
+                late.append(x[i].cpu())
+        show(rows[0], counts[0], both[0], groups[0][1], named["rows"][0], late[0])
+        for row in rows:
+            show(row)
+        """
+    )
+    assert words("from collections import defaultdict\n" + source) == [
+        "tensor", "scalar", "tensor?", "tensor", "tensor", "tensor@cpu",
+        "tensor",
+    ]  # fmt: skip
+
+
+def test_what_was_in_a_list_before_is_not_forgotten() -> None:
+    source = body(
+        """
+        known = list(given)
+        known.append(x)
+        made = []
+        made.append(given)
+        made.append(x)
+        show(known[0], made[0])
+        """,
+        "x: torch.Tensor, given",
+    )
+    assert words(source) == ["unknown", "unknown"]
+
+
+def test_methods_of_attributes_tell_tensors() -> None:
+    source = """
+    class Search(nn.Module):
+        def forward(self, x: torch.Tensor):
+            show(self.done.view(-1), self.done.view(-1).nonzero(), self.rows.unsqueeze(0), self.view(-1))
+    """
+    assert words(source) == ["tensor", "tensor", "tensor", "unknown"]
+
+
 def test_a_walrus_binds() -> None:
     source = body(
         """
