@@ -279,6 +279,10 @@ def _attribute(walk: Walk, node: Node) -> None:
             note(reading.reads, f"{name}.{attribute}", "read", node, walk.loop > 0)
         elif attribute in words.TENSOR_ATTRIBUTES:
             _note_tensor_use(walk, name)
+        elif attribute in words.TENSOR_PAIR:
+            reading.pairs.add((name, attribute))
+            if all((name, one) in reading.pairs for one in words.TENSOR_PAIR):
+                _note_tensor_use(walk, name)
     else:
         visit(walk, owner)
 

@@ -48,6 +48,7 @@ class Reading:
         "nested",
         "outer",
         "owner",
+        "pairs",
         "param_values",
         "params",
         "passed",
@@ -88,6 +89,8 @@ class Reading:
         """The locals with an annotation."""
         self.tested: set[str] = set()
         self.tensor_uses: set[str] = set()
+        self.pairs: set[tuple[str, str]] = set()
+        """Names, and those of `words.TENSOR_PAIR` that they were asked for."""
         self.nested: set[str] = set()
         self.globals: set[str] = set()
         self.hooks: list[CallFact] = []

@@ -21,6 +21,10 @@ do."""
 TENSOR_ATTRIBUTES = frozenset({"is_cuda", "grad_fn", "is_leaf"})
 """Attributes that only tensors have."""
 
+TENSOR_PAIR = frozenset({"device", "shape"})
+"""Attributes that others have too, but hardly both: a module has no shape, and an array was long without a
+device."""
+
 NOT_RECEIVERS = (
     "td",
     "tensordict",

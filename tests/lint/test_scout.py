@@ -445,6 +445,9 @@ def test_writing_to_self_counts() -> None:
         ("return training.unsqueeze(0)", []),
         ("return x.view(np.uint8)", []),
         ("g = lambda x: x.unsqueeze(0)", []),
+        ("return torch.zeros(x.shape, device=x.device)", ["x"]),
+        ("return torch.zeros(3, device=x.device)", []),
+        ("x = load(x.shape)\nreturn torch.zeros(3, device=x.device)", []),
     ],
 )
 def test_names_used_as_only_tensors_are(body: str, found: list[str]) -> None:
