@@ -14,6 +14,7 @@ from pytest_dispatchguard import (
     Edit,
     Finding,
     Fix,
+    Kind,
     Loop,
     Place,
     Rule,
@@ -1140,6 +1141,13 @@ class LegacyTensorType(Rule):
         )
 
 
+def _is_read(kind: Kind) -> bool:
+    """Whether an element is a tensor on a device, or a list of such."""
+    if kind.what == "nested" and kind.sure and kind.cls != "dict" and kind.element is not None:
+        return _is_read(kind.element)
+    return kind.on_device and not kind.optional
+
+
 _HOLDERS = (cst.List, cst.Tuple, cst.ListComp, cst.Name, cst.Attribute, cst.Subscript)
 """Expressions that may stand for a list of tensors."""
 
@@ -1189,7 +1197,7 @@ class TensorOfTensors(Rule):
         if kind.what != "nested" or not kind.sure or kind.cls == "dict":
             return None
         parts = kind.items or (kind.element,)
-        if not parts or not all(p is not None and p.on_device and not p.optional for p in parts):
+        if not parts or not all(p is not None and _is_read(p) for p in parts):
             return None
         fix = None
         keywords = [a.keyword.value for a in node.args[1:] if a.keyword is not None]
