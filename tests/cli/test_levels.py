@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -10,6 +11,9 @@ import pytest
 
 from .conftest import Run, Write
 
+DEMO = Path(__file__).parents[2] / "fixtures" / "demo"
+BEFORE_LEVELS = Path(__file__).with_name("baseline_before_levels.json")
+"""Of the demo, made by the last revision that had two levels of certainty."""
 NOTE = (
     "import torch\n\nclass M(torch.nn.Module):\n"
     "    def forward(self, x: torch.Tensor):\n        return x.sum().item()\n"
@@ -114,3 +118,13 @@ def test_paths_are_told_from_here_and_from_the_root(write: Write, run: Run, form
     root = write({"pkg/__init__.py": "", "pkg/a.py": NOTE})
     shown = run("check", ".", "--format", format, cwd=root / "pkg").out
     assert ("pkg/a.py" in shown) is (format == "json")
+
+
+def test_baselines_of_before_there_were_notes_still_match(tmp_path: Path, run: Run) -> None:
+    shutil.copytree(DEMO, tmp_path, dirs_exist_ok=True)
+    shutil.copy(BEFORE_LEVELS, tmp_path / "baseline.json")
+    accepted = sum(entry["count"] for entry in json.loads(BEFORE_LEVELS.read_text())["entries"])
+    done = run("check", "--pedantic", "--format", "json", "--baseline", "baseline.json")
+    summary = json.loads(done.out)["summary"]
+    assert (done.status, summary["findings"], summary["baselined"]) == (0, 0, accepted)
+    assert "no longer" not in done.err
