@@ -169,6 +169,8 @@ LIBRARY_ROOTS: Mapping[str, Known] = {
     "pyro.ELBO": _known("", steps="loss loss_and_grads differentiable_loss"),
     "pyro.SVI": _known("", steps="step"),
 }
+OFFERED = frozenset(name for known in LIBRARY_ROOTS.values() for name in known.offered)
+"""All names of methods that users of one of these classes call."""
 
 _SAME_NAME: Mapping[str, str] = {
     "torch._tensor.Tensor": "torch.Tensor",

@@ -8,6 +8,7 @@ import re
 from pytest_dispatchguard.lint.cold import in_tests, path_of
 from pytest_dispatchguard.lint.facts import FunctionFact
 from pytest_dispatchguard.lint.families import families
+from pytest_dispatchguard.lint.libraries import OFFERED
 from pytest_dispatchguard.lint.packages import APART
 from pytest_dispatchguard.lint.project import Project, class_of
 
@@ -62,23 +63,25 @@ def sets_up(function_id: str) -> bool:
 
 
 def _is_offered(project: Project, function_id: str) -> bool:
+    facts = project.functions[function_id]
+    works = any(map(_works_on_tensors, facts))
     name = function_id.partition(":")[2]
+    *around, last = name.split(".")
+    # Most functions end here: asking where they stand takes longer.
+    if not works and last not in OFFERED:
+        return False
     if "<locals>" in name or not _is_in_library(project, function_id):
         return False
-    *around, last = name.split(".")
     if any(part.startswith("_") or _FOR_PEOPLE.search(part) for part in around):
         return False
     owner = class_of(project, function_id)
     if owner and any(last in known.offered for _, known in families(project, owner, {})):
         return True
-    if in_tests(project, function_id):
+    if not works or in_tests(project, function_id):
         return False
-    facts = project.functions[function_id]
-    if any(map(_is_registered, facts)) and any(map(_works_on_tensors, facts)):
+    if any(map(_is_registered, facts)):
         return True
-    if (last.startswith("_") and last not in _SPOKEN) or sets_up(function_id):
-        return False
-    return any(map(_works_on_tensors, facts))
+    return (not last.startswith("_") or last in _SPOKEN) and not sets_up(function_id)
 
 
 _REGISTERS = re.compile(

@@ -121,7 +121,7 @@ def _other_roots(project: Project, coldness: Coldness) -> Iterator[Root]:
         everywhere = HOT_ANYWHERE.get(function_id.rpartition(".")[2])
         if everywhere and class_of(project, function_id):
             yield Root(function_id, everywhere)
-        if _PROCESSOR.fullmatch(function_id) and facts[0].params[1:2] == ["attn"]:
+        if facts[0].params[1:2] == ["attn"] and _PROCESSOR.fullmatch(function_id):
             yield Root(function_id, "__call__ of an attention processor")
         for fact in facts:
             if _is_kernel(project, function_id, fact):
