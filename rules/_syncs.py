@@ -301,14 +301,14 @@ def asked_certainty(node: cst.BaseExpression, place: Place) -> Certainty | None:
     what has `any`, `all` or another reduction called on it is one: surely where it may be one otherwise, and
     as a note where nothing is known of it."""
     certainty = place.certainty(node)
-    if isinstance(node, cst.Comparison) and len(node.comparisons) == 1:
+    if type(node) is cst.Comparison and len(node.comparisons) == 1:
         part = node.comparisons[0]
-        if isinstance(part.operator, cst.In | cst.NotIn):
+        if type(part.operator) is cst.In or type(part.operator) is cst.NotIn:
             return "sure" if place.on_device(part.comparator) else None
     if certainty == "sure" or not only_torch(place):
         return certainty
-    reduced = node.left if isinstance(node, cst.Comparison) else node
-    if not isinstance(reduced, cst.Call) or not isinstance(reduced.func, cst.Attribute):
+    reduced = node.left if type(node) is cst.Comparison else node
+    if type(reduced) is not cst.Call or type(reduced.func) is not cst.Attribute:
         return certainty
     if reduced.func.attr.value not in _ASKING:
         return certainty

@@ -62,15 +62,17 @@ class _Scope:
 def _scope(node: cst.CSTNode) -> _Scope:
     scope = _Scope()
     for inner in nodes.walk(node):
-        scope.bound.update(t.value for t in nodes.bound_by(inner) if isinstance(t, cst.Name))
-        if isinstance(inner, cst.Name):
+        kind = type(inner)
+        if kind is cst.Name:
             scope.read.add(inner.value)
-        elif isinstance(inner, cst.Param | cst.FunctionDef):
+        elif kind is cst.Param or kind is cst.FunctionDef:
             scope.bound.add(inner.name.value)
-        elif isinstance(inner, cst.ImportAlias):
+        elif kind is cst.ImportAlias:
             scope.bound.add(_imported(inner))
-        elif isinstance(inner, cst.Nonlocal):
+        elif kind is cst.Nonlocal:
             scope.shares = True
+        else:
+            scope.bound.update(t.value for t in nodes.bound_by(inner) if type(t) is cst.Name)
     return scope
 
 
@@ -111,9 +113,10 @@ def _captures(node: cst.FunctionDef | cst.Lambda, place: Place) -> bool:
 def _local_imports(function: cst.FunctionDef) -> frozenset[str]:
     found: set[str] = set()
     for node in nodes.walk(function):
-        if isinstance(node, cst.ImportAlias):
+        kind = type(node)
+        if kind is cst.ImportAlias:
             found.add(_imported(node))
-        elif isinstance(node, cst.ExceptHandler) and node.name is not None:
+        elif kind is cst.ExceptHandler and node.name is not None:
             found.update(n.value for n in nodes.names_in(node.name))
     return frozenset(found)
 
@@ -261,16 +264,17 @@ class _Inner:
 def _inner(node: cst.CSTNode) -> _Inner:
     found = _Inner()
     for inner in nodes.walk(node):
-        if isinstance(inner, cst.Attribute):
+        kind = type(inner)
+        if kind is cst.Attribute:
             found.labels.add(inner.attr.value)
-        elif isinstance(inner, cst.Arg):
+        elif kind is cst.Arg:
             if inner.keyword is not None:
                 found.labels.add(inner.keyword.value)
-        elif isinstance(inner, cst.Lambda | cst.FunctionDef):
+        elif kind is cst.Lambda or kind is cst.FunctionDef:
             found.scopes = found.makes = True
-        elif isinstance(inner, cst.CompFor | cst.NamedExpr):
+        elif kind is cst.CompFor or kind is cst.NamedExpr:
             found.scopes = True
-        elif isinstance(inner, cst.Yield | cst.Await):
+        elif kind is cst.Yield or kind is cst.Await:
             found.yields = True
     return found
 

@@ -90,7 +90,7 @@ def entered(node: cst.With) -> Iterator[cst.Call]:
 def around_a_loop(node: cst.With) -> bool:
     """Whether the body of a with statement loops: to be entered once for all rounds is its point."""
     inside = nodes.walk(node.body, without=(cst.FunctionDef,))
-    return any(isinstance(n, cst.For | cst.While) for n in inside)
+    return any(type(n) is cst.For or type(n) is cst.While for n in inside)
 
 
 def whole_body_of(node: cst.With, place: Place) -> cst.For | None:

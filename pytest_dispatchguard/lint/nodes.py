@@ -105,8 +105,8 @@ def bound_by(node: cst.CSTNode) -> Iterator[cst.BaseExpression]:
     kind = type(node)
     if kind in _TARGET:
         yield from _parts(node.target)  # type: ignore[attr-defined]  # all of these have one
-    elif isinstance(node, cst.AsName):
-        yield from _parts(node.name)
+    elif kind is cst.AsName:
+        yield from _parts(node.name)  # type: ignore[attr-defined]  # as above
 
 
 _CHANGING = frozenset("append extend pop update add insert clear remove step".split())

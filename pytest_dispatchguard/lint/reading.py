@@ -213,11 +213,11 @@ class Reader:
 
     def _holds(self, condition: cst.BaseExpression) -> bool | None:
         """Whether what is known of names decides a condition, and how: what hot callers give, and types."""
-        if isinstance(condition, cst.UnaryOperation) and isinstance(condition.operator, cst.Not):
+        if type(condition) is cst.UnaryOperation and type(condition.operator) is cst.Not:
             inner = self._holds(condition.expression)
             return None if inner is None else not inner
         decided = fixed.truth(text(condition), self._given) if self._given else None
-        if decided is None and isinstance(condition, cst.Call):
+        if decided is None and type(condition) is cst.Call:
             return self._is_instance(condition)
         return decided
 
@@ -377,10 +377,10 @@ class Reader:
             cold=before_scene.cold or else_cold,
             conditions=(*before_scene.conditions, (node.test, False)),
         )
-        if isinstance(node.orelse, cst.If):
+        if type(node.orelse) is cst.If:
             self.parents[id(node.orelse)] = node
             else_ended = self._if(node.orelse, rest)
-        elif isinstance(node.orelse, cst.Else):
+        elif type(node.orelse) is cst.Else:
             else_ended = self._suite(node.orelse.body)
         after_else = self.names
         self.scene = before_scene
@@ -398,21 +398,24 @@ class Reader:
         """Whether the body, the else and what follows the statement are cold."""
         condition = text(node.test)
         body = _statements(node.body)
-        origins = self._looked_up(condition)
-        orelse = node.orelse.body if isinstance(node.orelse, cst.Else) else None
+        orelse = _statements(node.orelse.body) if isinstance(node.orelse, cst.Else) else ()
+        returns = _returns(body)
+        filled = origins = filled_else = filled_after = frozenset[str]()
+        if guards.worth_asking(condition):  # of no other does it matter what is filled
+            origins = self._looked_up(condition)
+            filled, filled_else = self._filled(body), self._filled(orelse)
+            filled_after = self._filled(rest) if returns else filled_after
         body_cold, else_cold = guards.cold_branches(
             condition,
-            body_assigns=self._filled(body) | origins,
-            orelse_assigns=self._filled(_statements(orelse)) | origins if orelse else (),
+            body_assigns=filled | origins,
+            orelse_assigns=filled_else | origins if orelse else (),
             body_raises=_raises(body)
             or _gives_up(body)
             or guards.of_the_past(condition, _called(body)),
-            orelse_raises=orelse is not None and _raises(_statements(orelse)),
+            orelse_raises=_raises(orelse),
         )
         rest_cold = guards.rest_is_cold(
-            condition,
-            body_returns=_returns(body),
-            following_assigns=self._filled(rest) | origins,
+            condition, body_returns=returns, following_assigns=filled_after | origins
         )
         holds = self._holds(node.test)
         return body_cold or holds is False, else_cold or holds is True, rest_cold or holds is True
@@ -429,9 +432,9 @@ class Reader:
         for name in guards.names_in(condition):
             value = None if name in self._emptied else self._bound_last.get(name)
             container: cst.BaseExpression | None = None
-            if isinstance(value, cst.Subscript):
+            if type(value) is cst.Subscript:
                 container = value.value
-            elif isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
+            elif type(value) is cst.Call and type(value.func) is cst.Attribute:
                 container = value.func.value if value.func.attr.value == "get" else None
             kept = dotted(container) if container is not None else None
             own = kept in self.names.kinds or kept == self.self_name
@@ -584,16 +587,16 @@ class Reader:
             self._bind(node.target, kind, None)
 
     def _target_event(self, target: cst.BaseExpression, statement: cst.CSTNode) -> None:
-        if isinstance(target, cst.Subscript):
+        if type(target) is cst.Subscript:
             base = self.ev(target.value)
             self.parents[id(target.value)] = target
             self._indices(target)
             self.kinds[id(target)] = signatures.element_of(base)
             self._emit("setitem", statement)
-        elif isinstance(target, cst.Attribute):
+        elif type(target) is cst.Attribute:
             self.ev(target.value)
             if (
-                isinstance(target.value, cst.Name)
+                type(target.value) is cst.Name
                 and target.value.value == self.self_name
                 and self.self_name
             ):
@@ -661,16 +664,16 @@ class Reader:
     def _bind(
         self, target: cst.BaseExpression, kind: Kind, value: cst.BaseExpression | None
     ) -> None:
-        if isinstance(target, cst.Name):
+        if type(target) is cst.Name:
             self._bind_name(target.value, kind, value)
             self.kinds[id(target)] = kind
-        elif isinstance(target, cst.Attribute):
+        elif type(target) is cst.Attribute:
             name = dotted(target)
             if name:
                 self._bind_name(name, kind, value)
         elif isinstance(target, cst.Tuple | cst.List):
             elements = target.elements
-            starred = any(isinstance(e, cst.StarredElement) for e in elements)
+            starred = any(type(e) is cst.StarredElement for e in elements)
             exact = (
                 kind.what == "nested"
                 and kind.items is not None
@@ -679,13 +682,13 @@ class Reader:
             )
             parts = (
                 value.elements
-                if isinstance(value, cst.Tuple) and len(value.elements) == len(elements)
+                if type(value) is cst.Tuple and len(value.elements) == len(elements)
                 else None
             )
             if kind.what == "tensor" and value is not None:
                 self._iterates(value)
             for i, element in enumerate(elements):
-                if isinstance(element, cst.StarredElement):
+                if type(element) is cst.StarredElement:
                     self._bind(
                         element.value, Kind("nested", element=signatures.element_of(kind)), None
                     )
@@ -705,7 +708,7 @@ class Reader:
         self._given.pop(name, None)
         self.assigned[name] = self.assigned.get(name, 0) + 1
         self._bound_last[name] = value
-        if isinstance(value, cst.Name) and value.value == "None":
+        if type(value) is cst.Name and value.value == "None":
             self._emptied.add(name)
         if value is not None:
             self.names.values[name] = value
@@ -736,14 +739,14 @@ class Reader:
 
     def _truth(self, node: cst.BaseExpression) -> Kind:
         """Reads an expression whose truth is asked."""
-        if isinstance(node, cst.BooleanOperation):
+        if type(node) is cst.BooleanOperation:
             return self._boolean(node, asked=True)
-        if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Not):
+        if type(node) is cst.UnaryOperation and type(node.operator) is cst.Not:
             self._truth(node.expression)
             self.parents[id(node.expression)] = node
             self.kinds[id(node)] = SCALAR
             return SCALAR
-        if isinstance(node, cst.NamedExpr):
+        if type(node) is cst.NamedExpr:
             kind = self.ev(node)
             self._emit("truth", node.value)
             return kind
@@ -755,7 +758,7 @@ class Reader:
         left = self._truth(node.left)
         saved = self.names
         self.names = saved.copy()
-        conjunction = isinstance(node.operator, cst.And)
+        conjunction = type(node.operator) is cst.And
         self._narrow(node.left, conjunction)
         scene = self.scene
         if self._holds(node.left) is (not conjunction):
@@ -769,19 +772,19 @@ class Reader:
 
     def _narrow(self, test: cst.BaseExpression, holds: bool) -> None:
         """Takes a condition as known to hold, or not to hold."""
-        if isinstance(test, cst.BooleanOperation):
-            if isinstance(test.operator, cst.And) == holds:
+        if type(test) is cst.BooleanOperation:
+            if (type(test.operator) is cst.And) == holds:
                 self._narrow(test.left, holds)
                 self._narrow(test.right, holds)
             return
-        if isinstance(test, cst.UnaryOperation) and isinstance(test.operator, cst.Not):
+        if type(test) is cst.UnaryOperation and type(test.operator) is cst.Not:
             self._narrow(test.expression, not holds)
             return
-        if isinstance(test, cst.NamedExpr):
+        if type(test) is cst.NamedExpr:
             test = test.target
-        if isinstance(test, cst.Comparison) and len(test.comparisons) == 1:
+        if type(test) is cst.Comparison and len(test.comparisons) == 1:
             self._narrow_comparison(test, holds)
-        elif isinstance(test, cst.Call):
+        elif type(test) is cst.Call:
             self._narrow_call(test, holds)
         elif isinstance(test, cst.Name | cst.Attribute):
             name = dotted(test)
@@ -952,14 +955,14 @@ class Reader:
         func = node.func
         self.parents[id(func)] = node
         receiver = UNKNOWN
-        if isinstance(func, cst.Attribute):
+        if type(func) is cst.Attribute:
             receiver = self.ev(func.value)
             self.parents[id(func.value)] = func
             self.kinds[id(func)] = self._attribute_kind(func, receiver)
             last = func.attr.value
         else:
             self.kinds[id(func)] = self.ev(func)
-            last = func.value if isinstance(func, cst.Name) else ""
+            last = func.value if type(func) is cst.Name else ""
         name = self.resolve(func)
         if name is not None:
             self.dotted_names[id(func)] = name
@@ -1148,7 +1151,7 @@ class Reader:
         kind = _arithmetic(left, right)
         if kind.what == "tensor" and bitwise and "bool" in (left.dtype, right.dtype):
             return replace(kind, dtype="bool")
-        if isinstance(node.operator, cst.Multiply) and left.dtype == right.dtype == "bool":
+        if type(node.operator) is cst.Multiply and left.dtype == right.dtype == "bool":
             return replace(kind, dtype="bool")
         if left.what == "text":
             return TEXT
@@ -1216,7 +1219,7 @@ class Reader:
         for element in node.elements:
             kind = self.ev(element.value)
             self.parents[id(element.value)] = node
-            if isinstance(element, cst.StarredElement):
+            if type(element) is cst.StarredElement:
                 exact = False
                 self._iterates(element.value)
                 kind = signatures.element_of(kind)
@@ -1228,7 +1231,7 @@ class Reader:
             element_kind = kinds[0]
             for kind in kinds[1:]:
                 element_kind = join(element_kind, kind)
-        items = tuple(kinds) if exact and isinstance(node, cst.Tuple) else None
+        items = tuple(kinds) if exact and type(node) is cst.Tuple else None
         return Kind("nested", element=element_kind, items=items)
 
     def _dict(self, node: cst.Dict) -> Kind:
@@ -1390,12 +1393,19 @@ def _statements(body: cst.BaseSuite) -> Sequence[cst.CSTNode]:
     return [body]
 
 
+_LINES = frozenset({cst.SimpleStatementLine, cst.SimpleStatementSuite})
+
+
 def _smalls(statements: Iterable[cst.CSTNode]) -> Iterable[cst.CSTNode]:
     for statement in statements:
-        if isinstance(statement, cst.SimpleStatementLine | cst.SimpleStatementSuite):
-            yield from statement.body
+        if type(statement) in _LINES:
+            yield from statement.body  # type: ignore[attr-defined]  # both have one
         else:
             yield statement
+
+
+_HOLDING = frozenset({cst.With, cst.Try, cst.TryStar})
+"""Statements whose body runs whatever they find."""
 
 
 def _assigned_names(statements: Iterable[cst.CSTNode], declared: AbstractSet[str]) -> set[str]:
@@ -1404,17 +1414,17 @@ def _assigned_names(statements: Iterable[cst.CSTNode], declared: AbstractSet[str
     found: set[str] = set()
     for small in _smalls(statements):
         targets: list[cst.BaseExpression] = []
-        if isinstance(small, cst.Assign):
+        if type(small) is cst.Assign:
             targets = [t.target for t in small.targets]
-        elif isinstance(small, cst.AnnAssign | cst.AugAssign):
+        elif type(small) is cst.AnnAssign or type(small) is cst.AugAssign:
             targets = [small.target]
-        elif isinstance(small, cst.If):
+        elif type(small) is cst.If:
             found |= _assigned_in_all(small, declared)
-        elif isinstance(small, cst.With | cst.Try | cst.TryStar):
-            found |= _assigned_names(_statements(small.body), declared)
+        elif type(small) in _HOLDING:
+            found |= _assigned_names(_statements(small.body), declared)  # type: ignore[attr-defined]
         for target in targets:
             whole = target
-            while isinstance(target, cst.Subscript):
+            while type(target) is cst.Subscript:
                 target = target.value
             name = dotted(target) or ""
             if "." in name or name in declared or (name and target is not whole):
@@ -1432,9 +1442,14 @@ def _assigned_in_all(node: cst.If, declared: AbstractSet[str]) -> set[str]:
     return found & _assigned_names(_statements(node.orelse.body), declared)
 
 
+def _last(statements: Sequence[cst.CSTNode]) -> cst.CSTNode | None:
+    """The last of them, of several on one line too."""
+    smalls = list(_smalls(statements[-1:]))
+    return smalls[-1] if smalls else None
+
+
 def _raises(statements: Sequence[cst.CSTNode]) -> bool:
-    smalls = list(_smalls(statements))
-    return bool(smalls) and isinstance(smalls[-1], cst.Raise)
+    return type(_last(statements)) is cst.Raise
 
 
 def _gives_up(statements: Sequence[cst.CSTNode]) -> bool:
@@ -1470,8 +1485,7 @@ def _swallows(node: cst.With) -> bool:
 
 def _leaves(statements: Sequence[cst.CSTNode]) -> bool:
     """Whether the end of a block is not reached, as far as its last statement tells."""
-    smalls = list(_smalls(statements))
-    last = smalls[-1] if smalls else None
+    last = _last(statements)
     while isinstance(last, cst.If):
         if last.orelse is None or not _leaves(_statements(last.body)):
             return False
@@ -1482,8 +1496,7 @@ def _leaves(statements: Sequence[cst.CSTNode]) -> bool:
 
 
 def _returns(statements: Sequence[cst.CSTNode]) -> bool:
-    smalls = list(_smalls(statements))
-    return bool(smalls) and isinstance(smalls[-1], cst.Return)
+    return type(_last(statements)) is cst.Return
 
 
 _ENDING = frozenset({cst.Return, cst.Raise, cst.Continue, cst.Break})
