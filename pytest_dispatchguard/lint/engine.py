@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_dispatchguard import precompiled
@@ -143,6 +143,7 @@ class Briefs:
         idle: Sequence[str],
         make: Callable[[str], str],
         keys: Mapping[str, str] | None = None,
+        unpacked: Callable[[str], Brief] | None = None,
     ) -> None:
         self.hot = hot
         """The number of hot functions by file; files without are not there."""
@@ -150,10 +151,16 @@ class Briefs:
         """Settings that match nothing, and what of the profile does not, a line each."""
         self._make = make
         self._keys = dict(keys or {})
+        self._unpacked = unpacked
+        """Gives briefs as they were made; None where only their texts are known."""
 
     def text(self, rel: str) -> str:
         """The brief of one file."""
         return self._make(rel)
+
+    def brief(self, rel: str) -> Brief:
+        """The same, to be read and not to be changed."""
+        return unpack_brief(self.text(rel)) if self._unpacked is None else self._unpacked(rel)
 
     def key(self, rel: str) -> str:
         """A hash of it."""
@@ -295,10 +302,12 @@ def new_briefs(
     if solved_to is not None:
         solved_to(project, solved)
     briefer = Briefer(project, solved)
+    brief = lru_cache(maxsize=1)(briefer.brief)  # asked for twice in a row: to be read, and as text
     return Briefs(
         {rel: len(functions) for rel, functions in briefer.hot.items()},
         [*idle_names(config, project), *filter(None, [solved.observed.note])],
-        lambda rel: pack_brief(briefer.brief(rel)),
+        lambda rel: pack_brief(brief(rel)),
+        unpacked=brief,
     )
 
 
@@ -350,8 +359,7 @@ def judge_files(
 
     def jobs() -> Iterator[_Job]:
         for rel in missing:
-            text = briefs.text(rel)
-            brief = unpack_brief(text)
+            brief = briefs.brief(rel)
             outlines = worth_judging(facts[rel], *hot_in_brief(brief), catalog.tokens)
             if cache is None:
                 pieces[rel] = [Piece(outline, 1, "") for outline in outlines]
@@ -363,7 +371,7 @@ def judge_files(
             if unknown:
                 path, digest = survey.files[rel].name, survey.scouted[rel].digest
                 given = survey.texts.get(rel)
-                yield rel, path, digest, given, text, unknown, target, catalog.packs
+                yield rel, path, digest, given, briefs.text(rel), unknown, target, catalog.packs
 
     judged: dict[tuple[str, Outline], tuple[int, str]] = {}
     problems: list[str] = []
