@@ -33,10 +33,10 @@ from pytest_dispatchguard.lint.kinds import (
     filled,
     join,
 )
+from pytest_dispatchguard.lint.positions import source_of
 from pytest_dispatchguard.lint.profiled import settled
 from pytest_dispatchguard.lint.rule import Event
 
-_EMPTY = cst.Module([])
 _NEEDS_TEXT = signatures.FACTORIES | signatures.LIKE | {"device", "to", "type"}
 _ITERATING = frozenset(
     {
@@ -73,7 +73,7 @@ def text(node: cst.CSTNode) -> str:
     """The source of a node."""
     if type(node) is cst.Name and not node.lpar:
         return node.value
-    return _EMPTY.code_for_node(node).strip()
+    return source_of(node).strip()
 
 
 def dotted(node: cst.CSTNode) -> str | None:

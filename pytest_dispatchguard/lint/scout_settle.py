@@ -213,6 +213,7 @@ def finish(walk: Walk) -> FileFacts:
     )
     registered = _registered(facts)
     models = _model_callers(walk) if walk.tensors_here else set()
+    stars = any(name == "*" for name, _ in facts.imports)
     for reading in walk.readings:
         fact = reading.fact
         assert fact is not None
@@ -223,7 +224,6 @@ def finish(walk: Walk) -> FileFacts:
         fact.feeds_model = fact.feeds_model or feeds_by(reading, models)
         fact.reads = has_torch and reads_what_it_is_given(walk, reading)
         fact.takes_tensors = has_torch and takes_tensors(reading, reading.document)
-        stars = any(name == "*" for name, _ in facts.imports)
         attributes = reading.owner.attrs if reading.owner is not None else {}
         defined = methods.get(reading.owner.name, set()) if reading.owner is not None else set()
         prefix = f"{reading.self_name}."
