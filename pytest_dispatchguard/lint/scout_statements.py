@@ -37,7 +37,8 @@ def _block(walk: Walk, node: Node) -> None:
         handler = table[child.kind_id]
         if handler is None:
             continue
-        if child.type == "if_statement":
+        kind = child.type
+        if kind == "if_statement":
             walk.done = _set_true(walk, children[i + 1 : i + 4])
         handler(walk, child)
         if walk.early_exit is not None:
@@ -47,10 +48,10 @@ def _block(walk: Walk, node: Node) -> None:
                 visit_cold(walk, rest)
                 walk.early_exit = None
                 break
-        if child.type == "if_statement":
+        if kind == "if_statement":
             _note_early_end(walk, child)
-        elif (child.type == "try_statement" and _only_failing_goes_on(walk, child)) or (
-            child.type == "with_statement" and _swallows(walk, child)
+        elif (kind == "try_statement" and _only_failing_goes_on(walk, child)) or (
+            kind == "with_statement" and _swallows(walk, child)
         ):
             visit_cold(walk, children[i + 1 :])
             walk.early_exit = None
@@ -104,7 +105,7 @@ def _note_early_end(walk: Walk, node: Node) -> None:
 
 def uneven(node: Node, children: list[Node]) -> bool:
     """Whether a block may not be indented as Python wants it, which tree-sitter does not mind."""
-    column = 0 if node.parent is None else -1
+    column = 0 if node.type == "module" else -1
     for i, child in enumerate(children):
         at = child.start_point[1]
         if at == column or child.is_extra:
