@@ -545,6 +545,12 @@ class Layers:
         """What the parts come to."""
         return sum(layer.us.value for layer in self.layers)
 
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """What each part takes of the whole, from 0 to 1."""
+        whole = self.whole_us.value
+        return tuple(min(max(p.us.value / whole, 0.0), 1.0) if whole else 0.0 for p in self.layers)
+
 
 @dataclass(frozen=True, slots=True)
 class Guards:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -15,6 +16,7 @@ from typing import Any
 from pytest_dispatchguard.measure.calling import Call
 from pytest_dispatchguard.measure.compiled_layers import CompiledLayers, around_part
 from pytest_dispatchguard.measure.devices import HOST, Device, here
+from pytest_dispatchguard.measure.fitting import fitted
 from pytest_dispatchguard.measure.parts import name_of, parts_of
 from pytest_dispatchguard.measure.python_layers import PythonLayers
 from pytest_dispatchguard.measure.subject import Subject
@@ -28,6 +30,8 @@ _WARM_UPS = 3
 _LOOKS = 5
 """Times that a call is watched for which of its functions take long."""
 _MOST_TORCH_CALLS = 2000
+_TELLABLE = 0.005
+"""A part of the whole that is worth a word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,12 @@ class _Apart:
         for _ in range(_WARM_UPS):
             self.prepare()
             self.wanted.call.once()()
+        # What the call warns of was told by now; what is left would be about calls that only measuring makes.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return self._measured()
+
+    def _measured(self) -> Layers:
         self._record(CallTree())  # what is compiled, or made, because somebody watches
         self._record(self.tree)
         for _ in range(_LOOKS):
@@ -150,19 +160,27 @@ class _Apart:
         notes: Sequence[str],
         torch_calls: Mapping[str, int] | None = None,
     ) -> Layers:
-        # Apart, some things take more than within the call: what is left for others is less than nothing.
-        kept = [part for part in parts if part.us.high >= 0 or part.line]
-        lost = [
-            f"{part.name}: {part.us.value:.2f} µs, so what it was held against takes more apart"
-            for part in parts
-            if part.us.high < 0
+        whole = found.alone("whole")
+        fitting, off = fitted(parts)
+        # A layer of torch that is surely less than nothing was measured wrong: its zero would mislead.
+        wrong = [part for part in parts if part.us.high < 0 and not part.line]
+        kept = [made for made, part in zip(fitting, parts, strict=True) if part not in wrong]
+        said = [
+            f"{part.name}: cannot be told apart, what is inside of it takes {-part.us.value:.2f} µs more "
+            "on its own"
+            for part in wrong
         ]
+        if off > _TELLABLE * whole.value:
+            said.append(
+                f"on their own, parts take {off:.2f} µs more than within the call, {off / whole.value:.0%} "
+                "of it: that much is taken off them"
+            )
         return Layers(
             self.wanted.name,
-            found.alone("whole"),
+            whole,
             tuple(kept),
             found.rounds,
-            (*notes, *lost),
+            (*notes, *said),
             self.wanted.call.form,
             dict(torch_calls or {}),
             tuple(dict.fromkeys(map(name_of, self.tree.calls))),

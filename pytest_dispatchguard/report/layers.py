@@ -56,8 +56,10 @@ def waterfall(call: Layers, width: int = 100) -> list[Line]:
     whole = call.whole_us.value
     names = [_cut(_name(layer)) for layer in call.layers]
     wide = max([len(name) for name in names] + [len("the whole call")])
-    figures = [_figures(layer.us, whole) for layer in call.layers]
-    room = width - wide - len(_figures(call.whole_us, whole)) - 4
+    figures = [
+        _figures(layer.us, share) for layer, share in zip(call.layers, call.shares, strict=True)
+    ]
+    room = width - wide - len(_figures(call.whole_us, 1.0)) - 4
     drawn_us = sum(max(layer.us.value, 0.0) for layer in call.layers)
     scale = max(_NARROWEST, min(_WIDEST, room)) / max(whole, drawn_us, 1e-9)
     lines: list[Line] = [[(call.subject, "bold"), (f"  {us(whole)} a call", "")]]
@@ -68,7 +70,7 @@ def waterfall(call: Layers, width: int = 100) -> list[Line]:
             [(f"  {name:<{wide}}", ""), (f"{figure}  ", ""), (bar, _STYLES.get(layer.kind, ""))]
         )
         at += max(layer.us.value, 0.0)
-    total = _figures(call.whole_us, whole)
+    total = _figures(call.whole_us, 1.0)
     bar = _bar(0.0, whole * scale)
     lines.append([(f"  {'the whole call':<{wide}}", "bold"), (f"{total}  ", ""), (bar, "dim")])
     lines += [[(f"  {line}", "dim")] for line in remarks(call)]
@@ -102,8 +104,7 @@ def as_markdown(found: Sequence[Layers], machine: Mapping[str, str]) -> str:
     for call in found:
         out += f"\n#### {code(call.subject)}: {us(call.whole_us.value)} a call\n\n"
         out += "| layer | µs | between | share | what |\n| --- | ---: | --- | ---: | --- |\n"
-        for layer in call.layers:
-            share = layer.us.value / call.whole_us.value if call.whole_us.value else 0.0
+        for layer, share in zip(call.layers, call.shares, strict=True):
             name = "&nbsp;&nbsp;" * layer.depth + code(_name(layer).strip())
             cells = [
                 name,
@@ -207,10 +208,9 @@ def relative(path: str) -> str:
         return Path(*Path(path).parts[-3:]).as_posix()
 
 
-def _figures(interval: Interval, whole: float) -> str:
+def _figures(interval: Interval, share: float) -> str:
     wide = _wide(interval)
     around = f"±{_number(wide)}" if math.isfinite(wide) else "±?"
-    share = interval.value / whole if whole else 0.0
     return f"  {us(interval.value):>9} {around:<6} {share:>4.0%}"
 
 

@@ -6,6 +6,7 @@ part. Nothing is optimised: every operation goes through the dispatcher as it do
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -68,8 +69,20 @@ class Operation:
                 made = self.run()
                 made = list(made) if isinstance(made, tuple | list) else [made]
                 if len(made) == len(places):
-                    return Operation(other, [*self.values, *(m.detach().clone() for m in made)])
+                    room = [m.detach().clone() for m in made]
+                    writing = Operation(other, [*self.values, *room])
+                    return writing if _runs_quietly(writing) else None
         return None
+
+
+def _runs_quietly(operation: Operation) -> bool:
+    """Whether torch warns of nothing. Some operations resize the room that they are given each time (`linear`
+    of a vector), which takes longer than making room would. In a loop, as elsewhere warnings of C++ go past
+    Python's filters."""
+    with torch.no_grad(), warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        loop_of([operation])(1)
+    return not told
 
 
 def operations_of(call: TorchCall) -> list[Operation]:

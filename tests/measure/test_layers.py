@@ -171,6 +171,31 @@ class TestOfTorch:
         assert found.torch_calls == {"torch.add": 1}
         assert found.sum_us == pytest.approx(found.whole_us.value, rel=0.1)
 
+    @pytest.mark.parametrize("size", [(16,), (4, 16)])
+    @pytest.mark.parametrize("mode", ["grad", "inference"])
+    def test_shares_of_a_layer_come_to_the_whole_and_nothing_warns(
+        self, size: tuple[int, ...], mode: str, recwarn: pytest.WarningsRecorder
+    ) -> None:
+        torch = pytest.importorskip("torch", reason="code on torch runs")
+        modes = {"inference": torch.inference_mode, "grad": torch.enable_grad}
+        found = apart(torch.nn.Linear(16, 16), torch.ones(size), mode=modes[mode])
+        assert all(0 <= share <= 1 for share in found.shares)
+        assert all(part.us.value >= 0 for part in found.layers)
+        remainder = 1 - found.sum_us / found.whole_us.value
+        assert sum(found.shares) + remainder == pytest.approx(1)
+        assert abs(remainder) < 0.01
+        assert not recwarn.list
+
+    def test_what_the_call_itself_warns_of_is_told(self, recwarn: pytest.WarningsRecorder) -> None:
+        import warnings
+
+        def warning() -> int:
+            warnings.warn("mine", stacklevel=1)
+            return spin(10)
+
+        apart(warning)
+        assert {str(one.message) for one in recwarn} == {"mine"}
+
     def test_recording_for_backward_is_a_layer_of_its_own(self) -> None:
         torch = pytest.importorskip("torch", reason="code on torch runs")
         x, y = torch.ones(4, 4), torch.ones(4, 4, requires_grad=True)

@@ -130,3 +130,12 @@ def test_how_loops_run_is_put_back() -> None:
     with as_they_are():
         pass
     assert torch._C._get_graph_executor_optimize() is before
+
+
+def test_what_resizes_the_room_that_it_is_given_does_not_write_into_it() -> None:
+    weight, vector = torch.ones(4, 4, requires_grad=True), torch.ones(4)
+    (linear,) = operations_of(last_call(lambda: F.linear(vector, weight)))
+    assert linear.name == "aten::linear"
+    assert linear.writing() is None
+    (of_many,) = operations_of(last_call(lambda: F.linear(torch.ones(2, 4), weight)))
+    assert of_many.writing() is not None
