@@ -128,3 +128,72 @@ def test_baselines_of_before_there_were_notes_still_match(tmp_path: Path, run: R
     summary = json.loads(done.out)["summary"]
     assert (done.status, summary["findings"], summary["baselined"]) == (0, 0, accepted)
     assert "no longer" not in done.err
+
+
+UNTYPED_MASK = """\
+import torch
+
+
+class Gate(torch.nn.Module):
+    def forward(self, x, mask=None):
+        if mask is not None and mask.any():
+            x = x * mask
+        return x
+"""
+LOOPS = """\
+import torch
+
+
+def evaluate(model, loader, criterion):
+    total = 0.0
+    for x, y in loader:
+        total += criterion(model(x), y).item()
+    return total
+
+
+@torch.no_grad()
+def generate(model, ids, length, eos):
+    for _ in range(length):
+        token = model(ids)[:, -1].argmax(-1)
+        if token.item() == eos:
+            break
+        ids = torch.cat([ids, token[:, None]], 1)
+    return ids
+
+
+def sample(model, prompt, max_new_tokens, eos_id):
+    tokens = prompt
+    for _ in range(max_new_tokens):
+        logits = model(tokens)
+        next_token = torch.multinomial(torch.softmax(logits[:, -1], -1), 1)
+        tokens = torch.cat((tokens, next_token), dim=1)
+        if (next_token == eos_id).all():
+            break
+    return tokens
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "places"),
+    [
+        (UNTYPED_MASK, ["6:33 DG401 `if mask.any()`"]),
+        (
+            LOOPS,
+            [
+                "7:18 DG411 `criterion(model(x), y).item()`",
+                "15:12 DG411 `token.item()`",
+                "27:12 DG401 `if (next_token == eos_id).all()`",
+            ],
+        ),
+    ],
+    ids=["a mask without an annotation", "evaluation and generation"],
+)
+def test_the_waits_of_plain_training_code_are_told(
+    write: Write, run: Run, source: str, places: list[str]
+) -> None:
+    write({"a.py": source})
+    done = run("check")
+    assert (done.status, "uncertain" in done.out) == (0, False)
+    told = [line.strip() for line in done.out.splitlines() if " DG4" in line]
+    assert [line.partition(" makes the host wait")[0] for line in told] == places
+    assert run("check", "--strict").status == 1
