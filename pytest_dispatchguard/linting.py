@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict, astuple, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -196,7 +196,7 @@ def packed(
     rows = [
         [
             *(sync.operation, sync.why, sync.code, sync.waits, number),
-            [[frame.path, frame.line, frame.function] for frame in sync.frames],
+            [astuple(frame) for frame in sync.frames],
         ]
         for sync, number in times.items()
     ]

@@ -137,6 +137,19 @@ class HotPlace:
 
 
 @dataclass(frozen=True, slots=True)
+class Ran:
+    """How often a place was seen to wait while a program ran, in one of its loops."""
+
+    times: int
+    rounds: int = 0
+    """Of the loop; 0 where these are not known, and outside of loops."""
+    loop: str = ""
+    """Where it begins, ``train.py:21``; empty outside of loops."""
+    steps: bool = False
+    """Whether the rounds are steps of an optimizer."""
+
+
+@dataclass(frozen=True, slots=True)
 class Elsewhere:
     """Where a pattern stands, when it is told at the call that made its function hot."""
 
@@ -168,6 +181,8 @@ class Finding:
     dry: bool | None = False
     """Whether the host waits for nothing here, though the pattern can make it wait; None where that is not
     known."""
+    ran: tuple[Ran, ...] = ()
+    """Where it waited while a program ran, loop by loop; empty for what was read, or ran in tests."""
 
     @property
     def sort_key(self) -> tuple[str, int, int, str, str]:

@@ -14,7 +14,7 @@ from pytest_dispatchguard import recording
 from pytest_dispatchguard.lint.hot import hot_lines
 from pytest_dispatchguard.lint.observed import Sieve, own_files, read_config
 from pytest_dispatchguard.model import Report, UserError, with_remarks
-from pytest_dispatchguard.runtime import compiling, device_waits, findings, program, waste
+from pytest_dispatchguard.runtime import compiling, device_waits, findings, program, rounds, waste
 from pytest_dispatchguard.runtime.program import Program
 from pytest_dispatchguard.runtime.recorder import Recorder
 from pytest_dispatchguard.runtime.syncs import Sync
@@ -106,7 +106,9 @@ def _costs(
         watching.enter_context(operations.watching())
 
     def tell() -> bool:
-        waited, elsewhere = findings.observed(waits, sieve.rel, sieve.rules)
+        waited, elsewhere = findings.observed(
+            waits, sieve.rel, sieve.rules, ran=rounds.ran(waits, wasted.steps, sieve.rel)
+        )
         costly, _ = findings.observed(
             wasted.times,
             sieve.rel,

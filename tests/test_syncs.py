@@ -74,8 +74,8 @@ def test_a_wait_fails_its_budget(suite: pytest.Pytester, run: Any, mode: str) ->
     result.stdout.fnmatch_lines(
         [
             "  syncs: 2, allowed 0",
-            "  truth (DG401) at library.py:9 in *forward: a value is read back to the host",
-            "  mask read (DG422) at library.py:14 in *forward → *kept: the host waits to learn *",
+            "  truth (DG401) at library.py:9 in *forward, `*x.any()*`: a value is read back to the host",
+            "  mask read (DG422) at library.py:14 in *forward → *kept, `*x[[]x > 0]*`: the host waits *",
         ],
     )
     assert [(row["verdict"], row["counters"]) for row in told(suite)] == [

@@ -11,6 +11,7 @@ from pathlib import Path
 from pytest_dispatchguard.measure.subject import Subject
 from pytest_dispatchguard.model import Limit, UserError, Verdict
 from pytest_dispatchguard.runtime import sync_mode
+from pytest_dispatchguard.runtime.source_text import shown
 from pytest_dispatchguard.runtime.syncs import Sync, is_there, recording
 
 NAME = "syncs"
@@ -94,7 +95,9 @@ def _told(sync: Sync, times: int) -> str:
         return f"{often}{sync.operation} ({sync.code}) by the call itself: {sync.why}"
     path = " → ".join(frame.function for frame in reversed(sync.frames))
     place = f"{_shown(sync.place.path)}:{sync.place.line}"
-    return f"{often}{sync.operation} ({sync.code}) at {place} in {path}: {sync.why}"
+    text = shown(sync.place.path, sync.place.place)
+    source = f", `{text}`" if text else ""
+    return f"{often}{sync.operation} ({sync.code}) at {place} in {path}{source}: {sync.why}"
 
 
 def _shown(path: str) -> str:

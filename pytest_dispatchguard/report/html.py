@@ -13,7 +13,7 @@ from . import charts_svg as svg
 from . import html_budgets, html_findings, operations
 from .html_parts import Html, asset, el, embedded, hashed, prose, wide
 from .options import Options, Sources
-from .wording import NAME, bill, count, fixable, footing, headline
+from .wording import NAME, accounts, count, fixable, footing, headline
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +102,8 @@ def _summary(known: Known) -> Html:
         told.append(el("p", headline(report)))
         told += [el("p", footing(report))] if footing(report) else []
         told += [el("p", el("b", "Note: "), prose(note), class_="note") for note in report.notes]
-        if costs := bill(report.findings):
-            rows = [el("li", line) for line in costs]
-            told += el("p", "What the flagged lines cost in one call of"), el("ul", *rows)
+        for title, lines in accounts(report.findings):
+            told += el("p", title), el("ul", *(el("li", line) for line in lines))
     figures = [
         el("div", el("dt", name), el("dd", str(number)))
         for name, number in [*_of_report(report), *_of_verdicts(known.verdicts)]

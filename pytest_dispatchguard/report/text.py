@@ -15,7 +15,7 @@ from .lines import Line, written
 from .options import Options, Sources
 from .wording import (
     NOTES,
-    bill,
+    accounts,
     cost,
     count,
     footing,
@@ -50,10 +50,9 @@ def _lines(report: Report, options: Options) -> Iterator[Line]:
         yield [(footing(report), "")]
     for note in report.notes:
         yield [("note: ", "bold"), (_one_line(note), "")]
-    costs = bill(report.findings)
-    if costs:
-        yield [("What the flagged lines cost in one call of", "bold")]
-        yield from ([(f"  {_one_line(line)}", "magenta")] for line in costs)
+    for title, lines in accounts(report.findings):
+        yield [(title, "bold")]
+        yield from ([(f"  {_one_line(line)}", "magenta")] for line in lines)
     if report.operations is not None:
         yield from _operations(report.operations)
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-from pytest_dispatchguard.model import Certainty, Finding, Fix, Hot, Price, Report
+from pytest_dispatchguard.model import Certainty, Finding, Fix, Hot, Price, Ran, Report
 
 NAME = "dispatchguard"
 HOME = "https://pytest-dispatchguard.readthedocs.io/"
@@ -107,10 +107,48 @@ def dearest_files_first(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(found, key=lambda finding: (-costs[finding.path], finding.sort_key))
 
 
+def accounts(findings: Sequence[Finding]) -> list[tuple[str, list[str]]]:
+    """What findings cost in all, as lists with a title each; none where there is nothing to add up."""
+    made = [
+        ("Waits for the device while the program ran", waited(findings)),
+        ("What the flagged lines cost in one call of", bill(findings)),
+    ]
+    return [(title, lines) for title, lines in made if lines]
+
+
+def waited(findings: Iterable[Finding]) -> list[str]:
+    """How often a program waited, step by step and once: a line for each of its loops, then the rest."""
+    loops: dict[tuple[bool, str], list[Ran]] = {}
+    for finding in findings:
+        for ran in finding.ran:
+            loops.setdefault((ran.steps, ran.loop), []).append(ran)
+    order = sorted(loops.items(), key=lambda row: (not row[0][0], not row[0][1], row[0][1]))
+    return [f"{_loop(found[0])}: {_waits(found)}" for _, found in order]
+
+
+def _loop(ran: Ran) -> str:
+    if not ran.loop:
+        return "once, outside of loops"
+    if not ran.rounds:
+        return f"in the loop at {ran.loop}"
+    unit = "step" if ran.steps else "round"
+    each = f"in each of {ran.rounds} {unit}s" if ran.rounds > 1 else f"in the only {unit}"
+    return f"{each} of the loop at {ran.loop}"
+
+
+def _waits(found: Sequence[Ran]) -> str:
+    times = sum(ran.times for ran in found)
+    told = times / found[0].rounds if found[0].rounds else times
+    return f"{told:.3g} {'wait' if told == 1 else 'waits'} ({count(len(found), 'place')})"
+
+
 def bill(findings: Iterable[Finding]) -> list[str]:
-    """What the flagged lines cost in one call of each root, the dearest first: a line each."""
+    """What the flagged lines cost in one call of each root, the dearest first: a line each. What waited while
+    a program ran has its own account."""
     roots: dict[str, list[Finding]] = {}
     for finding in findings:
+        if finding.ran:
+            continue
         if finding.certainty != "note" and finding.price is not None and finding.hot is not None:
             roots.setdefault(finding.hot.root, []).append(finding)
     rows = sorted(roots.items(), key=lambda row: (-sum(f.rank for f in row[1]), row[0]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import linecache
 import opcode
 import sys
 import warnings
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 
 from pytest_dispatchguard.runtime import sync_mode
 from pytest_dispatchguard.runtime.foreign import own_frames
+from pytest_dispatchguard.runtime.source_text import place_in, text_at
 from pytest_dispatchguard.runtime.syncs import Notes, Recorder, is_there
 
 _SAID = "called a synchronizing CUDA operation"
@@ -103,7 +103,7 @@ def _called(frame: FrameType) -> _Known:
     """What runs in a frame, by its source."""
     if frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] == _STORE:
         return _MASK_WRITE
-    source = _source(frame)
+    source = text_at(frame.f_code.co_filename, place_in(frame))
     try:
         node = ast.parse(source.strip()).body[0]
     except (SyntaxError, IndexError, ValueError):
@@ -130,24 +130,3 @@ def _to_host(node: ast.Call) -> bool:
     """Whether a copy that waits is one to the host, by what it is told."""
     words = [ast.unparse(given) for given in (*node.args, *(k.value for k in node.keywords))]
     return any("cpu" in word or "host" in word for word in words)
-
-
-def _source(frame: FrameType) -> str:
-    """The expression that runs in a frame: its line where Python tells no more (before 3.11)."""
-    code, line = frame.f_code, frame.f_lineno
-    if sys.version_info >= (3, 11):
-        positions = list(code.co_positions())
-        if 0 <= frame.f_lasti // 2 < len(positions):
-            return _text(code.co_filename, positions[frame.f_lasti // 2])
-    return linecache.getline(code.co_filename, line)
-
-
-def _text(path: str, place: tuple[int | None, int | None, int | None, int | None]) -> str:
-    """The source between two places of a file, whose columns are counted in bytes."""
-    line, end_line, start, end = place
-    if line is None or end_line is None:
-        return ""
-    lines = [linecache.getline(path, number).encode() for number in range(line, end_line + 1)]
-    lines[-1] = lines[-1][:end]
-    lines[0] = lines[0][start or 0 :]
-    return b"".join(lines).decode(errors="replace")

@@ -12,6 +12,7 @@ from types import FrameType
 
 from pytest_dispatchguard.runtime import sync_mode
 from pytest_dispatchguard.runtime.foreign import own_frames
+from pytest_dispatchguard.runtime.source_text import Place, place_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,15 @@ class Frame:
     path: str
     line: int
     function: str
+    end_line: int = 0
+    start: int = 0
+    end: int = 0
+    """Where the expression that runs there begins and ends, as `source_text.Place` has it."""
+
+    @property
+    def place(self) -> Place:
+        """Where its expression stands."""
+        return Place(self.line, self.end_line, self.start, self.end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +121,15 @@ class Notes:
             recorder.times[Sync(operation, why, code, frames)] += 1
 
 
+def frame_of(frame: FrameType) -> Frame:
+    """Where a frame is."""
+    line, *columns = place_in(frame)
+    return Frame(frame.f_code.co_filename, line, qualified(frame.f_code), *columns)
+
+
 def place_of(frame: FrameType) -> tuple[Frame, ...]:
     """Where a frame is, and the way there, but for code that nobody would change."""
-    return tuple(
-        Frame(own.f_code.co_filename, own.f_lineno, qualified(own.f_code))
-        for own in own_frames(frame)
-    )
+    return tuple(frame_of(own) for own in own_frames(frame))
 
 
 NOTES = Notes()

@@ -14,6 +14,7 @@ import sysconfig
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -36,6 +37,7 @@ HELPERS = {
 """What `torch.compiler` offers as `guard_filter_fn`, and what may then change unseen: the safest first."""
 
 _MOST_RECORDS = 100_000
+_OPTIMIZERS = str(Path("torch", "optim", "optimizer.py"))
 
 
 def compiler_is_there() -> bool:
@@ -517,6 +519,11 @@ def resolved(operation: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
         return torch._C._jit_resolve_packet(f"aten::{operation}", *args, **kwargs) or "default"
     except (RuntimeError, TypeError):
         return None
+
+
+def is_optimizer_step(code: CodeType) -> bool:
+    """Whether code is what torch has around `step` of every optimizer."""
+    return code.co_name == "wrapper" and code.co_filename.endswith(_OPTIMIZERS)
 
 
 def operation_behind(function: Callable[..., Any]) -> str:

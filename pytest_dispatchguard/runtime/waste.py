@@ -21,7 +21,8 @@ from pytest_dispatchguard.runtime.entering import each_function
 from pytest_dispatchguard.runtime.foreign import is_user_s
 from pytest_dispatchguard.runtime.importing import Importing
 from pytest_dispatchguard.runtime.looks import Looks
-from pytest_dispatchguard.runtime.syncs import Sync, place_of
+from pytest_dispatchguard.runtime.syncs import Frame, Sync, place_of
+from pytest_dispatchguard.runtime.torch_private import is_optimizer_step
 
 Ask = Callable[[FrameType], "str | None"]
 """What a call is called in a message; None where it is none to tell of."""
@@ -144,9 +145,13 @@ class Waste:
         self._known: dict[int, Costly | None] = {id(c): costly for c, costly in _costly().items()}
         self._places: dict[tuple[int, str, int, int], list[Any]] = {}
         """A call by what is called, in what name, and from where: how to tell of it, and how often."""
+        self._stepping: set[int] = set()
+        """The code around steps of optimizers."""
         self._building = Building()
         self._importing = Importing(own)
         self._compiling = Compiling()
+        self.steps: Counter[tuple[Frame, ...]] = Counter()
+        """Steps of optimizers, by who asked for them."""
         self.looks = Looks(own, figures)
 
     @contextmanager
@@ -180,6 +185,11 @@ class Waste:
         except KeyError:
             self._codes[key] = code
             costly = self._known[key] = _of_torch(code)
+            if is_optimizer_step(code):
+                self._stepping.add(key)
+        if key in self._stepping:
+            self.steps[place_of(frame)] += 1
+            return True
         wanted = self._building.entered(frame)
         wanted = self.looks.entered(frame) or wanted
         if costly is None:

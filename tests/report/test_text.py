@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_dispatchguard.model import Edit, Finding, Fix, Hot, Report, Span, Summary
+from pytest_dispatchguard.model import Edit, Finding, Fix, Hot, Price, Ran, Report, Span, Summary
 from pytest_dispatchguard.report import render
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
@@ -32,6 +32,46 @@ def test_color_is_no_matter_of_the_environment(
     for name, value in (("NO_COLOR", "1"), ("TERM", "dumb"), ("COLUMNS", "20")):
         monkeypatch.setenv(name, value)
     assert render(full, "text", color=True) == usual
+
+
+def test_waits_of_a_program_are_told_by_its_loops(
+    finding: Callable[..., Finding], report_of: Callable[..., Report]
+) -> None:
+    step = Ran(5, 5, "train.py:7", steps=True)
+    seen = [
+        (step,),
+        (replace(step, times=10), Ran(3, 3, "train.py:20")),
+        (Ran(1),),
+        (Ran(4, 0, "net.py:9"), Ran(2)),
+    ]
+    hot = Hot("<module>", ("<module>",), "seen running")
+    made = [
+        replace(
+            finding("DG411", "r", "a.py", (n, 1, n, 2), "m"),
+            ran=ran,
+            hot=hot,
+            price=Price(None, waits=1),
+        )
+        for n, ran in enumerate(seen, 1)
+    ]
+    read = replace(made[0], ran=(), hot=Hot("f", ("f",), "forward"))
+    told = render(report_of(*made), "text").splitlines()
+    title = told.index("Waits for the device while the program ran")
+    rows = [
+        "  in each of 5 steps of the loop at train.py:7: 3 waits (2 places)",
+        "  in the loop at net.py:9: 4 waits (1 place)",
+        "  in each of 3 rounds of the loop at train.py:20: 1 wait (1 place)",
+        "  once, outside of loops: 3 waits (2 places)",
+    ]
+    assert told[title + 1 :] == rows
+    both = render(report_of(*made, read), "text").splitlines()
+    assert both[-2:] == [
+        "What the flagged lines cost in one call of",
+        "  f: 1 wait for the device (1 finding)",
+    ]
+    page = render(report_of(*made), "html")
+    assert "in each of 5 steps of the loop at train.py:7: 3 waits" in page
+    assert "one call of" not in page
 
 
 def test_markup_in_a_message_is_text(

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from pytest_dispatchguard.model import Ran
 from pytest_dispatchguard.runtime.findings import observed
 from pytest_dispatchguard.runtime.syncs import Frame, Sync
 
@@ -51,3 +54,46 @@ def test_what_a_library_wastes_is_not_told_but_where_it_waits_is() -> None:
     assert (finding.path, finding.span.line, finding.function) == ("own.py", 3, "f")
     assert finding.message == "`b` made the host wait 4 times, in x.py:7: why"
     assert elsewhere == 3
+
+
+def test_a_wait_is_told_with_the_source_of_its_call(tmp_path: Path) -> None:
+    file = tmp_path / "own.py"
+    file.write_text("def f():\n    total = x.item() + max(y.sum().item(), z.item())\n")
+    places = ((12, 20), (27, 41), (43, 51))
+
+    def wait(operation: str, *at: tuple[int, int]) -> dict[Sync, int]:
+        return {
+            Sync(operation, "why", "DG411", (Frame(str(file), 2, "f", 2, start, end),)): 2
+            for start, end in at
+        }
+
+    (one,), _ = observed(wait("item", places[0]), lambda path: "own.py", RULES)
+    assert one.message == "`x.item()` made the host wait 2 times: why"
+    assert (one.span.column, one.span.end_column) == (13, 21)
+    (other,), _ = observed(wait("copy to the host", places[0]), lambda path: "own.py", RULES)
+    assert other.message.startswith("`x.item()` (copy to the host) made the host wait")
+    (several,), _ = observed(wait("item", *places), lambda path: "own.py", RULES)
+    assert several.message.startswith(
+        "`x.item()` and `y.sum().item()` and 1 more made the host wait 6 times"
+    )
+    assert (several.span.column, several.span.end_column) == (5, 53)
+
+
+@pytest.mark.parametrize(
+    ("ran", "said"),
+    [
+        (Ran(5), ""),
+        (Ran(1, 1, "a.py:2", steps=True), ""),
+        (Ran(5, 5, "a.py:2", steps=True), ", in each of 5 steps"),
+        (Ran(10, 5, "a.py:2", steps=True), ", twice in each of 5 steps"),
+        (Ran(3, 5, "a.py:2", steps=True), ", in 5 steps"),
+        (Ran(15, 5, "a.py:2"), ", 3 times in each of 5 rounds of the loop at a.py:2"),
+        (Ran(15, 0, "a.py:2"), ", in the loop at a.py:2"),
+    ],
+)
+def test_how_often_is_told_by_its_loop(ran: Ran, said: str) -> None:
+    wait = seen("DG411", 1, waits=True)
+    (finding,), _ = observed({wait: ran.times}, rel, RULES, ran={wait: ran})
+    often = "once" if ran.times == 1 else f"{ran.times} times"
+    assert finding.message == f"`dg411` made the host wait {often}{said}: why"
+    assert finding.ran == (ran,)

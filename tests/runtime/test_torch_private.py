@@ -375,3 +375,10 @@ def test_shapes_are_tried_without_the_compiler(python: Python, tmp_path: Path) -
     )
     done = python("tried", folder=tmp_path)
     assert (done.stdout, done.returncode) == ("2.0 True\n", 0), done.stderr
+
+
+def test_steps_of_optimizers_are_known() -> None:
+    stepping = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1)
+    code = type(stepping).step.__code__
+    assert torch_private.is_optimizer_step(code)
+    assert not torch_private.is_optimizer_step(torch.optim.Optimizer.zero_grad.__code__)
