@@ -20,6 +20,7 @@ from pytest_dispatchguard.measure.targets import call_of, each_subject, names_te
 from pytest_dispatchguard.model import Layers, Scaling, UserError
 from pytest_dispatchguard.report import layers as report
 from pytest_dispatchguard.report import scaling as report_scaling
+from pytest_dispatchguard.report.flame import as_speedscope
 from pytest_dispatchguard.runtime.target import names_after
 from pytest_dispatchguard.runtime.target import told as running
 
@@ -110,3 +111,9 @@ def written(
         "svg": partial(report.as_svg, found, machine()),
     }
     return ways[form]()
+
+
+def flame(found: Sequence[Layers] | Scaling) -> str:
+    """What was found, as a flame graph."""
+    assert not isinstance(found, Scaling)
+    return as_speedscope(found)

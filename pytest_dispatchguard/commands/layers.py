@@ -7,7 +7,7 @@ import sys
 
 from pytest_dispatchguard.commands import CLEAN
 from pytest_dispatchguard.commands.options import named_path, seconds, size_list, working_folder
-from pytest_dispatchguard.commands.output import colored, put, width
+from pytest_dispatchguard.commands.output import colored, expect, put, put_in, width
 from pytest_dispatchguard.model import UserError
 
 
@@ -57,17 +57,26 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--output", type=named_path, metavar="FILE", help="write to a file, whole or not at all"
     )
     parser.add_argument(
+        "--flame",
+        type=named_path,
+        metavar="FILE",
+        help="write a flame graph to FILE as well, which https://www.speedscope.app shows",
+    )
+    parser.add_argument(
         "--color", choices=("auto", "always", "never"), default="auto", help="default: auto"
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs it, and gives the exit status."""
-    from pytest_dispatchguard.apart import Asked, taken_apart, written
+    from pytest_dispatchguard.apart import Asked, flame, taken_apart, written
     from pytest_dispatchguard.progress import progress
 
     if arguments.against and not arguments.sizes:
         raise UserError("--against goes with --sizes: it is drawn as a ratio over the size")
+    if arguments.flame and arguments.sizes:
+        raise UserError("--flame shows one call, and --sizes many: leave one of them out")
+    expect(arguments.flame)
     asked = Asked(
         arguments.target,
         arguments.setup,
@@ -79,6 +88,8 @@ def run(arguments: argparse.Namespace) -> int:
     )
     with progress() as tell:
         found = taken_apart(asked, tell or (lambda what, done, of: None))
+    if arguments.flame:
+        put_in(arguments.flame, flame(found))
     color = arguments.output is None and colored(arguments.color)
     put(arguments, written(found, arguments.format, color=color, width=width()), sys.stdout)
     return CLEAN

@@ -47,6 +47,22 @@ def test_json_markdown_and_a_drawing_say_the_same(tmp_path: Path, layers: Run) -
     assert "g (2 times)" in "".join(ET.fromstring(out.read_text()).itertext())
 
 
+def test_a_flame_graph_comes_beside(tmp_path: Path, layers: Run) -> None:
+    words = ("f(300)", "--setup", SETUP, "--flame", "f.speedscope.json", *QUICK)
+    result = layers(tmp_path, *words)
+    assert result.returncode == 0, result.stderr
+    assert "the whole call" in result.stdout
+    told = json.loads((tmp_path / "f.speedscope.json").read_text())
+    assert [frame["name"] for frame in told["shared"]["frames"]] == ["f(300)", "f", "g (2 times)"]
+    for more, said in (
+        (("--flame", "no/such/file"), "no/such/file: there is no such folder; make it first"),
+        (("--sizes", "1,2,3"), "--flame shows one call, and --sizes many"),
+    ):
+        result = layers(tmp_path, *words, *more)
+        assert (result.returncode, result.stdout) == (2, "")
+        assert said in result.stderr and result.stderr.count("\n") == 1
+
+
 def test_sizes_tell_what_grows(tmp_path: Path, layers: Run) -> None:
     words = ("f(n)", "--setup", SETUP, "--sizes", "10,100,10000", *QUICK)
     result = layers(tmp_path, *words, "--against", "g(n)")
