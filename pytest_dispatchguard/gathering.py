@@ -77,15 +77,18 @@ class Gatherer:
         if report.failed and costly:
             _add_findings(report, {(line.path, line.line) for line in costly})
         samples = getattr(report, "overhead_samples", None)
-        if self.saving is not None and samples is not None:
-            self._save(self.saving, verdicts, samples)
+        if samples is not None and (self.saving is not None or self.options.histogram is not None):
+            from pytest_dispatchguard.measure import runs
 
-    def _save(self, path: Path, verdicts: Sequence[Verdict], samples: str) -> None:
+            self.taken += runs.taken(verdicts, samples)
+            if self.saving is not None:
+                self._save(self.saving)
+
+    def _save(self, path: Path) -> None:
         """Writes the run after each test: one that is killed halfway is kept as far as it came."""
         from pytest_dispatchguard.lint.files import write_source
         from pytest_dispatchguard.measure import runs
 
-        self.taken += runs.taken(verdicts, samples)
         text = runs.as_text(self.taken)
         if text:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -101,16 +104,13 @@ class Gatherer:
         if not self.verdicts:
             return
         from pytest_dispatchguard.measure import budget_file, session
-        from pytest_dispatchguard.report import terminal
-        from pytest_dispatchguard.report.verdicts import plain_lines, table_of
+        from pytest_dispatchguard.report.arranged import in_groups
 
         terminalreporter.section("overhead budgets")
-        table, writer = table_of(self.verdicts), terminalreporter._tw
-        if writer.hasmarkup and terminal.fits(table, writer.fullwidth):
-            terminal.show(table, writer._file, writer.fullwidth)
-        else:
-            for line in plain_lines(table):
-                terminalreporter.line(line)
+        for label, verdicts in in_groups(self.verdicts, self.options.group_by):
+            if label:
+                terminalreporter.line(f"{label}:", bold=True)
+            self._table(terminalreporter, verdicts)
         if self.shared:
             terminalreporter.line(
                 "tests were measured without a process of their own: an accelerator is in use"
@@ -124,12 +124,24 @@ class Gatherer:
             for line in session.compared(self.verdicts, path, self._all_tests()):
                 terminalreporter.line(line)
 
+    def _table(self, reporter: pytest.TerminalReporter, verdicts: Sequence[Verdict]) -> None:
+        from pytest_dispatchguard.report import terminal
+        from pytest_dispatchguard.report.verdicts import plain_lines, table_of
+
+        table, writer = table_of(verdicts, self.options.sort), reporter._tw
+        if writer.hasmarkup and terminal.fits(table, writer.fullwidth):
+            terminal.show(table, writer._file, writer.fullwidth)
+        else:
+            for line in plain_lines(table):
+                reporter.line(line)
+
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """The files."""
         if self.began is not None and self.verdicts:
             self._keep(self.began)
         updating = self.options.mode == "update" and bool(self.verdicts)
-        if self.options.json is None and self.options.report is None and not updating:
+        files = (self.options.json, self.options.report, self.options.histogram)
+        if not any(files) and not updating:
             return
         from pytest_dispatchguard.lint.files import write_source
         from pytest_dispatchguard.measure import budget_file
@@ -146,6 +158,8 @@ class Gatherer:
                 page = report.suffix.lower() == ".html"
                 text = self._page() if page else as_markdown(self.verdicts, machine())
                 _write(report, text.encode())
+            if self.options.histogram is not None:
+                _write(self.options.histogram, self._histogram().encode())
             if updating:
                 path = self.config.rootpath / budget_file.NAME
                 text = rewritten(path, self.verdicts, self._all_tests())
@@ -163,6 +177,19 @@ class Gatherer:
             keep(self.verdicts, _machine(), began, place)
         except UserError as error:
             self.unkept = str(error)
+
+    def _histogram(self) -> str:
+        from pytest_dispatchguard.report import histograms
+
+        spreads = [
+            histograms.Spread(
+                one.key,
+                [us for sample in one.samples for us in sample.values[0]],
+                [us for sample in one.samples for us in sample.values[1]],
+            )
+            for one in self.taken
+        ]
+        return histograms.as_svg(spreads, _machine())
 
     def _page(self) -> str:
         from pytest_dispatchguard import __version__

@@ -28,6 +28,9 @@ class Options(NamedTuple):
     compare: str | None
     json: Path | None
     report: Path | None
+    histogram: Path | None
+    sort: str | None
+    group_by: tuple[str, ...]
     history: str | None
     """A URL or a file; empty for the project's own, None where nothing is kept."""
     confidence: float
@@ -55,7 +58,7 @@ class Options(NamedTuple):
         """How tests are measured."""
         from pytest_dispatchguard.measure.measuring import Options as HowToMeasure
 
-        kept = self.mode == "update" or self.save is not None
+        kept = self.mode == "update" or self.save is not None or self.histogram is not None
         seconds = 0.0 if self.mode == "count" else self.max_time  # none: counters alone
         return HowToMeasure(self.confidence, seconds, self.workers, self.timeout, kept)
 
@@ -125,6 +128,25 @@ def _history(word: str) -> str:
     return word
 
 
+def _sort(word: str) -> str:
+    from pytest_dispatchguard.measure.limits import NAMES
+    from pytest_dispatchguard.report.arranged import NAMED, TIMES
+
+    known = dict.fromkeys((*NAMED, *TIMES, *NAMES))
+    if word not in known:
+        raise argparse.ArgumentTypeError(f"{word!r} is none of {', '.join(known)}")
+    return word
+
+
+def _groups(words: str) -> tuple[str, ...]:
+    from pytest_dispatchguard.report.arranged import GROUPS
+
+    for word in words.split(","):
+        if word not in GROUPS:
+            raise argparse.ArgumentTypeError(f"{word!r} is none of {', '.join(GROUPS)}")
+    return tuple(words.split(","))
+
+
 def _devices(words: str) -> tuple[str, ...]:
     from pytest_dispatchguard.measure.devices import named
 
@@ -160,6 +182,26 @@ _ALL = (
         "report",
         "FILE",
         "write the verdicts to FILE: as a page where it ends in .html, else as Markdown",
+    ),
+    _Option(
+        "histogram",
+        "FILE",
+        "draw how the times of each test are spread, as SVG, and write it to FILE",
+    ),
+    _Option(
+        "sort",
+        "COLUMN",
+        "order the table by name, fullname, or a figure such as ratio, subject_us or instructions, the "
+        "dearest first; those that fail first unless said",
+        _sort,
+    ),
+    _Option(
+        "group-by",
+        "LABEL,LABEL",
+        "a table for each group of tests that have these in common: name, func, fullname, fullfunc, file, "
+        "param, subject",
+        _groups,
+        (),
     ),
     _Option(
         "history",
@@ -274,7 +316,7 @@ def read(config: pytest.Config) -> Options:
     if ops and found["lint"] is None:
         found["lint"] = "text"
     options = Options(mode=found.pop("budget"), worker=worker, record=record, ops=ops, **found)
-    for file in (options.json, options.report, options.lint_output):
+    for file in (options.json, options.report, options.histogram, options.lint_output):
         # A worker writes none, and may run in another tree.
         asked = options.lint if file is options.lint_output else options.mode
         if asked and not worker and file is not None and not file.parent.is_dir():
@@ -291,7 +333,7 @@ def _value(config: pytest.Config, option: _Option) -> Any:
         except argparse.ArgumentTypeError as error:
             raise pytest.UsageError(f"{_key(option)}: {error}") from None
         folder = config.rootpath if option.name == "history" else folder
-    if given is not None and option.name in ("json", "report", "lint-output"):
+    if given is not None and option.name in ("json", "report", "histogram", "lint-output"):
         return folder / given
     if given and option.name == "history" and "://" not in given:
         return str(folder / given)
@@ -306,12 +348,16 @@ def _refuse(config: pytest.Config, options: Options) -> None:
     """Options that do not go together. Those of the command line alone: settings wait for their option."""
     given = [
         f"--overhead-{name}"
-        for name in ("json", "report", "history", "against", "compare", "save")
+        for name in (
+            *("json", "report", "histogram", "sort", "group-by", "history"),
+            *("against", "compare", "save"),
+        )
         if config.getoption(f"--overhead-{name}") is not None
     ]
     if given and options.mode is None:
         raise pytest.UsageError(f"{given[0]} needs --overhead-budget: else nothing is measured")
-    timed = [name for name in given if name in ("--overhead-save", "--overhead-compare")]
+    of_times = ("--overhead-save", "--overhead-compare", "--overhead-histogram")
+    timed = [name for name in given if name in of_times]
     if timed and options.mode == "count":
         raise pytest.UsageError(
             f"{timed[0]} needs --overhead-budget=check: count measures no times"

@@ -570,3 +570,67 @@ def test_a_broken_budget_file_is_one_line(recorded: pytest.Pytester, run: Any) -
         result.stderr.fnmatch_lines(["ERROR: overhead-budgets.toml: not valid TOML*"])
     assert (recorded.path / "overhead-budgets.toml").read_text() == "[a"
     run().assert_outcomes(passed=2)
+
+
+def rows(result: pytest.RunResult) -> list[str]:
+    """The first words of the lines of the tables, those that head a group among them."""
+    lines = [
+        line for line in result.outlines if line.startswith("test_suite.py::") or "=" in line[:6]
+    ]
+    return [line.split()[0] for line in lines if not line.startswith("==")]
+
+
+MANY = """
+import pytest
+from subjects import plain, wrapped
+
+@pytest.mark.parametrize("n", [4, 256])
+@pytest.mark.overhead_budget(py_calls=9)
+def test_b(overhead, n):
+    overhead(plain, n)
+
+@pytest.mark.parametrize("n", [4, 256])
+@pytest.mark.overhead_budget(py_calls=9)
+def test_a(overhead, n):
+    overhead(wrapped, n)
+"""
+
+
+def test_the_table_is_sorted_and_grouped_as_asked(pytester: pytest.Pytester, run: Any) -> None:
+    pytester.makepyfile(test_suite=MANY, subjects=SUBJECTS)
+    a4, a256, b4, b256 = (f"test_suite.py::test_{name}[{n}]" for name in "ab" for n in (4, 256))
+    count = "--overhead-budget=count"
+    assert rows(run(count)) == [a256, a4, b256, b4]  # the dearest first
+    assert rows(run(count, "--overhead-sort=name")) == [a4, a256, b4, b256]
+    assert rows(run(count, "--overhead-sort=instructions", "--overhead-group-by=param")) == [
+        *("param=4:", a4, b4),
+        *("param=256:", a256, b256),
+    ]
+    grouped = run(count, "--overhead-group-by=func,subject", "-o", "overhead_sort=fullname")
+    assert [line for line in grouped.outlines if line.startswith("func=")] == [
+        "func=test_a subject=wrapped:",
+        "func=test_b subject=plain:",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--overhead-sort=name"], "--overhead-sort needs --overhead-budget"),
+        (["--overhead-group-by=func"], "--overhead-group-by needs --overhead-budget"),
+        (["--overhead-histogram=h.svg"], "--overhead-histogram needs --overhead-budget"),
+        (["--overhead-budget=count", "--overhead-histogram=h.svg"], "count measures no times"),
+        (["--overhead-budget=check", "--overhead-histogram=no/h.svg"], "there is no such folder"),
+        (
+            ["--overhead-budget=count", "--overhead-sort=mean"],
+            "'mean' is none of name, fullname, ratio",
+        ),
+        (["--overhead-budget=count", "--overhead-group-by=func,x"], "'x' is none of name, func"),
+    ],
+)
+def test_arrangements_that_cannot_be_are_refused(
+    suite: pytest.Pytester, run: Any, words: list[str], said: str
+) -> None:
+    result = run(*words)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert said in result.stderr.str()

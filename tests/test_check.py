@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
@@ -676,3 +677,14 @@ def test_a_file_that_cannot_be_written_does_not_hide_the_table(
     result = run("--overhead-budget=count", "--overhead-json=out.json")
     assert result.ret == 4
     result.stdout.fnmatch_lines(["ERROR: *out.json*", "* overhead budgets *"])
+
+
+def test_a_histogram_shows_how_times_are_spread(suite: pytest.Pytester, run: Any) -> None:
+    result = run("--overhead-budget", "--overhead-histogram=times.svg")
+    result.assert_outcomes(passed=1, failed=1)
+    drawn = ElementTree.fromstring((suite.path / "times.svg").read_text())
+    words = "".join(drawn.itertext())
+    assert "Times of a call, block by block" in words
+    for test in ("test_same", "test_slower"):
+        assert f"test_suite.py::{test}: subject " in words
+    assert not (suite.path / ".dispatchguard" / "runs").exists()

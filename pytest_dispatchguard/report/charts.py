@@ -14,7 +14,7 @@ from .charts_lines import Mark, Series, lines
 from .charts_rows import Bar, Row, drawn_rows, tick
 from .charts_svg import Caption
 
-__all__ = ["Caption", "Category", "Layer", "Mark", "Series", "bars", "lines", "waterfall"]
+__all__ = ["Caption", "Category", "Layer", "Mark", "Series", "bars", "legend", "lines", "waterfall"]
 
 _NOTHING = "\u2013"
 _KEY = 22.0
@@ -140,13 +140,13 @@ def _page_of_rows(
     linked: bool = False,
 ) -> str:
     head, top = svg.heading(caption)
-    legend, top = _legend(keys, source, top)
+    key, top = legend(keys, source, top)
     drawn, bottom = drawn_rows(rows, top, unit, linked=linked)
     told = [bar.tip for row in rows for bar in row.bars]
-    return svg.page(caption, told, [*head, *legend, *drawn], bottom)
+    return svg.page(caption, told, [*head, *key, *drawn], bottom)
 
 
-def _legend(keys: Sequence[str], source: str, y: float) -> tuple[list[str], float]:
+def legend(keys: Sequence[str], source: str, y: float) -> tuple[list[str], float]:
     """What colours mean, and the ticks, and where the drawing goes on."""
     drawn: list[str] = []
     x, room = svg.MARGIN, svg.ROOM - _KEY

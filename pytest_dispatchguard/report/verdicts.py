@@ -21,6 +21,7 @@ from pytest_dispatchguard.model import (
     Verdict,
 )
 
+from .arranged import in_order
 from .blame import Dearer, dearer, held_against
 from .layers import as_object, relative, waterfall
 
@@ -49,9 +50,10 @@ class Table:
     """What each row is about."""
 
 
-def table_of(verdicts: Sequence[Verdict]) -> Table:
-    """One line a subject: those that fail first, then the slowest, or those of most instructions."""
-    order = sorted(verdicts, key=_dearest)
+def table_of(verdicts: Sequence[Verdict], by: str | None = None) -> Table:
+    """One line a subject: those that fail first, then the slowest, or those of most instructions; or `by` a
+    name or a figure."""
+    order = sorted(verdicts, key=_dearest) if by is None else in_order(verdicts, by)
     figures = _time_columns(order) or _counter_columns(order)
     moved = [_moved(verdict) for verdict in order]
     columns = [

@@ -75,11 +75,11 @@ def test_what_does_not_parse_has_no_loops(tmp_path: Path) -> None:
     assert loop_around("/no/such/file.py", 2) is None
 
 
-def told(
-    path: str,
-    waits: Mapping[tuple[tuple[str, int], ...], int],
-    steps: Mapping[tuple[tuple[str, int], ...], int],
-) -> list[Ran]:
+Ways = Mapping[tuple[tuple[str, int], ...], int]
+"""How often something came, by the functions and lines on the way to it."""
+
+
+def told(path: str, waits: Ways, steps: Ways) -> list[Ran]:
     def way(places: tuple[tuple[str, int], ...]) -> tuple[Frame, ...]:
         return tuple(Frame(path, line, name) for name, line in places)
 
@@ -90,7 +90,7 @@ def told(
 
 
 def test_steps_are_told_from_evaluations_and_from_what_runs_once(path: str) -> None:
-    waits = {
+    waits: Ways = {
         (("Net.forward", IN_LAYERS), ("main", TRAIN)): 60,
         (("main", TRAIN),): 20,
         (("evaluate", IN_EVALUATION), ("main", EVALUATION)): 6,
@@ -99,7 +99,7 @@ def test_steps_are_told_from_evaluations_and_from_what_runs_once(path: str) -> N
         (("main", SETUP),): 1,
     }
     # Two optimizers that step one after the other make one step.
-    steps = {(("main", STEP),): 20, (("other", STEP), ("main", STEP)): 20}
+    steps: Ways = {(("main", STEP),): 20, (("other", STEP), ("main", STEP)): 20}
     assert told(path, waits, steps) == [
         Ran(60, 20, "train.py:9", steps=True),
         Ran(20, 20, "train.py:9", steps=True),
@@ -111,5 +111,5 @@ def test_steps_are_told_from_evaluations_and_from_what_runs_once(path: str) -> N
 
 
 def test_rounds_that_nothing_counts_are_not_known(path: str) -> None:
-    waits = {(("Net.forward", IN_LAYERS), ("evaluate", IN_EVALUATION)): 18}
+    waits: Ways = {(("Net.forward", IN_LAYERS), ("evaluate", IN_EVALUATION)): 18}
     assert told(path, waits, {}) == [Ran(18, 0, "train.py:17")]
