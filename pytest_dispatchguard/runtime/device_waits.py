@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from pytest_dispatchguard.runtime import sync_mode
 from pytest_dispatchguard.runtime.foreign import own_frames
-from pytest_dispatchguard.runtime.source_text import place_in, text_at
+from pytest_dispatchguard.runtime.source_text import asks_for_truth, place_in, text_at
 from pytest_dispatchguard.runtime.syncs import Notes, Recorder, is_there
 
 _SAID = "called a synchronizing CUDA operation"
@@ -103,6 +103,8 @@ def _called(frame: FrameType) -> _Known:
     """What runs in a frame, by its source."""
     if frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] == _STORE:
         return _MASK_WRITE
+    if frame.f_lasti >= 0 and asks_for_truth(frame.f_code, frame.f_lasti):
+        return _TRUTH
     source = text_at(frame.f_code.co_filename, place_in(frame))
     try:
         node = ast.parse(source.strip()).body[0]

@@ -29,6 +29,12 @@ def place_in(frame: FrameType) -> Place:
     return _place(frame.f_code, frame.f_lasti) or Place(frame.f_lineno)
 
 
+def asks_for_truth(code: CodeType, offset: int) -> bool:
+    """Whether an instruction asks a value for its truth: a jump by it, from 3.13 on `TO_BOOL`."""
+    name = dis.opname[code.co_code[offset]]
+    return name == "TO_BOOL" or ("JUMP" in name and "_IF_" in name)
+
+
 @lru_cache(maxsize=4096)
 def _place(code: CodeType, offset: int) -> Place | None:
     if offset < 0 or not hasattr(code, "co_positions"):
@@ -42,8 +48,7 @@ def _place(code: CodeType, offset: int) -> Place | None:
 
 def _of_value(code: CodeType, offset: int) -> int:
     """The instruction that made what a jump asks for its truth: jumps stand for a whole `if`."""
-    name = dis.opname[code.co_code[offset]]
-    if "JUMP" not in name or "_IF_" not in name:
+    if not asks_for_truth(code, offset):
         return offset
     before = [
         instruction.offset

@@ -81,6 +81,8 @@ CASES = [
     ("y = x.sum().item()", "item", "DG411"),
     ("if x:\n        pass", "truth", "DG401"),
     ("if x.sum() > 0:\n        pass", "truth", "DG401"),
+    ("if x.sum():\n        pass", "truth", "DG401"),
+    ("while 1 and x.sum():\n        break", "truth", "DG401"),
     ("assert x", "truth", "DG401"),
     ("return x[x > 0]", "mask read", "DG422"),
     ("x[x > 0] = 1", "mask write", "DG423"),
