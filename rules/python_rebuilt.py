@@ -7,7 +7,7 @@ import re
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Finding, Place, Rule, Tables, nodes
+from pytest_dispatchguard import Call, ConstantCopy, Finding, Place, Rule, Tables, nodes
 
 _CONSTANT_NAME = re.compile(r"_*[A-Z][A-Z0-9_]*|__\w+__")
 
@@ -50,7 +50,7 @@ class ConstantCopied(Rule):
     name = "constant-copied-per-call"
     also_compiled = False
     origin = "tensordict#1060"
-    looks_for = Call("tuple", "list", "set", "frozenset")
+    looks_for = ConstantCopy()
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """Flags copies of constants that nobody changes."""

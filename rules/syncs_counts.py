@@ -15,8 +15,8 @@ from pytest_dispatchguard import (
     Finding,
     HelperCall,
     Look,
-    Loop,
     Place,
+    Rounds,
     Rule,
     nodes,
 )
@@ -218,7 +218,7 @@ class LaunchPerRow(Rule):
     code = "DG435"
     name = "launch-per-row"
     origin = "kornia#3832"
-    looks_for = (Loop(having=Call("range")), Comprehension(having=Call("range", place="bare")))
+    looks_for = (Rounds(), Comprehension(having=Rounds()))
 
     def judge(self, node: cst.For | cst.While | cst.BaseComp, place: Place) -> Finding | None:
         """A loop, or a comprehension, that counts through the rows of a tensor."""

@@ -418,7 +418,7 @@ class PythonExtremumOfTensors(Rule):
     code = "DG420"
     name = "python-extremum-of-tensors"
     origin = "DeepSpeed#4915"
-    looks_for = Call("max", "min", "sorted")
+    looks_for = Call("max", "min", "sorted", place="bare")
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """A call with tensors among what it compares."""

@@ -22,6 +22,10 @@ SIZED_CALLS = frozenset(
 """Calls that take sizes or bounds, where Python needs numbers."""
 
 
+COPYING_CALLS = frozenset({"tuple", "list", "set", "frozenset"})
+"""Builtins that copy what they are given."""
+
+
 CPU = "cpu"
 """The word for an argument that is surely on the CPU."""
 CPU_ATTRIBUTES = frozenset({"batch_sizes"})

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pytest_dispatchguard.lint.facts import HELPER_CALL, SIZED_CALLS
+from pytest_dispatchguard.lint.facts import COPYING_CALLS, HELPER_CALL, SIZED_CALLS
 from pytest_dispatchguard.model import Finding, RuleInfo
 
 if TYPE_CHECKING:
@@ -63,6 +63,12 @@ def Call(
     )
 
 
+def ConstantCopy() -> Look:
+    """Calls of `tuple`, `list`, `set` and `frozenset`, in functions that give one of them something named
+    as constants are."""
+    return Look("call", COPYING_CALLS, frozenset({"constant-copy"}))
+
+
 def SizedCall() -> Look:
     """Calls that want sizes or bounds (`range`, `torch.zeros`, `x.view`, …), in functions where one of them
     may be given a tensor for a number."""
@@ -112,6 +118,12 @@ def Elements() -> Look:
     """Assignments to a subscript, in functions that write to elements by their number, or by the number of a
     round."""
     return Look("setitem", frozenset(), frozenset({"element"}))
+
+
+def Rounds() -> Look:
+    """For and while statements, in functions with a loop over `range` that may take elements by the number of
+    the round."""
+    return Look("loop", frozenset(), frozenset({"counted"}))
 
 
 def Tables() -> Look:

@@ -7,7 +7,7 @@ import re
 from tree_sitter import Node
 
 from pytest_dispatchguard.lint import scout_words as words
-from pytest_dispatchguard.lint.facts import SIZED_CALLS, CallFact
+from pytest_dispatchguard.lint.facts import COPYING_CALLS, SIZED_CALLS, CallFact
 from pytest_dispatchguard.lint.scout_doubts import (
     ask,
     ask_comprehended,
@@ -33,6 +33,10 @@ _TORCH_ROOTS = ("torch", "torch.nn.functional", "torch.special", "torch.linalg",
 
 _OPTIMIZER = re.compile(r"opt|scaler", re.IGNORECASE)
 """What takes a step with each batch, other than a schedule."""
+
+
+_CONSTANT = re.compile(r"\b(?:_*[A-Z][A-Z0-9_]*|__\w+__)\b")
+"""A name that is written as those of constants are."""
 
 
 def _call(walk: Walk, node: Node) -> None:
@@ -180,6 +184,10 @@ def call_of_note(walk: Walk, last: str, callee: Node, given: list[Node]) -> None
             _note_hook(walk, handed)
     if last in words.TYPE_TESTS and first.type == "identifier":
         reading.tested.add(text(walk.source, first))
+    if bare and last in COPYING_CALLS and "constant-copy" not in reading.looks:
+        written = walk.source[first.start_byte : given[-1].end_byte]
+        if _CONSTANT.search(written.decode("utf-8", "replace")):
+            reading.looks.add("constant-copy")
     if bare and last in words.ITERATING_CALLS:
         for argument in given:
             if argument.type in ("identifier", "call", "subscript", "attribute", "binary_operator"):

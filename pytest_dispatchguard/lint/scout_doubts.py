@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from tree_sitter import Node
 
 from pytest_dispatchguard.lint import scout_words as words
@@ -144,6 +146,22 @@ def ask_iterated(walk: Walk, node: Node) -> None:
         if last in words.SEQUENCE_CALLS or last in words.ITERATING_CALLS or last == "range":
             return
     ask(walk, node, "iterate")
+
+
+_SELECTING = ("narrow", "select")
+
+
+def ask_counted(walk: Walk, left: Node, right: Node, start: int, end: int) -> None:
+    """Notes that what runs in each round of a loop, from `start` to `end`, may take an element by the number
+    of the round."""
+    if right.type != "call" or text(walk.source, right.named_children[0]) != "range":
+        return
+    written = walk.source[start:end].decode("utf-8", "replace")
+    number = re.compile(rf"\b{re.escape(text(walk.source, left))}\b")
+    if any(word in written for word in _SELECTING) or (
+        left.type != "identifier" or number.search(written.partition("[")[2])
+    ):
+        walk.reading.looks.add("counted")
 
 
 def ask_index(walk: Walk, node: Node, token: str) -> None:

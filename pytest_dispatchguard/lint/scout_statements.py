@@ -12,7 +12,7 @@ from pytest_dispatchguard.lint import guards
 from pytest_dispatchguard.lint.facts import ClassFact, FunctionFact
 from pytest_dispatchguard.lint.scout_assignments import bind, bind_loop
 from pytest_dispatchguard.lint.scout_calls import call_as
-from pytest_dispatchguard.lint.scout_doubts import ask_iterated, ask_truth
+from pytest_dispatchguard.lint.scout_doubts import ask_counted, ask_iterated, ask_truth
 from pytest_dispatchguard.lint.scout_state import (
     Handler,
     Reading,
@@ -335,6 +335,7 @@ def _for(walk: Walk, node: Node) -> None:
         visit_children(walk, node)
         return
     ask_iterated(walk, right)
+    ask_counted(walk, left, right, right.end_byte, node.end_byte)
     visit(walk, right)
     bind_loop(walk, left, right)
     outer = walk.rounds
@@ -377,6 +378,7 @@ def _comprehension(walk: Walk, node: Node) -> None:
             if left is None or right is None:
                 continue
             ask_iterated(walk, right)
+            ask_counted(walk, left, right, parts[0].start_byte, parts[0].end_byte)
             visit(walk, right)
             if walk.where == "function":
                 bind_loop(walk, left, right)
