@@ -86,13 +86,12 @@ class Gatherer:
 
     def _save(self, path: Path) -> None:
         """Writes the run after each test: one that is killed halfway is kept as far as it came."""
-        from pytest_dispatchguard.lint.files import write_source
+        from pytest_dispatchguard import project_folder
         from pytest_dispatchguard.measure import runs
 
         text = runs.as_text(self.taken)
         if text:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_source(path, text.encode())
+            project_folder.write(path, text.encode())
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """The table."""

@@ -9,10 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from pytest_dispatchguard import prices
+from pytest_dispatchguard import prices, project_folder
 from pytest_dispatchguard.config import did_you_mean, find_root
 from pytest_dispatchguard.lint import packs
-from pytest_dispatchguard.lint.files import write_source
 from pytest_dispatchguard.lint.rule import Rule
 from pytest_dispatchguard.lint.target import Target, applies
 from pytest_dispatchguard.measure.runs import processor
@@ -85,11 +84,7 @@ def _keep(table: PriceTable, file: Path) -> None:
     if before is not None and dict(before.machine) == dict(table.machine):
         anew = {one.code for one in table.specimens}
         kept = (*(one for one in before.specimens if one.code not in anew), *kept)
-    try:
-        file.parent.mkdir(exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{file}: cannot be written: {error.strerror or error}") from None
-    write_source(file, prices.packed(PriceTable(table.machine, kept)).encode())
+    project_folder.write(file, prices.packed(PriceTable(table.machine, kept)).encode())
 
 
 def written(table: PriceTable, form: Format, *, color: bool = False) -> str:

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_dispatchguard.config import PROFILE
-from pytest_dispatchguard.lint.cache import make_folder
-from pytest_dispatchguard.lint.files import write_source
 from pytest_dispatchguard.lint.observed import own_files, read_config
 from pytest_dispatchguard.model import UserError
 from pytest_dispatchguard.profile import Profile, load, packed
+from pytest_dispatchguard.project_folder import Folder, made
 from pytest_dispatchguard.runtime.recorder import Recorder
 
 if TYPE_CHECKING:
@@ -93,29 +92,24 @@ def keep(root: Path, newer: Profile) -> None:
         return
     path = root / PROFILE
     try:
-        make_folder(path.parent)
-        with _alone(path.parent):
+        with made(path.parent) as folder, _alone(folder):
             profile = load(path) or Profile()
             profile.merge(newer)
             for name in [name for name in profile.functions if not (root / name[0]).is_file()]:
                 del profile.functions[name]
-            write_source(path, packed(profile).encode())
+            folder.put(path.name, packed(profile).encode())
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _alone(folder: Folder) -> Iterator[None]:
     """Waits until no other process is at it."""
-    if sys.platform == "win32":
+    if sys.platform == "win32" or folder.handle is None:
         yield
         return
     import fcntl
-    import os
 
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
+    fcntl.flock(folder.handle, fcntl.LOCK_EX)
+    yield
+    # The lock goes with the handle.

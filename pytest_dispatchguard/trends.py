@@ -13,8 +13,8 @@ from pytest_dispatchguard.history import store
 from pytest_dispatchguard.history.checkouts import checkout_of
 from pytest_dispatchguard.history.databases import Database
 from pytest_dispatchguard.history.shards import Shard, joined
-from pytest_dispatchguard.lint.cache import make_folder
 from pytest_dispatchguard.model import Checkout, Kept, Point, Run, Trend, UserError, Verdict
+from pytest_dispatchguard.project_folder import made
 from pytest_dispatchguard.pytest_ini import setting
 from pytest_dispatchguard.report import history as report
 from pytest_dispatchguard.report import verdicts_read
@@ -60,7 +60,8 @@ def keep(verdicts: Iterable[Verdict], machine: Mapping[str, str], began: Began, 
     file = Path(place)
     if file.parts[-2:] == store.FILE.parts:
         try:
-            make_folder(file.parent)
+            with made(file.parent):
+                pass
         except OSError as error:
             raise UserError(f"{file.parent}: cannot be made: {error.strerror or error}") from None
     run = Run(began.at, dict(machine), began.checkout)

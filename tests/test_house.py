@@ -14,7 +14,8 @@ PACKAGE = "pytest_dispatchguard"
 
 # `edits` is text and places in it, on the level of the model: the linter writes with it, reports show.
 # `profile` is what running code leaves for reading it.
-BASE = frozenset({"config", "edits", "git", "model", "profile"})
+# `project_folder` is where any part may leave a file.
+BASE = frozenset({"config", "edits", "git", "model", "profile", "project_folder"})
 PARTS = frozenset({"lint", "measure", "report", "runtime"})
 
 # What each part may import of ours, beside itself. A part that is not named may import BASE.
@@ -33,7 +34,7 @@ ARROWS = {
     "daemon": frozenset({"", "own_folder"}),
     "edits": frozenset({"model"}),
     "git": frozenset(),
-    "history": frozenset({"git", "model"}),
+    "history": frozenset({"", "git", "model", "project_folder"}),
     "hookspecs": BASE | {"lint"},
     "lint": BASE | {"", "hookspecs", "precompiled", "prices"},
     "measure": BASE | {"", "hookspecs", "runtime"},
@@ -48,6 +49,7 @@ ARROWS = {
     "pytest_ini": frozenset({"config", "model"}),
     "pricing": BASE | PARTS | {"prices"},
     "profile": frozenset({"config", "model"}),
+    "project_folder": frozenset({"model"}),
     "recording": BASE | PARTS,
     "linting": BASE | PARTS,
     "plugin": BASE | PARTS | {"", "gathering", "hookspecs", "linting", "options", "recording"},

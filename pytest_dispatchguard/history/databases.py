@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pytest_dispatchguard import project_folder
 from pytest_dispatchguard.model import UserError
 
 _BUSY_SECONDS = 30.0
@@ -51,6 +52,8 @@ def in_file(path: Path) -> Database:
 def _in_file(path: Path, writing: bool) -> Iterator[Transaction]:
     # The usual journal and no write-ahead log: the file can be copied by itself, writing takes milliseconds
     # once a run, and a log cannot be switched on while another process is at the file.
+    if project_folder.is_within(path):
+        _require_own(path)
     try:
         with closing(
             sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
@@ -75,6 +78,17 @@ def _in_file(path: Path, writing: bool) -> Iterator[Transaction]:
             connection.execute("COMMIT")
     except sqlite3.DatabaseError as error:
         raise UserError(_told(path, error)) from None
+
+
+def _require_own(path: Path) -> None:
+    """That nothing planted in the folder of a project is opened."""
+    try:
+        with project_folder.opened(path.parent) as folder:
+            folder.require_database(path.name)
+            folder.create(path.name)  # SQLite would make it through a link
+    except OSError as error:
+        said = error.strerror or error
+        raise UserError(f"{path}: cannot be read and written: {said}") from None
 
 
 def _told(path: Path, error: sqlite3.DatabaseError) -> str:

@@ -2,39 +2,46 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
+from pytest_dispatchguard import project_folder
 from pytest_dispatchguard.lint.files import File
+from pytest_dispatchguard.lint.seals import Seals, own_seals
 from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.project_folder import FOLDER, Folder
 
 _T = TypeVar("_T")
 
-FOLDER = ".dispatchguard"
 NAME = "cache.sqlite"
 
 _APPLICATION = 0x44475552
-_SCHEMA = "1"
+_SCHEMA = "2"
 KEPT_LEAST = 1000
 """Values of a kind that are kept however small the project is."""
 _HEADER = b"SQLite format 3\0"
+_USUAL_JOURNAL = b"\1\1"
+_LAST_FORM = 4
 _BUSY_SECONDS = 2.0
 _BATCH = 500
 
-_TABLES = """
+_SCRIPT = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE rows (
-    namespace TEXT, key TEXT, value TEXT NOT NULL, PRIMARY KEY (namespace, key)
+    namespace TEXT, key TEXT, value TEXT NOT NULL, seal BLOB NOT NULL,
+    PRIMARY KEY (namespace, key)
 );
 CREATE TABLE stamps (
-    path TEXT PRIMARY KEY, size INTEGER, mtime INTEGER, ctime INTEGER, inode INTEGER,
-    hash TEXT NOT NULL
+    path TEXT PRIMARY KEY, hash TEXT NOT NULL, seal BLOB NOT NULL
 ) WITHOUT ROWID
 """
+_TABLES = tuple(statement.strip() for statement in _SCRIPT.split(";"))
+_MADE = frozenset(statement.encode() for statement in _TABLES)
 
 # A file written again within one tick of the clock keeps its times; such a stamp proves nothing.
 _RACY_NS = 2_000_000_000
@@ -80,11 +87,14 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """An open cache, or one that remembers nothing where none can be kept."""
+    """An open cache, or one that remembers nothing where none can be kept. It gives back only what a run with
+    the same key has put in: whatever else is in the file counts as not there."""
 
     connection: sqlite3.Connection | None
     path: Path
     version: str
+    """As the file says it, which only runs with the same key can."""
+    seals: Seals
     notes: tuple[str, ...] = ()
     """Lines for people: what was wrong with the file."""
 
@@ -94,33 +104,27 @@ class Cache:
 
         A file that is somebody else's database is left alone. Nothing here ever fails a run.
         """
-        version = f"{_SCHEMA}:{version}"
+        nothing = cls(None, path, version, Seals(b""))
         try:
-            kind = _kind(path)
-            if kind == "foreign":
-                note = f"{path}: not a dispatchguard cache, left alone; running without a cache"
-                return cls(None, path, version, (note,))
-            notes: tuple[str, ...] = ()
-            if kind == "broken":
-                _remove(path)
-                notes = (f"{path}: the cache was broken and has been started anew",)
-            make_folder(path.parent)
-            try:
-                return cls(_connect(path, version), path, version, notes)
-            except sqlite3.DatabaseError as error:
-                if isinstance(error, sqlite3.OperationalError):
-                    return cls(None, path, version, notes)
-            _remove(path)
-            note = f"{path}: the cache was broken and has been started anew"
-            return cls(_connect(path, version), path, version, (note,))
+            seals, version = _of_version(own_seals(os.environ), version)
+            with project_folder.made(path.parent) as folder:
+                kind = _kind(folder, path.name)
+                if kind == "foreign":
+                    note = f"{path}: not a dispatchguard cache, left alone; running without a cache"
+                    return replace(nothing, notes=(note,))
+                connection, broken = _opened(folder, path, version, broken=kind == "broken")
+        except UserError as error:
+            return replace(nothing, notes=(f"running without a cache: {error}",))
         except (OSError, sqlite3.Error):
-            return cls(None, path, version)
+            return nothing
+        note = f"{path}: the cache was broken and has been started anew"
+        return cls(connection, path, version, seals, (note,) if broken else ())
 
     @classmethod
     def in_memory(cls) -> Cache:
         """A cache that lasts as long as it is held, and takes no file."""
         path = Path(":memory:")
-        return cls(_connect(path, _SCHEMA), path, _SCHEMA)
+        return cls(_connect(path, _SCHEMA), path, _SCHEMA, Seals(os.urandom(16)))
 
     def close(self) -> None:
         """Let the file go."""
@@ -130,32 +134,56 @@ class Cache:
     def get_many(self, namespace: str, keys: Iterable[str]) -> dict[str, str]:
         """The values of those keys that have one."""
         wanted = [key for key in keys if _storable(key)]
+        wrong: list[str] = []
 
         def select(connection: sqlite3.Connection) -> dict[str, str]:
             found: dict[str, str] = {}
             for start in range(0, len(wanted), _BATCH):
                 batch = wanted[start : start + _BATCH]
                 marks = ",".join("?" * len(batch))
-                query = f"SELECT key, value FROM rows WHERE namespace = ? AND key IN ({marks})"
-                found.update(connection.execute(query, (namespace, *batch)))
+                query = (
+                    f"SELECT key, value, seal FROM rows WHERE namespace = ? AND key IN ({marks})"
+                )
+                for key, value, seal in connection.execute(query, (namespace, *batch)):
+                    if self._has_put(namespace, key, value, seal):
+                        found[key.decode()] = value.decode()
+                    else:
+                        wrong.append(_text(key))
             return found
 
-        return self._transact("DEFERRED", select) or {}
+        found = self._transact("DEFERRED", select) or {}
+        if wrong:
+            self._forget(namespace, wrong)
+        return found
+
+    def _has_put(self, kind: str, name: Any, value: Any, seal: Any) -> bool:
+        """Whether a run with our key has put this here. In a file that is broken anything can be."""
+        return (
+            type(name) is bytes
+            and type(value) is bytes
+            and seal == self.seals.of(kind, name, value)
+        )
+
+    def _forget(self, namespace: str, keys: Iterable[str]) -> None:
+        """Forget what nobody can use, so that it is not taken for known."""
+        rows = [(namespace, key) for key in keys]
+        delete = "DELETE FROM rows WHERE namespace = ? AND key = ?"
+        self._transact("IMMEDIATE", lambda connection: connection.executemany(delete, rows))
 
     def keys(self, namespace: str) -> set[str]:
         """The keys of a kind."""
         query = "SELECT key FROM rows WHERE namespace = ?"
         rows = self._transact("DEFERRED", lambda c: c.execute(query, (namespace,)).fetchall())
-        return {key for (key,) in rows or ()}
+        return {_text(key) for (key,) in rows or ()}
 
     def put_many(self, namespace: str, values: Mapping[str, str]) -> None:
         """Keep values, all or none."""
         rows = [
-            (namespace, key, value)
+            (namespace, key, value, self.seals.of(namespace, key.encode(), value.encode()))
             for key, value in values.items()
             if _storable(key) and _storable(value)
         ]
-        insert = "INSERT OR REPLACE INTO rows VALUES (?, ?, ?)"
+        insert = "INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?)"
         if rows:
             self._transact("IMMEDIATE", lambda connection: connection.executemany(insert, rows))
 
@@ -173,37 +201,41 @@ class Cache:
         """Forget what is not kept."""
 
         def delete(connection: sqlite3.Connection) -> None:
-            rows = connection.execute("SELECT key FROM rows WHERE namespace = ?", (namespace,))
-            gone = [(namespace, key) for (key,) in rows.fetchall() if key not in keep]
-            connection.executemany("DELETE FROM rows WHERE namespace = ? AND key = ?", gone)
+            query = "SELECT rowid, key FROM rows WHERE namespace = ?"
+            rows = connection.execute(query, (namespace,)).fetchall()
+            gone = [(number,) for number, key in rows if _text(key) not in keep]
+            connection.executemany("DELETE FROM rows WHERE rowid = ?", gone)
 
         self._transact("IMMEDIATE", delete)
 
     def hashes(self, files: Iterable[File]) -> dict[str, str]:
         """Content hashes, by relative path, of files that nobody touched since they were kept."""
-        rows = self._transact(
-            "DEFERRED", lambda connection: connection.execute("SELECT * FROM stamps").fetchall()
-        )
-        known = {row[0]: row[1:] for row in rows or ()}
-        return {
-            file.rel: row[4]
-            for file in files
-            if (row := known.get(file.rel)) is not None
-            and row[:4] == (file.size, file.mtime_ns, file.ctime_ns, file.inode)
-        }
+        query = "SELECT path, hash, seal FROM stamps"
+        rows = self._transact("DEFERRED", lambda c: c.execute(query).fetchall())
+        known = {_text(path): (digest, seal) for path, digest, seal in rows or ()}
+        found: dict[str, str] = {}
+        for file in files:
+            digest, seal = known.get(file.rel, (None, None))
+            if type(digest) is bytes and seal == self._stamp(file, digest):
+                found[file.rel] = digest.decode()
+        return found
+
+    def _stamp(self, file: File, digest: bytes) -> bytes:
+        """The seal of a content hash, of a file as it is."""
+        of = b"%d %d %d %d %b" % (file.size, file.mtime_ns, file.ctime_ns, file.inode, digest)
+        return self.seals.of("stamp", file.rel.encode("utf-8", "surrogatepass"), of)
 
     def put_hashes(self, files: Iterable[File], hashes: Mapping[str, str]) -> None:
         """Keep content hashes by relative path, except of files changed just now."""
         latest = time.time_ns() - _RACY_NS
         rows = [
-            (file.rel, file.size, file.mtime_ns, file.ctime_ns, file.inode, hashes[file.rel])
+            (file.rel, hashes[file.rel], self._stamp(file, hashes[file.rel].encode()))
             for file in files
             if file.rel in hashes
             and max(file.mtime_ns, file.ctime_ns) < latest
-            and file.inode < 2**63
             and _storable(file.rel)
         ]
-        insert = "INSERT OR REPLACE INTO stamps VALUES (?, ?, ?, ?, ?, ?)"
+        insert = "INSERT OR REPLACE INTO stamps VALUES (?, ?, ?)"
         if rows:
             self._transact("IMMEDIATE", lambda connection: connection.executemany(insert, rows))
 
@@ -212,8 +244,8 @@ class Cache:
 
         def delete(connection: sqlite3.Connection) -> None:
             rows = connection.execute("SELECT path FROM stamps").fetchall()
-            gone = [row for row in rows if row[0] not in keep]
-            connection.executemany("DELETE FROM stamps WHERE path = ?", gone)
+            gone = [(path,) for (path,) in rows if _text(path) not in keep]
+            connection.executemany("DELETE FROM stamps WHERE path = CAST(? AS TEXT)", gone)
 
         self._transact("IMMEDIATE", delete)
 
@@ -233,9 +265,7 @@ class Cache:
         except sqlite3.OperationalError:
             return None
         except sqlite3.DatabaseError:
-            _try_remove(
-                self.path
-            )  # broken inside, past what opening it looks at: the next run starts anew
+            _try_remove(self.path)  # broken inside, past what opening it looks at
             return None
         finally:
             _rollback(connection)
@@ -250,48 +280,84 @@ def clean(root: Path) -> bool:
     """Drop a project's cache; whether there was one. What else lies beside it stays."""
     path = cache_path(root)
     try:
-        kind = _kind(path)
-        if kind == "missing":
-            return False
-        if kind == "foreign":
-            raise UserError(f"{path}: not a dispatchguard cache; move it elsewhere")
-        _remove(path)
-        if {entry.name for entry in path.parent.iterdir()} == {".gitignore"}:
-            (path.parent / ".gitignore").unlink()
-            path.parent.rmdir()
+        with project_folder.opened(path.parent) as folder:
+            kind = _kind(folder, path.name)
+            if kind == "missing":
+                return False
+            if kind == "foreign":
+                raise UserError(f"{path}: not a dispatchguard cache; move it elsewhere")
+            folder.remove_database(path.name)
+        project_folder.remove_if_empty(path.parent)
+    except FileNotFoundError:
+        return False
     except OSError as error:
         raise UserError(f"{path}: cannot be removed: {error.strerror or error}") from None
     return True
 
 
-def _kind(path: Path) -> str:
-    """What lies at a path: missing, ours, broken (no database, though in our place), or foreign."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(100)
-    except (FileNotFoundError, NotADirectoryError):
+def _kind(folder: Folder, name: str) -> str:
+    """What lies in our place: nothing, ours, something broken (no database, though in our place), or foreign;
+    `UserError` where it may not even be looked into."""
+    folder.require_database(name)
+    if folder.look(name) is None:
         return "missing"
-    except IsADirectoryError:
-        return "foreign"
+    head = folder.read(name, 100)
     if not head:
         return "ours"
     if not head.startswith(_HEADER) or len(head) < 100:
         return "broken"
-    return "ours" if int.from_bytes(head[68:72], "big") == _APPLICATION else "foreign"
+    if int.from_bytes(head[68:72], "big") != _APPLICATION:
+        return "foreign"
+    # Forms that SQLite takes for those of a later release, and only reads or refuses.
+    usual = head[18:20] == _USUAL_JOURNAL and int.from_bytes(head[44:48], "big") <= _LAST_FORM
+    return "ours" if usual else "broken"
+
+
+def _of_version(seals: Seals, version: str) -> tuple[Seals, str]:
+    """The seals of what one version writes, and how a file says that it is of that version: without the key
+    nobody can say so."""
+    own = Seals(seals.of("version", b"", f"{_SCHEMA}:{version}".encode()))
+    return own, f"{_SCHEMA}:{own.of('version', b'', b'').hex()}"
+
+
+class _OtherTablesError(Exception):
+    """A file has other tables than a cache, or more than tables: nothing in it is asked for."""
+
+
+def _opened(
+    folder: Folder, path: Path, version: str, *, broken: bool
+) -> tuple[sqlite3.Connection | None, bool]:
+    """The database of a cache, and whether the one before was broken; none where others keep it locked."""
+    if broken:
+        folder.remove_database(path.name)
+    folder.create(path.name)  # SQLite would make it through a link
+    try:
+        return _connect(path, version), broken
+    except sqlite3.OperationalError:
+        return None, broken
+    except (sqlite3.DatabaseError, _OtherTablesError) as error:
+        broken = isinstance(error, sqlite3.Error)
+    folder.remove_database(path.name)
+    folder.create(path.name)
+    return _connect(path, version), broken
 
 
 def _connect(path: Path, version: str) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
+    connection.text_factory = bytes  # what is sealed; it may be of no encoding, in a broken file
     try:
         # The cache may be lost to a power cut; waiting for the disk would cost every run.
         connection.execute("PRAGMA synchronous = OFF")
-        if _version(connection) != version:
+        tables = _tables(connection)
+        if tables and tables != _MADE:
+            raise _OtherTablesError
+        if not tables or _version(connection) != version:
             connection.execute("BEGIN IMMEDIATE")
             if _version(connection) != version:
                 connection.execute(f"PRAGMA application_id = {_APPLICATION}")
                 for table in ("meta", "rows", "stamps"):
                     connection.execute(f"DROP TABLE IF EXISTS {table}")
-                for statement in _TABLES.split(";"):
+                for statement in _TABLES:
                     connection.execute(statement)
                 connection.execute("INSERT INTO meta VALUES ('version', ?)", (version,))
             connection.execute("COMMIT")
@@ -302,6 +368,12 @@ def _connect(path: Path, version: str) -> sqlite3.Connection:
     return connection
 
 
+def _tables(connection: sqlite3.Connection) -> set[bytes]:
+    """How the tables, views and triggers of a file were made."""
+    query = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"
+    return {sql for (sql,) in connection.execute(query)}
+
+
 def _version(connection: sqlite3.Connection) -> str | None:
     try:
         row = connection.execute("SELECT value FROM meta WHERE key = 'version'").fetchone()
@@ -309,7 +381,7 @@ def _version(connection: sqlite3.Connection) -> str | None:
         if "no such table" in str(error):
             return None
         raise
-    return None if row is None else str(row[0])
+    return None if row is None else _text(row[0])
 
 
 def _rollback(connection: sqlite3.Connection) -> None:
@@ -320,24 +392,18 @@ def _rollback(connection: sqlite3.Connection) -> None:
         pass
 
 
-def make_folder(folder: Path) -> None:
-    """Makes the folder of what is kept of a project, which git is to leave alone."""
-    folder.mkdir(parents=True, exist_ok=True)
-    ignore = folder / ".gitignore"
-    if not ignore.exists():
-        ignore.write_text("*\n", encoding="utf-8")
-
-
-def _remove(path: Path) -> None:
-    for suffix in ("-journal", "-wal", "-shm", ""):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
-
-
 def _try_remove(path: Path) -> None:
+    """Removes a cache, so that the next run starts anew."""
     try:
-        _remove(path)
-    except OSError:
+        with project_folder.opened(path.parent) as folder:
+            folder.remove_database(path.name)
+    except (OSError, UserError):
         pass
+
+
+def _text(value: Any) -> str:
+    """What SQLite has as text, or has in the place of one."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def _storable(text: str) -> bool:

@@ -15,6 +15,7 @@ import pytest
 from pytest_dispatchguard.lint import cache as module
 from pytest_dispatchguard.lint.cache import KEPT_LEAST, Cache, Memory, cache_path, clean
 from pytest_dispatchguard.lint.files import File
+from pytest_dispatchguard.lint.seals import VARIABLE
 from pytest_dispatchguard.model import UserError
 
 
@@ -193,7 +194,9 @@ def test_a_file_instead_of_the_folder(path: Path) -> None:
         assert opened.connection is None
         assert opened.hashes([FILE]) == {}
         opened.prune("facts", ())
-    assert clean(path.parent.parent) is False
+        assert "is no folder; remove it" in opened.notes[0]
+    with pytest.raises(UserError, match="is no folder"):
+        clean(path.parent.parent)
 
 
 @pytest.mark.skipif(
@@ -301,3 +304,231 @@ def test_a_cache_in_memory_takes_no_file(tmp_path: Path, monkeypatch: pytest.Mon
     assert cache.get_many("kind", ["key"]) == {"key": "value"}
     cache.close()
     assert list(tmp_path.iterdir()) == []
+
+
+# -- rows that no run of ours has written ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE rows SET value = '[]'",
+        "UPDATE rows SET namespace = 'other' WHERE namespace = 'facts'",
+        "UPDATE rows SET key = 'b' WHERE key = 'a'",
+        "UPDATE rows SET seal = x'00'",
+        "UPDATE rows SET value = 7, seal = 'text'",
+        "UPDATE rows SET value = CAST(x'ff' AS TEXT)",
+        (
+            "UPDATE rows SET value = (SELECT value FROM rows WHERE key = 'c'), "
+            "seal = (SELECT seal FROM rows WHERE key = 'c')"
+        ),
+    ],
+)
+def test_what_nobody_has_put_in_is_not_there(cache: Cache, path: Path, change: str) -> None:
+    cache.put_many("facts", {"a": "1"})
+    cache.put_many("other", {"c": "3"})
+    cache.close()
+    with closing(sqlite3.connect(path)) as other:
+        other.execute(change)
+        other.commit()
+    with closing_cache(path) as opened:
+        assert opened.get_many("facts", ["a", "b"]) == {}
+        assert opened.get_many("other", ["a", "b"]) == {}
+        assert opened.notes == ()
+        # What cannot be used is no longer taken for known either, and can be put in again.
+        assert not opened.keys("facts")
+        opened.put_many("facts", {"a": "2"})
+        assert opened.get_many("facts", ["a"]) == {"a": "2"}
+
+
+def test_hashes_that_nobody_has_put_in(cache: Cache, path: Path) -> None:
+    cache.put_hashes([FILE], {"a.py": "hash"})
+    cache.close()
+    for change in ("UPDATE stamps SET hash = 'other'", "UPDATE stamps SET path = 'b.py'"):
+        with closing(sqlite3.connect(path)) as other:
+            other.execute(change)
+            other.commit()
+        with closing_cache(path) as opened:
+            assert opened.hashes([FILE, replace(FILE, rel="b.py")]) == {}
+
+
+def test_rows_of_another_version_are_not_believed(cache: Cache, path: Path) -> None:
+    """Not even in a file that says it is of this one."""
+    cache.put_many("facts", {"a": "old"})
+    with closing_cache(path.with_name("other.sqlite"), "2") as opened:
+        said = opened.version
+    cache.close()
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("UPDATE meta SET value = ?", (said,))
+        other.commit()
+    assert reopened(path, "2") == {}
+
+
+def test_rows_of_another_user_are_not_believed(
+    cache: Cache, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.put_many("facts", {"a": "1"})
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "another.key"))
+    assert reopened(path) == {}
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "CREATE TRIGGER empty AFTER INSERT ON rows BEGIN DELETE FROM rows; END",
+        (
+            "DROP TABLE rows; CREATE VIEW rows AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
+            " SELECT 'facts' AS namespace, i AS key, i AS value, i AS seal FROM n"
+        ),
+    ],
+    ids=["trigger", "endless view"],
+)
+def test_tables_that_do_more_than_keep_rows_are_not_asked(
+    cache: Cache, path: Path, planted: str
+) -> None:
+    cache.close()
+    with closing(sqlite3.connect(path)) as other:
+        other.executescript(planted)
+    with closing_cache(path) as opened:
+        opened.put_many("facts", {"a": "1"})
+        assert opened.notes == ()
+    assert reopened(path) == {"a": "1"}
+
+
+def test_without_a_key_there_is_no_cache(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "no folder" / "key"))
+    with closing_cache(path) as opened:
+        assert opened.connection is None
+        (note,) = opened.notes
+    assert note.startswith("running without a cache: ")
+    assert "No such file or directory" in note
+    assert not path.exists()
+
+
+# -- what a repository may hold in the place of our files ------------------------------------------
+
+needs_links = pytest.mark.skipif(os.name == "nt", reason="links are for administrators there")
+
+
+@needs_links
+@pytest.mark.parametrize("target", ["missing", "empty", "full"])
+@pytest.mark.parametrize(
+    "name",
+    [".gitignore", "cache.sqlite", "cache.sqlite-journal", "cache.sqlite-wal", "cache.sqlite-shm"],
+)
+def test_nothing_is_done_through_a_link(path: Path, tmp_path: Path, name: str, target: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    if target != "missing":
+        elsewhere.write_bytes(b"" if target == "empty" else b"precious")
+    path.parent.mkdir()
+    (path.parent / name).symlink_to(elsewhere)
+    before = elsewhere.read_bytes() if elsewhere.exists() else None
+    with closing_cache(path) as opened:
+        opened.put_many("facts", {"a": "1"})
+        (note,) = opened.notes
+    assert f"{path.parent / name}: is a link" in note
+    if name != ".gitignore":
+        with pytest.raises(UserError, match="is a link"):
+            clean(tmp_path)
+    assert (elsewhere.read_bytes() if elsewhere.exists() else None) == before
+    assert (path.parent / name).is_symlink()
+
+
+@needs_links
+def test_a_folder_that_is_a_link_is_not_used(path: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    cache_of_another = cache_path(elsewhere)
+    with closing_cache(cache_of_another) as opened:
+        opened.put_many("facts", {"a": "1"})
+    before = {p: p.read_bytes() for p in cache_of_another.parent.iterdir()}
+    path.parent.symlink_to(cache_of_another.parent, target_is_directory=True)
+    with closing_cache(path) as opened:
+        opened.put_many("facts", {"a": "2"})
+        assert opened.get_many("facts", ["a"]) == {}
+        (note,) = opened.notes
+    assert f"{path.parent}: is a link" in note
+    with pytest.raises(UserError, match="is a link"):
+        clean(tmp_path)
+    assert {p: p.read_bytes() for p in cache_of_another.parent.iterdir()} == before
+
+
+@needs_links
+def test_a_file_with_another_name_elsewhere_is_not_written(path: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    with closing_cache(path) as opened:
+        opened.put_many("facts", {"a": "1"})
+    os.link(path, elsewhere)
+    before = elsewhere.read_bytes()
+    with closing_cache(path) as opened:
+        opened.put_many("facts", {"a": "2"})
+        assert "has another name elsewhere" in opened.notes[0]
+    assert elsewhere.read_bytes() == before
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_in_our_place_is_not_waited_for(path: Path) -> None:
+    path.parent.mkdir()
+    os.mkfifo(path)
+    with closing_cache(path) as opened:
+        assert "is no plain file" in opened.notes[0]
+
+
+def test_a_journal_that_names_another_file_deletes_nothing(
+    cache: Cache, path: Path, tmp_path: Path
+) -> None:
+    """SQLite rolls such a journal back, and deletes the file: here it shows that it would."""
+    cache.put_many("facts", {"a": "1"})
+    cache.close()
+    victim = tmp_path / "victim"
+    journal = path.with_name(f"{path.name}-journal")
+
+    def plant() -> None:
+        victim.write_bytes(b"precious")
+        name = str(victim).encode()
+        header = bytes.fromhex("d9d505f920a163d7") + b"".join(
+            number.to_bytes(4, "big") for number in (0, 0, path.stat().st_size // 4096, 512, 4096)
+        )
+        end = (2**30 // 4096 + 1).to_bytes(4, "big") + name + len(name).to_bytes(4, "big")
+        end += sum(name).to_bytes(4, "big") + bytes.fromhex("d9d505f920a163d7")
+        journal.write_bytes(header.ljust(512, b"\0") + end)
+
+    plant()
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("SELECT count(*) FROM rows").fetchall()
+    assert not victim.exists()
+
+    plant()
+    with closing_cache(path) as opened:
+        opened.put_many("facts", {"a": "2"})
+        assert "is not from a run of ours" in opened.notes[0]
+    assert victim.read_bytes() == b"precious"
+
+
+def test_a_journal_of_a_run_that_was_killed_is_rolled_back(path: Path) -> None:
+    def begin() -> None:
+        opened = Cache.open(path, "1")
+        assert opened.connection is not None
+        opened.put_many("facts", {str(n): "x" * 5000 for n in range(200)})
+        opened.connection.execute("PRAGMA cache_size = 1")
+        opened.connection.execute("BEGIN IMMEDIATE")
+        opened.connection.execute("UPDATE rows SET value = 'half'")
+        os._exit(0)
+
+    process = multiprocessing.get_context("fork").Process(target=begin)
+    process.start()
+    process.join(60)
+    assert path.with_name(f"{path.name}-journal").exists()
+    with closing_cache(path) as opened:
+        assert opened.notes == ()
+        assert opened.get_many("facts", ["7"]) == {"7": "x" * 5000}
+
+
+def test_a_git_ignore_that_a_full_disk_left_empty_is_mended(path: Path) -> None:
+    path.parent.mkdir()
+    (path.parent / ".gitignore").touch()
+    with closing_cache(path) as opened:
+        assert opened.notes == ()
+    assert (path.parent / ".gitignore").read_text(encoding="utf-8") == "*\n"
