@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from pytest_dispatchguard import __version__
 from pytest_dispatchguard.commands import FAILED
-from pytest_dispatchguard.commands.output import OutputError, expect
+from pytest_dispatchguard.commands.output import OutputError, complain, expect, give_up, say, write
 from pytest_dispatchguard.model import UserError
 
 _INTERRUPTED = 130
@@ -55,33 +55,31 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Facts and trees are many, long-lived and without cycles: collecting finds nothing in them.
         gc.disable()
         status: int = arguments.run(arguments)
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        write("", sys.stdout)
         return status
     except KeyboardInterrupt:
         return _interrupted()
     except UserError as error:
         if _by_interrupt(error):
             return _interrupted()
-        print(f"dispatchguard: {error}", file=sys.stderr)
+        say(str(error))
         return FAILED
     except BrokenPipeError:
         # Whoever read our output has had enough (`| head`): no news.
-        _give_up_output()
+        give_up(sys.stdout)
         return FAILED
     except OutputError as error:
-        _give_up_output()
-        print(f"dispatchguard: the report cannot be written: {error}", file=sys.stderr)
+        give_up(sys.stdout)
+        say(f"the report cannot be written: {error}")
         return FAILED
     except Exception as error:  # noqa: BLE001 - the last resort: one line, and the trace on request
         if _by_interrupt(error):
             return _interrupted()
         if os.environ.get("DISPATCHGUARD_TRACEBACK"):
             traceback.print_exc()
-        print(
-            f"dispatchguard: internal error: {type(error).__name__}: {error} "
-            "(set DISPATCHGUARD_TRACEBACK=1 for the trace, and please report it)",
-            file=sys.stderr,
+        say(
+            f"internal error: {type(error).__name__}: {error} "
+            "(set DISPATCHGUARD_TRACEBACK=1 for the trace, and please report it)"
         )
         return FAILED
     finally:
@@ -90,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _interrupted() -> int:
-    print("dispatchguard: interrupted; nothing was half-written", file=sys.stderr)
+    say("interrupted; nothing was half-written")
     return _INTERRUPTED
 
 
@@ -152,11 +150,6 @@ def _is_told(thread: int) -> bool:
     return False
 
 
-def _give_up_output() -> None:
-    """Lets what is left in the buffer of standard output go nowhere when the process ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     name, words = (argv[0], list(argv[1:])) if argv else ("", [])
     if name not in COMMANDS:
@@ -202,8 +195,12 @@ class _Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f"{value!r} is not there to choose; {advice}")
 
     def error(self, message: str) -> NoReturn:
-        print(f"{self.prog}: {message}; see `{self.prog} --help`", file=sys.stderr)
+        complain(f"{self.prog}: {message}; see `{self.prog} --help`")
         raise SystemExit(FAILED)
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        # Help and version; argparse would pass over that they cannot be written.
+        write(message, sys.stdout)
 
 
 def _top() -> _Parser:

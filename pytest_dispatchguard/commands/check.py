@@ -20,7 +20,7 @@ from pytest_dispatchguard.commands.options import (
     which_rules,
     working_folder,
 )
-from pytest_dispatchguard.commands.output import put, render_report, write_bytes
+from pytest_dispatchguard.commands.output import put, render_report, say, write_bytes
 from pytest_dispatchguard.model import UserError
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
     with progress() as tell:
         checked = check(_with_progress(request, tell))
     for problem in checked.problems:
-        print(f"dispatchguard: {problem}", file=sys.stderr)
+        say(problem)
     found = _tell(arguments, checked)
     if checked.problems:
         return FAILED
@@ -185,7 +185,7 @@ def _tell(arguments: argparse.Namespace, checked: Checked) -> bool:
         unread = [f for f in checked.report.findings if f.code == "DG001"]
         for finding in unread:
             place = f"{finding.path}:{finding.span.line}:{finding.span.column}"
-            print(f"dispatchguard: {place}: {finding.code} {finding.message}", file=sys.stderr)
+            say(f"{place}: {finding.code} {finding.message}")
         return bool(text or unread)
     stream = sys.stdout
     if arguments.fix and Path("-") in arguments.paths:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pytest_dispatchguard.commands import CLEAN
 from pytest_dispatchguard.commands.options import how_read, named_path, working_folder
-from pytest_dispatchguard.commands.output import write
+from pytest_dispatchguard.commands.output import say, write
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -41,6 +41,6 @@ def run(arguments: argparse.Namespace) -> int:
             note=notes.append,
         )
     for note in notes:
-        print(f"dispatchguard: note: {note}", file=sys.stderr)
+        say(f"note: {note}")
     write(listing(found, arguments.format), sys.stdout)
     return CLEAN

@@ -19,7 +19,28 @@ class OutputError(Exception):
 
 def say(line: str) -> None:
     """Tells a person something beside the report."""
-    print(f"dispatchguard: {line}", file=sys.stderr)
+    complain(f"dispatchguard: {line}")
+
+
+def complain(line: str) -> None:
+    """Writes a line to standard error, if it takes one: there is nowhere else to say that it does not."""
+    if sys.stderr is None:
+        return
+    try:
+        print(line, file=sys.stderr)
+    except OSError:
+        give_up(sys.stderr)
+
+
+def give_up(stream: TextIO) -> None:
+    """Lets what is left in the buffer of a stream go nowhere when the process ends."""
+    try:
+        number = stream.fileno()
+    except (OSError, ValueError):  # it is no file of this process
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, number)
+    os.close(nowhere)
 
 
 def render_report(

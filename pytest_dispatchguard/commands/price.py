@@ -7,7 +7,7 @@ import sys
 
 from pytest_dispatchguard.commands import CLEAN, FOUND
 from pytest_dispatchguard.commands.options import named_path, seconds, working_folder
-from pytest_dispatchguard.commands.output import colored, put
+from pytest_dispatchguard.commands.output import colored, put, say
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -51,5 +51,5 @@ def run(arguments: argparse.Namespace) -> int:
         )
     color = arguments.output is None and colored(arguments.color)
     put(arguments, written(table, arguments.format, color=color), sys.stdout)
-    print(f"dispatchguard: kept in {file}", file=sys.stderr)
+    say(f"kept in {file}")
     return CLEAN if all(one.proven for one in table.specimens) else FOUND

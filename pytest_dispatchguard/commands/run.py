@@ -15,7 +15,7 @@ from pytest_dispatchguard.commands.options import (
     which_rules,
     working_folder,
 )
-from pytest_dispatchguard.commands.output import render_report
+from pytest_dispatchguard.commands.output import render_report, say
 
 _VALUED = tuple(
     f"--{name}"
@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.program,
         wishes,
         lambda report, sources: render_report(arguments, report, sources, sys.stdout),
-        lambda line: print(f"dispatchguard: {line}", file=sys.stderr),
+        say,
     )
     return status or (FOUND if found and not arguments.exit_zero else CLEAN)
 

@@ -34,6 +34,7 @@ from pytest_dispatchguard.lint.files import (
     decode_source,
     discover,
     is_excluded,
+    leads_out,
     read_source,
     rel_in,
     require,
@@ -226,7 +227,7 @@ def _check(
             request, discovery, texts, (outcome, findings, match), once
         )
         if request.write and request.stdin is None:
-            failed = _write(discovery, before, after)
+            failed = _write(config.root, discovery, before, after)
             if failed:
                 # What could not be written stays as it was, and is reported so.
                 for rel in failed:
@@ -476,7 +477,7 @@ def _fix(
 
 
 def _write(
-    discovery: Discovery, before: Mapping[str, str], after: Mapping[str, str]
+    root: Path, discovery: Discovery, before: Mapping[str, str], after: Mapping[str, str]
 ) -> dict[str, str]:
     """Writes fixed files, each whole or not at all; a line for each that could not be."""
     files = {f.rel: f for f in discovery.targets}
@@ -485,6 +486,9 @@ def _write(
         source = read_source(files[rel].path, rel)
         if not isinstance(source, Source) or source.text != before[rel]:
             failed[rel] = f"{rel}: changed while it was being fixed, so not written; run again"
+            continue
+        if leads_out(files[rel], root):
+            failed[rel] = f"{rel}: leads out of the project by a link, so not written; fix it there"
             continue
         try:
             write_source(files[rel].path, source.encode(text))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from collections import defaultdict
@@ -215,10 +216,14 @@ def briefs_of(
     is kept."""
     if cache is None:
         return _told(tell, lambda: new_briefs(config, survey, catalog, cache))
+
+    def solve_lost() -> Briefs:
+        return new_briefs(config, survey, catalog, cache)
+
     key = project_key(config, survey, catalog)
     index = kept.index_of(cache, key)
     if index is not None:
-        return _kept_briefs(cache, index, {})
+        return _kept_briefs(cache, index, {}, solve_lost)
     # Imported here: a run over what has not changed needs none of it.
     from pytest_dispatchguard.lint import solved
     from pytest_dispatchguard.lint.next_state import next_state
@@ -229,7 +234,7 @@ def briefs_of(
     if follows:
         if not passing:
             _keep(cache, follows.known, follows.briefs)
-        return _kept_briefs(cache, follows.known.hot, follows.briefs)
+        return _kept_briefs(cache, follows.known.hot, follows.briefs, solve_lost)
     if passing:
         return new_briefs(config, survey, catalog, cache)
     states: list[tuple[solved.State, solved.Rows]] = []
@@ -272,11 +277,20 @@ def _told(tell: Progress, make: Callable[[], Briefs]) -> Briefs:
     return made
 
 
-def _kept_briefs(cache: Cache, index: kept.Index, others: Mapping[str, str]) -> Briefs:
-    """Briefs that the cache has, but for some that are at hand."""
+def _kept_briefs(
+    cache: Cache, index: kept.Index, others: Mapping[str, str], solve_lost: Callable[[], Briefs]
+) -> Briefs:
+    """Briefs that the cache has, but for some that are at hand. If it has lost one, all is solved anew."""
+    anew = functools.cache(solve_lost)
 
     def text(rel: str) -> str:
-        return others[rel] if rel in others else kept.brief_of(cache, index.keys[rel])
+        if rel in others:
+            return others[rel]
+        brief = kept.brief_of(cache, index.keys[rel])
+        if brief is None:
+            brief = anew().text(rel)
+            kept.mend(cache, index.keys[rel], brief)
+        return brief
 
     return Briefs(index.hot, index.idle, text, index.keys)
 

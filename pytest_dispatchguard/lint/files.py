@@ -257,6 +257,14 @@ def decode_source(data: bytes, rel: str) -> Source | Unreadable:
     return Source(rel, data, text, encoding, bom)
 
 
+def leads_out(file: File, root: Path) -> bool:
+    """Whether a file that a project seems to hold lies elsewhere, behind a link of the project."""
+    above = os.path.join(str(root), "")
+    return file.name.startswith(above) and not _real(file.name).startswith(
+        os.path.join(_real(above), "")
+    )
+
+
 def write_source(path: Path, data: bytes) -> None:
     """Replace a file whole or not at all; its mode stays, and a link still points at it."""
     target = _real(str(path))

@@ -41,9 +41,14 @@ def index_of(cache: Cache, key: str) -> Index | None:
     return None if row is None else Index(*json.loads(row))
 
 
-def brief_of(cache: Cache, digest: str) -> str:
-    """A brief that an index names."""
-    return cache.get_many("brief", [digest])[digest]
+def brief_of(cache: Cache, digest: str) -> str | None:
+    """A brief that an index names; None where the cache has lost it."""
+    return cache.get_many("brief", [digest]).get(digest)
+
+
+def mend(cache: Cache, digest: str, brief: str) -> None:
+    """Keeps a brief that the cache had lost."""
+    cache.put_many("brief", {digest: brief})
 
 
 def keep(cache: Cache, key: str, index: Index, new: Mapping[str, str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 import time
@@ -461,11 +462,31 @@ def _alone(lock: Path | None) -> Iterator[None]:
     if lock is None or sys.platform == "win32":
         yield
         return
+    handle = _locked(lock)
+    try:
+        yield
+    finally:
+        # Whoever waits for it finds that it is gone, and makes another.
+        lock.unlink(missing_ok=True)
+        os.close(handle)
+
+
+def _locked(path: Path) -> int:
+    """Waits for a lock; gives the open file that holds it."""
     import fcntl
 
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            if os.path.samestat(os.fstat(handle), path.stat()):
+                return handle
+        except FileNotFoundError:
+            pass  # it was let go of, and removed, while this process waited
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)
 
 
 def launch_of(config: pytest.Config) -> Launch:

@@ -196,6 +196,35 @@ def test_a_diff_of_what_could_not_be_read_is_no_success(write: Write, run: Run) 
     assert len(done.err.splitlines()) == 1
 
 
+@pytest.mark.skipif(os.name == "nt", reason="links are for administrators there")
+def test_what_lies_outside_behind_a_link_is_not_written(write: Write, run: Run) -> None:
+    root = write(
+        {
+            "out/other.py": HEAD + BAD,
+            "out/folder/another.py": HEAD + BAD,
+            "p/pyproject.toml": "[tool.dispatchguard]\n",
+            "p/a.py": HEAD + BAD,
+            "p/real/b.py": HEAD + BAD,
+        }
+    )
+    (root / "p" / "link.py").symlink_to("../out/other.py")
+    (root / "p" / "linked").symlink_to("../out/folder", target_is_directory=True)
+    (root / "p" / "within.py").symlink_to("real/b.py")
+    done = run("check", "--fix", "--unsafe-fixes", cwd=root / "p")
+    assert done.status == 2
+    assert sorted(done.err.splitlines()) == [
+        "dispatchguard: link.py: leads out of the project by a link, so not written; fix it there",
+        (
+            "dispatchguard: linked/another.py: leads out of the project by a link, so not written; "
+            "fix it there"
+        ),
+    ]
+    assert (root / "out" / "other.py").read_text() == HEAD + BAD
+    assert (root / "out" / "folder" / "another.py").read_text() == HEAD + BAD
+    assert GOOD in (root / "p" / "a.py").read_text()
+    assert GOOD in (root / "p" / "real" / "b.py").read_text()
+
+
 def test_an_import_that_a_fix_adds_is_shown(write: Write, run: Run) -> None:
     write(
         {

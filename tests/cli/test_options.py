@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -406,6 +407,50 @@ def test_a_full_disk_is_one_line(project: Path) -> None:
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
     assert Path("/dev/full").is_char_device()
+
+
+FORMATS = "text json sarif github gitlab rdjson markdown html".split()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["check", "--format", form] for form in FORMATS),
+        ["check", "--statistics"],
+        ["check", "--diff"],
+        ["check", "--help"],
+        ["--version"],
+        ["hot"],
+        ["rules"],
+        ["rule", "DG401"],
+        ["clean"],
+        ["daemon"],
+    ],
+    ids=" ".join,
+)
+def test_output_that_cannot_be_written_is_an_error(project: Path, words: list[str]) -> None:
+    def run(stderr: int | IO[bytes]) -> subprocess.CompletedProcess[bytes]:
+        line = command(words, project)
+        return subprocess.run(line, cwd=project, stdout=full, stderr=stderr, check=False)
+
+    with Path("/dev/full").open("wb") as full:
+        done = run(subprocess.PIPE)
+        assert done.returncode == 2
+        (line,) = done.stderr.decode().splitlines()
+        assert line == "dispatchguard: the report cannot be written: No space left on device"
+        # Where standard error takes nothing either, the status still tells.
+        assert run(full).returncode == 2
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize(
+    "words", [["check", "--nope"], ["check", "nowhere"], ["nope"], ["run", "-x"]]
+)
+def test_errors_that_cannot_be_told_have_their_status(project: Path, words: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command(words, project), cwd=project, stderr=full, check=False)
+    assert done.returncode == 2
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="shell syntax")

@@ -377,7 +377,8 @@ def test_rows_of_another_user_are_not_believed(
     [
         "CREATE TRIGGER empty AFTER INSERT ON rows BEGIN DELETE FROM rows; END",
         (
-            "DROP TABLE rows; CREATE VIEW rows AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
+            "DROP TABLE rows; CREATE VIEW rows AS"
+            " WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)"
             " SELECT 'facts' AS namespace, i AS key, i AS value, i AS seal FROM n"
         ),
     ],

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pytest_dispatchguard.lint.cache import Cache, cache_path
+from pytest_dispatchguard.lint.catalog import fingerprint
 from pytest_dispatchguard.lint.check import Request, check
 from pytest_dispatchguard.lint.gitdiff import carried
 from pytest_dispatchguard.model import UserError
@@ -119,13 +122,48 @@ def test_a_broken_row_of_the_cache_is_dropped_with_a_note(request_: Request) -> 
     import sqlite3
 
     good = check(request_)
-    connection = sqlite3.connect(request_.cwd / ".dispatchguard" / "cache.sqlite")
-    connection.execute("UPDATE rows SET value = '[[]]' WHERE namespace = 'judged'")
-    connection.commit()
-    connection.close()
+    path = cache_path(request_.cwd)
+    with closing(sqlite3.connect(path)) as connection:
+        judged = connection.execute("SELECT key FROM rows WHERE namespace = 'judged'").fetchall()
+    with closing(Cache.open(path, fingerprint())) as own:
+        own.put_many("judged", {key: "[[]]" for (key,) in judged})
     mended = check(request_)
     assert mended.report.findings == good.report.findings
     assert [n for n in mended.report.notes if "the cache was broken and has been dropped" in n]
+    assert check(request_).report == good.report
+
+
+@pytest.mark.parametrize("value", ["'[]'", "'{}'", "''", "x'00ff'", "NULLIF(seal, value)"])
+@pytest.mark.parametrize("namespaces", ["judged", "chunks", "all but facts", "all"])
+def test_rows_that_no_run_wrote_change_nothing(
+    request_: Request, namespaces: str, value: str
+) -> None:
+    import sqlite3
+
+    good = check(request_)
+    chosen = {"all": "1", "all but facts": "namespace NOT IN ('facts', 'scouted')"}
+    which = chosen.get(namespaces, f"namespace = '{namespaces}'")
+    with closing(sqlite3.connect(cache_path(request_.cwd))) as connection:
+        assert connection.execute(f"UPDATE rows SET value = {value} WHERE {which}").rowcount
+        connection.commit()
+    assert check(request_).report == good.report
+    assert check(request_).report == good.report
+
+
+def test_a_brief_that_is_lost_is_made_again(request_: Request) -> None:
+    import sqlite3
+
+    def lose(*namespaces: str) -> None:
+        with closing(sqlite3.connect(cache_path(request_.cwd))) as connection:
+            for namespace in namespaces:
+                done = connection.execute("DELETE FROM rows WHERE namespace = ?", (namespace,))
+                assert done.rowcount
+            connection.commit()
+
+    good = check(request_)
+    lose("brief", "judged", "chunks")
+    assert check(request_).report == good.report
+    lose("brief", "judged")  # it was kept again
     assert check(request_).report == good.report
 
 
