@@ -135,6 +135,7 @@ class Cache:
         """The values of those keys that have one."""
         wanted = [key for key in keys if _storable(key)]
         wrong: list[str] = []
+        seal_of = self.seals.of(namespace)
 
         def select(connection: sqlite3.Connection) -> dict[str, str]:
             found: dict[str, str] = {}
@@ -145,7 +146,9 @@ class Cache:
                     f"SELECT key, value, seal FROM rows WHERE namespace = ? AND key IN ({marks})"
                 )
                 for key, value, seal in connection.execute(query, (namespace, *batch)):
-                    if self._has_put(namespace, key, value, seal):
+                    # In a file that is broken there can be anything.
+                    ours = type(key) is type(value) is bytes and seal == seal_of(key, value)
+                    if ours:
                         found[key.decode()] = value.decode()
                     else:
                         wrong.append(_text(key))
@@ -155,14 +158,6 @@ class Cache:
         if wrong:
             self._forget(namespace, wrong)
         return found
-
-    def _has_put(self, kind: str, name: Any, value: Any, seal: Any) -> bool:
-        """Whether a run with our key has put this here. In a file that is broken anything can be."""
-        return (
-            type(name) is bytes
-            and type(value) is bytes
-            and seal == self.seals.of(kind, name, value)
-        )
 
     def _forget(self, namespace: str, keys: Iterable[str]) -> None:
         """Forget what nobody can use, so that it is not taken for known."""
@@ -178,8 +173,9 @@ class Cache:
 
     def put_many(self, namespace: str, values: Mapping[str, str]) -> None:
         """Keep values, all or none."""
+        seal_of = self.seals.of(namespace)
         rows = [
-            (namespace, key, value, self.seals.of(namespace, key.encode(), value.encode()))
+            (namespace, key, value, seal_of(key.encode(), value.encode()))
             for key, value in values.items()
             if _storable(key) and _storable(value)
         ]
@@ -214,22 +210,19 @@ class Cache:
         rows = self._transact("DEFERRED", lambda c: c.execute(query).fetchall())
         known = {_text(path): (digest, seal) for path, digest, seal in rows or ()}
         found: dict[str, str] = {}
+        seal_of = self.seals.of("stamp")
         for file in files:
             digest, seal = known.get(file.rel, (None, None))
-            if type(digest) is bytes and seal == self._stamp(file, digest):
+            if type(digest) is bytes and seal == _stamp(seal_of, file, digest):
                 found[file.rel] = digest.decode()
         return found
 
-    def _stamp(self, file: File, digest: bytes) -> bytes:
-        """The seal of a content hash, of a file as it is."""
-        of = b"%d %d %d %d %b" % (file.size, file.mtime_ns, file.ctime_ns, file.inode, digest)
-        return self.seals.of("stamp", file.rel.encode("utf-8", "surrogatepass"), of)
-
     def put_hashes(self, files: Iterable[File], hashes: Mapping[str, str]) -> None:
         """Keep content hashes by relative path, except of files changed just now."""
+        seal_of = self.seals.of("stamp")
         latest = time.time_ns() - _RACY_NS
         rows = [
-            (file.rel, hashes[file.rel], self._stamp(file, hashes[file.rel].encode()))
+            (file.rel, hashes[file.rel], _stamp(seal_of, file, hashes[file.rel].encode()))
             for file in files
             if file.rel in hashes
             and max(file.mtime_ns, file.ctime_ns) < latest
@@ -313,11 +306,17 @@ def _kind(folder: Folder, name: str) -> str:
     return "ours" if usual else "broken"
 
 
+def _stamp(seal_of: Callable[[bytes, bytes], bytes], file: File, digest: bytes) -> bytes:
+    """The seal of a content hash, of a file as it is."""
+    of = b"%d %d %d %d %b" % (file.size, file.mtime_ns, file.ctime_ns, file.inode, digest)
+    return seal_of(file.rel.encode("utf-8", "surrogatepass"), of)
+
+
 def _of_version(seals: Seals, version: str) -> tuple[Seals, str]:
     """The seals of what one version writes, and how a file says that it is of that version: without the key
     nobody can say so."""
-    own = Seals(seals.of("version", b"", f"{_SCHEMA}:{version}".encode()))
-    return own, f"{_SCHEMA}:{own.of('version', b'', b'').hex()}"
+    own = Seals(seals.of("version")(b"", f"{_SCHEMA}:{version}".encode()))
+    return own, f"{_SCHEMA}:{own.of('version')(b'', b'').hex()}"
 
 
 class _OtherTablesError(Exception):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -28,11 +28,17 @@ class Seals:
 
     key: bytes
 
-    def of(self, kind: str, name: bytes, value: bytes) -> bytes:
-        """The digest of a value, and of where it belongs: neither kinds nor names hold a NUL."""
-        return blake2b(
-            b"%b\0%b\0%b" % (kind.encode(), name, value), digest_size=16, key=self.key
-        ).digest()
+    def of(self, kind: str) -> Callable[[bytes, bytes], bytes]:
+        """What gives the digest of a value of a kind, and of the name that it has there. Neither kinds nor
+        names hold a NUL."""
+        begun = blake2b(b"%b\0" % kind.encode(), digest_size=16, key=self.key)
+
+        def seal(name: bytes, value: bytes) -> bytes:
+            digest = begun.copy()  # beginning anew for each of a thousand rows takes twice as long
+            digest.update(b"%b\0%b" % (name, value))
+            return digest.digest()
+
+        return seal
 
 
 def own_seals(environment: Mapping[str, str]) -> Seals:

@@ -79,12 +79,12 @@ def test_runs_that_begin_at_once_have_one_key(tmp_path: Path) -> None:
 
 def test_a_seal_is_of_its_place() -> None:
     seals = Seals(b"key")
-    seal = seals.of("kind", b"name", b"value")
-    assert seals.of("kind", b"name", b"value") == seal
+    seal = seals.of("kind")(b"name", b"value")
+    assert seals.of("kind")(b"name", b"value") == seal
     others = [
         ("kind2", b"name", b"value"),
         ("kind", b"name2", b"value"),
         ("kind", b"name", b"value2"),
     ]
-    assert seal not in [seals.of(*other) for other in others]
-    assert Seals(b"other").of("kind", b"name", b"value") != seal
+    assert seal not in [seals.of(kind)(*rest) for kind, *rest in others]
+    assert Seals(b"other").of("kind")(b"name", b"value") != seal
