@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from pytest_dispatchguard import project_folder
 from pytest_dispatchguard.model import Finding, Interval, Price, Priced, PriceTable, UserError
 
 SCHEMA = 1
@@ -56,9 +57,10 @@ def _interval(row: Mapping[str, float] | None) -> Interval | None:
 def load(path: Path) -> PriceTable | None:
     """The table of a file; None where there is no such file."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+        data = project_folder.read(path)
+        if data is None:
+            return None
+        text = data.decode()
     except (OSError, UnicodeDecodeError) as error:
         said = getattr(error, "strerror", None) or error
         raise UserError(f"{path}: cannot be read: {said}; remove it, or mend it") from None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pytest_dispatchguard import project_folder
 from pytest_dispatchguard.model import UserError
 
 SCHEMA = 1
@@ -93,9 +94,10 @@ def packed(profile: Profile) -> str:
 def load(path: Path) -> Profile | None:
     """The profile that lies there; None where none does."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return None
+        data = project_folder.read(path)
+        if data is None:
+            return None
+        text = data.decode()
     except (OSError, ValueError) as error:
         said = error.strerror if isinstance(error, OSError) else "it is no text"
         raise UserError(f"{path}: the profile cannot be read: {said}; {_REMEDY}") from None

@@ -167,6 +167,21 @@ def write(path: Path, data: bytes) -> None:
         raise UserError(f"{path}: cannot be written: {error.strerror or error}") from None
 
 
+def read(path: Path) -> bytes | None:
+    """What a file of ours holds; None where there is none, or where our folder leads elsewhere."""
+    base, names = _from_base(path.parent)
+    for name in names:
+        base /= name
+        if not base.is_dir() or _is_link(base.lstat()):
+            return None
+    try:
+        with opened(path.parent) as folder:
+            there = folder.plain(path.name) is not None
+            return folder.read(path.name, -1) if there else None
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
 def is_within(path: Path) -> bool:
     """Whether a path leads into such a folder."""
     return FOLDER in path.parts[:-1]

@@ -170,7 +170,7 @@ def test_what_is_no_table_is_refused_in_one_line(tmp_path: Path, text: str) -> N
 
 def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "prices.json").mkdir()
-    with pytest.raises(UserError, match=r"prices\.json: cannot be read: Is a directory"):
+    with pytest.raises(UserError, match=r"prices\.json: is no plain file; remove it"):
         load(tmp_path / "prices.json")
 
 

@@ -93,7 +93,7 @@ def test_what_is_no_profile_is_one_line(tmp_path: Path, text: str) -> None:
 
 def test_what_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     assert load(tmp_path / "none.json") is None
-    with pytest.raises(UserError, match="cannot be read: Is a directory"):
+    with pytest.raises(UserError, match="is no plain file; remove it"):
         load(tmp_path)
     (tmp_path / "latin.json").write_bytes(b"\xff\xfe\xe9")
     with pytest.raises(UserError, match="it is no text"):

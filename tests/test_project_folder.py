@@ -15,6 +15,7 @@ from pytest_dispatchguard.config import PROFILE
 from pytest_dispatchguard.history import store
 from pytest_dispatchguard.model import Checkout, PriceTable, UserError
 from pytest_dispatchguard.profile import Profile, Seen
+from pytest_dispatchguard.profile import load as load_profile
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="links are for administrators there")
 
@@ -132,3 +133,30 @@ def test_a_disk_that_is_full_leaves_nothing_half_written(
     monkeypatch.undo()
     _save_run(tmp_path)
     assert (folder / ".gitignore").read_text() == "*\n"
+
+
+@pytest.mark.parametrize("load", [prices.load, load_profile])
+@pytest.mark.parametrize("target", ["/dev/zero", "pipe"])
+def test_what_is_no_file_is_not_read(
+    tmp_path: Path, load: Callable[[Path], object], target: str
+) -> None:
+    """Neither an endless one nor one that nobody writes to."""
+    path = tmp_path / project_folder.FOLDER / "file.json"
+    path.parent.mkdir()
+    if target == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(target)
+    with pytest.raises(UserError, match="remove it"):
+        load(path)
+
+
+@pytest.mark.parametrize("load", [prices.load, load_profile])
+def test_nothing_is_read_from_a_folder_that_is_a_link(
+    tmp_path: Path, load: Callable[[Path], object]
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "file.json").write_text("{}")
+    (tmp_path / project_folder.FOLDER).symlink_to(elsewhere, target_is_directory=True)
+    assert load(tmp_path / project_folder.FOLDER / "file.json") is None

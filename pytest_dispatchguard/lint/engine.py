@@ -12,7 +12,7 @@ from dataclasses import astuple, dataclass, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_dispatchguard import precompiled
+from pytest_dispatchguard import precompiled, project_folder
 from pytest_dispatchguard.config import PROFILE, UNPARSABLE, Config, ignored_in_file, selected
 from pytest_dispatchguard.lint import kept
 from pytest_dispatchguard.lint.cache import Cache, Store
@@ -329,9 +329,12 @@ def project_key(config: Config, survey: Survey, catalog: Catalog) -> str:
     """Changes with all that briefs are made from."""
     words = [kept.settings_of(config, catalog, packaged(config, survey))]
     words.extend(f"{rel}={survey.scouted[rel].shape}" for rel in sorted(survey.scouted))
+    profile = None
     with suppress(OSError):
+        profile = project_folder.read(config.root / PROFILE)
+    if profile is not None:
         # A profile knows functions by their text, so with one every change counts.
-        words.append(sha((config.root / PROFILE).read_bytes()))
+        words.append(sha(profile))
         words.extend(survey.scouted[rel].digest for rel in sorted(survey.scouted))
     return sha("\n".join(words).encode("utf-8", "surrogatepass"))
 
