@@ -1,12 +1,11 @@
-"""What `dispatchguard history --bisect` does: has git find the commit that moved a counter, in a worktree of
+"""What `dispatchguard history --bisect` does: finds the commit that moved a counter, in a worktree of
 its own."""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any, Literal
 
 import pytest_dispatchguard
 from pytest_dispatchguard.config import did_you_mean, find_root
-from pytest_dispatchguard.git import run_git
+from pytest_dispatchguard.git import complaint, run_git
 from pytest_dispatchguard.measure import one_commit
 from pytest_dispatchguard.measure.revisions import Revision, commit_of, must_be_built, top_of
 from pytest_dispatchguard.model import Culprit, Point, Trend, UserError
@@ -23,7 +22,8 @@ from pytest_dispatchguard.trends import kept_at, split, trends_of
 
 _OPTION = "--bisect"
 _ALL_RUNS = 1_000_000
-_FOUND = "is the first moved commit"
+_CHECKOUT = ("checkout", "--quiet", "--force", "--detach")
+"""By force: the worktree is ours, and tests may write to files that git knows."""
 
 Tell = Callable[[str, int, int], object]
 
@@ -66,13 +66,12 @@ def bisected(asked: Asked, tell: Tell) -> Culprit:
         there = []
         for number, (name, commit) in enumerate(zip((good, bad), ends, strict=True)):
             tell(f"counting at {name}", number, 3)
-            _git(revision.tree, "checkout", "--quiet", "--detach", commit)
+            _git(revision.tree, *_CHECKOUT, commit)
             there.append(_counters(plan, name, subject))
         subject, counter = there[0][0], _counter(there[0][1], there[1][1], counter, good, bad)
         tell(f"bisecting {good}..{bad}", 2, 3)
         plan |= {"subject": subject, "counter": counter, "before": there[0][1][counter]}
-        log = _run(revision.tree, plan, *ends)
-        first = _git(revision.tree, "rev-parse", "refs/bisect/moved").strip()
+        first, log = _first_moved(revision.tree, plan, *ends)
         about = _git(revision.tree, "show", "--no-patch", "--format=%an%n%as%n%s", first)
         author, date, title, *_ = [*map(_printable, about.split("\n")), "", "", ""]
     finally:
@@ -202,20 +201,50 @@ def _counter(
     )
 
 
-def _run(tree: Path, plan: dict[str, Any], good: str, bad: str) -> list[tuple[str, int | None]]:
-    """Has git bisect, and gives the commits that it tried."""
-    file, log = tree.parent / "plan.json", tree.parent / "log.jsonl"
-    file.write_text(json.dumps({**plan, "log": str(log)}), encoding="utf-8")
-    log.touch()
-    said = _git(tree, "bisect", "start", "--term-old=unmoved", "--term-new=moved", bad, good)
-    step = Path(one_commit.__file__).resolve()
-    if _FOUND not in said:  # the two are not next to each other
-        # -I: nothing of the checkout, and nothing beside the step's own file, is imported by the step itself.
-        said = _git(tree, "bisect", "run", sys.executable, "-I", str(step), str(file))
-    rows = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
-    if _FOUND not in said:
-        raise UserError(f"{_OPTION}: git found no single commit: {_last(said)}")
-    return [(row["commit"], row["number"]) for row in rows]
+def _first_moved(
+    tree: Path, plan: Mapping[str, Any], good: str, bad: str
+) -> tuple[str, list[tuple[str, int | None]]]:
+    """The first commit that is not as the good one, and all that were tried. Git only says which commit is
+    halfway: `git bisect` runs the hooks of a repository, whatever it is told."""
+    unmoved, unknown = [good], set[str]()
+    tried: list[tuple[str, int | None]] = []
+
+    def tell(commit: str) -> int | None:
+        _git(tree, *_CHECKOUT, commit)
+        found, _ = one_commit.counted(plan)
+        number = found.get(plan["subject"], {}).get(plan["counter"])
+        tried.append((commit, number))
+        return number
+
+    for base in _git(tree, "merge-base", "--all", good, bad).split():
+        if base != good and tell(base) not in (None, plan["before"]):
+            raise UserError(
+                f"{_OPTION}: it has moved where the two part, at {base[:12]}; name a commit before as --good"
+            )
+    while True:
+        between = (bad, *(f"^{commit}" for commit in unmoved))
+        if not unknown:
+            halfway = _git(tree, "rev-list", "--bisect", *between).strip()
+        else:
+            left = [
+                row.split()[0]
+                for row in _git(tree, "rev-list", "--bisect-all", *between).splitlines()
+            ]
+            halfway = next((commit for commit in left if commit not in {bad, *unknown}), bad)
+            if halfway == bad and unknown.intersection(left):
+                raise UserError(
+                    f"{_OPTION}: the commit cannot be told from its neighbours, where the test counts "
+                    "nothing; name --good and --bad on one side of them"
+                )
+        if halfway in (bad, ""):
+            return bad, tried
+        number = tell(halfway)
+        if number is None:
+            unknown.add(halfway)
+        elif number == plan["before"]:
+            unmoved.append(halfway)
+        else:
+            bad = halfway
 
 
 def _printable(text: str) -> str:
@@ -225,20 +254,6 @@ def _printable(text: str) -> str:
 
 def _git(tree: Path, *words: str) -> str:
     answer = run_git(tree, *words)
-    if answer is None:
-        raise UserError(f"{_OPTION} needs git, which cannot be started here; install it")
-    said = answer.stdout.decode("utf-8", "replace")
-    if answer.returncode:
-        whole = said + answer.stderr.decode("utf-8", "replace")
-        if "skip'ped commits left" in whole:
-            raise UserError(
-                f"{_OPTION}: the commit cannot be told from its neighbours, where the test counts nothing; "
-                "name --good and --bad on one side of them"
-            )
-        raise UserError(f"{_OPTION}: git {words[0]} failed: {_last(whole)}")
-    return said
-
-
-def _last(said: str) -> str:
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return lines[-1] if lines else "it said nothing"
+    if answer is None or answer.returncode:
+        raise UserError(f"{_OPTION}: git {words[0]} failed: {complaint(answer)}")
+    return answer.stdout.decode("utf-8", "replace")

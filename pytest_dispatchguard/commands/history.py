@@ -16,8 +16,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
     parser.description = (
         "Tells what `pytest --overhead-budget --overhead-history` has kept: all tests as they "
-        "came out last; one test from run to run; with --bisect the commit that moved a counter of it, which "
-        "git finds in a worktree of its own."
+        "came out last; one test from run to run; with --bisect the commit that moved a counter of it, found "
+        "in a worktree of its own."
     )
     parser.epilog = "Exit status: 0, or 2 for usage errors and where there is nothing to tell."
     parser.add_argument(

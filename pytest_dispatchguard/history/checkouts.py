@@ -15,7 +15,9 @@ def checkout_of(folder: Path) -> Checkout:
     if commit is None:
         return Checkout()
     branch = _asked(folder, "symbolic-ref", "--quiet", "--short", "HEAD")
-    changed = _asked(folder, "status", "--porcelain", "--untracked-files=no")
+    # Whether a submodule is at another commit, not what is changed in it: its own git would be asked.
+    looking = ("--porcelain", "--untracked-files=no", "--ignore-submodules=dirty")
+    changed = _asked(folder, "status", *looking)
     return Checkout(commit, branch or "", None if changed is None else bool(changed))
 
 

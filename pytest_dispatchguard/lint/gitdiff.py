@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from pytest_dispatchguard.git import run_git
+from pytest_dispatchguard.git import complaint, run_git
 from pytest_dispatchguard.model import UserError
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
@@ -130,8 +130,10 @@ def texts_at(root: Path, commit: str, paths: Iterable[str]) -> dict[str, bytes]:
     # "./" asks from the folder that git is run in.
     asked = b"".join(f"{commit}:./".encode() + os.fsencode(path) + b"\n" for path in wanted)
     answer = run_git(root, "cat-file", "--batch", given=asked)
+    if answer is None or answer.returncode:
+        raise UserError(f"what files held at {commit[:12]} cannot be told: {complaint(answer)}")
     found: dict[str, bytes] = {}
-    left = b"" if answer is None else answer.stdout
+    left = answer.stdout
     for path in wanted:
         head, _, rest = left.partition(b"\n")
         words = head.split()
@@ -286,8 +288,8 @@ def _ask(root: Path, option: str, *arguments: str) -> bytes:
     if answer is None:
         raise UserError(f"{option} needs git, which cannot be started here; install it")
     if answer.returncode:
-        said = answer.stderr.decode("utf-8", "replace").strip().partition("\n")[0]
+        said = complaint(answer)
         if "not a git repository" in said or "must be run in a work tree" in said:
             raise UserError(f"{option}: {root} is not in a git work tree; leave the option out")
-        raise UserError(f"{option}: git {arguments[0]} failed: {said or answer.returncode}")
+        raise UserError(f"{option}: git {arguments[0]} failed: {said}")
     return answer.stdout

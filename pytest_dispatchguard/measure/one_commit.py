@@ -1,18 +1,15 @@
-"""Counts one test in the checkout that it is run in: what `git bisect run` starts for every commit, as a file
-by itself. It imports nothing of ours: what is checked out may be dispatchguard itself."""
+"""Counts one test in whatever commit is checked out, in a process of its own: what is checked out may be
+dispatchguard itself."""
 
 from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-UNMOVED, MOVED, UNKNOWN = 0, 1, 125
-"""Exit statuses, as `git bisect run` understands them."""
 _LONGEST = 1800
 """Seconds that one test may take."""
 
@@ -57,20 +54,3 @@ def _why(rows: list[Any], done: subprocess.CompletedProcess[bytes]) -> str:
     # Its own last word comes before what others say on standard error, such as warnings.
     told = [*reasons, *errors, *out[-1:], *err[-1:]]
     return told[0].strip() if told else f"pytest ended with {done.returncode}"
-
-
-def main(file: str) -> int:
-    """What becomes of the commit that is checked out, by the plan in a file; noted in the plan's log."""
-    plan = json.loads(Path(file).read_text(encoding="utf-8"))
-    found, why = counted(plan)
-    number = found.get(plan["subject"], {}).get(plan["counter"])
-    head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
-    with Path(plan["log"]).open("a", encoding="utf-8") as log:
-        print(json.dumps({"commit": head.stdout.strip(), "number": number, "why": why}), file=log)
-    if number is None:
-        return UNKNOWN
-    return UNMOVED if number == plan["before"] else MOVED
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_dispatchguard.git import run_git
+from pytest_dispatchguard.git import complaint, run_git
 from pytest_dispatchguard.measure.workers import Launch
 from pytest_dispatchguard.model import UserError
 
@@ -35,23 +35,19 @@ class Revision:
         self._path: list[str] | None = None
         """The folder with what must be built, once that is known."""
         try:
-            answer = run_git(
-                top,
-                "worktree",
-                "add",
-                "--quiet",
-                "--force",
-                "--detach",
-                str(self.tree),
-                commit_of(top, name, option),
-            )
-            if answer is None or answer.returncode:
-                lines = [] if answer is None else answer.stderr.strip().splitlines()
-                said = os.fsdecode(b"".join(lines[-1:])) or "git failed"
-                raise UserError(f"{option}: {name} cannot be checked out: {said}")
+            add = ("worktree", "add", "--quiet", "--no-checkout", "--force", "--detach")
+            self._asked(top, *add, str(self.tree), commit_of(top, name, option))
+            # By itself: what is configured may hold for the new worktree alone.
+            self._asked(self.tree, "reset", "--quiet", "--hard")
         except BaseException:
             self.remove()
             raise
+
+    def _asked(self, folder: Path, *words: str) -> None:
+        answer = run_git(folder, *words)
+        if answer is None or answer.returncode:
+            said = complaint(answer)
+            raise UserError(f"{self._option}: {self.name} cannot be checked out: {said}")
 
     def remove(self) -> None:
         """Takes the worktree away again, and what git noted of it."""
