@@ -15,6 +15,7 @@ from pytest_dispatchguard.lint.review import Asked, Reviewed, reviewed
 from pytest_dispatchguard.model import BudgetChange, CounterMove, Review, UserError, Verdict
 from pytest_dispatchguard.post import github, gitlab
 from pytest_dispatchguard.post.sending import Host, Posted, send
+from pytest_dispatchguard.post.web import SECONDS as SECONDS
 from pytest_dispatchguard.report import review as page
 from pytest_dispatchguard.report import review_github, review_gitlab, review_json
 from pytest_dispatchguard.report.options import Options
@@ -51,19 +52,19 @@ def written(found: Reviewed, form: str) -> str:
     return FORMATS[form](found.review, Options(sources=found.sources))
 
 
-def posted(found: Reviewed, environment: Mapping[str, str]) -> Posted:
-    """Sends the review to the pull or merge request that the CI job runs for."""
-    host = _host(environment)
+def posted(found: Reviewed, environment: Mapping[str, str], seconds: float) -> Posted:
+    """Sends the review to the pull or merge request that the CI job runs for, within so many seconds."""
+    host = _host(environment, seconds)
     commit = run_git(found.config.root, "rev-parse", "HEAD")
     here = "" if commit is None else commit.stdout.decode("ascii", "replace").strip()
     return send(host, found.review, Options(sources=found.sources), here)
 
 
-def _host(environment: Mapping[str, str]) -> Host:
+def _host(environment: Mapping[str, str], seconds: float) -> Host:
     if environment.get("GITHUB_ACTIONS") or environment.get("GITHUB_REPOSITORY"):
-        return github.from_environment(environment)
+        return github.from_environment(environment, seconds)
     if environment.get("GITLAB_CI") or environment.get("CI_API_V4_URL"):
-        return gitlab.from_environment(environment)
+        return gitlab.from_environment(environment, seconds)
     raise UserError("--post: runs in a job of GitHub Actions or GitLab CI, which say where to")
 
 

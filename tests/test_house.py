@@ -15,7 +15,7 @@ PACKAGE = "pytest_dispatchguard"
 # `edits` is text and places in it, on the level of the model: the linter writes with it, reports show.
 # `profile` is what running code leaves for reading it.
 # `project_folder` is where any part may leave a file.
-BASE = frozenset({"config", "edits", "git", "model", "profile", "project_folder"})
+BASE = frozenset({"config", "edits", "git", "model", "profile", "project_folder", "visible"})
 PARTS = frozenset({"lint", "measure", "report", "runtime"})
 
 # What each part may import of ours, beside itself. A part that is not named may import BASE.
@@ -25,7 +25,7 @@ ARROWS = {
     # `progress` is what the command line shows while it works; editors show the same, by `working`.
     "apart": BASE | PARTS,
     "bisecting": BASE | PARTS | {"", "trends"},
-    "cli": frozenset({"", "commands", "config", "model"}),
+    "cli": frozenset({"", "commands", "config", "model", "visible"}),
     "commands": BASE
     | PARTS
     | {"", "apart", "bisecting", "daemon", "pricing", "progress", "reporting", "reviewing"}
@@ -39,10 +39,11 @@ ARROWS = {
     "lint": BASE | {"", "hookspecs", "precompiled", "prices"},
     "measure": BASE | {"", "hookspecs", "runtime"},
     "model": frozenset(),
+    "visible": frozenset(),
     # Two parts of the plugin: what may be asked of it, and what it tells.
     "options": frozenset({"measure", "report"}),
     "own_folder": frozenset(),
-    "post": frozenset({"model", "report"}),
+    "post": frozenset({"model", "report", "visible"}),
     "gathering": BASE | PARTS | {"", "options", "trends"},
     "precompiled": frozenset({"own_folder"}),
     "prices": frozenset({"model", "project_folder"}),
@@ -53,8 +54,8 @@ ARROWS = {
     "recording": BASE | PARTS,
     "linting": BASE | PARTS,
     "plugin": BASE | PARTS | {"", "gathering", "hookspecs", "linting", "options", "recording"},
-    "progress": frozenset(),
-    "report": frozenset({"edits", "model"}),
+    "progress": frozenset({"visible"}),
+    "report": frozenset({"edits", "model", "visible"}),
     "reviewing": BASE | PARTS | {"post"},
     "reporting": BASE | PARTS | {"", "trends"},
     "running": BASE | PARTS | {"recording"},

@@ -111,6 +111,17 @@ def positive_number(text: str) -> int:
     return int(text)
 
 
+def positive_seconds(text: str) -> float:
+    """Seconds, up to a day."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number <= 86400:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, up to 86400")
+    return number
+
+
 def size_list(text: str) -> tuple[int, ...]:
     """Numbers from 1, parted by commas."""
     return tuple(positive_number(word.strip()) for word in text.split(",") if word.strip())

@@ -12,10 +12,12 @@ from pytest_dispatchguard.commands.options import (
     how_read,
     levels,
     named_path,
+    positive_seconds,
     which_rules,
     working_folder,
 )
 from pytest_dispatchguard.commands.output import put, say
+from pytest_dispatchguard.model import UserError
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -43,6 +45,12 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="comment on the pull or merge request that the CI job runs for",
     )
+    parser.add_argument(
+        "--post-timeout",
+        type=positive_seconds,
+        metavar="SECONDS",
+        help="what all of --post may take (default: 60)",
+    )
     which = which_rules(parser)
     levels(which)
     parser.add_argument(
@@ -66,7 +74,10 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_dispatchguard.lint.pool import default_jobs
     from pytest_dispatchguard.lint.review import Asked
     from pytest_dispatchguard.progress import progress
-    from pytest_dispatchguard.reviewing import posted, review, written
+    from pytest_dispatchguard.reviewing import SECONDS, posted, review, written
+
+    if arguments.post_timeout is not None and not arguments.post:
+        raise UserError("--post-timeout goes with --post")
 
     given = given_settings(arguments)
     jobs = arguments.jobs or default_jobs()
@@ -83,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
         found = review(asked, arguments.budgets, say)
     put(arguments, written(found, arguments.format), sys.stdout)
     if arguments.post:
-        done = posted(found, os.environ)
+        done = posted(found, os.environ, arguments.post_timeout or SECONDS)
         say(
             f"{done.new} comments posted, {done.there} there already; summary: {done.address or 'none'}"
         )

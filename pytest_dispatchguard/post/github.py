@@ -6,10 +6,10 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from pytest_dispatchguard.model import UserError
-from pytest_dispatchguard.post.web import RefusedError, Web
+from pytest_dispatchguard.post.answers import OddAnswerError, Part
+from pytest_dispatchguard.post.web import SECONDS, RefusedError, Web
 from pytest_dispatchguard.report.options import Options
 from pytest_dispatchguard.report.review import Comment
 from pytest_dispatchguard.report.review_github import comment_object
@@ -37,26 +37,31 @@ class GitHub:
     def head(self) -> str:
         """The commit at its head."""
         self._login = self._own_login()
-        self._head = str(self._web.get(self._pull).data["head"]["sha"])
+        answer = self._web.get(self._pull)
+        self._head = answer.object("head").text("sha")
+        if not re.fullmatch(r"[0-9a-f]{40,64}", self._head):
+            raise OddAnswerError(f"{answer.place} without a commit at its head; check the address")
         return self._head
 
     def _own_login(self) -> str:
         """Whose token it is; empty for that of a job, which may not ask."""
         try:
-            return str(self._web.get("user").data["login"])
+            return self._web.get("user").text("login")
+        except OddAnswerError:
+            raise
         except UserError:
             return ""
 
-    def _is_own(self, comment: Mapping[str, Any]) -> bool:
+    def _is_own(self, comment: Part) -> bool:
         """Whether a comment may be one of ours: anybody can write our marks."""
-        user = comment.get("user") or {}
-        return user.get("login") == self._login if self._login else user.get("type") == "Bot"
+        user = comment.object("user")
+        return user.text("login") == self._login if self._login else user.text("type") == "Bot"
 
     def bodies(self) -> Iterator[str]:
         """The texts of all comments of ours at lines."""
         for comment in self._web.all(f"{self._pull}/comments"):
             if self._is_own(comment):
-                yield comment.get("body") or ""
+                yield comment.text("body")
 
     def place(self, new: Sequence[Comment], options: Options) -> list[Comment]:
         """Makes one review of all comments; where GitHub does not take it, each comment by itself."""
@@ -81,7 +86,7 @@ class GitHub:
         """Name and text of each comment of ours on the whole."""
         for comment in self._web.all(f"{self._issue}/comments"):
             if self._is_own(comment):
-                yield str(comment["id"]), comment.get("body") or ""
+                yield str(comment.number("id")), comment.text("body")
 
     def write(self, text: str, known: str | None) -> str:
         """Writes a comment on the whole, in place of a known one, and gives its address."""
@@ -90,10 +95,10 @@ class GitHub:
         else:
             path = f"{self._repository}/issues/comments/{known}"
             answer = self._web.put(path, {"body": text}, method="PATCH")
-        return str(answer.data.get("html_url") or "")
+        return self._web.shown(answer.text("html_url"))
 
 
-def from_environment(environment: Mapping[str, str]) -> GitHub:
+def from_environment(environment: Mapping[str, str], seconds: float = SECONDS) -> GitHub:
     """The pull request that a job of GitHub Actions runs for."""
     token = environment.get("DISPATCHGUARD_TOKEN") or environment.get("GITHUB_TOKEN") or ""
     repository = environment.get("GITHUB_REPOSITORY", "")
@@ -112,6 +117,7 @@ def from_environment(environment: Mapping[str, str]) -> GitHub:
         },
         (token.strip(),),
         _ADVICE,
+        seconds,
     )
     return GitHub(web, repository, _number(environment))
 
@@ -123,7 +129,7 @@ def _number(environment: Mapping[str, str]) -> int:
     try:
         event = json.loads(Path(environment["GITHUB_EVENT_PATH"]).read_text(encoding="utf-8"))
         return int(event["pull_request"]["number"])
-    except (KeyError, TypeError, ValueError, OSError):
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError, OSError):
         raise UserError(
             "--post: this job is for no pull request; run it on `pull_request`"
         ) from None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 from urllib.parse import quote
 
 from pytest_dispatchguard.model import UserError
-from pytest_dispatchguard.post.web import RefusedError, Web
+from pytest_dispatchguard.post.answers import Part
+from pytest_dispatchguard.post.web import SECONDS, RefusedError, Web
 from pytest_dispatchguard.report.options import Options
 from pytest_dispatchguard.report.review import Comment
 from pytest_dispatchguard.report.review_gitlab import discussion
@@ -31,21 +31,22 @@ class GitLab:
 
     def head(self) -> str:
         """The commit at its head."""
-        self._login = str(self._web.get("user").data["username"])
-        refs = self._web.get(self._request).data.get("diff_refs") or {}
-        self._commits = {name: str(sha) for name, sha in refs.items() if sha}
+        self._login = self._web.get("user").text("username")
+        refs = self._web.get(self._request).object("diff_refs")
+        shas = {name: refs.text(name) for name in ("base_sha", "start_sha", "head_sha")}
+        self._commits = {name: sha for name, sha in shas.items() if sha}
         return self._commits.get("head_sha", "")
 
     def bodies(self) -> Iterator[str]:
         """The texts of all comments of ours at lines."""
         for found in self._web.all(f"{self._request}/discussions"):
-            for note in found.get("notes") or ():
+            for note in found.objects("notes"):
                 if self._is_own(note):
-                    yield note.get("body") or ""
+                    yield note.text("body")
 
-    def _is_own(self, note: Mapping[str, Any]) -> bool:
+    def _is_own(self, note: Part) -> bool:
         """Whether a note is one of ours: anybody can write our marks."""
-        return (note.get("author") or {}).get("username") == self._login
+        return bool(self._login) and note.object("author").text("username") == self._login
 
     def place(self, new: Sequence[Comment], options: Options) -> list[Comment]:
         """Starts a discussion for each comment; gives those that GitLab does not take at their lines."""
@@ -65,7 +66,7 @@ class GitLab:
         """Name and text of each comment of ours on the whole."""
         for note in self._web.all(f"{self._request}/notes"):
             if self._is_own(note):
-                yield str(note["id"]), note.get("body") or ""
+                yield str(note.number("id")), note.text("body")
 
     def write(self, text: str, known: str | None) -> str:
         """Writes a comment on the whole, in place of a known one, and gives its address."""
@@ -73,10 +74,11 @@ class GitLab:
             answer = self._web.post(f"{self._request}/notes", {"body": text})
         else:
             answer = self._web.put(f"{self._request}/notes/{known}", {"body": text})
-        return f"{self._address}#note_{answer.data['id']}" if self._address else "a note"
+        number = answer.number("id")
+        return f"{self._address}#note_{number}" if self._address else "a note"
 
 
-def from_environment(environment: Mapping[str, str]) -> GitLab:
+def from_environment(environment: Mapping[str, str], seconds: float = SECONDS) -> GitLab:
     """The merge request that a job of GitLab CI runs for."""
     token = environment.get("DISPATCHGUARD_TOKEN") or environment.get("GITLAB_TOKEN") or ""
     number = environment.get("CI_MERGE_REQUEST_IID", "")
@@ -95,6 +97,7 @@ def from_environment(environment: Mapping[str, str]) -> GitLab:
         {"PRIVATE-TOKEN": token.strip()},
         (token.strip(),),
         _ADVICE,
+        seconds,
     )
     project = environment.get("CI_PROJECT_ID", "")
     url = environment.get("CI_PROJECT_URL", "")

@@ -77,7 +77,7 @@ def sent(kind: str, host: Host, monkeypatch: pytest.MonkeyPatch) -> Callable[...
     # A job of GitHub has a token that may not ask whose it is.
     host.login = "ci" if kind == "gitlab" else None
     naps: list[float] = []
-    monkeypatch.setattr(Web.__init__, "__defaults__", (0.5, naps.append))
+    monkeypatch.setattr(Web.__init__, "__defaults__", (60.0, 0.5, naps.append))
 
     def sent(review: Review = REVIEW, commit: str = HEAD, **environment: str) -> Posted:
         return send(made(kind, host, **environment), review, OPTIONS, commit)
