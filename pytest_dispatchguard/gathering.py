@@ -95,11 +95,13 @@ class Gatherer:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """The table."""
+        from pytest_dispatchguard.visible import one_line
+
         if self.trouble:
-            terminalreporter.line(f"ERROR: {self.trouble}", red=True)
+            terminalreporter.line(f"ERROR: {one_line(self.trouble)}", red=True)
         if self.unkept:
             said = f"warning: the run is not in the history: {self.unkept}"
-            terminalreporter.line(said, yellow=True)
+            terminalreporter.line(one_line(said), yellow=True)
         if not self.verdicts:
             return
         from pytest_dispatchguard.measure import budget_file, session
@@ -121,7 +123,7 @@ class Gatherer:
         if self.options.mode != "update":
             path = self.config.rootpath / budget_file.NAME
             for line in session.compared(self.verdicts, path, self._all_tests()):
-                terminalreporter.line(line)
+                terminalreporter.line(one_line(line))
 
     def _table(self, reporter: pytest.TerminalReporter, verdicts: Sequence[Verdict]) -> None:
         from pytest_dispatchguard.report import terminal

@@ -19,6 +19,7 @@ from pytest_dispatchguard.lint.observed import Sieve
 from pytest_dispatchguard.model import OperationsAt, Report, UserError, together, with_remarks
 from pytest_dispatchguard.report import render
 from pytest_dispatchguard.runtime import compiling, device_waits, findings, syncs, waste
+from pytest_dispatchguard.visible import one_line
 
 if TYPE_CHECKING:
     from pytest_dispatchguard.runtime.operations import Operations
@@ -181,7 +182,7 @@ class Linting:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """What was found."""
         if self.trouble:
-            terminalreporter.line(f"ERROR: {self.trouble}", red=True)
+            terminalreporter.line(f"ERROR: {one_line(self.trouble)}", red=True)
         if self.told:
             terminalreporter.section("overhead seen running")
             terminalreporter.write(self.told)

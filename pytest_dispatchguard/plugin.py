@@ -49,7 +49,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
         try:
             early_config.add_cleanup(_haunted())
         except UserError as error:
-            raise pytest.UsageError(str(error)) from None
+            raise _usage(error) from None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -100,7 +100,13 @@ def _watch(config: pytest.Config, asked: options.Options) -> None:
             linting = Linting(config, asked.lint, asked.lint_output, by_line=asked.ops)
             config.pluginmanager.register(linting, "dispatchguard-linting")
     except UserError as error:
-        raise pytest.UsageError(str(error)) from None
+        raise _usage(error) from None
+
+
+def _usage(error: Exception) -> pytest.UsageError:
+    from pytest_dispatchguard.visible import one_line
+
+    return pytest.UsageError(one_line(str(error)))
 
 
 def _haunted() -> Callable[[], None]:
@@ -140,7 +146,7 @@ def _read_budgets(config: pytest.Config, asked: options.Options) -> Path | None:
         config.stash[_ASKED] = Asked({} if asked.mode == "update" else recorded)
         return None if asked.save is None else runs.path_of(config.rootpath, asked.save)
     except UserError as error:
-        raise pytest.UsageError(str(error)) from None
+        raise _usage(error) from None
 
 
 def _measure(config: pytest.Config, asked: options.Options) -> None:
@@ -165,7 +171,7 @@ def _measure(config: pytest.Config, asked: options.Options) -> None:
             file = runs.found(config.rootpath, config.invocation_params.dir, asked.compare)
             saved = runs.load(file, asked.compare)
     except UserError as error:
-        raise pytest.UsageError(str(error)) from None
+        raise _usage(error) from None
     config.pluginmanager.register(
         measuring.Measuring(
             measuring.Source(lambda: launch, asked.workers),

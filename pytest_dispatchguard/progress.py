@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from pytest_dispatchguard.visible import one_line
+
 PATIENCE = 1.0
 """Seconds that nobody need be told what takes them."""
 EVERY = 0.1
@@ -31,7 +33,7 @@ def progress() -> Iterator[Callable[[str, int, int], None] | None]:
         last = now
         share = done / total if total else 1.0
         bar = "━" * round(share * 30)
-        line = f"{what} {bar:<30} {done}/{total}"
+        line = f"{one_line(what)} {bar:<30} {done}/{total}"
         sys.stderr.write("\r" + line.ljust(width))
         sys.stderr.flush()
         width = len(line)

@@ -16,6 +16,7 @@ from pytest_dispatchguard.model import UserError
 from pytest_dispatchguard.profile import Profile, load, packed
 from pytest_dispatchguard.project_folder import Folder, made
 from pytest_dispatchguard.runtime.recorder import Recorder
+from pytest_dispatchguard.visible import one_line
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -71,7 +72,7 @@ class Recording:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Says where it lies."""
         if self.trouble:
-            terminalreporter.line(f"ERROR: {self.trouble}", red=True)
+            terminalreporter.line(f"ERROR: {one_line(self.trouble)}", red=True)
         else:
             terminalreporter.line(said(self.root))
 

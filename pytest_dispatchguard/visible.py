@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from unicodedata import category
 
 _STEERS = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Controls, format characters (such as those that turn the direction of text), halves of pairs, line ends."""
 _JOINERS = "\u200c\u200d"
 """Words of Persian and signs made of several need them, and they move nothing."""
+
+
+_COMMAND = re.compile(r"^([^\S\n]*):(?=:)", re.MULTILINE)
 
 
 def visible(text: str, keep: str = "\n\t") -> str:
@@ -25,6 +29,12 @@ def visible(text: str, keep: str = "\n\t") -> str:
 def one_line(text: str) -> str:
     """The same, with ends of lines and tabs shown too."""
     return visible(text, keep="")
+
+
+def without_commands(text: str) -> str:
+    """A text no line of which is a workflow command: what begins with two colons, the log of a CI job takes
+    for one, whatever blanks are before them."""
+    return _COMMAND.sub(r"\1\\x3a", text)
 
 
 def _written(char: str) -> str:

@@ -7,7 +7,7 @@ from unicodedata import category
 
 import pytest
 
-from pytest_dispatchguard.visible import one_line, visible
+from pytest_dispatchguard.visible import one_line, visible, without_commands
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,8 @@ def test_nothing_that_steers_is_left() -> None:
     left = {char for char in visible(whole) if category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")}
     assert left == set("\n\t\u200c\u200d")
     assert visible(visible(whole)) == visible(whole)
+
+
+def test_no_line_is_a_command() -> None:
+    text = "::error::a\n  ::warning::b\na::b\n:c\n\n\t::d"
+    assert without_commands(text) == "\\x3a:error::a\n  \\x3a:warning::b\na::b\n:c\n\n\t\\x3a:d"

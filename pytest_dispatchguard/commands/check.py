@@ -176,11 +176,15 @@ def _tell(arguments: argparse.Namespace, checked: Checked) -> bool:
     """Writes the report; True when there is something to answer for."""
     if arguments.diff:
         from pytest_dispatchguard.report.diff import unified
+        from pytest_dispatchguard.visible import visible
 
         text = "".join(
             unified(path, checked.before[path], checked.after[path])
             for path in sorted(checked.after)
         )
+        if arguments.output is None and sys.stdout is not None and sys.stdout.isatty():
+            # For people; whatever applies a diff needs it as it is.
+            text = visible(text.replace("\r\n", "\n"))
         put(arguments, text, sys.stdout)
         unread = [f for f in checked.report.findings if f.code == "DG001"]
         for finding in unread:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.visible import one_line
 
 
 class OutputError(Exception):
@@ -27,7 +28,7 @@ def complain(line: str) -> None:
     if sys.stderr is None:
         return
     try:
-        print(line, file=sys.stderr)
+        print(one_line(line), file=sys.stderr)
     except OSError:
         give_up(sys.stderr)
 

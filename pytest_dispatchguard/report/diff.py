@@ -21,19 +21,29 @@ def unified(path: str, before: str, after: str, *, context: int = 3) -> str:
     # What is alike at both ends of a long file need not be compared again, beyond the context.
     skip = max(head - context, 0)
     stop = max(tail - context, 0)
-    # Both tools end a header's name at a space unless a tab follows it.
-    tab = "\t" if " " in path else ""
     rows = unified_diff(
         old[skip : len(old) - stop],
         new[skip : len(new) - stop],
-        f"a/{path}{tab}",
-        f"b/{path}{tab}",
+        _header(f"a/{path}"),
+        _header(f"b/{path}"),
         n=context,
     )
     return "".join(
         row if row.endswith("\n") else f"{row}\n\\ No newline at end of file\n"
         for row in (_moved(row, skip) if row.startswith("@@") else row for row in rows)
     )
+
+
+def _header(name: str) -> str:
+    """A file's name as both tools take it: quoted where it would end its line, or steer a terminal."""
+    if re.search(r"[\x00-\x1f\x7f]", name):
+        return '"' + re.sub(r'[\x00-\x1f\x7f"\\]', _quoted, name) + '"'
+    # A name ends at a space unless a tab follows it.
+    return f"{name}\t" if " " in name else name
+
+
+def _quoted(match: re.Match[str]) -> str:
+    return f"\\{match[0]}" if match[0] in '"\\' else f"\\{ord(match[0]):03o}"
 
 
 def _moved(header: str, lines: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from pytest_dispatchguard.model import Finding, Report
+from pytest_dispatchguard.visible import visible
 
 from .options import Options, Sources
 from .suggestions import in_words
@@ -22,8 +23,11 @@ def render(report: Report, options: Options) -> str:
 
 
 def escape_data(text: str) -> str:
-    """A command's message: what would end the line, and the sign that escapes."""
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    """A command's message: what would end the line, and the sign that escapes. What else steers a terminal
+    is shown: the log of a step is one."""
+    return (
+        visible(text, keep="\n\r\t").replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    )
 
 
 def escape_property(text: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dispatchguard.model import GuardedCode, GuardGroup, Interval
+from pytest_dispatchguard.visible import one_line
 
 SCHEMA = 1
 """The number of the JSON layout. Fields are added, never renamed."""
@@ -23,7 +24,7 @@ def as_text(target: str, codes: Sequence[GuardedCode]) -> str:
     lines = [f"{target}: {_guards(total)} of {functions} are checked at every call"]
     for code in codes:
         lines += ["", *_code(code)]
-    return "\n".join(lines) + "\n"
+    return "\n".join(map(one_line, lines)) + "\n"
 
 
 def _code(code: GuardedCode) -> list[str]:

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pytest_dispatchguard.model import CounterMove, Culprit, Interval, Point, Run, Trend
+from pytest_dispatchguard.visible import one_line
 
 from .layers import plain
 from .lines import Line, written
@@ -260,7 +261,7 @@ def culprit_as_text(found: Culprit) -> str:
             for commit, number in found.tried
         ),
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(map(one_line, lines)) + "\n"
 
 
 def culprit_as_json(found: Culprit) -> str:

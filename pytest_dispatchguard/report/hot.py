@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from pytest_dispatchguard.model import SCHEMA, HotPlace
+from pytest_dispatchguard.visible import one_line, without_commands
 
 
 def listing(places: Iterable[HotPlace], format: str) -> str:
@@ -32,8 +33,8 @@ def listing(places: Iterable[HotPlace], format: str) -> str:
             tail = ", in a loop" if hot.loop and not place.only_loops else ""
             lines.append(f"         {hot.reason}{tail}" + (f": {way}" if way else ""))
     count = len(places)
-    lines.append(f"\n{count} hot function{'s' if count != 1 else ''}")
-    return "\n".join(lines) + "\n"
+    lines += ["", f"{count} hot function{'s' if count != 1 else ''}"]
+    return without_commands("\n".join(map(one_line, lines)) + "\n")
 
 
 def _entry(place: HotPlace) -> dict[str, object]:

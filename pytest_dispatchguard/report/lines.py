@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pytest_dispatchguard.visible import one_line, without_commands
+
 Line = list[tuple[str, str]]
 """Pieces of a line: text, and the rich style that it has in colour."""
 
 
 def written(lines: Sequence[Line], *, color: bool) -> str:
-    """Lines as text; each ends in a newline."""
+    """Lines as text; each ends in a newline. What others wrote stays on its line and steers nothing."""
+    lines = [[(one_line(text), style) for text, style in line] for line in lines]
     if color:
-        return _colored(lines)
-    return "".join("".join(text for text, _ in line).rstrip() + "\n" for line in lines)
+        return without_commands(_colored(lines))
+    plain = ("".join(text for text, _ in line).rstrip() for line in lines)
+    return without_commands("".join(f"{line}\n" for line in plain))
 
 
 def _colored(lines: Sequence[Line]) -> str:

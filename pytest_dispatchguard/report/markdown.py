@@ -9,6 +9,7 @@ from itertools import groupby
 
 from pytest_dispatchguard.edits import apply_edits
 from pytest_dispatchguard.model import Finding, Fix, Hot, OperationsAt, Report
+from pytest_dispatchguard.visible import one_line, visible, without_commands
 
 from . import operations
 from .diff import unified
@@ -94,7 +95,7 @@ def _operations(lines: Sequence[OperationsAt]) -> str:
 
 def escape(text: str) -> str:
     """Text that Markdown shows as it is, on one line; what is in backticks stays code."""
-    line = " ".join(text.split())
+    line = one_line(" ".join(text.split()))
     out, done = "", 0
     for match in CODE.finditer(line):
         out += _escape_plain(line[done : match.start()]) + match.group()
@@ -109,7 +110,7 @@ def _escape_plain(text: str) -> str:
 
 def code(text: str) -> str:
     """A name as code, whatever is in it."""
-    line = " ".join(text.split())
+    line = one_line(" ".join(text.split()))
     ticks = "`" * (_longest_ticks(line) + 1)
     pad = " " if line.startswith("`") or line.endswith("`") else ""
     return f"{ticks}{pad}{line}{pad}{ticks}"
@@ -175,7 +176,7 @@ def shown_fix(finding: Finding, fix: Fix, text: str | None) -> list[str]:
 
 
 def _html(text: str) -> str:
-    line = " ".join(text.split())
+    line = one_line(" ".join(text.split()))
     escaped = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return escaped.replace("@", "@<!-- -->")
 
@@ -186,7 +187,7 @@ def _diff(path: str, fix: Fix, text: str) -> str:
     except ValueError:
         # The file is no longer the one that was judged.
         return ""
-    return unified(path, text, after).replace("\r\n", "\n")
+    return without_commands(visible(unified(path, text, after).replace("\r\n", "\n")))
 
 
 def _indented(lines: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import PurePath
 
 from pytest_dispatchguard.model import BudgetChange, CostlyLine, Finding, Outcome, Remark, Review
+from pytest_dispatchguard.visible import one_line
 
 from .fingerprint import fingerprints
 from .markdown import LIMIT, code, escape, fence_around, linked, listed, reasons, shown_fix
@@ -208,7 +209,7 @@ def _budgets(review: Review) -> Iterator[str]:
     for change in review.budgets:
         told = causes(change)
         if told:
-            text = "\n".join(told)
+            text = "\n".join(map(one_line, told))
             fence = fence_around(text)
             block = f"\n{code(change.node_id)}\n\n{fence}text\n{text}\n{fence}\n"
             if used + len(block) > _MOST_OF_BUDGETS:

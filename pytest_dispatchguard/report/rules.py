@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 
 from pytest_dispatchguard.model import SCHEMA, RuleInfo
+from pytest_dispatchguard.visible import one_line, visible
 
 from .wording import cost, count
 
@@ -23,7 +24,8 @@ def listing(rules: Iterable[RuleInfo], format: str) -> str:
     width = max((len(r.name) for r in rules), default=0)
     return (
         "".join(
-            f"{r.code}  {r.name:<{width}}  {_FIX_SIGNS.get(r.fix, ' ')} {r.summary}\n"
+            one_line(f"{r.code}  {r.name:<{width}}  {_FIX_SIGNS.get(r.fix, ' ')} {r.summary}")
+            + "\n"
             for r in rules
         )
         + f"\n{count(len(rules), 'rule')}; * has a safe fix, ! an unsafe one. "
@@ -40,7 +42,7 @@ def page(rule: RuleInfo, *, color: bool, width: int) -> str:
         head += " Seen only in code that runs: `dispatchguard run`, `pytest --overhead-lint`."
     if rule.price is not None:
         head += f" Price: {cost(rule.price)}."
-    text = f"{head}\n\n{rule.help}\n"
+    text = visible(f"{head}\n\n{rule.help}\n")
     if not color:
         return text
     from rich.console import Console

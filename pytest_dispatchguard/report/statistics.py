@@ -6,6 +6,7 @@ import json
 from collections import Counter
 
 from pytest_dispatchguard.model import SCHEMA, Report
+from pytest_dispatchguard.visible import one_line
 
 
 def statistics(report: Report, format: str) -> str:
@@ -25,7 +26,7 @@ def statistics(report: Report, format: str) -> str:
         return "nothing found\n"
     width = len(str(rows[0][1]))
     lines = [f"{n:>{width}}  {c}  {names[c]}{_apart(noted[c], fixable[c])}" for c, n in rows]
-    return "\n".join([*lines, f"{sum(counts.values()):>{width}}  in all"]) + "\n"
+    return "\n".join([*map(one_line, lines), f"{sum(counts.values()):>{width}}  in all"]) + "\n"
 
 
 def _apart(notes: int, fixable: int) -> str:

@@ -6,6 +6,7 @@ import time
 from typing import IO, Any
 
 from pytest_dispatchguard.report.verdicts import Table
+from pytest_dispatchguard.visible import one_line
 
 _STYLES = {"pass": "green", "fail": "bold red", "error": "bold red", "undecided": "yellow"}
 _SAVE, _RESTORE, _CLEAR = "\x1b7", "\x1b8", "\x1b[K"
@@ -59,7 +60,7 @@ class ProgressLine:
         """Shows how far measuring has come; nothing, where nothing is measured."""
         spent = time.monotonic() - self._start
         left = f", about {spent / done * (of - done):.0f} s left" if done else ""
-        text = f"  measuring {done + 1} of {of}{left}: {what}" if what else ""
+        text = f"  measuring {done + 1} of {of}{left}: {one_line(what)}" if what else ""
         room = self._writer.fullwidth - self._writer.width_of_current_line - 2
         file = self._writer._file
         file.write(f"{_SAVE}{_CLEAR}{text[: max(room, 0)]}{_RESTORE}")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
-from unicodedata import category, combining, east_asian_width
+from unicodedata import combining, east_asian_width
 
 from pytest_dispatchguard.edits import split_lines
 from pytest_dispatchguard.model import Finding, Fix, Hot, OperationsAt, Report
+from pytest_dispatchguard.visible import one_line
 
 from . import operations
 from .diff import lines_changed_by
@@ -236,12 +237,7 @@ def _fix(finding: Finding, fix: Fix, text: str | None, width: int) -> Iterator[L
 
 def _visible(text: str) -> str:
     """Text that stays on its line and has no say in how a terminal looks."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(
-        " " * _TAB if char == "\t" else " " if category(char) in ("Cc", "Zl", "Zp") else char
-        for char in text
-    )
+    return one_line(text.replace("\t", " " * _TAB))
 
 
 def _one_line(text: str) -> str:

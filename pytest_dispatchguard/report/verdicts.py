@@ -20,6 +20,7 @@ from pytest_dispatchguard.model import (
     Measurement,
     Verdict,
 )
+from pytest_dispatchguard.visible import one_line, visible, without_commands
 
 from .arranged import in_order
 from .blame import Dearer, dearer, held_against
@@ -57,7 +58,7 @@ def table_of(verdicts: Sequence[Verdict], by: str | None = None) -> Table:
     figures = _time_columns(order) or _counter_columns(order)
     moved = [_moved(verdict) for verdict in order]
     columns = [
-        ("test", [_name(verdict, verdicts) for verdict in order]),
+        ("test", [one_line(_name(verdict, verdicts)) for verdict in order]),
         *figures,
         ("verdict", [verdict.verdict for verdict in order]),
         *([("counters that moved", moved)] if any(moved) else []),
@@ -71,7 +72,7 @@ def _notes(verdict: Verdict) -> list[str]:
     # What a failure is about stands in its own section.
     told = verdict.reason if verdict.verdict != "fail" or not verdict.counters else ""
     note = verdict.base.note if verdict.base else ""
-    return [text.splitlines()[0] for text in (told, note) if text]
+    return [one_line(text.splitlines()[0]) for text in (told, note) if text]
 
 
 def plain_lines(table: Table) -> list[str]:
@@ -81,7 +82,7 @@ def plain_lines(table: Table) -> list[str]:
     for row, notes in zip(table.rows, table.notes, strict=True):
         lines.append(_line(row, widths, table.figures))
         lines += [f"    {note}" for note in notes]
-    return lines
+    return [without_commands(line) for line in lines]
 
 
 _OF_TIME = {"ratio", "extra_us", "host_us", "regression"}
@@ -200,11 +201,8 @@ def _line(row: Sequence[str], widths: Sequence[int], figures: int) -> str:
 def explained(verdict: Verdict) -> str:
     """A verdict that is no pass as a failure's text: what was allowed, what was found, how sure that is, and
     where it goes."""
-    return (
-        "\n".join([reasons(verdict), *_lines(verdict.lines)])
-        if verdict.counters
-        else reasons(verdict)
-    )
+    lines = _lines(verdict.lines) if verdict.counters else []
+    return without_commands(visible("\n".join([reasons(verdict), *lines])))
 
 
 def reasons(verdict: Verdict) -> str:
@@ -352,7 +350,7 @@ def _lines(lines: Sequence[CostlyLine]) -> list[str]:
 def advice(findings: Sequence[Finding]) -> str:
     """What the linter says of costly lines."""
     return "\n".join(
-        f"{_place(finding.path, finding.span.line)}: {finding.code} {finding.message}"
+        one_line(f"{_place(finding.path, finding.span.line)}: {finding.code} {finding.message}")
         for finding in findings
     )
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from pytest_dispatchguard.model import Verdict
+from pytest_dispatchguard.visible import visible
 
 from .markdown import LIMIT, code, escape, fence_around
 from .verdicts import explained, table_of
@@ -44,5 +45,6 @@ def as_markdown(verdicts: Sequence[Verdict], machine: Mapping[str, str]) -> str:
 
 
 def _fenced(text: str) -> str:
+    text = visible(text)
     fence = fence_around(text)
     return f"{fence}text\n{text}\n{fence}"

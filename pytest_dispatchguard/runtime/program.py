@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.visible import one_line
 
 _OUR_HOME = str(Path(__file__).parents[1]) + os.sep
 Form = Literal["script", "module", "command"]
@@ -108,7 +109,7 @@ def _told_of_exit(before_exit: Callable[[], None]) -> Iterator[None]:
                 before_exit()
                 sys.stdout.flush()
         except UserError as error:
-            print(f"dispatchguard: {error}", file=sys.stderr, flush=True)
+            print(f"dispatchguard: {one_line(str(error))}", file=sys.stderr, flush=True)
             status = status or 2
         finally:
             real(status)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pytest_dispatchguard.model import Finding, Report
 from pytest_dispatchguard.report import render
 from pytest_dispatchguard.report.github import escape_data, escape_property
+from pytest_dispatchguard.visible import visible
 
 COMMAND = re.compile(r"::(error|warning|notice) ([^\r\n]*?)::([^\r\n]*)")
 
@@ -30,8 +31,8 @@ def test_signs_are_escaped() -> None:
 
 @given(st.text())
 def test_text_comes_back(text: str) -> None:
-    assert unescape(escape_data(text), value=False) == text
-    assert unescape(escape_property(text), value=True) == text
+    assert unescape(escape_data(text), value=False) == visible(text, keep="\n\r\t")
+    assert unescape(escape_property(text), value=True) == visible(text, keep="\n\r\t")
     assert not set(escape_property(text)) & set("\r\n:,")
 
 
