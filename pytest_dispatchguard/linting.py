@@ -24,7 +24,7 @@ from pytest_dispatchguard.visible import one_line
 if TYPE_CHECKING:
     from pytest_dispatchguard.runtime.operations import Operations
 
-_KEY, _TROUBLE = "dispatchguard_seen", "dispatchguard_trouble"
+_KEY = "dispatchguard_seen"
 """What a process of pytest-xdist hands to the one that tells."""
 
 
@@ -36,19 +36,22 @@ class Linting:
     ) -> None:
         self.config = config
         self.form = form
+        self.by_line = by_line
         self.output = output
         self.times: Counter[syncs.Sync] = Counter()
         self.trouble = ""
         """Why nothing could be watched, or written; empty where all could."""
         self.told = ""
         self.sieve = Sieve(config.rootpath, config.rootpath, None, {})
-        self.waste = waste.Waste(lambda path: self._library(path) is not None, figures=not by_line)
-        self.by_line = by_line
+        self.waste = self._new_waste()
         self.instructions: dict[tuple[str, int], int] = {}
         """Of lines, in a call of their function."""
         self._operations: Operations | None = None
         self._handed: list[OperationsAt] = []
-        """What the processes of pytest-xdist saw of operations."""
+        """What other processes saw of operations."""
+
+    def _new_waste(self) -> waste.Waste:
+        return waste.Waste(lambda path: self._library(path) is not None, figures=not self.by_line)
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, None]:
@@ -92,27 +95,46 @@ class Linting:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
         """Takes what a process of pytest-xdist saw."""
-        output = getattr(node, "workeroutput", {})
-        self.trouble = self.trouble or output.get(_TROUBLE, "")
-        times, operations, lines = unpacked(output.get(_KEY, "[[], [], []]"))
+        handed = getattr(node, "workeroutput", {}).get(_KEY)
+        if handed is not None:
+            self.take(handed)
+
+    def begin_anew(self) -> None:
+        """Forgets what was seen, in a process whose part is added to that of another."""
+        self.times, self.waste = Counter(), self._new_waste()
+        self.instructions, self._operations, self._handed = {}, None, []
+
+    def handed(self) -> str:
+        """All that was seen, for another process."""
+        self._add_own()
+        seen = packed(self.times, self._seen_operations(), self.instructions)
+        return json.dumps([seen, self.trouble])
+
+    def take(self, handed: str) -> None:
+        """Adds what another process saw."""
+        seen, trouble = json.loads(handed)
+        self.trouble = self.trouble or trouble
+        times, operations, lines = unpacked(seen)
         self.times += times
-        self._take(lines)
+        self._take_lines(lines)
         self._handed += operations
 
-    def _take(self, lines: Mapping[tuple[str, int], int]) -> None:
+    def _add_own(self) -> None:
+        self.times += self.waste.times
+        self._take_lines(self.waste.looks.lines)
+
+    def _take_lines(self, lines: Mapping[tuple[str, int], int]) -> None:
         """Of several processes, which may have looked into other calls, the dearest call counts."""
         for place, number in lines.items():
             self.instructions[place] = max(number, self.instructions.get(place, 0))
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Makes the report; findings fail the run."""
-        self.times += self.waste.times
-        self._take(self.waste.looks.lines)
-        handed = getattr(self.config, "workeroutput", None)
-        if handed is not None:
-            handed[_KEY] = packed(self.times, self._seen_operations(), self.instructions)
-            handed[_TROUBLE] = self.trouble
+        output = getattr(self.config, "workeroutput", None)
+        if output is not None:
+            output[_KEY] = self.handed()
             return
+        self._add_own()
         found = False
         try:
             report = self._report()

@@ -3,6 +3,7 @@ the options before a test or an option asks for it."""
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
     from pathlib import Path
 
+    from pytest_dispatchguard.measure.measuring import Measuring
     from pytest_dispatchguard.measure.subject import Overhead
 
 _OPTIONS: pytest.StashKey[options.Options] = pytest.StashKey()
@@ -76,6 +78,8 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     if asked.by_workers:
         _measure(config, asked)
+    elif asked.mode == "count" and not _is_shared_out(config):
+        _count(config, asked)
     if asked.record or asked.lint:
         _watch(config, asked)
     # The processes of pytest-xdist send their reports on.
@@ -149,11 +153,35 @@ def _read_budgets(config: pytest.Config, asked: options.Options) -> Path | None:
         raise _usage(error) from None
 
 
+def _count(config: pytest.Config, asked: options.Options) -> None:
+    if not hasattr(os, "fork"):
+        return  # tests count where pytest runs
+    from functools import partial
+
+    from pytest_dispatchguard.measure import counting
+
+    watching = ("dispatchguard-linting", "dispatchguard-recording")
+
+    def watchers() -> list[counting.Watcher]:
+        found = map(config.pluginmanager.getplugin, watching)
+        return [plugin for plugin in found if plugin is not None]
+
+    config.pluginmanager.register(
+        counting.Counting(asked.timeout, watchers, partial(_workers, config, asked)),
+        "dispatchguard-counting",
+    )
+
+
 def _measure(config: pytest.Config, asked: options.Options) -> None:
     if _is_shared_out(config):
         return
     if sys.platform == "win32":
         raise pytest.UsageError("times are not measured on Windows: use --overhead-budget=count")
+    config.pluginmanager.register(_workers(config, asked), "dispatchguard-measuring")
+
+
+def _workers(config: pytest.Config, asked: options.Options) -> Measuring:
+    """What has tests measured by workers."""
     from functools import partial
 
     from pytest_dispatchguard.measure import measuring, revisions, runs
@@ -172,18 +200,15 @@ def _measure(config: pytest.Config, asked: options.Options) -> None:
             saved = runs.load(file, asked.compare)
     except UserError as error:
         raise _usage(error) from None
-    config.pluginmanager.register(
-        measuring.Measuring(
-            measuring.Source(lambda: launch, asked.workers),
-            asked.measuring(),
-            complaint=partial(_complaint, config),
-            lock=measuring.lock_of(config),
-            base=base,
-            base_name=asked.against or asked.compare or "",
-            saved=saved,
-            tell=_progress(config),
-        ),
-        "dispatchguard-measuring",
+    return measuring.Measuring(
+        measuring.Source(lambda: launch, asked.workers),
+        asked.measuring(),
+        complaint=partial(_complaint, config),
+        lock=measuring.lock_of(config),
+        base=base,
+        base_name=asked.against or asked.compare or "",
+        saved=saved,
+        tell=_progress(config),
     )
 
 

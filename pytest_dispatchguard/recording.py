@@ -33,7 +33,8 @@ class Recording:
         config = read_config(root, root)
         self.root = config.root
         load(self.root / PROFILE)  # what cannot be added to is told before anything runs
-        self.recorder = Recorder(own_files(config))
+        self.own = own_files(config)
+        self.recorder = Recorder(self.own)
         self.trouble = ""
         """Why nothing was kept; empty where it was."""
 
@@ -54,20 +55,33 @@ class Recording:
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Keeps what was seen. Every process of pytest-xdist keeps its own part."""
+        trouble = self.handed()
+        output = getattr(session.config, "workeroutput", None)
+        if output is not None:
+            output[_TROUBLE] = trouble
+        if self.trouble and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
+
+    def begin_anew(self) -> None:
+        """Forgets what was recorded, in a process that keeps its own part."""
+        self.recorder = Recorder(self.own)
+
+    def handed(self) -> str:
+        """Keeps what was recorded; what went wrong with it, for another process."""
         try:
             keep(self.root, self.recorder.profile())
         except UserError as error:
             self.trouble = str(error)
-        handed = getattr(session.config, "workeroutput", None)
-        if handed is not None:
-            handed[_TROUBLE] = self.trouble
-        if self.trouble and session.exitstatus == pytest.ExitCode.OK:
-            session.exitstatus = pytest.ExitCode.USAGE_ERROR
+        return self.trouble
+
+    def take(self, handed: str) -> None:
+        """Hears what went wrong in another process."""
+        self.trouble = self.trouble or handed
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
         """Hears what befell a process of pytest-xdist."""
-        self.trouble = self.trouble or getattr(node, "workeroutput", {}).get(_TROUBLE, "")
+        self.take(getattr(node, "workeroutput", {}).get(_TROUBLE, ""))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Says where it lies."""

@@ -104,7 +104,7 @@ class Source:
         if "reports" not in answer:
             found.broken = answer.get("missing") or f"the process that measured it {answer['died']}"
             return
-        found.reports = [_report(data) for data in answer["reports"]]
+        found.reports = [report_from(data) for data in answer["reports"]]
         for report in found.reports:
             vars(report)["overhead_shared"] = not worker.forks
         found.verdicts = verdicts_of(found.reports)
@@ -159,7 +159,7 @@ class Measuring:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Ends it again where there is nothing to measure."""
-        self.of = sum(map(_is_measured, session.items))
+        self.of = sum(map(is_measured, session.items))
         if not self.of:
             self.head.end()
 
@@ -168,7 +168,7 @@ class Measuring:
         self, item: pytest.Item, nextitem: pytest.Item | None
     ) -> bool | None:
         """Takes the place of running a test that has a budget."""
-        if not _is_measured(item):
+        if not is_measured(item):
             return None
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         with _alone(self.lock):
@@ -196,7 +196,7 @@ class Measuring:
         except pytest.fail.Exception as error:  # a plugin's time limit, while we wait
             found = Found(broken=str(error))
         if not found.reports:
-            return [_failed(item, f"{item.name} could not be measured: {found.broken}")]
+            return [failed(item, f"{item.name} could not be measured: {found.broken}")]
         for report in found.reports:
             report.nodeid = item.nodeid  # with what pytest-xdist adds to it
         return _amended(found, self.complaint)
@@ -382,7 +382,7 @@ def _without_base(verdict: Verdict) -> Verdict:
     return replace(verdict, reason="; ".join(filter(None, (verdict.reason, note))))
 
 
-def _is_measured(item: pytest.Item) -> bool:
+def is_measured(item: pytest.Item) -> bool:
     """Whether a test may name subjects."""
     return (
         "overhead" in getattr(item, "fixturenames", ())
@@ -406,7 +406,8 @@ def verdicts_of(reports: Sequence[pytest.TestReport]) -> list[Verdict]:
     return [v for report in reports for v in unpack_verdicts(getattr(report, "overhead", "[]"))]
 
 
-def _report(data: dict[str, Any]) -> pytest.TestReport:
+def report_from(data: dict[str, Any]) -> pytest.TestReport:
+    """A report that another process made."""
     if data["outcome"] == "skipped" and isinstance(data["longrepr"], list):
         # JSON has no word for tuples, and pytest insists on one.
         data["longrepr"] = tuple(data["longrepr"])
@@ -424,7 +425,8 @@ def _failure(found: Found) -> str:
     return ""
 
 
-def _failed(item: pytest.Item, said: str) -> pytest.TestReport:
+def failed(item: pytest.Item, said: str) -> pytest.TestReport:
+    """The report of a test that could not be measured, with its verdict."""
     keywords: dict[str, Any] = dict.fromkeys(item.keywords, 1)
     report = pytest.TestReport(item.nodeid, item.location, keywords, "failed", said, "call")
     carry(report, [Verdict(item.nodeid, item.name, "error", {}, reason=said)])

@@ -6,10 +6,7 @@ from __future__ import annotations
 import gc
 import json
 import os
-import select
-import signal
 import sys
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -17,11 +14,10 @@ from typing import Any, NoReturn
 import pytest
 from _pytest.runner import runtestprotocol
 
-from pytest_dispatchguard.measure import devices, runs
-from pytest_dispatchguard.measure.calling import Call
+from pytest_dispatchguard.measure import runs
+from pytest_dispatchguard.measure.children import answer_of_child, may_fork, warm_up
 from pytest_dispatchguard.measure.messages import Request, pack_samples, unpack_request
 from pytest_dispatchguard.measure.revisions import strays
-from pytest_dispatchguard.runtime import counters
 
 REQUEST: pytest.StashKey[Request] = pytest.StashKey()
 """What is asked of the test that runs now."""
@@ -75,8 +71,10 @@ class Worker:
         """Answers requests until nobody asks any more, and ends the process."""
         items = {item.nodeid: item for item in session.items}
         self.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # children share it
-        _warm_up()
-        self._say({"ready": len(items), "forks": _may_fork(), "strays": _strays()})
+        warm_up()
+        gc.collect()
+        gc.freeze()
+        self._say({"ready": len(items), "forks": may_fork(), "strays": _strays()})
         waiting = b""
         while True:
             read = os.read(self.requests, 1 << 16)
@@ -113,65 +111,13 @@ class Worker:
             data = data[os.write(self.replies, data) :]
 
     def _measured(self, item: pytest.Item, request: Request) -> dict[str, Any]:
-        if not _may_fork():
+        def run() -> dict[str, Any]:
             return {**_run(item, request, self.saving), "strays": _strays()}
-        ours, theirs = os.pipe()
-        child = os.fork()
-        if child == 0:
-            for end in (ours, self.requests, self.replies):
-                os.close(end)
-            _child(item, request, theirs, self.saving)
-        os.close(theirs)
-        try:
-            return self._heard(child, ours, request.timeout)
-        finally:
-            os.close(ours)
 
-    def _heard(self, child: int, end: int, timeout: float) -> dict[str, Any]:
-        """What a child has to say, or what became of it. Its line is its last word: what it has started may
-        hold the pipe open for longer."""
-        heard = b""
-        give_up = time.monotonic() + timeout
-        while not heard.endswith(b"\n"):
-            left = max(0.0, give_up - time.monotonic())
-            ready, _, _ = select.select([end, self.requests], [], [], left)
-            if self.requests in ready:
-                # Nobody asks while an answer is awaited: who asked is gone.
-                _end_group(child)
-                os._exit(1)
-            if not ready:
-                _end_group(child)
-                return {
-                    "died": f"was given up after {timeout:g} s without an answer "
-                    "(--overhead-timeout allows longer)"
-                }
-            read = os.read(end, 1 << 16)
-            if not read:
-                break
-            heard += read
-        status = _end_group(child) if heard.endswith(b"\n") else _waited(child)
-        try:
-            answer: dict[str, Any] = json.loads(heard)
-        except ValueError:
-            return {"died": _fate(status)}
-        return answer
-
-
-def _end_group(child: int) -> int:
-    """Ends a child and what it has started, which would disturb the tests that follow."""
-    try:
-        os.killpg(child, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass  # it has not come as far as to have a group, or is gone
-    try:
-        os.kill(child, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    return _waited(child)
-
-
-def _waited(child: int) -> int:
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if not may_fork():
+            return run()
+        ends = (self.requests, self.replies)
+        return answer_of_child(run, request.timeout, closed=ends, asking=self.requests)
 
 
 def _strays() -> list[str]:
@@ -181,30 +127,6 @@ def _strays() -> list[str]:
         return []
     files = ((name, getattr(module, "__file__", None)) for name, module in sys.modules.items())
     return strays(Path(top), [(name, file) for name, file in files if file])
-
-
-def _warm_up() -> None:
-    """Does once what every child would do again: what torch imports when it is first counted, and garbage
-    that is found among what the imports made."""
-    torch = sys.modules.get("torch")
-    counters.count(Call(len, ("",)).once() if torch is None else Call(torch.ones, (1,)).once())
-    gc.collect()
-    gc.freeze()
-
-
-def _child(item: pytest.Item, request: Request, end: int, saving: bool) -> NoReturn:
-    """The life of a forked child."""
-    try:
-        os.setpgid(0, 0)
-        try:
-            answer = {**_run(item, request, saving), "strays": _strays()}
-        except BaseException as error:  # noqa: BLE001 - whatever ends the test is told
-            answer = {"died": f"ended by {type(error).__name__}: {error}"}
-        data = json.dumps(answer, default=str).encode() + b"\n"
-        while data:
-            data = data[os.write(end, data) :]
-    finally:
-        os._exit(1)
 
 
 def _run(item: pytest.Item, request: Request, saving: bool) -> dict[str, Any]:
@@ -221,17 +143,3 @@ def _run(item: pytest.Item, request: Request, saving: bool) -> dict[str, Any]:
         "samples": pack_samples(item.stash.get(SAMPLES, {})),
         "metadata": runs.about_machine() if saving else {},
     }
-
-
-def _fate(status: int) -> str:
-    if status >= 0:
-        return f"ended by itself with status {status}"
-    try:
-        return f"was killed by {signal.Signals(-status).name}"
-    except ValueError:
-        return f"was killed by signal {-status}"
-
-
-def _may_fork() -> bool:
-    """Whether a test can be measured in a child: not where an accelerator may be in use already."""
-    return hasattr(os, "fork") and devices.accelerator() is None

@@ -379,10 +379,10 @@ def test_a_process_with_cuda_at_hand_does_not_fork() -> None:
     source = (
         "import sys, types\n"
         "torch = sys.modules['torch'] = types.SimpleNamespace()\n"
-        "from pytest_dispatchguard.measure.worker import _may_fork\n"
+        "from pytest_dispatchguard.measure.children import may_fork\n"
         "for count in (0, 1):\n"
         "    torch.cuda = types.SimpleNamespace(device_count=lambda: count)\n"
-        "    print(_may_fork())\n"
+        "    print(may_fork())\n"
     )
     found = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)
     assert found.stdout.split() == ["True", "False"], found.stderr
