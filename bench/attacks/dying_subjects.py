@@ -61,10 +61,15 @@ SUBJECTS = (
     Dying(
         "takes_all_memory",  # of an allowance: that of the machine is for others, too
         "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
-        "resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20), resource.RLIM_INFINITY))\n"
+        "before = resource.getrlimit(resource.RLIMIT_AS)\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20), before[1]))\n"
         "kept = []\n"
-        "while True:\n"
-        "    kept.append(bytearray(1 << 20))",
+        "try:\n"
+        "    while True:\n"
+        "        kept.append(bytearray(1 << 20))\n"
+        "finally:\n"
+        "    kept.clear()\n"
+        "    resource.setrlimit(resource.RLIMIT_AS, before)",
         "MemoryError: ",
     ),
 )

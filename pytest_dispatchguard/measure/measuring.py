@@ -178,7 +178,7 @@ class Measuring:
         for report in reports:
             item.ihook.pytest_runtest_logreport(report=report)
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-        _tear_down(item, nextitem)
+        tear_down(item, nextitem)
         return True
 
     def reports(self, item: pytest.Item) -> list[pytest.TestReport]:
@@ -348,7 +348,7 @@ def _at_one_pace(here: Layers, there: Layers | None, ratio: Interval | None) -> 
     return there.at_pace(here.whole_us.value / ratio.value / there.whole_us.value)
 
 
-def _tear_down(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+def tear_down(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Ends fixtures of wider scope that tests before have set up in this process, and that the next test does
     not want."""
     call = pytest.CallInfo.from_call(

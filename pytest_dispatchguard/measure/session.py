@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -191,11 +191,17 @@ def _nothing_named(limits: Mapping[str, Limit]) -> str:
 def machine() -> dict[str, str]:
     """What counts depend on."""
     found = {"python": ".".join(map(str, sys.version_info[:3]))}
+    torch = _installed("torch")
+    return {**found, "torch": torch} if torch else found
+
+
+@cache
+def _installed(name: str) -> str:
+    """The version of a package, which is read from files; empty where it is not there."""
     try:
-        found["torch"] = version("torch")
+        return version(name)
     except PackageNotFoundError:
-        pass
-    return found
+        return ""
 
 
 def keyed(verdicts: Sequence[Verdict]) -> list[tuple[str, Verdict]]:

@@ -15,9 +15,11 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from pytest_dispatchguard.measure import runs
-from pytest_dispatchguard.measure.children import answer_of_child, may_fork, warm_up
+from pytest_dispatchguard.measure.calling import Call
+from pytest_dispatchguard.measure.children import Child, may_fork
 from pytest_dispatchguard.measure.messages import Request, pack_samples, unpack_request
 from pytest_dispatchguard.measure.revisions import strays
+from pytest_dispatchguard.runtime import counters
 
 REQUEST: pytest.StashKey[Request] = pytest.StashKey()
 """What is asked of the test that runs now."""
@@ -71,9 +73,7 @@ class Worker:
         """Answers requests until nobody asks any more, and ends the process."""
         items = {item.nodeid: item for item in session.items}
         self.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # children share it
-        warm_up()
-        gc.collect()
-        gc.freeze()
+        _warm_up()
         self._say({"ready": len(items), "forks": may_fork(), "strays": _strays()})
         waiting = b""
         while True:
@@ -111,13 +111,15 @@ class Worker:
             data = data[os.write(self.replies, data) :]
 
     def _measured(self, item: pytest.Item, request: Request) -> dict[str, Any]:
-        def run() -> dict[str, Any]:
+        def run(*_: object) -> dict[str, Any]:
             return {**_run(item, request, self.saving), "strays": _strays()}
 
         if not may_fork():
             return run()
-        ends = (self.requests, self.replies)
-        return answer_of_child(run, request.timeout, closed=ends, asking=self.requests)
+        child = Child(run, closed=(self.requests, self.replies))
+        answer = child.ask("", request.timeout, self.requests)
+        child.end()
+        return answer
 
 
 def _strays() -> list[str]:
@@ -127,6 +129,15 @@ def _strays() -> list[str]:
         return []
     files = ((name, getattr(module, "__file__", None)) for name, module in sys.modules.items())
     return strays(Path(top), [(name, file) for name, file in files if file])
+
+
+def _warm_up() -> None:
+    """Does once what every child would do again: what torch imports when it is first counted, and garbage
+    that is found among what the imports made."""
+    torch = sys.modules.get("torch")
+    counters.count(Call(len, ("",)).once() if torch is None else Call(torch.ones, (1,)).once())
+    gc.collect()
+    gc.freeze()
 
 
 def _run(item: pytest.Item, request: Request, saving: bool) -> dict[str, Any]:

@@ -6,7 +6,10 @@ import importlib.util
 import json
 import os
 import re
+import signal
+import subprocess
 import sys
+import time
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -222,3 +225,183 @@ def test_a_child_counts_torch_as_this_process_would(
     pytester.makepyfile(WITH_TORCH)
     here, child = in_process_and_child(pytester, run_pytest)
     assert here == child and child["test_forward[4096]", "Net"]["dispatches"] >= 3
+
+
+FIXTURES = """
+import pathlib, warnings
+import pytest
+
+NOTES = pathlib.Path(__file__).with_name("notes.txt")
+
+def note(text):
+    with NOTES.open("a") as file:
+        file.write(text + "\\n")
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    setattr(item, "report_of_" + call.when, outcome.get_result())
+
+@pytest.fixture(scope="session")
+def session_wide():
+    note("session begins")
+    yield 1
+    note("session ends")
+
+@pytest.fixture(scope="module")
+def module_wide(session_wide):
+    note("module begins")
+    yield 2
+    note("module ends")
+
+@pytest.fixture
+def looked_at(request):
+    yield
+    note(f"{request.node.name} {request.node.report_of_call.outcome}")
+"""
+USES = """
+import warnings
+import pytest
+from conftest import note
+
+def plain():
+    pass
+
+def test_plain_before(module_wide):
+    note("plain before")
+
+@pytest.mark.parametrize("n", range(2))
+def test_first(overhead, module_wide, looked_at, n):
+    note("first")
+    overhead(len, "abc")
+
+def test_plain_between():
+    note("plain between")
+
+@pytest.mark.overhead_budget(c_calls=0)
+def test_second(overhead, module_wide, looked_at):
+    warnings.warn("look here", UserWarning)
+    print("said in the test")
+    overhead(len, "abc")
+"""
+
+
+def test_fixtures_are_set_up_once_for_all_that_is_counted(
+    pytester: pytest.Pytester, run_pytest: Any
+) -> None:
+    pytester.makeconftest(FIXTURES)
+    pytester.makepyfile(test_uses=USES)
+    result = run_pytest("--overhead-budget=count")
+    result.assert_outcomes(passed=4, failed=1, warnings=1)
+    result.stdout.fnmatch_lines(
+        ["*Captured stdout call*", "said in the test", "*UserWarning: look here"]
+    )
+    counted = ["session begins", "module begins"]
+    counted += [
+        "first",
+        "test_first[[]0] passed".replace("[[]", "["),
+        "first",
+        "test_first[1] passed",
+    ]
+    counted += ["test_second failed", "module ends", "session ends"]
+    notes = (pytester.path / "notes.txt").read_text().splitlines()
+    plain = ["session begins", "module begins", "plain before", "plain between"]
+    for line in (*plain, *counted, "module ends", "session ends"):
+        notes.remove(line)
+    assert not notes
+
+
+def test_what_is_set_up_ends_where_a_run_stops_early(
+    pytester: pytest.Pytester, run_pytest: Any
+) -> None:
+    pytester.makeconftest(FIXTURES)
+    pytester.makepyfile(
+        """
+        def test_fails(overhead, module_wide):
+            overhead(int, "x")
+
+        def test_never_runs(overhead, module_wide):
+            overhead(len, "abc")
+        """
+    )
+    result = run_pytest("--overhead-budget=count", "-x")
+    result.assert_outcomes(failed=1)
+    notes = (pytester.path / "notes.txt").read_text().splitlines()
+    assert notes == ["session begins", "module begins", "module ends", "session ends"]
+
+
+def test_an_interrupted_run_leaves_no_process_and_nothing_set_up(
+    pytester: pytest.Pytester, plugin_flags: tuple[str, ...]
+) -> None:
+    pytester.makeconftest(FIXTURES)
+    pytester.makepyfile(
+        """
+        import os, time
+        from conftest import note
+
+        def wait():
+            note(f"waiting {os.getpid()} {os.getppid()}")
+            time.sleep(600)
+
+        def test_waits(overhead, module_wide):
+            overhead(wait)
+        """
+    )
+    words = (sys.executable, "-m", "pytest", *plugin_flags, "--overhead-budget=count")
+    running = pytester.popen(words, stdin=subprocess.DEVNULL)
+    notes = pytester.path / "notes.txt"
+    while not notes.exists() or "waiting" not in notes.read_text():
+        assert running.poll() is None
+        time.sleep(0.05)
+    running.send_signal(signal.SIGINT)
+    output, _ = running.communicate(timeout=60)
+    assert running.returncode == pytest.ExitCode.INTERRUPTED, output
+    *_, waiting, module, session = notes.read_text().splitlines()
+    assert (module, session) == ("module ends", "session ends")
+    for pid in map(int, waiting.split()[1:]):
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_a_breakpoint_is_one_line(pytester: pytest.Pytester, run_pytest: Any) -> None:
+    pytester.makepyfile("def test_stops(overhead):\n    breakpoint()\n    overhead(len, 'abc')\n")
+    result = run_pytest("--overhead-budget=count")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["a breakpoint in a test that is counted *: say --pdb, or leave *"])
+
+
+def test_what_is_watched_in_children_is_told(pytester: pytest.Pytester, run_pytest: Any) -> None:
+    pytester.makepyprojecttoml("[tool.dispatchguard]\n")
+    pytester.makepyfile(
+        library="""
+        import contextlib
+
+        @contextlib.contextmanager
+        def scope():
+            yield
+
+        # dispatchguard: hot
+        def forward(x):
+            with scope():
+                return x
+        """,
+        test_forward="""
+        from library import forward
+
+        def test_forward(overhead):
+            for _ in range(3):
+                forward(1)
+            overhead(forward, 1)
+        """,
+    )
+    flags = ("--overhead-budget=count", "--overhead-record", "--overhead-lint=json")
+    seen = []
+    profile = pytester.path / ".dispatchguard" / "profile.json"
+    for name, more in (("here", ("--pdb",)), ("child", ())):
+        profile.unlink(missing_ok=True)
+        result = run_pytest(*flags, f"--overhead-lint-output={name}.json", *more)
+        result.assert_outcomes(passed=1)
+        found = json.loads((pytester.path / f"{name}.json").read_text())
+        seen.append((found, json.loads(profile.read_text())))
+    assert seen[0] == seen[1]
+    assert [finding["code"] for finding in seen[1][0]["findings"]] == ["DG201"]
