@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -73,11 +73,19 @@ class _Option(NamedTuple):
 
 
 def _mode(word: str) -> str:
-    if word not in MODES:
-        raise argparse.ArgumentTypeError(
-            f"{word!r} is none of {', '.join(MODES)}; before paths write --overhead-budget=check"
-        )
+    return _one_of(word, MODES)
+
+
+def _one_of(word: str, known: Collection[str]) -> str:
+    """A word of these; what names tests is left to `with_paths`, which sees the command line as a whole."""
+    if word not in known and not _names_tests(word):
+        raise argparse.ArgumentTypeError(f"{word!r} is none of {', '.join(known)}, and no path")
     return word
+
+
+def _names_tests(word: str) -> bool:
+    """Whether a word is a path or a node id."""
+    return "::" in word or word.endswith(".py") or os.sep in word or Path(word).exists()
 
 
 def _undecided(word: str) -> str:
@@ -111,21 +119,12 @@ def _number(word: str, fits: Callable[[float], bool], wanted: str) -> float:
 def _format(word: str) -> str:
     from pytest_dispatchguard.report import FORMATS
 
-    if word not in FORMATS:
-        raise argparse.ArgumentTypeError(
-            f"{word!r} is none of {', '.join(FORMATS)}; before paths write --overhead-lint=text"
-        )
-    return word
+    return _one_of(word, FORMATS)
 
 
-def _history(word: str) -> str:
-    test = word.endswith(".py") or "::" in word
-    if word and "://" not in word and (test or Path(word).is_dir()):
-        raise argparse.ArgumentTypeError(
-            f"{word!r} is no file to keep a history in; "
-            "before paths write --overhead-history=.dispatchguard/history.sqlite"
-        )
-    return word
+def _keeps_no_history(word: str) -> bool:
+    """Whether a word is no file to keep a history in, but names tests: a new file has any name."""
+    return "://" not in word and (word.endswith(".py") or "::" in word or Path(word).is_dir())
 
 
 def _sort(word: str) -> str:
@@ -208,7 +207,6 @@ _ALL = (
         "URL|FILE",
         "keep the figures of the run in a history, for `dispatchguard history`: in a file or in a database "
         "by its URL, in .dispatchguard/history.sqlite where none is named",
-        _history,
         more={"nargs": "?", "const": ""},
     ),
     _Option(
@@ -291,6 +289,44 @@ def add(parser: pytest.Parser) -> None:
     group.addoption("--overhead-worker", help=argparse.SUPPRESS)
 
 
+def with_paths(words: Sequence[str]) -> list[str]:
+    """A command line on which paths and node ids that follow an option that needs no value, or stand behind
+    its `=`, are paths. A word that the option knows is its value, also where a folder is called so: ./check
+    is that folder."""
+    found: list[str] = []
+    waiting = ""
+    for i, word in enumerate(words):
+        if word == "--":
+            return [*found, *words[i:]]
+        name, equals, value = word.partition("=")
+        if waiting and _is_path(waiting, word):
+            found[-1] = f"{waiting}={_OPTIONAL[waiting]}"
+        if equals and name in _OPTIONAL and _is_path(name, value):
+            found += [f"{name}={_OPTIONAL[name]}", value]
+        else:
+            found.append(word)
+        waiting = word if word in _OPTIONAL else ""
+    return found
+
+
+_OPTIONAL = {
+    f"--overhead-{option.name}": str(option.more["const"]) for option in _ALL if option.more
+}
+"""Options that need no value, and what is meant without."""
+
+
+def _is_path(option: str, word: str) -> bool:
+    if not word or word.startswith("-"):
+        return False
+    if option == "--overhead-history":
+        return _keeps_no_history(word)
+    if option == "--overhead-budget":
+        return word not in MODES and _names_tests(word)
+    from pytest_dispatchguard.report import FORMATS
+
+    return word not in FORMATS and _names_tests(word)
+
+
 def ghost_is_wanted(config: pytest.Config) -> bool:
     """Whether a ghost is to be in this process. Can be asked before the command line is read to its end."""
     said = config.known_args_namespace
@@ -321,8 +357,19 @@ def read(config: pytest.Config) -> Options:
         asked = options.lint if file is options.lint_output else options.mode
         if asked and not worker and file is not None and not file.parent.is_dir():
             raise pytest.UsageError(f"{file}: there is no such folder; make it first")
+    _refuse_unknown("budget", options.mode, MODES)
+    if options.lint is not None:
+        from pytest_dispatchguard.report import FORMATS
+
+        _refuse_unknown("lint", options.lint, FORMATS)
     _refuse(config, options)
     return options
+
+
+def _refuse_unknown(name: str, word: str | None, known: Collection[str]) -> None:
+    """What is no path on a command line, such as a setting, is none of ours either."""
+    if word is not None and word not in known:
+        raise pytest.UsageError(f"overhead_{name}: {word!r} is none of {', '.join(known)}")
 
 
 def _value(config: pytest.Config, option: _Option) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -43,8 +44,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """The ghost is there before a conftest file asks whether there is a GPU."""
+def pytest_load_initial_conftests(
+    early_config: pytest.Config, parser: pytest.Parser, args: list[str]
+) -> None:
+    """Paths after options of ours are paths before conftest files are looked for beside them. The ghost is
+    there before a conftest file asks whether there is a GPU."""
+    words = options.with_paths(args)
+    if words != args:
+        args[:] = words
+        early_config.known_args_namespace = parser.parse_known_args(
+            args, namespace=copy(early_config.option)
+        )
     if options.ghost_is_wanted(early_config):
         from pytest_dispatchguard.model import UserError
 

@@ -276,7 +276,6 @@ def test_fixtures_of_other_tests_live_as_long_as_they_should(
             ("--overhead-budget", "--overhead-against=HEAD", "--overhead-compare=a"),
             "*name one base, not two",
         ),
-        (("--overhead-budget", "test_suite.py"), "*before paths write --overhead-budget=check*"),
     ],
 )
 def test_options_that_cannot_be_are_one_line(

@@ -205,7 +205,7 @@ def test_suppressions_selection_formats_and_files(suite: pytest.Pytester, run_py
     ("words", "said"),
     [
         (("--overhead-lint=xml",), "*'xml' is none of text, json, *"),
-        (("--overhead-lint", "test_gate.py"), "*before paths write --overhead-lint=text*"),
+        (("--overhead-lint", "tex"), "*--overhead-lint: 'tex' is none of text, *, and no path*"),
         (("--overhead-lint-output=a.txt",), "*--overhead-lint-output needs --overhead-lint*"),
         (("--overhead-lint", "--overhead-lint-output=no/a.txt"), "*there is no such folder*"),
         (("--overhead-ghost", "--overhead-budget=count"), "*do not go together*"),
