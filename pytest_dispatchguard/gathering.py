@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_dispatchguard.losses import Losses
 from pytest_dispatchguard.options import Options
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ class Gatherer:
         self.collected: set[str] = set()
         self.shared = False
         """Whether tests were measured in one process."""
+        self.losses = Losses()
+        """Tests of which there is no verdict."""
         self.trouble = ""
         """Why a file could not be written; empty where all were."""
         self.unkept = ""
@@ -62,6 +65,8 @@ class Gatherer:
     @pytest.hookimpl(tryfirst=True)  # before the failure is shown
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keeps what the report of a test carries."""
+        if self.losses.crashed(report):
+            return
         self.shared |= getattr(report, "overhead_shared", False)
         if not hasattr(report, "overhead"):
             if report.skipped and "overhead_budget" in report.keywords:
@@ -102,6 +107,8 @@ class Gatherer:
         if self.unkept:
             said = f"warning: the run is not in the history: {self.unkept}"
             terminalreporter.line(one_line(said), yellow=True)
+        for one in self.losses.found():
+            terminalreporter.line(one_line(f"warning: no verdict: {one.said()}"), yellow=True)
         if not self.verdicts:
             return
         from pytest_dispatchguard.measure import budget_file, session
@@ -153,7 +160,8 @@ class Gatherer:
 
         try:
             if self.options.json is not None:
-                _write(self.options.json, as_json(self.verdicts, _machine()).encode())
+                told = as_json(self.verdicts, _machine(), self.losses.found())
+                _write(self.options.json, told.encode())
             report = self.options.report
             if report is not None:
                 page = report.suffix.lower() == ".html"

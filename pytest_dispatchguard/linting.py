@@ -16,6 +16,7 @@ import pytest
 from pytest_dispatchguard.lint.files import write_source
 from pytest_dispatchguard.lint.hot import hot_lines
 from pytest_dispatchguard.lint.observed import Sieve
+from pytest_dispatchguard.losses import Losses, fail_incomplete
 from pytest_dispatchguard.model import OperationsAt, Report, UserError, together, with_remarks
 from pytest_dispatchguard.report import render
 from pytest_dispatchguard.runtime import compiling, device_waits, findings, syncs, waste
@@ -42,6 +43,7 @@ class Linting:
         self.trouble = ""
         """Why nothing could be watched, or written; empty where all could."""
         self.told = ""
+        self.losses = Losses()
         self.sieve = Sieve(config.rootpath, config.rootpath, None, {})
         self.waste = self._new_waste()
         self.instructions: dict[tuple[str, int], int] = {}
@@ -95,9 +97,13 @@ class Linting:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
         """Takes what a process of pytest-xdist saw."""
-        handed = getattr(node, "workeroutput", {}).get(_KEY)
+        handed = self.losses.handed(node, _KEY)
         if handed is not None:
             self.take(handed)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Knows where tests run."""
+        self.losses.ran(report)
 
     def begin_anew(self) -> None:
         """Forgets what was seen, in a process whose part is added to that of another."""
@@ -136,6 +142,7 @@ class Linting:
             return
         self._add_own()
         found = False
+        fail_incomplete(session, self.losses)
         try:
             report = self._report()
             found = bool(report.findings)
@@ -182,7 +189,9 @@ class Linting:
             notes.append(f"{others} more in code that is not hot")
         if elsewhere:
             notes.append(f"{findings.more(elsewhere)} in no code of this project but its tests")
-        report = self.sieve.report(kept, notes)
+        missing = self.losses.found()
+        notes += [one.said() for one in missing]
+        report = replace(self.sieve.report(kept, notes), missing=missing)
         if self.by_line:
             lines = together([*self._handed, *self._seen_operations()])
             report = replace(report, operations=tuple(lines))

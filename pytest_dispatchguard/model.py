@@ -325,6 +325,20 @@ def with_remarks(
 
 
 @dataclass(frozen=True, slots=True)
+class Missing:
+    """A process that ran tests and ended before it could tell of them."""
+
+    worker: str
+    tests: int
+    """Of which there is no record."""
+
+    def said(self) -> str:
+        """In a line."""
+        tests = "1 test" if self.tests == 1 else f"{self.tests} tests"
+        return f"{self.worker} ended before it could tell: {tests} that ran there left no record"
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """All that a lint run has to tell: what every report format is made from."""
 
@@ -340,6 +354,8 @@ class Report:
     """Whether the findings are in the order of what they cost, the dearest first."""
     most_notes: int | None = None
     """How many notes a page for people shows; None for all."""
+    missing: tuple[Missing, ...] = ()
+    """What of a run that was watched is not in it."""
 
     def of(self, *levels: Certainty) -> tuple[Finding, ...]:
         """The findings of some levels, in order."""

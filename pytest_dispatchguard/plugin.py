@@ -262,6 +262,15 @@ def overhead(request: pytest.FixtureRequest) -> Overhead:
     """Names a callable whose host overhead is under budget: ``overhead(f, x).against(g, x)``."""
     from pytest_dispatchguard.measure.subject import Overhead
 
+    if request.config.stash[_OPTIONS].mode is not None:
+        from pytest_dispatchguard.measure.measuring import is_measured
+
+        if not is_measured(request.node):  # it would run where a crash ends the run
+            pytest.fail(
+                "a test that is measured names `overhead` among its arguments, "
+                "or is marked with overhead_budget",
+                pytrace=False,
+            )
     named = Overhead()
     request.node.stash[_NAMED] = named
     return named
@@ -368,7 +377,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
         settled = session.settle(
             measuring.node_id_of(item),
             named,
-            [(m.args, m.kwargs) for m in reversed(list(item.iter_markers("overhead_budget")))],
+            [(mark.args, mark.kwargs) for mark in _marks(item)],
             item.config.stash.get(_SETTINGS, ()),
             asked,
             _device_of(item),
@@ -384,6 +393,13 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
     wrong = settled.wrong or _complaint(item.config, settled.verdicts)
     if wrong:
         outcome.force_exception(pytest.fail.Exception(wrong, pytrace=False))
+
+
+def _marks(item: pytest.Item) -> list[pytest.Mark]:
+    """The marks of a test, the nearest last: that of one case of a parametrized test after its own."""
+    marks = list(item.iter_markers("overhead_budget"))[::-1]
+    of_case = getattr(getattr(item, "callspec", None), "marks", ())
+    return sorted(marks, key=lambda mark: mark in of_case)
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -12,6 +12,7 @@ import pytest
 
 from pytest_dispatchguard.config import PROFILE
 from pytest_dispatchguard.lint.observed import own_files, read_config
+from pytest_dispatchguard.losses import Losses, fail_incomplete
 from pytest_dispatchguard.model import UserError
 from pytest_dispatchguard.profile import Profile, load, packed
 from pytest_dispatchguard.project_folder import Folder, made
@@ -37,6 +38,7 @@ class Recording:
         self.recorder = Recorder(self.own)
         self.trouble = ""
         """Why nothing was kept; empty where it was."""
+        self.losses = Losses()
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, None]:
@@ -59,6 +61,7 @@ class Recording:
         output = getattr(session.config, "workeroutput", None)
         if output is not None:
             output[_TROUBLE] = trouble
+        fail_incomplete(session, self.losses)
         if self.trouble and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
@@ -81,7 +84,11 @@ class Recording:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
         """Hears what befell a process of pytest-xdist."""
-        self.take(getattr(node, "workeroutput", {}).get(_TROUBLE, ""))
+        self.take(self.losses.handed(node, _TROUBLE) or "")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Knows where tests run."""
+        self.losses.ran(report)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Says where it lies."""
@@ -89,6 +96,8 @@ class Recording:
             terminalreporter.line(f"ERROR: {one_line(self.trouble)}", red=True)
         else:
             terminalreporter.line(said(self.root))
+        for one in self.losses.found():
+            terminalreporter.line(f"warning: {one.said()}", yellow=True)
 
 
 def said(root: Path) -> str:

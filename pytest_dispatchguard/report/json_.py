@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any, get_args
 
 from pytest_dispatchguard.model import (
@@ -37,7 +38,7 @@ def as_object(report: Report) -> dict[str, Any]:
     """The report as plain dicts and lists."""
     summary = report.summary
     safe, unsafe = fixable(report.findings)
-    found = {
+    found: dict[str, Any] = {
         "schema": SCHEMA,
         "findings": [finding_object(finding) for finding in ordered(report)],
         "summary": {
@@ -56,6 +57,8 @@ def as_object(report: Report) -> dict[str, Any]:
             "notes": list(report.notes),
         },
     }
+    if report.missing:
+        found["summary"]["missing"] = [asdict(one) for one in report.missing]
     if report.operations is not None:
         found["operations"] = as_objects(report.operations)
     return found

@@ -18,6 +18,7 @@ from pytest_dispatchguard.model import (
     Interval,
     Layers,
     Measurement,
+    Missing,
     Verdict,
 )
 from pytest_dispatchguard.visible import one_line, visible, without_commands
@@ -372,10 +373,15 @@ def _place(path: str, line: int) -> str:
     return f"{relative(path)}:{line}"
 
 
-def as_json(verdicts: Sequence[Verdict], machine: Mapping[str, str]) -> str:
-    """All verdicts as one object."""
+def as_json(
+    verdicts: Sequence[Verdict], machine: Mapping[str, str], missing: Sequence[Missing] = ()
+) -> str:
+    """All verdicts as one object, with what is missing of the run."""
     tests = [_row(v) for v in sorted(verdicts, key=lambda v: (v.node_id, v.subject))]
-    return json.dumps({"schema": SCHEMA, "machine": dict(machine), "tests": tests}, indent=1) + "\n"
+    found = {"schema": SCHEMA, "machine": dict(machine), "tests": tests}
+    if missing:
+        found["missing"] = [asdict(one) for one in missing]
+    return json.dumps(found, indent=1) + "\n"
 
 
 def _row(verdict: Verdict) -> dict[str, Any]:

@@ -215,6 +215,8 @@ def headline(report: Report) -> str:
     """How much was found, and in how much: the first line of a summary."""
     summary = report.summary
     hot = f"{count(summary.hot_functions, 'hot function')} of {summary.functions}"
+    if not report.findings and report.missing:
+        return "Nothing found in what is left of the run, which is not whole."
     if not report.findings:
         return f"All clear: {count(summary.files, 'file')} ({hot})."
     notes = len(report.of("note"))
