@@ -16,31 +16,11 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from pytest_dispatchguard import __version__
-from pytest_dispatchguard.commands import FAILED
+from pytest_dispatchguard.commands import COMMANDS, FAILED
 from pytest_dispatchguard.commands.output import OutputError, complain, expect, give_up, say, write
 from pytest_dispatchguard.model import UserError
 
 _INTERRUPTED = 130
-
-COMMANDS = {
-    "check": "lint files and folders",
-    "run": "run a program and tell what it does at every call though once would do, where it waits for the "
-    "device, or record what it calls",
-    "guards": "tell what compiled code checks at every call, what that takes, and how to have less of it",
-    "rule": "explain one rule, or list those of a prefix (DG4)",
-    "rules": "list all rules",
-    "hot": "list hot functions, with the path from their root",
-    "layers": "tell where the time of one call goes: Python, binding, autograd, dispatcher, kernels",
-    "price": "measure what the pattern of each rule costs over its fix, on this machine",
-    "review": "tell what a change adds to the findings and budgets of a project, and takes from them",
-    "report": "make one HTML page of findings, waits and budgets",
-    "history": "tell what budgets came to from run to run, and which commit moved a counter",
-    "merge": "join files of --overhead-json, as from shards of a CI job, into one",
-    "server": "answer an editor in the Language Server Protocol",
-    "daemon": "tell of the process that does what `check --daemon` asks, or end it",
-    "clean": "drop the cache",
-}
-"""By name, in the order of `--help`; each is a module of `commands`."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -192,7 +172,7 @@ class _Parser(argparse.ArgumentParser):
             from pytest_dispatchguard.config import did_you_mean
 
             advice = did_you_mean(str(value), list(action.choices))
-            raise argparse.ArgumentError(action, f"{value!r} is not there to choose; {advice}")
+            raise argparse.ArgumentError(action, f"{value!r} is not a valid choice; {advice}")
 
     def error(self, message: str) -> NoReturn:
         complain(f"{self.prog}: {message}; see `{self.prog} --help`")
@@ -207,10 +187,10 @@ def _top() -> _Parser:
     """The parser of what stands before any command."""
     parser = _Parser(
         prog="dispatchguard",
-        description="Finds what makes calls of code built on PyTorch dear on the host: "
-        "reads code, never runs it.",
-        epilog="Exit status: 0 clean, 1 findings (or a diff that is not empty), 2 usage, configuration "
-        "or internal errors, 130 interrupted.",
+        description="Find and prevent host-side overhead in code built on PyTorch. "
+        "`dispatchguard COMMAND --help` describes a command.",
+        epilog="Exit status: 0 clean, 1 findings (or a non-empty diff), 2 usage, configuration "
+        "or internal error, 130 interrupted.",
     )
     parser.add_argument("--version", action="version", version=f"dispatchguard {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.settings import ALL, SETTINGS, Kind
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -154,10 +155,11 @@ def load_config(
 def selected(config: Config, code: str, default: bool = True) -> bool:
     """Whether the settings let a rule speak.
 
-    The longest matching prefix decides between `select`/`extend-select` and `ignore`; at equal
-    length `ignore` wins. A rule that is off by default speaks only when one of the two selects it
-    by its full code, or `extend-select` by at least its family (`DG6`): `select = ["DG6"]` narrows
-    what runs and so does not switch more on. DG001 speaks unless `ignore` names it.
+    The longest matching prefix decides between `select`/`extend-select` and `ignore`, of which ALL is the
+    shortest; at equal length `ignore` wins. A rule that is off by default speaks only when one of the two
+    selects it by its full code or by ALL, or `extend-select` by at least its family (`DG6`):
+    `select = ["DG6"]` narrows what runs and so does not switch more on. DG001 speaks unless `ignore` names
+    it.
     """
     chosen = config.select or ()
     wanted = _longest(code, chosen + config.extend_select)
@@ -172,18 +174,25 @@ def selected(config: Config, code: str, default: bool = True) -> bool:
     return (
         default
         or code in chosen
+        or ALL in (*chosen, *config.extend_select)
         or any(code.startswith(prefix) and prefix[-1:].isdigit() for prefix in config.extend_select)
     )
 
 
-def _longest(code: str, prefixes: Iterable[str]) -> int:
-    return max((len(prefix) for prefix in prefixes if code.startswith(prefix)), default=0)
+def _longest(code: str, prefixes: Iterable[str]) -> float:
+    """How much of a code the longest prefix that stands for it has; 0 where none does, and less for ALL than
+    for any other."""
+    return max((_reach(code, prefix) for prefix in prefixes), default=0)
+
+
+def _reach(code: str, prefix: str) -> float:
+    return 0.5 if prefix == ALL else len(prefix) * code.startswith(prefix)
 
 
 def ignored_in_file(config: Config, rel_path: str, code: str) -> bool:
     """Whether `per-file-ignores` silences a code in a file."""
     return any(
-        any(code.startswith(prefix) for prefix in codes) and glob_pattern(glob).fullmatch(rel_path)
+        _longest(code, codes) > 0 and glob_pattern(glob).fullmatch(rel_path)
         for glob, codes in config.per_file_ignores
     )
 
@@ -358,7 +367,7 @@ def did_you_mean(word: str, valid: Collection[str]) -> str:
 def unknown_code(code: str, known_codes: Collection[str]) -> str | None:
     """What to say of a code or prefix that names no rule; None when it names one. Where `known_codes` is a
     mapping to names, a rule's name is answered with its code."""
-    if code and any(known.startswith(code) for known in known_codes):
+    if code == ALL or (code and any(known.startswith(code) for known in known_codes)):
         return None
     names = known_codes if isinstance(known_codes, Mapping) else {}
     near_name = nearest(code, names.values()) if "-" in code else None
@@ -561,30 +570,25 @@ def _path(value: object, where: str, folder: Path) -> Path:
 def _from_table(
     table: Mapping[str, Any], shown: str, known_codes: Collection[str], folder: Path
 ) -> dict[str, Any]:
-    readers: dict[str, Callable[[object, str], object]] = {
-        "select": lambda value, where: _codes(value, where, known_codes),
-        "extend-select": lambda value, where: _codes(value, where, known_codes),
-        "ignore": lambda value, where: _codes(value, where, known_codes),
-        "per-file-ignores": lambda value, where: _per_file(value, where, known_codes),
-        "exclude": _globs,
-        "hot-roots": _strings,
-        "cold": _strings,
-        "src": _strings,
-        "tensor-types": _dotted,
-        "tree-modules": _dotted,
-        "baseline": lambda value, where: _path(value, where, folder),
-        "pedantic": _boolean,
-        "notes": _boolean,
-        "strict": _boolean,
+    readers: dict[Kind, Callable[[object, str], object]] = {
+        "codes": lambda value, where: _codes(value, where, known_codes),
+        "codes by glob": lambda value, where: _per_file(value, where, known_codes),
+        "globs": _globs,
+        "patterns": _strings,
+        "folders": _strings,
+        "names": _dotted,
+        "file": lambda value, where: _path(value, where, folder),
+        "flag": _boolean,
         "budgets": _budgets,
     }
+    kinds = {setting.key: setting.kind for setting in SETTINGS}
     settings = {}
     where = f"{shown}: [tool.dispatchguard]"
     for key, value in table.items():
-        if key not in readers:
-            advice = did_you_mean(key, readers.keys())
+        if key not in kinds:
+            advice = did_you_mean(key, kinds)
             raise UserError(f'{where}: unknown key "{key}"; {advice}')
-        settings[key.replace("-", "_")] = readers[key](value, f"{where} {key}")
+        settings[key.replace("-", "_")] = readers[kinds[key]](value, f"{where} {key}")
     return settings
 
 

@@ -159,103 +159,99 @@ _ALL = (
     _Option(
         "budget",
         "check|update|count",
-        "hold what tests name with the `overhead` fixture against their budgets, by times and exact counters "
-        "(check, which is meant where nothing is said) or by counters alone (count), or record what is found "
-        "in overhead-budgets.toml (update)",
+        "check the budgets of tests that use the `overhead` fixture: by time and exact counters (check, the "
+        "default), by counters only (count), or record current figures in overhead-budgets.toml (update)",
         _mode,
         more={"nargs": "?", "const": "check"},
     ),
     _Option(
         "against",
         "REV",
-        "measure the same tests in git revision REV beside the work tree, and fail where they cost more",
+        "also measure the tests at git revision REV, and fail those that cost more than there",
     ),
     _Option(
         "save",
         "NAME",
-        "keep what is measured in .dispatchguard/runs/NAME.json, which pyperf's commands read",
+        "save the measurements in .dispatchguard/runs/NAME.json, readable by pyperf",
     ),
-    _Option("compare", "NAME|FILE", "fail where a subject costs more than in a run that was saved"),
-    _Option("json", "FILE", "write the verdicts to FILE as JSON"),
+    _Option("compare", "NAME|FILE", "fail tests that cost more than in a saved run"),
+    _Option("json", "FILE", "write results to FILE as JSON"),
     _Option(
         "report",
         "FILE",
-        "write the verdicts to FILE: as a page where it ends in .html, else as Markdown",
+        "write results to FILE: as an HTML page if it ends in .html, otherwise as Markdown",
     ),
     _Option(
         "histogram",
         "FILE",
-        "draw how the times of each test are spread, as SVG, and write it to FILE",
+        "write a histogram of the times of each test to FILE, as SVG",
     ),
     _Option(
         "sort",
         "COLUMN",
-        "order the table by name, fullname, or a figure such as ratio, subject_us or instructions, the "
-        "dearest first; those that fail first unless said",
+        "sort the table by name, fullname, or a figure such as ratio, subject_us or instructions, highest "
+        "first (default: failures first)",
         _sort,
     ),
     _Option(
         "group-by",
         "LABEL,LABEL",
-        "a table for each group of tests that have these in common: name, func, fullname, fullfunc, file, "
-        "param, subject",
+        "print one table for each group of tests: by name, func, fullname, fullfunc, file, param or subject",
         _groups,
         (),
     ),
     _Option(
         "history",
         "URL|FILE",
-        "keep the figures of the run in a history, for `dispatchguard history`: in a file or in a database "
-        "by its URL, in .dispatchguard/history.sqlite where none is named",
+        "add the figures of this run to a history, for `dispatchguard history`: a file or a database URL "
+        "(default: .dispatchguard/history.sqlite)",
         more={"nargs": "?", "const": ""},
     ),
     _Option(
         "confidence",
         "LEVEL",
-        "how sure a verdict by time must be; 0.999 unless said",
+        "confidence level of verdicts by time (default: 0.999)",
         _confidence,
         0.999,
     ),
-    _Option(
-        "max-time", "SECONDS", "time to measure one test for at most; 5 unless said", _seconds, 5.0
-    ),
+    _Option("max-time", "SECONDS", "maximum time to measure one test (default: 5)", _seconds, 5.0),
     _Option(
         "timeout",
         "SECONDS",
-        "give a test up that does not end so long after; 60 unless said",
+        "give up on a test that takes longer (default: 60)",
         _seconds,
         60.0,
     ),
     _Option(
         "workers",
         "NUMBER",
-        "processes that measure, one after another; 2 unless said",
+        "number of processes that measure, one after another (default: 2)",
         _count,
         2,
     ),
     _Option(
         "undecided",
         "warn|fail|pass",
-        "what becomes of a test whose times are too unsure to tell: warn unless said",
+        "what to do with a test whose timings are too noisy for a verdict (default: warn)",
         _undecided,
         "warn",
     ),
     _Option(
         "device",
         "KIND,KIND",
-        "devices that tests with `overhead_device` run on, such as cpu,cuda: the CPU and the accelerator "
-        "that is here unless said; lazy is torch's lazy device, where a call builds its trace",
+        "devices for tests marked `overhead_device`, such as cpu,cuda (default: the CPU and the accelerator "
+        "of this machine); lazy is torch's lazy device, where a call builds its trace",
         _devices,
     ),
     _Option(
         "lint",
         "FORMAT",
-        "watch tests run and tell what hot code does at every call though once would do, and with "
-        "--overhead-ghost where it waits for the device; as text unless another format is said",
+        "watch tests run and report what hot code repeats on every call, and with --overhead-ghost where it "
+        "waits for the device; in FORMAT (default: text)",
         _format,
         more={"nargs": "?", "const": "text"},
     ),
-    _Option("lint-output", "FILE", "write what --overhead-lint tells to FILE"),
+    _Option("lint-output", "FILE", "write the report of --overhead-lint to FILE"),
 )
 
 
@@ -271,18 +267,18 @@ def add(parser: pytest.Parser) -> None:
             **(option.more or {}),
         )
         parser.addini(_key(option), option.help)
-    there = "let tests for cuda run here, on a machine without a GPU: they compute on the CPU"
+    there = "run tests written for cuda without a GPU, computing on the CPU"
     group.addoption("--overhead-ghost", action="store_true", default=None, help=there)
     parser.addini("overhead_ghost", there, type="bool", default=False)
     recorded = (
-        "record which functions of the project run, what they call and what they are given, in "
-        ".dispatchguard/profile.json, for `dispatchguard check` to read"
+        "record calls and argument types of the project's functions in .dispatchguard/profile.json, for "
+        "`dispatchguard check` to use"
     )
     group.addoption("--overhead-record", action="store_true", default=None, help=recorded)
     parser.addini("overhead_record", recorded, type="bool", default=False)
     by_line = (
-        "tell which lines of the project ask most of torch's dispatcher, and what they do in vain or twice; "
-        "with what --overhead-lint tells"
+        "report the lines of the project that dispatch most operations, and redundant operations, along with "
+        "--overhead-lint"
     )
     group.addoption("--overhead-ops", action="store_true", default=None, help=by_line)
     parser.addini("overhead_ops", by_line, type="bool", default=False)

@@ -44,7 +44,7 @@ class Wishes:
 def watched(
     asked: Program,
     wishes: Wishes,
-    report: Callable[[Report, Sources], None],
+    report: Callable[[Report, Sources, Path], None],
     note: Callable[[str], None],
 ) -> tuple[int, bool]:
     """Runs a program: its exit status, and whether there were findings. What is to tell is told when it ends,
@@ -75,7 +75,7 @@ def _costs(
     place: Path,
     wishes: Wishes,
     watching: ExitStack,
-    report: Callable[[Report, Sources], None],
+    report: Callable[[Report, Sources, Path], None],
     ended: Sequence[int],
 ) -> Callable[[], bool]:
     """Watches for costly calls and for waits. Gives what tells of them, and whether there were any. The
@@ -129,7 +129,7 @@ def _costs(
         if operations is not None:
             lines = with_remarks(operations.report(), wasted.looks.remarks(sieve.rel))
             made = replace(made, operations=tuple(lines))
-        report(made, sieve.source())
+        report(made, sieve.source(), sieve.config.root)
         return bool(made.findings)
 
     return tell

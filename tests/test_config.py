@@ -291,6 +291,14 @@ def test_config_file_is_the_root_of_what_has_none(tmp_path: Path) -> None:
         ({"extend_select": ("DG6",)}, "DG602", False, True),
         ({"extend_select": ("DG",)}, "DG602", False, False),
         ({"extend_select": ("DG6",), "ignore": ("DG602",)}, "DG602", False, False),
+        ({"select": ("ALL",)}, "XX401", True, True),
+        ({"select": ("ALL",)}, "DG602", False, True),
+        ({"extend_select": ("ALL",)}, "DG602", False, True),
+        ({"select": ("ALL",), "ignore": ("D",)}, "DG401", True, False),
+        ({"ignore": ("ALL",)}, "DG401", True, False),
+        ({"ignore": ("ALL",)}, "DG001", True, False),
+        ({"select": ("D",), "ignore": ("ALL",)}, "DG401", True, True),
+        ({"select": ("ALL",), "ignore": ("ALL",)}, "DG401", True, False),
     ],
 )
 def test_selected(settings: dict[str, Any], code: str, default: bool, expected: bool) -> None:

@@ -29,8 +29,8 @@ ARROWS = {
     "commands": BASE
     | PARTS
     | {"", "apart", "bisecting", "daemon", "pricing", "progress", "reporting", "reviewing"}
-    | {"running", "server", "trends"},
-    "config": frozenset({"model"}),
+    | {"running", "server", "settings", "trends"},
+    "config": frozenset({"model", "settings"}),
     "daemon": frozenset({"", "own_folder"}),
     "edits": frozenset({"model"}),
     "git": frozenset(),
@@ -65,6 +65,7 @@ ARROWS = {
     "start": BASE | {"cli", "commands", "daemon", "lint", "precompiled", "progress", "report"},
     "trends": BASE | PARTS | {"history", "pytest_ini"},
     "server": BASE | {"", "lint", "report", "working"},
+    "settings": frozenset(),
     "working": frozenset({"", "progress"}),
 }
 

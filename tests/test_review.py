@@ -255,7 +255,7 @@ def test_a_file_that_does_not_parse_is_told(repository: Path) -> None:
         (("review",), "--base"),
         (("review", "--base", "nowhere"), '--base: git knows no revision "nowhere"'),
         (("review", "--base", "main", "--select", "DG999"), "DG999"),
-        (("review", "--base", "main", "--format", "xml"), "'xml' is not there to choose"),
+        (("review", "--base", "main", "--format", "xml"), "'xml' is not a valid choice"),
         (("review", "--base", "main", "--post"), "--post: runs in a job of GitHub Actions"),
         (("review", "--base", "main", "--baseline", "none.json"), "no such baseline"),
     ],

@@ -3,3 +3,23 @@
 CLEAN, FOUND, FAILED = 0, 1, 2
 """Exit statuses: nothing found; findings, or a diff that is not empty; usage, configuration or
 internal error."""
+
+COMMANDS = {
+    "check": "lint files and directories",
+    "run": "run a program and report device syncs and repeated work in its hot code",
+    "guards": "show which guards compiled code checks on every call, and what they cost",
+    "rule": "explain a rule, or list the rules under a prefix such as DG4",
+    "rules": "list all rules",
+    "hot": "list hot functions, each with its call path from an entry point",
+    "layers": "break down the time of one call: Python, bindings, autograd, dispatcher, kernels",
+    "price": "measure on this machine what the pattern of each rule costs",
+    "review": "report the findings and budget changes that a branch introduces",
+    "report": "write an HTML page of findings, device syncs and budgets",
+    "history": "show how budgets developed, and find the commit that moved a counter",
+    "merge": "merge --overhead-json files, for example from the shards of a CI job",
+    "config": "list the settings of [tool.dispatchguard], or describe one",
+    "server": "run the language server",
+    "daemon": "show or stop the background process of `check --daemon`",
+    "clean": "delete the cache",
+}
+"""By name, in the order of `--help`; each is a module here."""

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_dispatchguard.commands import CLEAN, FAILED, FOUND
 from pytest_dispatchguard.commands.options import (
+    baseline_option,
     given_settings,
     how_read,
     levels,
     microseconds,
     named_path,
     output_options,
+    paths_argument,
     which_rules,
     working_folder,
 )
@@ -30,24 +30,23 @@ if TYPE_CHECKING:
 def add(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
     parser.description = (
-        "Lints files and folders; hotness always comes from the whole project around them."
+        "Lint files and directories. Hotness always comes from the whole project around them."
     )
-    parser.add_argument(
-        "paths",
-        nargs="*",
-        type=named_path,
-        metavar="PATH",
-        help="files and folders (default: .), - for standard input",
-    )
+    paths_argument(parser, "; - reads standard input")
     which = which_rules(parser)
     levels(which)
-    fixes = parser.add_argument_group("fixes")
-    fixes.add_argument("--fix", action="store_true", help="make safe fixes")
+    fixes = parser.add_argument_group("fixes and suppressions")
+    fixes.add_argument("--fix", action="store_true", help="apply safe fixes")
     fixes.add_argument(
-        "--unsafe-fixes", action="store_true", help="with --fix or --diff: unsafe fixes as well"
+        "--unsafe-fixes", action="store_true", help="with --fix or --diff: include unsafe fixes"
     )
     fixes.add_argument(
-        "--diff", action="store_true", help="show what fixes would change, and change nothing"
+        "--diff", action="store_true", help="show fixes as a diff instead of applying them"
+    )
+    fixes.add_argument(
+        "--add-ignore",
+        action="store_true",
+        help="add a suppression comment for every finding that fails the run",
     )
     output = output_options(parser)
     output.add_argument(
@@ -55,38 +54,44 @@ def add(parser: argparse.ArgumentParser) -> None:
         type=microseconds,
         default=0.0,
         metavar="TIME",
-        help="leave out what costs less in a call of its root: 1us, 0.5µs, 2ms",
+        help="hide findings that cost less per call of their entry point: 1us, 0.5µs, 2ms",
     )
     output.add_argument(
-        "--statistics", action="store_true", help="count findings by rule instead of listing them"
+        "--statistics", action="store_true", help="show counts per rule instead of findings"
     )
-    old = parser.add_argument_group("old code")
+    output.add_argument(
+        "--show-files", action="store_true", help="list the files that would be checked, and exit"
+    )
+    output.add_argument(
+        "--show-settings", action="store_true", help="show the settings in effect, and exit"
+    )
+    old = parser.add_argument_group("existing findings")
     old.add_argument(
         "--diff-base",
         metavar="REV",
-        help="only findings on lines changed since the merge base with REV",
+        help="report only on lines changed since the merge base with REV",
+    )
+    baseline_option(old)
+    old.add_argument(
+        "--write-baseline", action="store_true", help="record all current findings in the baseline"
     )
     old.add_argument(
-        "--baseline", type=named_path, metavar="FILE", help="accept the findings listed in FILE"
+        "--prune-baseline",
+        action="store_true",
+        help="remove baseline entries that no longer match anything",
     )
-    old.add_argument(
-        "--write-baseline", action="store_true", help="list all present findings in the baseline"
-    )
-    old.add_argument(
-        "--prune-baseline", action="store_true", help="remove baseline entries that no longer match"
-    )
-    how = parser.add_argument_group("how")
+    how = parser.add_argument_group("miscellaneous")
     how.add_argument(
         "--stdin-filename",
         type=named_path,
         metavar="FILE",
-        help="the name of standard input, with the path -",
+        help="with -: the path to treat standard input as",
     )
     how.add_argument(
         "--daemon",
         action="store_true",
-        help="have a process in the background do it, which has everything imported; it begins at the first "
-        "such run, and ends when nobody has asked for half an hour",
+        help="run in a background process that keeps everything imported; it starts on first use and exits "
+        "after half an hour without work",
     )
     how_read(how)
 
@@ -96,6 +101,11 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_dispatchguard.lint.check import check
 
     request = _request(arguments)
+    if arguments.show_files or arguments.show_settings:
+        from pytest_dispatchguard.commands.showing import files_in, settings_in
+
+        put(arguments, (files_in if arguments.show_files else settings_in)(request), sys.stdout)
+        return CLEAN
     from pytest_dispatchguard.progress import progress
 
     with progress() as tell:
@@ -120,6 +130,8 @@ def _request(arguments: argparse.Namespace) -> Request:
 
     if arguments.fix and arguments.diff:
         raise UserError("--fix and --diff exclude each other: --diff shows what --fix would do")
+    if arguments.add_ignore and (arguments.fix or arguments.diff or arguments.write_baseline):
+        raise UserError("--add-ignore goes without --fix, --diff and --write-baseline")
     if arguments.unsafe_fixes and not (arguments.fix or arguments.diff):
         raise UserError("--unsafe-fixes goes with --fix or --diff")
     if arguments.diff and (arguments.format or arguments.statistics):
@@ -128,6 +140,8 @@ def _request(arguments: argparse.Namespace) -> Request:
         raise UserError(
             f"--statistics goes without --format {arguments.format}; there is text or json"
         )
+    if arguments.show_files and arguments.show_settings:
+        raise UserError("--show-files and --show-settings: name one, not both")
     if arguments.prune_baseline and arguments.diff:
         raise UserError("--prune-baseline goes without --diff, which changes nothing")
     if arguments.write_baseline and (
@@ -155,6 +169,7 @@ def _request(arguments: argparse.Namespace) -> Request:
         fix=mode if arguments.fix or arguments.diff else "no",  # type: ignore[arg-type]  # one of the modes
         write=not arguments.diff,
         diff_base=arguments.diff_base,
+        add_ignores=arguments.add_ignore,
         write_baseline=arguments.write_baseline,
         prune_baseline=arguments.prune_baseline,
         jobs=arguments.jobs or default_jobs(),
@@ -162,14 +177,6 @@ def _request(arguments: argparse.Namespace) -> Request:
         stdin=stdin,
         min_cost=arguments.min_cost,
     )
-
-
-def _from_here(checked: Checked) -> Callable[[str], str]:
-    """Names files as whoever called the command can open them: relative to the folder it was called in."""
-    root, here = checked.config.root, working_folder()
-    if root == here:
-        return str
-    return lambda path: Path(os.path.relpath(root / path, here)).as_posix()
 
 
 def _tell(arguments: argparse.Namespace, checked: Checked) -> bool:
@@ -192,8 +199,8 @@ def _tell(arguments: argparse.Namespace, checked: Checked) -> bool:
             say(f"{place}: {finding.code} {finding.message}")
         return bool(text or unread)
     stream = sys.stdout
-    if arguments.fix and Path("-") in arguments.paths:
-        # Standard input is fixed to standard output, as editors expect of a filter.
+    if (arguments.fix or arguments.add_ignore) and Path("-") in arguments.paths:
+        # Standard input is changed to standard output, as editors expect of a filter.
         write_bytes(checked.stdin_after or b"")
         stream = sys.stderr
     if arguments.statistics:
@@ -201,7 +208,7 @@ def _tell(arguments: argparse.Namespace, checked: Checked) -> bool:
 
         text = statistics(checked.report, arguments.format or "text")
     else:
-        render_report(arguments, checked.report, checked.reader, stream, _from_here(checked))
+        render_report(arguments, checked.report, checked.reader, stream, checked.config.root)
         return checked.failing
     put(arguments, text, stream)
     return checked.failing

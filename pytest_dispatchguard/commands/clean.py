@@ -7,14 +7,21 @@ import sys
 from pathlib import Path
 
 from pytest_dispatchguard.commands import CLEAN
-from pytest_dispatchguard.commands.options import named_path, working_folder
+from pytest_dispatchguard.commands.options import (
+    named_path,
+    working_folder,
+)
 from pytest_dispatchguard.commands.output import write
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
     parser.add_argument(
-        "paths", nargs="*", type=named_path, metavar="PATH", help="the project (default: .)"
+        "paths",
+        nargs="*",
+        type=named_path,
+        metavar="PATH",
+        help="projects to clean (default: the current one)",
     )
 
 

@@ -13,7 +13,8 @@ from pytest_dispatchguard.model import UserError
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
-    parser.add_argument("--stop", action="store_true", help="end it")
+    parser.description = "Show or stop the background process of `dispatchguard check --daemon`."
+    parser.add_argument("--stop", action="store_true", help="stop it")
 
 
 def run(arguments: argparse.Namespace) -> int:

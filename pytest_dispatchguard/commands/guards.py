@@ -6,25 +6,28 @@ import argparse
 import sys
 
 from pytest_dispatchguard.commands import CLEAN
-from pytest_dispatchguard.commands.options import working_folder
+from pytest_dispatchguard.commands.options import (
+    format_option,
+    working_folder,
+)
 from pytest_dispatchguard.commands.output import write
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
     parser.description = (
-        "Evaluates TARGET once, after the setup, and tells the guards of all compiled code "
-        "that it runs, by what of yours makes torch check them. The working folder is importable."
+        "Evaluate TARGET once after the setup code, and show the guards of all compiled code that it runs, "
+        "grouped by what makes torch check them. The current directory is importable."
     )
     parser.epilog = (
         'Example: dispatchguard guards "model(x)" --setup "import torch, net; '
         'model = torch.compile(net.Net()); x = torch.ones(4)"'
     )
     parser.add_argument("target", metavar="TARGET", help="an expression that calls compiled code")
-    parser.add_argument("--setup", default="", metavar="CODE", help="what to run before")
     parser.add_argument(
-        "--format", choices=("text", "json"), default="text", help="text (default) or json"
+        "--setup", default="", metavar="CODE", help="Python code to run before TARGET"
     )
+    format_option(parser, ("text", "json"))
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -7,7 +7,11 @@ import sys
 from pathlib import Path
 
 from pytest_dispatchguard.commands import CLEAN
-from pytest_dispatchguard.commands.options import positive_number, working_folder
+from pytest_dispatchguard.commands.options import (
+    format_option,
+    positive_number,
+    working_folder,
+)
 from pytest_dispatchguard.commands.output import colored, width, write
 from pytest_dispatchguard.model import UserError
 
@@ -15,39 +19,36 @@ from pytest_dispatchguard.model import UserError
 def add(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
     parser.description = (
-        "Tells what `pytest --overhead-budget --overhead-history` has kept: all tests as they "
-        "came out last; one test from run to run; with --bisect the commit that moved a counter of it, found "
-        "in a worktree of its own."
+        "Show the results that `pytest --overhead-budget --overhead-history` kept: the latest of all tests, "
+        "one test over time, or with --bisect the commit that moved one of its counters."
     )
-    parser.epilog = "Exit status: 0, or 2 for usage errors and where there is nothing to tell."
+    parser.epilog = "Exit status: 0, or 2 usage error or no results."
     parser.add_argument(
         "test",
         nargs="?",
         metavar="TEST",
-        help="a test or a part of its name, with the subject in parentheses behind it where it has several "
-        "(default: list all)",
+        help="a test ID or part of one; add the subject in parentheses if the test has several "
+        "(default: list all tests)",
     )
     parser.add_argument(
         "--history",
         metavar="URL|FILE",
-        help="where it is kept (default: where pytest's setting overhead_history says, else "
+        help="where results are kept (default: pytest's overhead_history setting, or "
         ".dispatchguard/history.sqlite)",
     )
     parser.add_argument(
-        "--last", type=positive_number, metavar="N", help="only so many runs (default: 30)"
+        "--last", type=positive_number, metavar="N", help="number of runs to show (default: 30)"
     )
-    parser.add_argument(
-        "--format", choices=("text", "json"), default="text", help="text (default) or json"
-    )
-    bisect = parser.add_argument_group("which commit")
+    format_option(parser, ("text", "json"))
+    bisect = parser.add_argument_group("bisecting")
     bisect.add_argument(
         "--bisect", action="store_true", help="find the commit that moved a counter of TEST"
     )
+    bisect.add_argument("--good", metavar="REV", help="a commit before it (default: from history)")
+    bisect.add_argument("--bad", metavar="REV", help="a commit after it (default: from history)")
     bisect.add_argument(
-        "--good", metavar="REV", help="a commit before it (default: by the history)"
+        "--counter", metavar="NAME", help="the counter to follow (default: the first that moved)"
     )
-    bisect.add_argument("--bad", metavar="REV", help="a commit after it (default: by the history)")
-    bisect.add_argument("--counter", metavar="NAME", help="which (default: the first that moved)")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -6,7 +6,15 @@ import argparse
 import sys
 
 from pytest_dispatchguard.commands import CLEAN
-from pytest_dispatchguard.commands.options import named_path, seconds, size_list, working_folder
+from pytest_dispatchguard.commands.options import (
+    color_option,
+    format_option,
+    named_path,
+    output_file,
+    seconds,
+    size_list,
+    working_folder,
+)
 from pytest_dispatchguard.commands.output import colored, expect, put, put_in, width
 from pytest_dispatchguard.model import UserError
 
@@ -14,8 +22,8 @@ from pytest_dispatchguard.model import UserError
 def add(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
     parser.description = (
-        "Takes one call apart: what its Python functions take, torch's binding, autograd, the "
-        "dispatcher, allocation, kernels; each measured by turns with the others in one run."
+        "Break down the time of one call into its layers: Python functions, torch's bindings, autograd, "
+        "dispatcher, allocation and kernels, all measured in turns within one run."
     )
     parser.epilog = (
         'Example: dispatchguard layers "torch.add(x, x)" --setup "import torch; x = torch.ones(4)"'
@@ -23,48 +31,39 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "target",
         metavar="TARGET",
-        help="an expression such as 'f(x)', or a test with the fixture overhead: "
+        help="an expression such as 'f(x)', or a test that uses the overhead fixture, such as "
         "tests/test_add.py::test_wide",
     )
     parser.add_argument(
-        "--setup",
-        default="",
-        metavar="CODE",
-        help="Python that is run first, for the names in TARGET",
+        "--setup", default="", metavar="CODE", help="Python code to run before TARGET"
     )
     parser.add_argument(
         "--sizes",
         type=size_list,
         metavar="N,N,...",
-        help="at each of these sizes, which --setup and TARGET know as n: what grows with it",
+        help="measure at each size, available to --setup and TARGET as n, and show what grows",
     )
     parser.add_argument(
-        "--against", metavar="EXPRESSION", help="with --sizes: what to hold the call against"
+        "--against", metavar="EXPRESSION", help="with --sizes: the call to compare with"
     )
     parser.add_argument(
-        "--mode", choices=("grad", "no_grad", "inference"), help="torch's grad mode (default: grad)"
+        "--mode",
+        choices=("grad", "no_grad", "inference"),
+        metavar="MODE",
+        help="grad mode: grad, no_grad or inference (default: grad)",
     )
     parser.add_argument(
-        "--seconds", type=seconds, default=2.0, metavar="S", help="for each call (default: 2)"
-    )
-    parser.add_argument(
-        "--format",
-        choices=("text", "json", "markdown", "svg"),
-        default="text",
-        help="default: text",
-    )
-    parser.add_argument(
-        "--output", type=named_path, metavar="FILE", help="write to a file, whole or not at all"
+        "--seconds", type=seconds, default=2.0, metavar="S", help="time per call (default: 2)"
     )
     parser.add_argument(
         "--flame",
         type=named_path,
         metavar="FILE",
-        help="write a flame graph to FILE as well, which https://www.speedscope.app shows",
+        help="also write a flame graph to FILE, for https://www.speedscope.app",
     )
-    parser.add_argument(
-        "--color", choices=("auto", "always", "never"), default="auto", help="default: auto"
-    )
+    format_option(parser, ("text", "json", "markdown", "svg"))
+    output_file(parser)
+    color_option(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -6,29 +6,28 @@ import argparse
 import sys
 
 from pytest_dispatchguard.commands import CLEAN
-from pytest_dispatchguard.commands.options import named_path, working_folder
+from pytest_dispatchguard.commands.options import (
+    named_path,
+    output_file,
+    working_folder,
+)
 from pytest_dispatchguard.commands.output import put
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
     parser.description = (
-        "Joins files that `pytest --overhead-json` wrote, as from the shards of a CI job, into "
-        "one of the same layout, or with --history keeps them as one run."
+        "Merge files written by `pytest --overhead-json`, for example by the shards of a CI job, into one "
+        "file of the same layout, or with --history into one run of a history."
     )
-    parser.add_argument("files", nargs="+", type=named_path, metavar="FILE", help="what to join")
-    parser.add_argument(
-        "--output",
-        type=named_path,
-        metavar="FILE",
-        help="write to a file, whole or not at all (default: standard output, or nowhere with --history)",
-    )
+    parser.add_argument("files", nargs="+", type=named_path, metavar="FILE", help="files to merge")
+    output_file(parser, "standard output, or nowhere with --history")
     parser.add_argument(
         "--history",
         nargs="?",
         const="",
         metavar="URL|FILE",
-        help="keep them as one run in this history; where none is named, as for `history`",
+        help="store the result as one run (default: where `dispatchguard history` looks)",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,62 +11,119 @@ from pytest_dispatchguard.model import UserError
 
 
 def which_rules(command: argparse.ArgumentParser) -> Any:
-    """Which rules may speak; gives the group, for more options."""
-    which = command.add_argument_group("which rules")
+    """Which rules run; gives the group, for more options."""
+    which = command.add_argument_group("rule selection")
     which.add_argument(
-        "--select", type=code_list, metavar="CODES", help="only these codes or prefixes: DG1,DG401"
+        "--select",
+        type=code_list,
+        metavar="CODES",
+        help="run only these codes or prefixes, such as DG1,DG401; ALL runs every rule",
     )
-    which.add_argument("--extend-select", type=code_list, metavar="CODES", help="these as well")
-    which.add_argument("--ignore", type=code_list, metavar="CODES", help="not these")
+    which.add_argument("--extend-select", type=code_list, metavar="CODES", help="run these as well")
+    which.add_argument("--ignore", type=code_list, metavar="CODES", help="skip these")
     return which
 
 
 def levels(group: Any, *, strict: bool = True) -> None:
-    """What beside findings is told: notes, and what is only maybe so."""
+    """What is reported besides findings: notes, and uncertain findings."""
     group.add_argument(
         "--notes",
         action=argparse.BooleanOptionalAction,
         default=None,
-        help="show all notes, or none (default: those that cost most)",
+        help="show all notes, or none (default: the 20 most expensive)",
     )
     group.add_argument(
-        "--pedantic", action="store_true", default=None, help="show what is only maybe so, too"
+        "--pedantic", action="store_true", default=None, help="also show uncertain findings"
     )
     if strict:
         group.add_argument(
-            "--strict", action="store_true", default=None, help="notes fail the run as well"
+            "--strict", action="store_true", default=None, help="let notes fail the run"
         )
 
 
 def output_options(command: argparse.ArgumentParser) -> Any:
     """What becomes of findings; gives the group, for more options."""
     output = command.add_argument_group("output")
-    output.add_argument("--format", choices=_formats(), help="default: text")
+    format_option(output, _formats(), default=None)
+    output_file(output)
     output.add_argument(
-        "--output",
-        type=named_path,
-        metavar="FILE",
-        help="write the report to a file, whole or not at all",
+        "--exit-zero", action="store_true", help="exit with 0 even if there are findings"
     )
-    output.add_argument("--exit-zero", action="store_true", help="exit with 0 whatever is found")
-    output.add_argument(
-        "--color", choices=("auto", "always", "never"), default="auto", help="default: auto"
-    )
+    color_option(output)
     return output
 
 
-def how_read(command: Any) -> None:
-    """How the project is read: by every command that reads it all."""
+def format_option(command: Any, choices: Sequence[str], default: str | None = "text") -> None:
+    """`--format`, and ruff's spelling of it. Where None is the default, nothing given means text."""
+    command.add_argument(
+        "--format",
+        "--output-format",
+        choices=choices,
+        default=default,
+        metavar="FORMAT",
+        help=f"output format: {', '.join(choices)} (default: {default or 'text'})",
+    )
+
+
+def output_file(command: Any, otherwise: str = "standard output") -> None:
+    """Where a report goes."""
+    command.add_argument(
+        "--output",
+        type=named_path,
+        metavar="FILE",
+        help=f"write to FILE, atomically (default: {otherwise})",
+    )
+
+
+def color_option(command: Any) -> None:
+    """Whether there are colours."""
+    command.add_argument(
+        "--color",
+        choices=("auto", "always", "never"),
+        default="auto",
+        metavar="WHEN",
+        help="use colors: auto, always or never (default: auto)",
+    )
+
+
+def baseline_option(command: Any) -> None:
+    """The baseline to hold findings against."""
+    command.add_argument(
+        "--baseline", type=named_path, metavar="FILE", help="ignore the findings listed in FILE"
+    )
+
+
+def config_option(command: Any) -> None:
+    """Another configuration than the project's."""
     command.add_argument(
         "--config",
         type=named_path,
         metavar="FILE",
-        help="configuration file in place of pyproject.toml",
+        help="read settings from FILE instead of pyproject.toml",
     )
+
+
+def paths_argument(command: Any, more: str = "") -> None:
+    """What a command works on."""
     command.add_argument(
-        "--jobs", type=positive_number, metavar="N", help="processes (default: one a processor)"
+        "paths",
+        nargs="*",
+        type=named_path,
+        metavar="PATH",
+        help=f"files and directories (default: the current directory){more}",
     )
-    command.add_argument("--no-cache", action="store_true", help="neither read nor write the cache")
+
+
+def how_read(command: Any) -> None:
+    """How the project is read: by every command that reads it all."""
+    config_option(command)
+    command.add_argument(
+        "--jobs",
+        type=positive_number,
+        metavar="N",
+        help="number of processes (default: one per CPU)",
+    )
+    command.add_argument("--no-cache", action="store_true", help="do not read or write the cache")
 
 
 def given_settings(arguments: argparse.Namespace) -> dict[str, Any]:

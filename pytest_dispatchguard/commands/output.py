@@ -6,7 +6,6 @@ import argparse
 import errno
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -49,19 +48,26 @@ def render_report(
     report: Any,
     sources: Any,
     stream: TextIO | None,
-    shown: Callable[[str], str] = str,
+    root: Path,
 ) -> None:
-    """Puts a report, in the format that was asked for, where it was asked to go."""
+    """Puts a report on the project at a root, in the format that was asked for, where it was asked to go."""
+    from pytest_dispatchguard.commands.places import OF_HOSTS, below_repository, from_here
     from pytest_dispatchguard.report import render
 
+    form = arguments.format or "text"
+    above = below_repository(root) if form in OF_HOSTS else ""
+    if above:
+        from pytest_dispatchguard.report.placed import placed, sources_of
+
+        report, sources = placed(report, above), sources_of(sources, above)
     color = arguments.output is None and colored(arguments.color)
     text = render(
         report,
-        arguments.format or "text",
+        form,
         color=color,
         width=width(),
         sources=sources,
-        shown=shown,
+        shown=from_here(root),
     )
     put(arguments, text, stream)
 

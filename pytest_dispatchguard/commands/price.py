@@ -6,19 +6,25 @@ import argparse
 import sys
 
 from pytest_dispatchguard.commands import CLEAN, FOUND
-from pytest_dispatchguard.commands.options import named_path, seconds, working_folder
+from pytest_dispatchguard.commands.options import (
+    color_option,
+    format_option,
+    output_file,
+    seconds,
+    working_folder,
+)
 from pytest_dispatchguard.commands.output import colored, put, say
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
     parser.description = (
-        "Times the bad form of every specimen against its good form, in processes of their own, "
-        "and counts how often each makes the host wait for a device. Findings are told with these prices "
-        "from then on: they are kept in .dispatchguard/prices.json."
+        "Time the bad and the good form of each rule's specimens in separate processes, and count their "
+        "device syncs. Findings then show these prices, which are stored in .dispatchguard/prices.json."
     )
     parser.epilog = (
-        "Exit status: 0, or 1 where the good form of a specimen does not surely cost less."
+        "Exit status: 0, or 1 if the good form of a specimen is not measurably cheaper, "
+        "2 usage error."
     )
     parser.add_argument("codes", nargs="*", metavar="CODE", help="codes or prefixes (default: all)")
     parser.add_argument(
@@ -26,17 +32,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         type=seconds,
         default=1.0,
         metavar="S",
-        help="for each specimen, more where that leaves it open (default: 1)",
+        help="time per specimen, extended while the result is unclear (default: 1)",
     )
-    parser.add_argument(
-        "--format", choices=("text", "json", "markdown"), default="text", help="default: text"
-    )
-    parser.add_argument(
-        "--output", type=named_path, metavar="FILE", help="write to a file, whole or not at all"
-    )
-    parser.add_argument(
-        "--color", choices=("auto", "always", "never"), default="auto", help="default: auto"
-    )
+    format_option(parser, ("text", "json", "markdown"))
+    output_file(parser)
+    color_option(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

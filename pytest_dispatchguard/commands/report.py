@@ -6,7 +6,13 @@ import argparse
 from pathlib import Path
 
 from pytest_dispatchguard.commands import CLEAN, FAILED
-from pytest_dispatchguard.commands.options import how_read, levels, named_path, working_folder
+from pytest_dispatchguard.commands.options import (
+    how_read,
+    levels,
+    named_path,
+    paths_argument,
+    working_folder,
+)
 from pytest_dispatchguard.commands.output import expect, put_in, say
 from pytest_dispatchguard.model import UserError
 
@@ -14,41 +20,32 @@ from pytest_dispatchguard.model import UserError
 def add(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
     parser.description = (
-        "Lints files and folders, and makes a page of what is found and of what budgets came to. "
-        "The page is one file, which asks nothing of any network."
+        "Lint files and directories and write a self-contained HTML page of findings and budgets."
     )
-    parser.epilog = (
-        "Exit status: 0 where the page was written, whatever is in it; 2 for usage and configuration "
-        "errors."
-    )
+    parser.epilog = "Exit status: 0 if the files were written, 2 usage or configuration error."
+    paths_argument(parser)
     parser.add_argument(
-        "paths", nargs="*", type=named_path, metavar="PATH", help="files and folders (default: .)"
-    )
-    parser.add_argument(
-        "--output",
-        type=named_path,
-        metavar="FILE",
-        help="where the page goes, whole or not at all",
+        "--output", type=named_path, metavar="FILE", help="write the page to FILE, atomically"
     )
     parser.add_argument(
         "--badge",
         type=named_path,
         metavar="FILE",
-        help="also a badge: a drawing (.svg), or what shields.io makes one of (.json)",
+        help="write a badge: an image (.svg), or an endpoint for shields.io (.json)",
     )
     parser.add_argument(
-        "--figures", type=named_path, metavar="FILE", help="also figures for dashboards, as JSON"
+        "--figures", type=named_path, metavar="FILE", help="write figures for dashboards as JSON"
     )
     parser.add_argument(
         "--history",
         metavar="URL|FILE",
-        help="earlier runs, which are drawn beside budgets (default: those of the project, if it keeps any)",
+        help="draw earlier runs next to budgets (default: the project's own history, if any)",
     )
     parser.add_argument(
         "--budgets",
         type=named_path,
         metavar="FILE",
-        help="what `pytest --overhead-budget --overhead-json FILE` wrote",
+        help="include the results in FILE, written by `pytest --overhead-budget --overhead-json FILE`",
     )
     levels(parser, strict=False)
     how_read(parser)

@@ -8,10 +8,12 @@ import sys
 
 from pytest_dispatchguard.commands import CLEAN, FAILED, FOUND
 from pytest_dispatchguard.commands.options import (
+    baseline_option,
+    format_option,
     given_settings,
     how_read,
     levels,
-    named_path,
+    output_file,
     positive_seconds,
     which_rules,
     working_folder,
@@ -23,49 +25,42 @@ from pytest_dispatchguard.model import UserError
 def add(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
     parser.description = (
-        "Holds the project against its merge base with a revision: new findings, with their "
-        "fixes as suggestions, findings that are gone, and with --budgets the counters that moved. The whole "
-        "project is read, so what a change makes hot elsewhere is told too, at the call that does."
+        "Compare the project with its merge base with REV: new findings (with fixes as suggestions), "
+        "resolved findings, and with --budgets the counters that moved. The whole project is analyzed, so "
+        "code that a change makes hot elsewhere is reported too, at the call that does it."
     )
     parser.epilog = (
-        "Exit status: 0, 1 where there is a new finding or a budget fails, 2 for usage, configuration "
-        "or internal errors, and where it could not be posted."
+        "Exit status: 0 clean, 1 new findings or a failing budget, 2 usage, configuration or internal "
+        "error, or a comment that could not be posted."
     )
     parser.add_argument(
-        "--base", required=True, metavar="REV", help="what the change is held against"
+        "--base", required=True, metavar="REV", help="the revision to compare with, by merge base"
     )
     parser.add_argument(
         "--budgets",
         nargs="*",
         metavar="TEST",
-        help="also count what budgets' subjects do, here and there: of these tests, or all marked ones",
+        help="also compare the counters of these tests, or of all tests marked overhead_budget",
     )
     parser.add_argument(
         "--post",
         action="store_true",
-        help="comment on the pull or merge request that the CI job runs for",
+        help="comment on the pull or merge request of the CI job",
     )
     parser.add_argument(
         "--post-timeout",
         type=positive_seconds,
         metavar="SECONDS",
-        help="what all of --post may take (default: 60)",
+        help="time limit for all of --post (default: 60)",
     )
     which = which_rules(parser)
     levels(which)
+    baseline_option(parser)
+    format_option(parser, ("markdown", "json", "github", "gitlab"), "markdown")
+    output_file(parser)
     parser.add_argument(
-        "--baseline", type=named_path, metavar="FILE", help="accept the findings in FILE"
+        "--exit-zero", action="store_true", help="exit with 0 even if there are findings"
     )
-    parser.add_argument(
-        "--format",
-        choices=("markdown", "json", "github", "gitlab"),
-        default="markdown",
-        help="markdown (default), json, or the JSON that the APIs of GitHub and GitLab take",
-    )
-    parser.add_argument(
-        "--output", type=named_path, metavar="FILE", help="write to a file, whole or not at all"
-    )
-    parser.add_argument("--exit-zero", action="store_true", help="exit with 0 whatever is found")
     how_read(parser)
 
 

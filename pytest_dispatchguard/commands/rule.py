@@ -12,7 +12,8 @@ from pytest_dispatchguard.model import UserError
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
-    parser.add_argument("code", metavar="CODE")
+    parser.description = "Explain a rule, or list the rules whose codes start with a prefix."
+    parser.add_argument("code", metavar="CODE", help="a code (DG401), a name or a prefix (DG4)")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -6,14 +6,16 @@ import argparse
 import sys
 
 from pytest_dispatchguard.commands import CLEAN
+from pytest_dispatchguard.commands.options import (
+    format_option,
+)
 from pytest_dispatchguard.commands.output import write
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
-    parser.add_argument(
-        "--format", choices=("text", "json"), default="text", help="text (default) or json"
-    )
+    parser.description = "List all rules."
+    format_option(parser, ("text", "json"))
 
 
 def run(arguments: argparse.Namespace) -> int:

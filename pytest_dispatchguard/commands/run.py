@@ -9,8 +9,9 @@ from typing import Any
 
 from pytest_dispatchguard.commands import CLEAN, FOUND
 from pytest_dispatchguard.commands.options import (
+    baseline_option,
+    config_option,
     given_settings,
-    named_path,
     output_options,
     which_rules,
     working_folder,
@@ -21,7 +22,7 @@ _VALUED = tuple(
     f"--{name}"
     for name in (
         *("select", "extend-select", "ignore"),
-        *("format", "output", "color", "baseline", "config"),
+        *("format", "output-format", "output", "color", "baseline", "config"),
     )
 )
 """Options that take the next word."""
@@ -31,39 +32,32 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
     parser.usage = "dispatchguard run [OPTIONS] (SCRIPT | -m MODULE | -- COMMAND) [ARGUMENTS]"
     parser.description = (
-        "Runs a program and tells what its hot code does at every call though once would do, and "
-        "with --ghost where its host waits for the device. What follows the program is for the program."
+        "Run a program and report what its hot code repeats on every call, and with --ghost where the host "
+        "waits for the device. Arguments after the program are passed to it."
     )
     parser.epilog = (
-        "Exit status: that of the program where it is not 0; else 1 where anything was found, "
-        "0 where nothing was, 2 for usage and configuration errors."
+        "Exit status: the program's own if that is not 0; otherwise 0 clean, 1 findings, "
+        "2 usage or configuration error."
     )
     parser.add_argument(
         "--ghost",
         action="store_true",
-        help="let code for cuda run here, on a machine without a GPU: it computes on the CPU",
+        help="run code written for cuda without a GPU, computing on the CPU",
     )
     parser.add_argument(
         "--record",
         action="store_true",
-        help="record which functions run, what they call and what they are given, for `check` to read",
+        help="record calls and argument types for `dispatchguard check` to use",
     )
     parser.add_argument(
         "--ops",
         action="store_true",
-        help="tell as well which lines ask most of torch's dispatcher, and what they do in vain or twice",
+        help="also report the lines that dispatch most operations, and redundant operations",
     )
     which_rules(parser)
     output_options(parser)
-    parser.add_argument(
-        "--baseline", type=named_path, metavar="FILE", help="accept the findings listed in FILE"
-    )
-    parser.add_argument(
-        "--config",
-        type=named_path,
-        metavar="FILE",
-        help="configuration file in place of pyproject.toml",
-    )
+    baseline_option(parser)
+    config_option(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -79,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     status, found = watched(
         arguments.program,
         wishes,
-        lambda report, sources: render_report(arguments, report, sources, sys.stdout),
+        lambda report, sources, root: render_report(arguments, report, sources, sys.stdout, root),
         say,
     )
     return status or (FOUND if found and not arguments.exit_zero else CLEAN)

@@ -11,8 +11,7 @@ from pytest_dispatchguard.model import UserError
 def add(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
     parser.description = (
-        "Answers an editor in the Language Server Protocol, on standard input and output, until "
-        "it ends the conversation."
+        "Run the language server on standard input and output, until the editor ends the session."
     )
 
 

@@ -70,6 +70,8 @@ class Request:
     write: bool = True
     """Whether fixes go to disk (`--fix`) or are only shown (`--diff`)."""
     diff_base: str | None = None
+    add_ignores: bool = False
+    """Whether comments are written that silence what fails the run."""
     write_baseline: bool = False
     prune_baseline: bool = False
     jobs: int = 1
@@ -99,8 +101,13 @@ class Checked:
 
     @property
     def failing(self) -> bool:
-        """Whether something was found that fails a run: notes do where the configuration is strict."""
-        return any(self.config.strict or f.certainty != "note" for f in self.report.findings)
+        """Whether something was found that fails a run."""
+        return any(fails(self.config, f) for f in self.report.findings)
+
+
+def fails(config: Config, finding: Finding) -> bool:
+    """Whether a finding fails a run: notes do where the configuration is strict."""
+    return config.strict or finding.certainty != "note"
 
 
 def settings(
@@ -165,7 +172,7 @@ def _check(
     cache: Cache | None,
     pool: Pool,
 ) -> Checked:
-    discovery, given = _inputs(request, config)
+    discovery, given = inputs(request, config)
     texts = {given.rel: given.text} if isinstance(given, Source) else {}
     notes = [*(cache.notes if cache else ())]
     changes = None
@@ -226,14 +233,20 @@ def _check(
         fixed, before, after, (outcome, findings, match) = _fix(
             request, discovery, texts, (outcome, findings, match), once
         )
-        if request.write and request.stdin is None:
-            failed = _write(config.root, discovery, before, after)
-            if failed:
-                # What could not be written stays as it was, and is reported so.
-                for rel in failed:
-                    del before[rel], after[rel], fixed[rel]
-                unwritten = list(failed.values())
-                outcome, findings, match = once({**texts, **after})
+    elif request.add_ignores:
+        fixed, before, after = _silence(config, discovery, texts, findings)
+        if after:
+            outcome, findings, match = once({**texts, **after})
+    if before and request.write and request.stdin is None:
+        failed = _write(config.root, discovery, before, after)
+        if failed:
+            # What could not be written stays as it was, and is reported so.
+            for rel in failed:
+                del before[rel], after[rel], fixed[rel]
+            unwritten = list(failed.values())
+            outcome, findings, match = once({**texts, **after})
+    if request.add_ignores:
+        notes.append(_silenced(fixed))
     caused = []
     if changes is not None and request.stdin is None:
         shown = {**texts, **after}
@@ -266,7 +279,7 @@ def _check(
             hot_functions=outcome.hot_functions,
             suppressed=sum(heard(config, f) for f in outcome.suppressed),
             baselined=sum(heard(config, f) for f in match.matched) if match else 0,
-            fixed=sum(fixed.values()) if request.write else 0,
+            fixed=sum(fixed.values()) if request.write and request.fix != "no" else 0,
             unheard=sum(f.certainty == "maybe" for f in unheard),
             unnoted=sum(f.certainty == "note" for f in unheard),
             cheap=len(cheap),
@@ -369,7 +382,7 @@ def _carried(
     return out
 
 
-def _inputs(request: Request, config: Config) -> tuple[Discovery, Source | Unreadable | None]:
+def inputs(request: Request, config: Config) -> tuple[Discovery, Source | Unreadable | None]:
     """The files of the run, and standard input as it was read."""
     if request.stdin is None:
         return discover(request.paths, config, cwd=request.cwd), None
@@ -458,22 +471,33 @@ def _fix(
     from pytest_dispatchguard.lint.fix import repair
 
     safeties: tuple[Safety, ...] = ("safe",) if request.fix == "safe" else ("safe", "unsafe")
-    files = {f.rel: f for f in discovery.targets}
     last = first
-
-    def read(rel: str) -> str | None:
-        if rel in texts:
-            return texts[rel]
-        source = read_source(files[rel].path, rel)
-        return source.text if isinstance(source, Source) else None
 
     def again(after: Mapping[str, str]) -> list[Finding]:
         nonlocal last
         last = once({**texts, **after})
         return last[1]
 
-    made = repair(first[1], read, again, safeties)
+    made = repair(first[1], Texts(discovery, texts), again, safeties)
     return dict(made.counts), dict(made.before), dict(made.after), last
+
+
+def _silence(
+    config: Config, discovery: Discovery, texts: Mapping[str, str], findings: Sequence[Finding]
+) -> tuple[dict[str, int], dict[str, str], dict[str, str]]:
+    """Writes comments for what fails the run, and for notes where all of them are asked for. Gives how many
+    findings they silence in each file, and the texts before and after."""
+    from pytest_dispatchguard.lint.silenced import silenced
+
+    meant = [f for f in findings if config.notes or fails(config, f)]
+    made = silenced(meant, Texts(discovery, texts))
+    return dict(made.counts), dict(made.before), dict(made.after)
+
+
+def _silenced(counts: Mapping[str, int]) -> str:
+    number = sum(counts.values())
+    files = f"{len(counts)} file{'' if len(counts) == 1 else 's'}"
+    return f"comments silence {number} more finding{'' if number == 1 else 's'} in {files}"
 
 
 def _write(

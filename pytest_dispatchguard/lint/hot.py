@@ -85,9 +85,10 @@ def hot_functions(
     cached: bool,
     progress: Progress | None,
     note: Callable[[str], None],
+    shown: Callable[[str], str] = str,
 ) -> list[HotPlace]:
     """The hot functions in the paths, by path and line, each with why it is hot. `note` is told of files
-    that cannot be read and of settings that match nothing."""
+    that cannot be read, named as they are `shown`, and of settings that match nothing."""
     require(paths, cwd)
     config, rules, cache = settings(paths, cwd, config_file, {}, cached)
     tell = progress or (lambda what, done, total: None)
@@ -110,7 +111,7 @@ def hot_functions(
         error = survey.scouted[rel].error
         if error is not None:
             at, column, said = error
-            note(f"{rel}:{at}:{column}: {said}; nothing in this file is known")
+            note(f"{shown(rel)}:{at}:{column}: {said}; nothing in this file is known")
     if is_project(config):
         for line in (*idle_folders(config), *idle_names(config, project)):
             note(line)

@@ -17,7 +17,8 @@ def silence(text: str, finding: Finding) -> Edit | None:
     """The edit that puts `# dispatchguard: ignore[CODE]` where it covers a finding, or adds the code to the
     comment that is there; None where no place was found."""
     lines = split_lines(text, keepends=False)
-    for edit in (*_joined(text, finding), *_written(lines, finding)):
+    newline = "\r\n" if "\r\n" in text else "\n"
+    for edit in (*_joined(text, finding), *_written(lines, finding, newline)):
         if _silences(text, edit, finding):
             return edit
     return None
@@ -32,7 +33,7 @@ def _joined(text: str, finding: Finding) -> Iterator[Edit]:
             yield Edit(finding.path, place, f"{separator}{finding.code}")
 
 
-def _written(lines: Sequence[str], finding: Finding) -> Iterator[Edit]:
+def _written(lines: Sequence[str], finding: Finding, newline: str) -> Iterator[Edit]:
     """At the end of the line or of one below it, in the same statement; else on a line of its own above."""
     comment = f"# dispatchguard: ignore[{finding.code}]"
     first = finding.span.line
@@ -46,7 +47,7 @@ def _written(lines: Sequence[str], finding: Finding) -> Iterator[Edit]:
         line = lines[number - 1]
         indent = line[: len(line) - len(line.lstrip())]
         above = Span(number, 1, number, 1)
-        yield Edit(finding.path, above, f"{indent}{comment}\n")
+        yield Edit(finding.path, above, f"{indent}{comment}{newline}")
 
 
 def _silences(text: str, edit: Edit, finding: Finding) -> bool:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import groupby
 
 from pytest_dispatchguard.model import SCHEMA, HotPlace
 from pytest_dispatchguard.visible import one_line, without_commands
 
 
-def listing(places: Iterable[HotPlace], format: str) -> str:
-    """All hot functions, by file, each with its reason and the path from its root."""
+def listing(places: Iterable[HotPlace], format: str, shown: Callable[[str], str] = str) -> str:
+    """All hot functions, by file, each with its reason and the path from its root. ``shown`` is how the text
+    names a file."""
     places = list(places)
     if format == "json":
         return (
@@ -22,7 +23,7 @@ def listing(places: Iterable[HotPlace], format: str) -> str:
         return "no hot functions: no function found here is reached from a known entry point\n"
     lines: list[str] = []
     for path, group in groupby(places, key=lambda p: p.path):
-        lines.append(path)
+        lines.append(shown(path))
         for place in group:
             hot = place.hot
             lines.append(

@@ -399,7 +399,7 @@ def test_what_torch_compile_made_of_it(project: Path, run: Run) -> None:
         (("--ghost", "--", "no-such-command"), "no-such-command: no package here installs"),
         (("--ghots", "train.py"), 'unknown option --ghots; did you mean "--ghost"'),
         (("--ghost", "--select", "DG9", "train.py"), "DG9"),
-        (("--ghost", "--format", "pdf", "train.py"), "'pdf' is not there to choose"),
+        (("--ghost", "--format", "pdf", "train.py"), "'pdf' is not a valid choice"),
         (("--ghost", "--baseline", "none.json", "train.py"), "none.json"),
     ],
 )

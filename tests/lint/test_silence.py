@@ -57,6 +57,12 @@ def test_where_the_comment_goes(line: str, after: str) -> None:
     assert silenced(text, found(2, 5)) == f"def f(x):\n    {after}\n"
 
 
+def test_a_line_of_its_own_ends_as_the_others_do() -> None:
+    text = 'def f(x):\r\n    y = f"""a\r\n    b {x}\r\n    """ + \\\r\n        x\r\n'
+    after = silenced(text, found(3, 8))
+    assert after.count("\r\n") == after.count("\n")
+
+
 @given(st.lists(st.sampled_from(STATEMENTS), min_size=1, max_size=5), st.data())
 def test_whatever_the_statement(statements: list[str], data: st.DataObject) -> None:
     text = "def f(x):\n" + "".join(f"    {statement}\n" for statement in statements)

@@ -1,0 +1,60 @@
+"""What `check --show-files` and `check --show-settings` list: what a check would read, and its settings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pytest_dispatchguard.commands.places import from_here
+from pytest_dispatchguard.lint.check import Request, inputs, settings
+from pytest_dispatchguard.settings import SETTINGS
+
+
+def files_in(request: Request) -> str:
+    """The files that would be checked, a line each, named from the folder that asks."""
+    config = _config(request)
+    shown = from_here(config.root)
+    discovery, _ = inputs(request, config)
+    return "".join(f"{shown(file.rel)}\n" for file in discovery.targets)
+
+
+def settings_in(request: Request) -> str:
+    """The settings in effect, as TOML that would set them; those that nothing sets are commented out."""
+    config = _config(request)
+    said = config.file if config.file is not None else "none"
+    lines = [
+        f"# Project root: {config.root}",
+        f"# Configuration file: {said}",
+        f"# requires-python: {config.requires_python or 'not given'}",
+        f"# torch requirement: {config.torch_requirement or 'not given'}",
+        "[tool.dispatchguard]",
+    ]
+    for setting in SETTINGS:
+        value = getattr(config, setting.key.replace("-", "_"))
+        if value is None:
+            lines.append(f"# {setting.key} is not set")
+        else:
+            pairs = setting.kind in ("codes by glob", "budgets")
+            lines.append(f"{setting.key} = {_toml(dict(value) if pairs else value)}")
+    return "\n".join(lines) + "\n"
+
+
+def _config(request: Request) -> Any:
+    config, _, cache = settings(
+        request.paths, request.cwd, request.config_file, request.settings, request.cache
+    )
+    if cache is not None:
+        cache.close()
+    return config
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, Mapping):
+        rows = (f"{json.dumps(key, ensure_ascii=False)} = {_toml(v)}" for key, v in value.items())
+        return f"{{ {', '.join(rows)} }}" if value else "{}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    # Numbers, booleans and the strings that settings hold are written in JSON as in TOML.
+    return json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)
