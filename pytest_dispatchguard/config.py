@@ -47,6 +47,7 @@ SURELY_FOREIGN = (
     "__pycache__",
     "__pypackages__",
     "*.egg-info",
+    ".ipynb_checkpoints",
     ".eggs",
     ".mypy_cache",
     ".ruff_cache",

@@ -159,6 +159,16 @@ class Elsewhere:
 
 
 @dataclass(frozen=True, slots=True)
+class Cell:
+    """A place in a notebook, as those who have it open see it."""
+
+    number: int
+    """From 1, all kinds of cells counted."""
+    line: int
+    """In the cell, from 1."""
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """A place, what is wrong there, why it is hot, what it costs, and perhaps a fix."""
 
@@ -183,6 +193,8 @@ class Finding:
     known."""
     ran: tuple[Ran, ...] = ()
     """Where it waited while a program ran, loop by loop; empty for what was read, or ran in tests."""
+    cell: Cell | None = None
+    """Where in a notebook; None in all other files."""
 
     @property
     def sort_key(self) -> tuple[str, int, int, str, str]:

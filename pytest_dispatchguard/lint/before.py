@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from pytest_dispatchguard.config import Config
 from pytest_dispatchguard.lint.files import (
+    FOUND,
     Discovery,
     File,
     Source,
@@ -22,7 +23,8 @@ def before(
     are other ones on disk now."""
     now = {f.rel: f for f in discovery.project}
     wanted = [old for new, old in changes.before.items() if new in now]
-    wanted += [rel for rel in changes.gone if rel.endswith(".py") and not is_excluded(rel, config)]
+    gone = (rel for rel in changes.gone if rel.endswith(FOUND))
+    wanted += [rel for rel in gone if not is_excluded(rel, config)]
     texts: dict[str, str] = {}
     for rel, data in texts_at(config.root, changes.base, wanted).items():
         source = decode_source(data, rel)

@@ -547,7 +547,7 @@ def settle(
             for f in (*found, *unused)
             if f.code in ran and not ignored_in_file(config, rel, f.code)
         )
-    kept = _distinct(kept)
+    kept = _distinct(_in_cells(kept, read))
     return Outcome(
         findings=tuple(kept),
         suppressed=tuple(suppressed),
@@ -559,6 +559,19 @@ def settle(
         idle=tuple(briefs.idle),
         unread=frozenset(unread),
     )
+
+
+def _in_cells(findings: Iterable[Finding], read: Callable[[str], str | None]) -> Iterator[Finding]:
+    """The findings, those in notebooks with the cells they are in and without fixes, which would be edits of
+    Python in a file of JSON."""
+    for finding in findings:
+        if not finding.path.endswith(".ipynb"):
+            yield finding
+            continue
+        from pytest_dispatchguard.lint.notebooks import cell_of
+
+        cell = cell_of(read(finding.path) or "", finding.span.line)
+        yield replace(finding, fix=None, cell=cell)
 
 
 def _distinct(findings: Iterable[Finding]) -> list[Finding]:

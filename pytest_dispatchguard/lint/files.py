@@ -73,6 +73,8 @@ class Source:
         """The bytes of a changed text, in the file's own encoding."""
         if text == self.text:
             return self.data
+        if self.rel.endswith(".ipynb"):
+            raise UserError(f"{self.rel}: notebooks are not rewritten; change the cell by hand")
         mark = codecs.BOM_UTF8 if self.bom else b""
         try:
             if mark + self.text.encode(self.encoding) != self.data:
@@ -169,7 +171,9 @@ def require(paths: Iterable[Path], cwd: Path) -> None:
             raise UserError(f"{given}: neither a file nor a folder")
 
 
-_PYTHON = (".py", ".pyi", ".pyw")
+_PYTHON = (".py", ".pyi", ".pyw", ".ipynb")
+FOUND = (".py", ".ipynb")
+"""What folders are searched for."""
 _SHEBANG = re.compile(rb"#!.*python")
 
 
@@ -187,7 +191,7 @@ def require_python(given: Path, path: Path, data: bytes | None = None) -> None:
             return  # reading it will tell why
     if _SHEBANG.match(data) is None:
         raise UserError(
-            f"{given}: not a Python file; name folders, or files that end in .py or .pyi"
+            f"{given}: not a Python file; name folders, or files that end in .py, .pyi or .ipynb"
         )
 
 
@@ -222,6 +226,8 @@ def read_source(path: Path, rel: str) -> Source | Unreadable:
 
 def decode_source(data: bytes, rel: str) -> Source | Unreadable:
     """The text of bytes, by their byte order mark and PEP 263 cookie, UTF-8 without."""
+    if rel.endswith(".ipynb"):
+        return _decode_notebook(data, rel)
     bom = data.startswith(codecs.BOM_UTF8)
     body = data[3:] if bom else data
     nul = body.find(b"\0")
@@ -263,6 +269,17 @@ def leads_out(file: File, root: Path) -> bool:
     return file.name.startswith(above) and not _real(file.name).startswith(
         os.path.join(_real(above), "")
     )
+
+
+def _decode_notebook(data: bytes, rel: str) -> Source | Unreadable:
+    from pytest_dispatchguard.lint import notebooks  # few projects have any
+
+    try:
+        return Source(rel, data, notebooks.as_module(data.decode("utf-8-sig")), "utf-8", False)
+    except UnicodeDecodeError as error:
+        return Unreadable(rel, 1, 1, f"not a notebook: not UTF-8 at byte {error.start}")
+    except notebooks.NotebookError as error:
+        return Unreadable(rel, error.line, 1, str(error))
 
 
 def write_source(path: Path, data: bytes) -> None:
@@ -370,7 +387,7 @@ def _list_with_git(listing: _Listing, root: str, folder: str, rel: str) -> bool:
         path = start + entry.rstrip("/")
         directory, _, name = path.rpartition("/")
         # Besides Python files, only links to folders and repositories in repositories matter.
-        if not (name.endswith(".py") or nested or "." not in name) or not keeps(directory):
+        if not (name.endswith(FOUND) or nested or "." not in name) or not keeps(directory):
             continue
         absolute = os.path.join(root, path)
         try:
@@ -378,7 +395,7 @@ def _list_with_git(listing: _Listing, root: str, folder: str, rel: str) -> bool:
         except OSError:
             continue
         if stat.S_ISREG(status.st_mode):
-            if name.endswith(".py") and not listing.excluded(path, name, False):
+            if name.endswith(FOUND) and not listing.excluded(path, name, False):
                 listing.files[path] = _file(absolute, path, status)
         elif stat.S_ISLNK(status.st_mode):
             listing.links.append((absolute, path))
@@ -407,7 +424,7 @@ def _walk(listing: _Listing, root: str, folder: str, rel: str) -> None:
                             stack.append((entry.path, path + "/"))
                     elif entry.is_symlink():
                         listing.links.append((entry.path, path))
-                    elif name.endswith(".py") and not excluded(path, name, False):
+                    elif name.endswith(FOUND) and not excluded(path, name, False):
                         try:
                             status = entry.stat()
                         except FileNotFoundError:
@@ -424,7 +441,7 @@ def _list_siblings(listing: _Listing, root: str, folder: Path) -> None:
         with os.scandir(folder) as entries:
             for entry in entries:
                 rel = _relative(entry.path, root)
-                if not entry.name.endswith(".py") or listing.excluded(rel, entry.name, False):
+                if not entry.name.endswith(FOUND) or listing.excluded(rel, entry.name, False):
                     continue
                 if entry.is_file(follow_symlinks=False):
                     listing.files[rel] = _file(entry.path, rel, entry.stat())
@@ -458,7 +475,7 @@ def _follow_links(listing: _Listing, root: str) -> None:
             if folder:
                 listing.tops.append(real)
                 _walk(listing, root, link, rel)
-            elif name.endswith(".py") and stat.S_ISREG(status.st_mode):
+            elif name.endswith(FOUND) and stat.S_ISREG(status.st_mode):
                 listing.files[rel] = _file(link, rel, status)
 
 

@@ -20,7 +20,7 @@ def silenced(findings: Iterable[Finding], read: Callable[[str], str | None]) -> 
     no place stays as it is."""
     by_file: dict[str, list[Finding]] = {}
     for finding in findings:
-        if finding.code not in NEVER:
+        if finding.code not in NEVER and finding.cell is None:  # notebooks are not rewritten
             by_file.setdefault(finding.path, []).append(finding)
     before: dict[str, str] = {}
     after: dict[str, str] = {}

@@ -79,6 +79,9 @@ def finding_object(finding: Finding) -> dict[str, Any]:
         "price": None if finding.price is None else _price(finding.price),
         "fix": None if finding.fix is None else _fix(finding.fix),
         "elsewhere": None if finding.elsewhere is None else _elsewhere(finding.elsewhere),
+        "cell": None
+        if finding.cell is None
+        else {"number": finding.cell.number, "line": finding.cell.line},
     }
 
 

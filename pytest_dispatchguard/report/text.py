@@ -23,6 +23,7 @@ from .wording import (
     headline,
     heat,
     noted,
+    place,
     ranked,
     remedy,
     statement,
@@ -85,13 +86,12 @@ def _notes(report: Report, options: Options) -> Iterator[Line]:
 
 
 def _note(finding: Finding, width: int) -> Line:
-    span = finding.span
-    place = f"    {span.line}:{span.column} "
+    where = f"    {place(finding)} "
     message, cut = _shortened(
-        _visible(_one_line(finding.message)), max(width - len(place) - len(finding.code) - 2, 20)
+        _visible(_one_line(finding.message)), max(width - len(where) - len(finding.code) - 2, 20)
     )
     return [
-        (place, "dim"),
+        (where, "dim"),
         (finding.code, "yellow"),
         (f" {message}{'…' if cut else ''}", ""),
     ]
@@ -122,12 +122,12 @@ def _cell(text: str, wide: int, *, right: bool = False) -> str:
 
 
 def _finding(finding: Finding, sources: Sources, options: Options) -> Iterator[Line]:
-    span, width = finding.span, options.width
+    width = options.width
     safe = finding.fix is not None and finding.fix.safety == "safe"
     message, *more = statement(finding).splitlines() or [""]
     yield [
         (_one_line(options.shown(finding.path)), "bold"),
-        (f":{span.line}:{span.column}", "dim"),
+        (f":{place(finding)}", "dim"),
         (" ", ""),
         (finding.code, "bold red"),
         ("[*]" if safe else "", "cyan"),

@@ -211,6 +211,13 @@ def fixable(findings: Sequence[Finding]) -> tuple[int, int]:
     return safe, unsafe
 
 
+def place(finding: Finding) -> str:
+    """Where in its file a finding is; in a notebook, by cell."""
+    cell = finding.cell
+    line = str(finding.span.line) if cell is None else f"cell {cell.number}:{cell.line}"
+    return f"{line}:{finding.span.column}"
+
+
 def headline(report: Report) -> str:
     """How much was found, and in how much: the first line of a summary."""
     summary = report.summary

@@ -484,7 +484,8 @@ def test_the_summary_says_what_only_pedantic_tells(write: Write, run: Run) -> No
 
 def test_a_file_that_is_no_python_is_one_line(write: Write, run: Run, start: Run) -> None:
     root = write({"README.md": "# text\n", "data.txt": "x", "a.py": "x = 1\n"})
-    told = "dispatchguard: README.md: not a Python file; name folders, or files that end in .py or .pyi"
+    told = "dispatchguard: README.md: "
+    told += "not a Python file; name folders, or files that end in .py, .pyi or .ipynb"
     assert one_line(run("check", "a.py", "README.md")) == told
     assert one_line(run("hot", "README.md")) == told
     assert one_line(start("check", "-", "--stdin-filename", "README.md", stdin=b"x")) == told
