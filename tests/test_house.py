@@ -28,8 +28,19 @@ ARROWS = {
     "cli": frozenset({"", "commands", "config", "model", "visible"}),
     "commands": BASE
     | PARTS
-    | {"", "apart", "bisecting", "daemon", "pricing", "progress", "reporting", "reviewing"}
+    | {
+        "",
+        "apart",
+        "bisecting",
+        "completions",
+        "daemon",
+        "pricing",
+        "progress",
+        "reporting",
+        "reviewing",
+    }
     | {"running", "server", "settings", "trends"},
+    "completions": frozenset(),
     "config": frozenset({"model", "settings"}),
     "daemon": frozenset({"", "own_folder"}),
     "edits": frozenset({"model"}),

@@ -18,6 +18,7 @@ COMMANDS = {
     "history": "show how budgets developed, and find the commit that moved a counter",
     "merge": "merge --overhead-json files, for example from the shards of a CI job",
     "config": "list the settings of [tool.dispatchguard], or describe one",
+    "completion": "print the completion script for a shell",
     "server": "run the language server",
     "daemon": "show or stop the background process of `check --daemon`",
     "clean": "delete the cache",

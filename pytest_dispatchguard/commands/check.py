@@ -82,6 +82,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     how = parser.add_argument_group("miscellaneous")
     how.add_argument(
+        "--watch", action="store_true", help="check again whenever a file changes, until Ctrl-C"
+    )
+    how.add_argument(
         "--stdin-filename",
         type=named_path,
         metavar="FILE",
@@ -98,14 +101,21 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs it, and gives the exit status."""
-    from pytest_dispatchguard.lint.check import check
-
     request = _request(arguments)
     if arguments.show_files or arguments.show_settings:
         from pytest_dispatchguard.commands.showing import files_in, settings_in
 
         put(arguments, (files_in if arguments.show_files else settings_in)(request), sys.stdout)
         return CLEAN
+    if arguments.watch:
+        from pytest_dispatchguard.commands.watching import watch
+
+        return watch(request, lambda: _once(arguments, request))
+    return _once(arguments, request)
+
+
+def _once(arguments: argparse.Namespace, request: Request) -> int:
+    from pytest_dispatchguard.lint.check import check
     from pytest_dispatchguard.progress import progress
 
     with progress() as tell:
@@ -142,6 +152,10 @@ def _request(arguments: argparse.Namespace) -> Request:
         )
     if arguments.show_files and arguments.show_settings:
         raise UserError("--show-files and --show-settings: name one, not both")
+    if arguments.watch and (
+        arguments.daemon or arguments.write_baseline or Path("-") in arguments.paths
+    ):
+        raise UserError("--watch goes without --daemon, --write-baseline and the path -")
     if arguments.prune_baseline and arguments.diff:
         raise UserError("--prune-baseline goes without --diff, which changes nothing")
     if arguments.write_baseline and (

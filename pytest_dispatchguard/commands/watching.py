@@ -1,0 +1,68 @@
+"""What `check --watch` does: checks again in this process, with everything imported and the cache filled,
+whenever a file of the project is another."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from pytest_dispatchguard.commands import CLEAN
+from pytest_dispatchguard.commands.output import say
+from pytest_dispatchguard.config import PROFILE
+from pytest_dispatchguard.lint.check import Request, inputs, settings
+from pytest_dispatchguard.model import UserError
+
+INTERVAL = 0.5
+"""Seconds from one look at the files to the next."""
+
+
+def watch(request: Request, run: Callable[[], object]) -> int:
+    """Checks at once, and again after every change, until Ctrl-C. An error of the user's (a configuration
+    that is being edited) is told, and waited out."""
+    seen: object = None
+    try:
+        while True:
+            now = _state(request)
+            if now != seen:
+                seen = now
+                _again(run)
+            time.sleep(INTERVAL)
+    except KeyboardInterrupt:
+        return CLEAN
+
+
+def _again(run: Callable[[], object]) -> None:
+    if sys.stdout is not None and sys.stdout.isatty():
+        sys.stdout.write("\x1b[2J\x1b[H")
+    try:
+        run()
+    except UserError as error:
+        say(str(error))
+    say("watching for changes; press Ctrl-C to stop")
+    gc.collect()  # it is switched off while a check runs, and this process may last all day
+
+
+def _state(request: Request) -> object:
+    """Other where a check may find something else: by files, their sizes and times, or by what is wrong."""
+    try:
+        config, _, cache = settings(
+            request.paths, request.cwd, request.config_file, request.settings, request.cache
+        )
+        if cache is not None:
+            cache.close()
+        discovery, _ = inputs(request, config)
+    except UserError as error:
+        return str(error)
+    beside = [f for f in (config.file, config.baseline, config.root / PROFILE) if f is not None]
+    return discovery.targets, discovery.project, [_stamp(file) for file in beside]
+
+
+def _stamp(file: Path) -> tuple[int, int] | None:
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns
