@@ -39,7 +39,7 @@ ARROWS = {
         "reporting",
         "reviewing",
     }
-    | {"running", "server", "settings", "trends"},
+    | {"running", "server", "setting_up", "settings", "trends"},
     "completions": frozenset(),
     "config": frozenset({"model", "settings"}),
     "daemon": frozenset({"", "own_folder"}),
@@ -76,7 +76,9 @@ ARROWS = {
     "start": BASE | {"cli", "commands", "daemon", "lint", "precompiled", "progress", "report"},
     "trends": BASE | PARTS | {"history", "pytest_ini"},
     "server": BASE | {"", "lint", "report", "working"},
+    "setting_up": BASE | {"", "lint", "templates"},
     "settings": frozenset(),
+    "templates": frozenset({""}),
     "working": frozenset({"", "progress"}),
 }
 

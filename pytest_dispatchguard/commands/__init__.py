@@ -17,6 +17,7 @@ COMMANDS = {
     "report": "write an HTML page of findings, device syncs and budgets",
     "history": "show how budgets developed, and find the commit that moved a counter",
     "merge": "merge --overhead-json files, for example from the shards of a CI job",
+    "init": "set up a project: configuration, pre-commit hook, CI job and a first budget test",
     "config": "list the settings of [tool.dispatchguard], or describe one",
     "completion": "print the completion script for a shell",
     "server": "run the language server",

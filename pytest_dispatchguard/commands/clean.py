@@ -16,6 +16,7 @@ from pytest_dispatchguard.commands.output import write
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
+    parser.description = "Delete the cache of a project."
     parser.add_argument(
         "paths",
         nargs="*",
