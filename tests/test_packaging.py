@@ -90,6 +90,7 @@ def test_wheel_holds_every_module_and_the_type_marker(root: Path, wheel: Path) -
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     assert "pytest_dispatchguard/py.typed" in names
+    assert "pytest_dispatchguard/dispatchguard.schema.json" in names
     for folder, package in (
         ("pytest_dispatchguard", "pytest_dispatchguard"),
         ("rules", "dispatchguard_rules"),
