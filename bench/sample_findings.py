@@ -195,7 +195,8 @@ def render(path: Path, output: Path | None) -> None:
         raise UserError(
             f"entries {numbers} of {path} need a verdict ({' or '.join(VERDICTS)}) and a reason"
         )
-    output = output or RESULTS / f"judged-{sheet['seed']}.md"
+    notes = "-notes" if sheet.get("level") == "note" else ""
+    output = output or RESULTS / f"judged-{sheet['seed']}{notes}.md"
     write(
         output,
         "\n".join([*head(sheet, entries), *rule_table(entries), *judged_list(entries)]) + "\n",

@@ -25,6 +25,7 @@ from pytest_dispatchguard import (
 
 from ._backends import runs_elsewhere
 
+_KERNELS = frozenset({"jit", "njit", "lazy_jit", "autotune"})
 _CACHES = ("cache", "lru_cache", "cached", "memoize", "memoise")
 _COMPILERS = (
     "torch.compile",
@@ -431,7 +432,10 @@ def _wraps_alike(call: cst.Call, scene: Scene, made: cst.Call, place: Place) -> 
 
 
 def _cached(decorators: Iterable[str]) -> bool:
-    return any(word in d.rpartition(".")[2].lower() for d in decorators for word in _CACHES)
+    """Whether what a decorated function gives is looked up after the first call: by a cache, or because it
+    is a kernel that is compiled once."""
+    names = [d.rpartition(".")[2].lower() for d in decorators]
+    return any(name in _KERNELS or any(word in name for word in _CACHES) for name in names)
 
 
 def _made(

@@ -481,6 +481,15 @@ class PythonSumOfTensors(Rule):
         )
 
 
+def _slice_of(index: cst.BaseExpression, place: Place) -> str:
+    """The slice that takes one index alone: the last one has no end to name."""
+    shown = say(place, index, 24)
+    if re.fullmatch(r"-?\d+", shown):
+        end = int(shown) + 1
+        return f"{shown}:{end or ''}"
+    return f"{shown}:{shown} + 1"
+
+
 class IndexByList(Rule):
     """A tensor on the device is indexed by a Python list, which is copied there first.
 
@@ -529,9 +538,8 @@ class IndexByList(Rule):
             if any(place.kind(v).what not in ("scalar", "unknown") for v in values):
                 return None
             one = len(values) == 1
-            shown = say(place, values[0], 24)
             instead = (
-                f"`{shown}:{shown} + 1` slices without a copy"
+                f"`{_slice_of(values[0], place)}` slices without a copy"
                 if one
                 else "Keep a tensor of indices on the device, or slice"
             )

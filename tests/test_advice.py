@@ -35,6 +35,9 @@ FITS = {
         "def f(x: torch.Tensor):\n    return torch.randn(3).to(x.device)\n",
         "others for the same seed",
     ),
+    "DG438-last": ("def f(x: torch.Tensor):\n    return x[:, [-1]]\n", "`-1:` slices"),
+    "DG438-one-of-the-last": ("def f(x: torch.Tensor):\n    return x[:, [-3]]\n", "`-3:-2` slices"),
+    "DG438-number": ("def f(x: torch.Tensor):\n    return x[:, [2]]\n", "`2:3` slices"),
     "DG510-range": (
         (
             "def f(x: torch.Tensor, n: int):\n"

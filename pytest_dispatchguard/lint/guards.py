@@ -74,7 +74,7 @@ _INTERVAL = re.compile(
 )
 _COUNTER = re.compile(r"step|iter|epoch|batch|idx|index|count|^i$|^n$|^it$", re.IGNORECASE)
 _STATE = re.compile(r"(?:\w+_)?state")
-_CACHE = re.compile(r"_*(?:\w+_)?(?:cache|memo)s?", re.IGNORECASE)
+_CACHE = re.compile(r"_*(?:\w+_)?(?:cache|memo)s?|_*(?:already_)?warned(?:_\w+)?", re.IGNORECASE)
 """What is looked up in it is filled in where it is missing, by whatever the branch calls."""
 _CACHED = re.compile(r"cache|memo(?![a-z])", re.IGNORECASE)
 _COMPLAINS = re.compile(

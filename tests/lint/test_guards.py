@@ -159,7 +159,9 @@ def test_where_a_count_is_full_the_other_branch_is_the_ordinary_one() -> None:
     assert counted == (False, False)
 
 
-@pytest.mark.parametrize("name", ["self._timing_cache", "self.memo", "_CACHE", "SIZES_CACHE"])
+@pytest.mark.parametrize(
+    "name", ["self._timing_cache", "self.memo", "_CACHE", "SIZES_CACHE", "self._warned_columns"]
+)
 def test_what_a_cache_lacks_is_rare_whatever_fills_it(name: str) -> None:
     assert cold_branches(f"key not in {name}") == (True, False)
     assert cold_branches(f"key in {name}") == (False, True)
