@@ -4,7 +4,7 @@ round), and what becomes of what they read."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import libcst as cst
@@ -69,7 +69,7 @@ def _role(read: Read, place: Place) -> tuple[Role, Sequence[Read]]:
         if _per_element(read, loop, place):
             return "each", ()
     reads = place.once(("reads", id(place.function)), lambda: _reads(place))
-    if any(_same_value(r, s, read, scene, place) for r, s in _before(read, reads)):
+    if any(_same_value(r, s, read, scene, place) for r, s in _before(read, reads, place)):
         return "again", ()
     row = _row(read, scene, reads, place)
     if len(row) > 1:
@@ -77,13 +77,31 @@ def _role(read: Read, place: Place) -> tuple[Role, Sequence[Read]]:
     return "plain", ()
 
 
-def _before(read: Read, reads: Sequence[tuple[Read, Scene]]) -> list[tuple[Read, Scene]]:
-    out = []
-    for other, scene in reads:
-        if other.call is read.call:
-            break
-        out.append((other, scene))
-    return out
+def _before(
+    read: Read, reads: Sequence[tuple[Read, Scene]], place: Place
+) -> Iterator[tuple[Read, Scene]]:
+    """The reads of the same tensor before one, the nearest first."""
+    alike, at = place.once(("alike", id(place.function)), lambda: _alike(reads, place))
+    mine = alike[place.text(read.tensor)] if id(read.call) in at else ()
+    before = at.get(id(read.call), 0)
+    return reversed(mine[max(before - _MOST_BEFORE, 0) : before])
+
+
+_MOST_BEFORE = 64
+"""Earlier reads of a tensor: further back nobody looks for the one that gave the same."""
+
+
+def _alike(
+    reads: Sequence[tuple[Read, Scene]], place: Place
+) -> tuple[dict[str, list[tuple[Read, Scene]]], dict[int, int]]:
+    """The reads by the tensors that they read, and the place of each among those of the same."""
+    alike: dict[str, list[tuple[Read, Scene]]] = {}
+    at: dict[int, int] = {}
+    for read, scene in reads:
+        same = alike.setdefault(place.text(read.tensor), [])
+        at[id(read.call)] = len(same)
+        same.append((read, scene))
+    return alike, at
 
 
 def iterated_by(read: Read, scene: Scene, place: Place) -> cst.BaseExpression | None:
@@ -208,13 +226,17 @@ def _calls_own_methods(loop: cst.CSTNode, place: Place) -> bool:
     )
 
 
+def _trains(loop: cst.CSTNode, place: Place) -> bool:
+    return any(loop in scene.loops for _, scene in place.calls(*_HOLDS_STILL))
+
+
 def _per_element(read: Read, loop: cst.CSTNode, place: Place) -> bool:
     """Whether a loop reads one tensor after the other: those it runs over, not what a training step gives."""
     if isinstance(loop, cst.BaseComp):
         return bool(names_in(read.tensor) & target_names(loop)) and _in_element(read, loop, place)
     if not isinstance(loop, cst.For) or place.hot.per == "step" or place.hot.only_loops:
         return False
-    if any(loop in scene.loops for _, scene in place.calls(*_HOLDS_STILL)):
+    if place.once(("trains", id(loop)), lambda: _trains(loop, place)):
         return False
     return bool(names_in(read.tensor) & target_names(loop))
 
@@ -231,7 +253,7 @@ def _same_value(first: Read, at: Scene, second: Read, scene: Scene, place: Place
         place.invariant(second.tensor, loop) for loop in scene.loops[len(at.loops) :]
     ):
         return False
-    between = _statements_between(at, scene)
+    between = _statements_between(at, scene, place)
     if between is None:
         return False
     names = names_in(first.tensor)
@@ -242,20 +264,27 @@ def _same_value(first: Read, at: Scene, second: Read, scene: Scene, place: Place
 
 def _may_be_skipped(read: Read, place: Place) -> bool:
     """Whether a read stands where an expression may stop before it."""
+    known: dict[int, bool] = place.once(("may be skipped",), dict)
+    passed: list[cst.CSTNode] = []
     node: cst.CSTNode | None = read.call
-    while node is not None:
+    skipped = False
+    while node is not None and not skipped:
+        if id(node) in known:
+            skipped = known[id(node)]
+            break
+        passed.append(node)
         parent = place.parent(node)
-        if isinstance(parent, cst.BooleanOperation) and parent.right is node:
-            return True
-        if isinstance(parent, cst.IfExp) and parent.test is not node:
-            return True
-        if isinstance(parent, cst.BaseComp | cst.Lambda):
-            return True
+        skipped = (
+            (isinstance(parent, cst.BooleanOperation) and parent.right is node)
+            or (isinstance(parent, cst.IfExp) and parent.test is not node)
+            or isinstance(parent, cst.BaseComp | cst.Lambda)
+        )
         node = parent
-    return False
+    known.update((id(one), skipped) for one in passed)
+    return skipped
 
 
-def _statements_between(at: Scene, scene: Scene) -> list[cst.CSTNode] | None:
+def _statements_between(at: Scene, scene: Scene, place: Place) -> list[cst.CSTNode] | None:
     """What runs from the statement of the first place to that of the second, the first one included; None
     where that cannot be told."""
     if at.statement is scene.statement:
@@ -264,7 +293,7 @@ def _statements_between(at: Scene, scene: Scene) -> list[cst.CSTNode] | None:
             if isinstance(at.statement, cst.SimpleStatementLine) or at.block is scene.block
             else None
         )
-    start = _position(at.block, at.statement)
+    start = _positions(at.block, place).get(id(at.statement))
     if start is None:
         return None
     for end, statement in enumerate(at.block[start:], start):
@@ -277,8 +306,9 @@ def _statements_between(at: Scene, scene: Scene) -> list[cst.CSTNode] | None:
     return None
 
 
-def _position(block: Sequence[cst.CSTNode], statement: cst.CSTNode) -> int | None:
-    return next((i for i, s in enumerate(block) if s is statement), None)
+def _positions(block: Sequence[cst.CSTNode], place: Place) -> dict[int, int]:
+    """Where the statements of a block stand in it, by their ids."""
+    return place.once(("positions", id(block)), lambda: {id(s): i for i, s in enumerate(block)})
 
 
 def _row(read: Read, scene: Scene, reads: Sequence[tuple[Read, Scene]], place: Place) -> list[Read]:
@@ -286,20 +316,36 @@ def _row(read: Read, scene: Scene, reads: Sequence[tuple[Read, Scene]], place: P
     wait would do."""
     if not _rows(read, scene):
         return []
-    mine = [
-        (r, s)
-        for r, s in reads
-        if _rows(r, s) and s.block == scene.block and not _may_be_skipped(r, place)
-    ]  # fmt: skip
-    row: list[tuple[Read, Scene]] = []
-    for r, s in mine:
-        if row and not _follows(row, s, r, place):
-            if any(x.call is read.call for x, _ in row):
-                break
-            row = []
-        if not any(place.same(r.tensor, x.tensor) for x, _ in row):
-            row.append((r, s))
-    return [r for r, _ in row] if any(r.call is read.call for r, _ in row) else []
+    key = ("rows", id(place.function), id(scene.block))
+    rows = place.once(key, lambda: _rows_in(scene.block, reads, place))
+    return rows.get(id(read.call), [])
+
+
+def _rows_in(
+    block: Sequence[cst.CSTNode], reads: Sequence[tuple[Read, Scene]], place: Place
+) -> dict[int, list[Read]]:
+    """The rows of a block, by the reads in them."""
+    at = _positions(block, place)
+    rows: dict[int, list[Read]] = {}
+    row: list[Read] = []
+    known: set[str] = set()
+    bound: set[str] = set()
+    """The names that are bound since the row began."""
+    last = 0
+    for read, scene in reads:
+        if scene.block is not block or not _rows(read, scene) or _may_be_skipped(read, place):
+            continue
+        here = at[id(scene.statement)]
+        if row and here - last <= 1:
+            bound |= bound_names(block[last:here])
+        if not row or here - last > 1 or names_in(read.tensor) & bound:
+            row, known, bound = [], set(), set()
+        if place.text(read.tensor) not in known:
+            known.add(place.text(read.tensor))
+            row.append(read)
+            rows[id(read.call)] = row
+            last = here
+    return rows
 
 
 def _rows(read: Read, scene: Scene) -> bool:
@@ -308,16 +354,6 @@ def _rows(read: Read, scene: Scene) -> bool:
         and isinstance(scene.statement, cst.SimpleStatementLine)
         and not any(isinstance(loop, cst.BaseComp) for loop in scene.loops)
     )
-
-
-def _follows(row: Sequence[tuple[Read, Scene]], scene: Scene, read: Read, place: Place) -> bool:
-    start = _position(scene.block, row[-1][1].statement)
-    end = _position(scene.block, scene.statement)
-    if start is None or end is None or end - start > 1:
-        return False
-    first = _position(scene.block, row[0][1].statement)
-    between = scene.block[first:end]
-    return not names_in(read.tensor) & bound_names(between)
 
 
 # -- what becomes of it ------------------------------------------------------------------------------

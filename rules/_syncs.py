@@ -136,13 +136,21 @@ def asked(node: cst.BaseExpression, place: Place) -> Asked:
 def _climbed(
     node: cst.BaseExpression, place: Place
 ) -> tuple[cst.BaseExpression, cst.CSTNode | None]:
-    """The whole condition that a node is part of, and what is around it."""
+    """The whole condition that a node is part of, and what is around it; a long chain is climbed once for all
+    its operands."""
+    known: dict[int, tuple[cst.BaseExpression, cst.CSTNode | None]]
+    known = place.once(("climbed",), dict)
+    passed = []
     whole, parent = node, place.parent(node)
-    while isinstance(parent, cst.BooleanOperation | cst.NamedExpr) or (
-        isinstance(parent, cst.UnaryOperation) and isinstance(parent.operator, cst.Not)
+    while id(whole) not in known and (
+        isinstance(parent, cst.BooleanOperation | cst.NamedExpr)
+        or (isinstance(parent, cst.UnaryOperation) and isinstance(parent.operator, cst.Not))
     ):
+        passed.append(whole)
         whole, parent = parent, place.parent(parent)
-    return whole, parent
+    found = known.get(id(whole), (whole, parent))
+    known.update((id(one), found) for one in passed)
+    return found
 
 
 def _asked_by(whole: cst.BaseExpression, parent: cst.CSTNode | None, place: Place) -> Asked:

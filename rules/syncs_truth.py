@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import builtins
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
+from typing import NamedTuple
 
 import libcst as cst
 
@@ -50,10 +51,32 @@ def _question(node: cst.BaseExpression, place: Place) -> tuple[Certainty, Asked]
     if _of_host_data(node, place):
         certainty = "maybe"
     who = asked(node, place)
-    same = [o for o in _leaves(who.whole, place) if asked_certainty(o, place) == certainty]
-    if same and same[0] is not node:
-        return None
-    return certainty, who
+    first = _asked_of(who.whole, place).first.get(certainty)
+    return None if first is not None and first is not node else (certainty, who)
+
+
+class _Condition(NamedTuple):
+    """What a whole condition asks."""
+
+    first: Mapping[Certainty, cst.BaseExpression]
+    """The first of what is, as surely, a tensor."""
+    tensors: int
+
+
+def _asked_of(whole: cst.BaseExpression, place: Place) -> _Condition:
+    """What a whole condition asks; told once, however many operands it has."""
+    return place.once(("asked of", id(whole)), lambda: _condition(whole, place))
+
+
+def _condition(whole: cst.BaseExpression, place: Place) -> _Condition:
+    first: dict[Certainty, cst.BaseExpression] = {}
+    tensors = 0
+    for leaf in _leaves(whole, place):
+        certainty = asked_certainty(leaf, place)
+        if certainty is not None:
+            first.setdefault(certainty, leaf)
+            tensors += 1
+    return _Condition(first, tensors)
 
 
 def _of_host_data(node: cst.BaseExpression, place: Place) -> bool:
@@ -69,20 +92,26 @@ def _of_host_data(node: cst.BaseExpression, place: Place) -> bool:
     return False
 
 
-def _leaves(node: cst.BaseExpression, place: Place) -> list[cst.BaseExpression]:
+def _leaves(whole: cst.BaseExpression, place: Place) -> Iterator[cst.BaseExpression]:
     """What a condition asks, chains taken apart, in order."""
-    if isinstance(node, cst.BooleanOperation):
-        return [*_leaves(node.left, place), *_leaves(node.right, place)]
-    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Not):
-        return _leaves(node.expression, place)
-    if isinstance(node, cst.Call) and place.name(node) == "bool" and len(node.args) == 1:
-        return _leaves(node.args[0].value, place)
-    return _leaves(node.value, place) if isinstance(node, cst.NamedExpr) else [node]
+    stack = [whole]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, cst.BooleanOperation):
+            stack += (node.right, node.left)
+        elif isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Not):
+            stack.append(node.expression)
+        elif isinstance(node, cst.Call) and place.name(node) == "bool" and len(node.args) == 1:
+            stack.append(node.args[0].value)
+        elif isinstance(node, cst.NamedExpr):
+            stack.append(node.value)
+        else:
+            yield node
 
 
 def _more(who: Asked, place: Place) -> str:
     """What is to be said where one condition asks several tensors."""
-    count = sum(asked_certainty(o, place) is not None for o in _leaves(who.whole, place))
+    count = _asked_of(who.whole, place).tensors
     if count < 2:
         return ""
     return (
@@ -499,13 +528,13 @@ _ENDED = re.compile(r"converg|(?:^|_)(?:done|finished|success|reached|accepted)(
 def _of_the_loop_above(who: Asked, place: Place) -> bool:
     """Whether a check asks how the loop before it has ended: what its head has just asked, or whether it
     converged. That is no check of values."""
-    leaves = _leaves(who.whole, place)
+    leaves = list(_leaves(who.whole, place))
     if any(_ENDED.search(name) for leaf in leaves for name in names_in(leaf)):
         return True
     before = next((a for a, b in pairwise(place.block) if b is place.statement), None)
     if not isinstance(before, cst.While | cst.If):
         return False
-    asked_there = _leaves(before.test, place)
+    asked_there = list(_leaves(before.test, place))
     return any(place.same(leaf, other) for leaf in leaves for other in asked_there)
 
 

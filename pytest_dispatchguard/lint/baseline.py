@@ -9,6 +9,7 @@ import stat
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -253,9 +254,14 @@ def _even(source: str) -> str:
     return " ".join(source.split())
 
 
+@lru_cache(maxsize=256)
+def _digest(source: str) -> str:
+    # A long line may have thousands of findings.
+    return hashlib.sha256(_even(source).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
 def _key(finding: Finding) -> tuple[str, str, str, str]:
-    digest = hashlib.sha256(_even(finding.source).encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    return finding.path, finding.code, digest, finding.function
+    return finding.path, finding.code, _digest(finding.source), finding.function
 
 
 def _encodable(entry: Entry) -> bool:

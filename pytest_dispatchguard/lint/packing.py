@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from operator import attrgetter
 from typing import Any
@@ -146,8 +146,10 @@ def hot_in_brief(brief: Brief) -> tuple[list[str], set[str], dict[str, str], set
 
 def pack_findings(findings: Iterable[Finding], line: int = 1) -> str:
     """Findings of one function or file as JSON, with lines counted from `line`; prices are not kept,
-    they are looked up anew."""
-    return _text([_packed(f, line - 1) for f in findings])
+    they are looked up anew. A line is there once, however many findings it has."""
+    lines: dict[str, int] = {}
+    packed = [_packed(f, line - 1, lines.setdefault(f.source, len(lines))) for f in findings]
+    return _text([list(lines), packed])
 
 
 def pack_judged(findings: Iterable[Finding], line: int, asked: Mapping[str, Any]) -> str:
@@ -168,10 +170,11 @@ def unpack_judged(text: str, path: str, line: int) -> list[Finding]:
 
 def unpack_findings(text: str, path: str, line: int = 1) -> list[Finding]:
     """The findings of the file at a path, lines counted from `line`."""
-    return [_unpacked(item, path, line - 1) for item in json.loads(text)]
+    lines, packed = json.loads(text)
+    return [_unpacked(item, path, line - 1, lines) for item in packed]
 
 
-def _packed(f: Finding, shift: int) -> list[Any]:
+def _packed(f: Finding, shift: int, source: int) -> list[Any]:
     hot = None
     if f.hot is not None:
         h = f.hot
@@ -181,7 +184,7 @@ def _packed(f: Finding, shift: int) -> list[Any]:
         edits = [[*_packed_span(e.span, shift), e.replacement] for e in f.fix.edits]
         fix = [f.fix.safety, f.fix.message, edits]
     span = _packed_span(f.span, shift)
-    return [f.code, f.rule, span, f.function, f.message, f.certainty, hot, fix, f.source, f.dry]
+    return [f.code, f.rule, span, f.function, f.message, f.certainty, hot, fix, source, f.dry]
 
 
 def _packed_span(span: Span, shift: int) -> list[int]:
@@ -195,7 +198,7 @@ def _span(packed: list[int], shift: int) -> Span:
     return Span(line and line + shift, column, end_line and end_line + shift, end_column)
 
 
-def _unpacked(item: list[Any], path: str, shift: int) -> Finding:
+def _unpacked(item: list[Any], path: str, shift: int, lines: Sequence[str]) -> Finding:
     code, rule, span, function, message, certainty, hot, fix, source, dry = item
     return Finding(
         code=code,
@@ -209,6 +212,6 @@ def _unpacked(item: list[Any], path: str, shift: int) -> Finding:
         fix=None
         if fix is None
         else Fix(fix[0], fix[1], tuple(Edit(path, _span(e[:4], shift), e[4]) for e in fix[2])),
-        source=source,
+        source=lines[source],
         dry=dry,
     )

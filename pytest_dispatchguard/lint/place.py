@@ -303,7 +303,11 @@ class Place:
 
     def same(self, a: cst.CSTNode, b: cst.CSTNode) -> bool:
         """Whether two expressions read the same."""
-        return a is b or a.deep_equals(b)
+        return a is b or self._text_once(a) == self._text_once(b)
+
+    def _text_once(self, node: cst.CSTNode) -> str:
+        # The node is kept with it: another one that is made later must not get its id.
+        return self.once(("text", id(node)), lambda: (node, text(node)))[1]
 
     def dotted(self, node: cst.CSTNode) -> str:
         """``a.b.c`` as written, empty when the node is no chain of names."""

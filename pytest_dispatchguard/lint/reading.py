@@ -756,19 +756,28 @@ class Reader:
         return kind
 
     def _boolean(self, node: cst.BooleanOperation, asked: bool) -> Kind:
-        left = self._truth(node.left)
-        saved = self.names
+        """Reads a chain of `and`, or of `or`, operand by operand, however long it is."""
+        conjunction = isinstance(node.operator, cst.And)
+        chain = [node]
+        while (
+            isinstance(left := chain[-1].left, cst.BooleanOperation)
+            and isinstance(left.operator, cst.And) is conjunction
+        ):
+            chain.append(left)
+        chain.reverse()
+        before: cst.BaseExpression = chain[0].left
+        kind = self._truth(before)
+        saved, scene = self.names, self.scene
         self.names = saved.copy()
-        conjunction = type(node.operator) is cst.And
-        self._narrow(node.left, conjunction)
-        scene = self.scene
-        if self._holds(node.left) is (not conjunction):
-            self.scene = replace(scene, cold=True)  # never asked for
-        right = self._truth(node.right) if asked else self.ev(node.right)
+        for one in chain:
+            self._narrow(before, conjunction)
+            if self._holds(before) is (not conjunction):
+                self.scene = replace(scene, cold=True)  # never asked for
+            before = one.right
+            right = self._truth(before) if asked or one is not node else self.ev(before)
+            self.parents[id(one.left)] = self.parents[id(one.right)] = one
+            self.kinds[id(one)] = kind = join(kind, right)
         self.names, self.scene = saved, scene
-        self.parents[id(node.left)] = self.parents[id(node.right)] = node
-        kind = join(left, right)
-        self.kinds[id(node)] = kind
         return kind
 
     def _narrow(self, test: cst.BaseExpression, holds: bool) -> None:

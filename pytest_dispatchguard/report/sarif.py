@@ -15,6 +15,8 @@ from .wording import HOME, NAME, cost, docs_url, heat, ordered, severity, statem
 SCHEMA_URL = "https://json.schemastore.org/sarif-2.1.0.json"
 ROOT = "%SRCROOT%"
 _LEVELS = {"error": "error", "warning": "warning", "note": "note", "hint": "note"}
+_LONGEST = 2000
+"""Characters of a line that is shown around a result."""
 """SARIF's weakest level of a problem is the note; the properties say which is only maybe one."""
 FINGERPRINT = "dispatchguardFinding/v1"
 
@@ -139,8 +141,9 @@ def _location(finding: Finding) -> dict[str, Any]:
         "artifactLocation": _artifact(finding.path),
         "region": _region(span),
     }
-    # A context must hold its region, and all that is known here is the first line.
-    if finding.source and span.line == span.end_line:
+    # A context must hold its region, and all that is known here is the first line. One that nobody would
+    # read is left out: a generated line may have thousands of findings.
+    if 0 < len(finding.source) <= _LONGEST and span.line == span.end_line:
         place["contextRegion"] = {"startLine": span.line, "snippet": {"text": finding.source}}
     location: dict[str, Any] = {"physicalLocation": place}
     if finding.function:
