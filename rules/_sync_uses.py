@@ -3,7 +3,7 @@ needed by the host."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import libcst as cst
@@ -73,8 +73,13 @@ def statement_around(node: cst.CSTNode, place: Place) -> cst.CSTNode | None:
     return found
 
 
-def loads(name: str, place: Place) -> Iterator[cst.Name]:
+def loads(name: str, place: Place) -> Sequence[cst.Name]:
     """The places of the function where a local name is read."""
+    key = ("loads", name, id(place.function))
+    return place.once(key, lambda: list(_loads(name, place)))
+
+
+def _loads(name: str, place: Place) -> Iterator[cst.Name]:
     of = _tree(place).of
     for node in _tree(place).loads.get(name, ()):
         parent = of.get(id(node))
@@ -313,7 +318,10 @@ def _was_none(node: cst.CSTNode, place: Place) -> bool:
     """Whether a name that is given a value may hold None without it: there is nothing to select from."""
     target = node.target if isinstance(node, cst.AssignTarget) else None
     name = target.value if isinstance(target, cst.Name) else ""
-    return bool(name) and any(place.kind(load).optional for load in loads(name, place))
+    if not name:
+        return False
+    key = ("may be none", name, id(place.function))
+    return place.once(key, lambda: any(place.kind(load).optional for load in loads(name, place)))
 
 
 def _plain_work(body: cst.BaseSuite, place: Place) -> bool:

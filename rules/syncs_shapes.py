@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import TypeGuard
 
 import libcst as cst
@@ -17,6 +18,7 @@ from pytest_dispatchguard import (
     Kind,
     Place,
     Rule,
+    Scene,
     Setitem,
     SizedCall,
     nodes,
@@ -164,7 +166,9 @@ def _looked_up_again(node: cst.Call, mask: cst.BaseExpression, place: Place) -> 
         if other is not node and scene.block == place.block and place.same(other, node):
             return "" if _bound_in(mask, place) else "more than once. Look them up once."
     selections = [
-        o for o, s in place.subscripts() if s.block == place.block and _selects_by(o, mask, place)
+        o
+        for o, s in _selections(mask, place)
+        if s.block == place.block and _selects_by(o, mask, place)
     ]
     if selections and not _bound_in(mask, place):
         return (
@@ -302,8 +306,9 @@ class MaskRead(Rule):
             mask = mask_of(node, place)
             if mask is None or on_host_by_trade(place) or waits_inside(node.value, place):
                 return None
+            before = takewhile(lambda found: found[0] is not node, _selections(mask, place))
             if _in_mask_write(node, place) or any(
-                _selects_by(o, mask, place) for o in _earlier(node, place)
+                s.block == place.block and _selects_by(o, mask, place) for o, s in before
             ):
                 return None
             certainty = "sure"
@@ -314,7 +319,7 @@ class MaskRead(Rule):
             scalars = " (flattened first, where it may have no dimension)" if unsure else ""
             alike = [
                 s.statement
-                for o, s in place.subscripts()
+                for o, s in _selections(mask, place)
                 if s.block == place.block and _selects_by(o, mask, place)
             ]
             if len(alike) > 1 and not _changed_between(mask, alike, place):
@@ -432,6 +437,21 @@ def _masked_reduction(how: str, mask: str, operand: str, x: str) -> str:
         return f"Weigh instead: `torch.where({mask}, {x}, 0).sum() / {operand}.sum()`."
     neutral = {"prod": "1", "max": "-inf", "amax": "-inf", "logsumexp": "-inf"}.get(how, "inf")
     return f"Blank out the rest: `torch.where({mask}, {x}, {neutral}).{how}()`."
+
+
+def _selections(mask: cst.BaseExpression, place: Place) -> Sequence[tuple[cst.Subscript, Scene]]:
+    """What selects by a mask that reads like one, in reading order."""
+    found = place.once(("selections",), lambda: _by_masks(place))
+    return found.get(place.text(mask), ())
+
+
+def _by_masks(place: Place) -> dict[str, list[tuple[cst.Subscript, Scene]]]:
+    found: dict[str, list[tuple[cst.Subscript, Scene]]] = {}
+    for node, scene in place.subscripts():
+        mask = mask_of(node, place)
+        if mask is not None:
+            found.setdefault(place.text(mask), []).append((node, scene))
+    return found
 
 
 def _selects_by(node: cst.Subscript, mask: cst.BaseExpression, place: Place) -> bool:

@@ -114,6 +114,8 @@ class Lines:
         self.data = text.encode("utf-8", "surrogatepass")
         self.starts = _line_starts(text)
         self.ascii = len(self.data) == len(text)
+        self._last = (0, "")
+        """The line that was asked for last: a long one may be asked for thousands of times."""
 
     def offset(self, byte: int) -> int:
         """The character at a byte."""
@@ -125,8 +127,10 @@ class Lines:
 
     def line(self, number: int) -> str:
         """One line's text, without its newline."""
-        end = self.starts[number] if number < len(self.starts) else len(self.text)
-        return self.text[self.starts[number - 1] : end].rstrip("\r\n")
+        if self._last[0] != number:
+            end = self.starts[number] if number < len(self.starts) else len(self.text)
+            self._last = number, self.text[self.starts[number - 1] : end].rstrip("\r\n")
+        return self._last[1]
 
     def chunk(self, outline: Outline) -> tuple[str, int, bool]:
         """The source of a function from the beginning of its first line, the number of that line,

@@ -293,7 +293,8 @@ class Place:
     def invariant(self, node: cst.CSTNode, loop: cst.CSTNode) -> bool:
         """Whether an expression gives the same in every round of a loop, by its names: none of them is bound
         in the loop, and none is a tensor or object that the loop changes in place."""
-        return not _names_in(node) & _changed_in(loop)
+        changed = self.once(("changed in", id(loop)), lambda: _changed_in(loop))
+        return not _names_in(node) & changed
 
     # -- the text ------------------------------------------------------------------------------
 
