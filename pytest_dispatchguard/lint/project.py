@@ -30,6 +30,9 @@ _FUNCTION_NAME = re.compile(
     r"target|user_function|\w+_(?:fn|func|function|method|class))"
 )
 _MOST_TARGETS = 8
+_MOST_STEPS = 40
+"""From name to name, before what lies ahead is looked up for itself: it must not end in a RecursionError
+however many names in a row somebody writes."""
 _MOST_OVERRIDES = 3
 """More of them than that, and nobody can tell which one a receiver of the base class' type has."""
 
@@ -57,6 +60,19 @@ class _Search:
     """Those that are being followed, standing for nothing so far, and those that led back to one of them."""
     led_back: bool = False
     """Whether one on the way has been met again: what was found may lack what that stands for."""
+    steps: int = 0
+    """How many follow each other right now, each a few frames of Python."""
+    ahead: dict[_Name, tuple[Thing, ...]] = field(default_factory=dict)
+    """Names that were looked up first, because the search came to them after too many steps, and that lead
+    round."""
+
+
+class _TooFar(Exception):  # noqa: N818 - a turn that a search takes, no error
+    """A search has made so many steps that the name it came to is looked up first, for itself."""
+
+    def __init__(self, key: _Name) -> None:
+        super().__init__(key)
+        self.key = key
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +103,7 @@ class Project:
     first that is asked for."""
     search: _Search = field(default_factory=_Search)
     memo_mro: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    memo_bases: dict[str, list[str]] = field(default_factory=dict)
     memo_methods: dict[tuple[str, str], str] = field(default_factory=dict)
     memo_relatives: dict[str, tuple[frozenset[str], frozenset[str]]] = field(default_factory=dict)
     memo_absolute: dict[_Name, tuple[Thing, ...]] = field(default_factory=dict)
@@ -244,12 +261,15 @@ def lookup(project: Project, module: str, name: str) -> tuple[Thing, ...]:
         return known
     search = project.search
     first = not search.on_way
-    known = project.memo_round.get(key) if first else None
+    far = search.steps >= _MOST_STEPS and key not in search.on_way
+    known = project.memo_round.get(key) if first else search.ahead.get(key) if far else None
     if known is not None:
         search.led_back = True
         return known
+    if far:
+        raise _TooFar(key)
     before, search.led_back = search.led_back, False
-    found = _followed(search, key, partial(_lookup, project, module, name))
+    found = _followed(project, key, partial(_lookup, project, module, name))
     if not search.led_back:
         project.memo_names[key] = found
     elif first:
@@ -259,16 +279,52 @@ def lookup(project: Project, module: str, name: str) -> tuple[Thing, ...]:
 
 
 def _followed(
-    search: _Search, key: _Name, find: Callable[[], tuple[Thing, ...]]
+    project: Project, key: _Name, find: Callable[[], tuple[Thing, ...]]
 ) -> tuple[Thing, ...]:
     """What is found for a name; nothing where it is being followed already."""
-    first = not search.on_way
+    search = project.search
+    if search.on_way:
+        return _step(search, key, find)
+    led_back = search.led_back
+    waiting: list[_Name] = []
+    try:
+        while True:
+            try:
+                if not waiting:
+                    return _step(search, key, find)
+                _look_ahead(project, waiting[-1])
+                waiting.pop()
+            except _TooFar as far:
+                waiting.append(far.key)
+                search.ahead[far.key] = ()  # where it leads round to itself
+            finally:
+                search.steps = 0
+                search.on_way.clear()
+            search.led_back = led_back
+    finally:
+        search.ahead.clear()
+
+
+def _look_ahead(project: Project, key: _Name) -> None:
+    """Keeps what a name stands for, for the search that came to it."""
+    search = project.search
+    search.led_back = False
+    found = _step(search, key, partial(_lookup, project, *key))
+    if search.led_back:
+        search.ahead[key] = found
+    else:
+        project.memo_names[key] = found
+        del search.ahead[key]
+
+
+def _step(search: _Search, key: _Name, find: Callable[[], tuple[Thing, ...]]) -> tuple[Thing, ...]:
     known = search.on_way.get(key)
     if known is not None:
         search.led_back = True
         return known
     before, search.led_back = search.led_back, False
     search.on_way[key] = ()
+    search.steps += 1
     try:
         found = find()
         if search.led_back:
@@ -277,8 +333,7 @@ def _followed(
             del search.on_way[key]
     finally:
         search.led_back |= before
-        if first:
-            search.on_way.clear()
+        search.steps -= 1
     return found
 
 
@@ -392,8 +447,11 @@ def attribute(project: Project, class_id: str, name: str) -> tuple[Thing, ...]:
     for base in mro(project, class_id):
         class_ = project.classes.get(base)
         if class_ is not None and name in class_.attrs:
+            if project.search.steps >= _MOST_STEPS:
+                project.search.led_back = True  # found in another way, it may lead on
+                return ()
             find = partial(assigned, project, base, class_.attrs[name])
-            found = _followed(project.search, (base, name), find)
+            found = _followed(project, (base, name), find)
             if found:
                 return found
     return ()
@@ -521,11 +579,38 @@ def mro(project: Project, class_id: str) -> tuple[str, ...]:
     known = project.memo_mro.get(class_id)
     if known is not None:
         return known
-    project.memo_mro[class_id] = (class_id,)  # a class that inherits from itself
+    stack = [(class_id, iter(_begun(project, class_id)))]
+    while stack:
+        current, bases = stack[-1]
+        base = next((b for b in bases if ":" in b and b not in project.memo_mro), None)
+        if base is not None:
+            stack.append((base, iter(_begun(project, base))))
+            continue
+        stack.pop()
+        project.memo_mro[current] = (current, *_linearized(project, project.memo_bases[current]))
+    return project.memo_mro[class_id]
+
+
+def _begun(project: Project, class_id: str) -> Sequence[str]:
+    """The bases of a class, which until its ancestors are known has none but itself: it may inherit from
+    itself."""
+    project.memo_mro[class_id] = (class_id,)
+    project.memo_bases[class_id] = bases = _bases(project, class_id)
+    return bases
+
+
+def _linearized(project: Project, bases: Sequence[str]) -> Sequence[str]:
+    lines = [project.memo_mro[base] if ":" in base else (base,) for base in bases]
+    if len(lines) == 1:
+        return tuple(dict.fromkeys(lines[0]))
+    return _merge([*map(list, lines), list(bases)])
+
+
+def _bases(project: Project, class_id: str) -> list[str]:
+    """The bases of a class: ids of the project's own, dotted names of others."""
     class_ = project.classes[class_id]
     module = class_id.partition(":")[0]
     outer = class_.name.rpartition(".")[0]
-    lines: list[list[str]] = []
     direct: list[str] = []
     for base in class_.bases:
         things = resolve(project, module, base)
@@ -538,15 +623,9 @@ def mro(project: Project, class_id: str) -> tuple[str, ...]:
             for one in classes:
                 project.alternatives.setdefault(one, set()).update(classes - {one})
         for thing in things:
-            if thing.kind == "class" and thing.id != class_id:
-                lines.append(list(mro(project, thing.id)))
+            if (thing.kind == "class" and thing.id != class_id) or thing.kind == "external":
                 direct.append(thing.id)
-            elif thing.kind == "external":
-                lines.append([thing.id])
-                direct.append(thing.id)
-    result = (class_id, *_merge([*lines, direct]))
-    project.memo_mro[class_id] = result
-    return result
+    return direct
 
 
 def _scoped_class(project: Project, module: str, outer: str, name: str) -> tuple[Thing, ...]:

@@ -211,3 +211,44 @@ def test_attributes_lead_to_the_methods_of_their_class() -> None:
     [helper] = resolve(project, "m", "User.helper")
     assert (helper.kind, helper.id) == ("instance", "m:Helper")
     assert names(project, "m", "User.helper.run") == ["m.Helper.run"]
+
+
+@pytest.mark.parametrize("number", [60, 180, 3000])
+def test_names_may_stand_for_each_other_in_long_rows(number: int) -> None:
+    aliases = "".join(f"a{i} = a{i - 1}\n" for i in range(1, number))
+    project = project_of({"m.py": f"def a0(): ...\n{aliases}"})
+    assert names(project, "m", f"a{number - 1}") == ["m.a0"]
+    # Whatever is asked first, all of them stand for the same.
+    assert {n for i in range(number) for n in names(project, "m", f"a{i}")} == {"m.a0"}
+
+
+def test_imports_may_lead_on_through_many_files() -> None:
+    files = {f"m{i}.py": f"from m{i - 1} import f\n" for i in range(1, 400)}
+    project = project_of({"m0.py": "def f(): ...\n", **files})
+    assert names(project, "m399", "f") == ["m0.f"]
+
+
+def test_long_rows_may_lead_round() -> None:
+    aliases = "".join(f"a{i} = a{i - 1}\n" for i in range(1, 500))
+    project = project_of({"m.py": f"def f(): ...\na0 = f\na0 = a499\n{aliases}"})
+    assert names(project, "m", "a499") == ["m.f"]
+    assert names(project, "m", "a250") == ["m.f"]
+    assert names(project_of({"m.py": f"a0 = a499\n{aliases}"}), "m", "a7") == []
+
+
+def test_attributes_may_stand_for_each_other_in_long_rows() -> None:
+    rows = "".join(f"        self.a{i} = self.a{i - 1}\n" for i in range(1, 500))
+    text = f"class C:\n    def __init__(self):\n        self.a0 = torch.relu\n{rows}"
+    project = project_of({"m.py": f"import torch\n{text}"})
+    assert isinstance(names(project, "m", "C.a499"), list)
+
+
+def test_classes_may_inherit_in_long_rows() -> None:
+    # The file of the last one comes first.
+    files = {
+        f"m{600 - i:03}.py": f"from m{601 - i:03} import C{i - 1}\nclass C{i}(C{i - 1}): ...\n"
+        for i in range(1, 600)
+    }
+    project = project_of({"m600.py": "class C0: ...\n", **files})
+    line = mro(project, "m001:C599")
+    assert (len(line), line[-1]) == (600, "m600:C0")
