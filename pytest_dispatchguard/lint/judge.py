@@ -13,14 +13,16 @@ import libcst as cst
 
 from pytest_dispatchguard.lint import packs
 from pytest_dispatchguard.lint.chunks import Lines, Outline
+from pytest_dispatchguard.lint.depth import too_deep
 from pytest_dispatchguard.lint.facts import Brief
 from pytest_dispatchguard.lint.mistakes import mistake
 from pytest_dispatchguard.lint.parts import Answer, Asked, Parts
 from pytest_dispatchguard.lint.place import Place
 from pytest_dispatchguard.lint.positions import Position, positions
 from pytest_dispatchguard.lint.reading import Reader, Scene, Seen, dotted
-from pytest_dispatchguard.lint.room import with_room
+from pytest_dispatchguard.lint.room import has_usual_stack, with_room
 from pytest_dispatchguard.lint.rule import Rule
+from pytest_dispatchguard.lint.surrogates import has_surrogates, put_back, without
 from pytest_dispatchguard.lint.target import Target, applies
 from pytest_dispatchguard.model import Finding, Span
 
@@ -82,6 +84,14 @@ def judge_chunks(
 ) -> list[Judged]:
     """The findings of functions of one file, function by function. Each is told that part of the brief alone
     which is its own: what is found can depend on nothing else."""
+    if not has_usual_stack():
+        return with_room(lambda: _judge_chunks(lines, outlines, brief, benched, target))
+    return _judge_chunks(lines, outlines, brief, benched, target)
+
+
+def _judge_chunks(
+    lines: Lines, outlines: Iterable[Outline], brief: Brief, benched: Bench, target: Target
+) -> list[Judged]:
     out = []
     parts = Parts(brief)
     for outline in outlines:
@@ -93,7 +103,7 @@ def judge_chunks(
                 judged = judge()
             except RecursionError:
                 judged = with_room(judge)
-        except RecursionError:
+        except (RecursionError, TooDeep):
             judged.findings = [
                 _unread(lines, outline, brief, 1, 1, "is nested too deeply to be judged")
             ]
@@ -129,6 +139,10 @@ def _unread(
     )
 
 
+class TooDeep(Exception):  # noqa: N818 - said of a function, no error of anybody's
+    """A function is nested more deeply than libcst can be trusted with."""
+
+
 class Chunk:
     """One outermost function, parsed for itself, with positions in its file."""
 
@@ -136,7 +150,13 @@ class Chunk:
         self._lines = lines
         source, first, indented = lines.chunk(outline)
         # An `if` around an indented function keeps its columns, multi-line strings and all.
-        self.module = _parsed(f"if 1:\n{source}\n" if indented else source + "\n")
+        source = f"if 1:\n{source}\n" if indented else source + "\n"
+        if too_deep(source):
+            raise TooDeep
+        self.has_surrogates = has_surrogates(source)
+        if self.has_surrogates:
+            source = without(source)
+        self.module = _parsed(source)
         self._shift = first - (2 if indented else 1)
         self._positions: dict[int, Position] | None = None
         self.function = _first_function(self.module)
@@ -228,6 +248,8 @@ def _judge_function(
                 line = _line(chunk, seen.node, outer.line)
                 what = f"{brief.path}:{line}: rule {rule.code} failed in {seen.scene.qualname}"
                 out.problems.append(mistake(what, error))
+    if chunk.has_surrogates:
+        out.findings = [put_back(finding) for finding in out.findings]
     return out
 
 

@@ -7,11 +7,28 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+try:
+    import resource
+except ImportError:  # Windows, where nobody can ask
+    resource = None  # type: ignore[assignment]  # as above
+
 _T = TypeVar("_T")
 
 _FRAMES = 50_000
 _STACK = 256 * 1024 * 1024
 """Bytes, of which only those used are ever taken: before Python 3.11 each frame is one of C as well."""
+
+_USUAL = 8 * 1024 * 1024
+"""Bytes of stack that a process has as a rule."""
+
+
+def has_usual_stack() -> bool:
+    """Whether there is as much stack here as a process has as a rule. Threads have less on many platforms,
+    and so has what is started under `ulimit -s`."""
+    if resource is None or threading.current_thread() is not threading.main_thread():
+        return False
+    size, _ = resource.getrlimit(resource.RLIMIT_STACK)
+    return size == resource.RLIM_INFINITY or size >= _USUAL
 
 
 def with_room(work: Callable[[], _T]) -> _T:

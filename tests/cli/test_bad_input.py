@@ -153,6 +153,36 @@ def test_what_is_nested_beyond_all_bounds_is_a_finding(write: Write, run: Run) -
     assert [c for *_, c in done.places] == ["DG001"]
 
 
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "+" + "(" * 1500 + "x.item()" + ")" * 1500,
+        "x" + ".a" * 20_000 + ".item()",
+        "-" * 20_000 + "x.item()",
+    ],
+    ids=["parentheses", "attributes", "signs"],
+)
+@pytest.mark.parametrize("stack", [None, 1024 * 1024])
+def test_what_a_native_parser_dies_of_costs_one_function(
+    write: Write, tmp_path: Path, expression: str, stack: int | None
+) -> None:
+    resource = pytest.importorskip("resource")
+    write({"a.py": HEAD + f"        return {expression}\n", "b.py": HOT, "pyproject.toml": ""})
+    asked = command(["check", "--format", "json", "--jobs", "1", "--no-cache"], tmp_path)
+
+    def smaller() -> None:
+        if stack is not None:
+            resource.setrlimit(resource.RLIMIT_STACK, (stack, resource.RLIM_INFINITY))
+
+    done = subprocess.run(
+        asked, cwd=tmp_path, capture_output=True, text=True, timeout=60, preexec_fn=smaller
+    )
+    assert (done.returncode, done.stderr) == (1, "")
+    told = {(f["path"], f["code"]): f["message"] for f in json.loads(done.stdout)["findings"]}
+    assert told["a.py", "DG001"].startswith("M.forward is nested too deeply to be judged")
+    assert ("b.py", "DG601") in told
+
+
 def test_a_long_file(write: Write, run: Run) -> None:
     block = HOT.replace("import inspect, torch\n", "").strip("\n").replace("class M", "class M{}")
     text = "import inspect, torch\n" + "\n".join(

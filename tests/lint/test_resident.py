@@ -108,6 +108,14 @@ def test_what_is_typed_counts_in_all_files(resident: Resident) -> None:
     assert codes(resident.check("pkg/ops.py", {})) == [("DG504", 7)]
 
 
+def test_texts_that_no_file_can_hold_are_judged(resident: Resident) -> None:
+    text = OPS.replace("return x * mask", 'return x * mask, "a\udfff" + str(x.item())')
+    told = resident.check("pkg/ops.py", {"pkg/ops.py": text})
+    assert told.problems == ()
+    assert ("DG411", 8) in codes(told)
+    assert any("a\udfff" in (f.source or "") for f in told.findings)
+
+
 def test_hotness_may_come_later(resident: Resident) -> None:
     texts = {"pkg/ops.py": OPS, "pkg/model.py": MODEL}
     before = resident.check("pkg/ops.py", texts)
