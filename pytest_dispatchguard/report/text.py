@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from unicodedata import combining, east_asian_width
 
@@ -195,9 +196,8 @@ def _cropped(before: str, marked: str, after: str, room: int) -> tuple[str, str,
         before = before[indent:]
         spare = room - min(_cells(marked), room // 2) - 1
         if _cells(before) > spare:
-            while before and _cells(before) > spare - 1:
-                before = before[1:]
-            before = f"…{before}"
+            kept = _fitting(reversed(before), spare - 1)
+            before = f"…{before[len(before) - kept :]}"
     marked, cut = _shortened(marked, room - _cells(before) - 1)
     if cut:
         return before, f"{marked}…", ""
@@ -206,10 +206,15 @@ def _cropped(before: str, marked: str, after: str, room: int) -> tuple[str, str,
 
 
 def _shortened(text: str, room: int) -> tuple[str, bool]:
-    whole = _cells(text) <= room
-    while _cells(text) > room:
-        text = text[:-1]
-    return text, not whole
+    if _cells(text) <= room:
+        return text, False
+    return text[: _fitting(text, room)], True
+
+
+def _fitting(text: Iterable[str], room: int) -> int:
+    """How many of the first characters fit."""
+    used = itertools.accumulate(map(_cells, text))
+    return sum(1 for _ in itertools.takewhile(lambda cells: cells <= room, used))
 
 
 def _fix(finding: Finding, fix: Fix, text: str | None, width: int) -> Iterator[Line]:
