@@ -29,6 +29,7 @@ _NO_STEP = bytes(c for c in range(256) if c > 127 or chr(c).isalnum() or chr(c) 
 _WORDS = ("not", "and", "or", "if", "for", "lambda", "await")
 """Words that make an expression deeper by one step."""
 
+_LEVELS = {"block": _BLOCK, "subscript": 2}
 _BRACKETED = frozenset(
     """argument_list dictionary dictionary_comprehension generator_expression interpolation lambda_parameters
     list list_comprehension list_pattern parameters parenthesized_expression parenthesized_list_splat set
@@ -73,7 +74,7 @@ def _deep(root: Node) -> bool:
             depth += node.child_count // _A_STEP.get(kind, 1)
         if kind in _PATTERNS:
             pattern += _PATTERNS[kind]
-        inside = depth + (_BRACKET if kind in _BRACKETED else _BLOCK if kind == "block" else 1)
+        inside = depth + (_BRACKET if kind in _BRACKETED else _LEVELS.get(kind, 1))
         if inside > _MOST or pattern > _MOST_IN_PATTERN:
             return True
         first = True

@@ -23,7 +23,7 @@ NESTED: dict[str, Callable[[int], str]] = {
 CHAINED: dict[str, Callable[[int], str]] = {
     "attributes": lambda n: "x" + ".a" * n,
     "calls": lambda n: "x" + "()" * n,
-    "subscripts": lambda n: "x" + "[0]" * n,
+    "subscripts": lambda n: "x" + "[0]" * (n // 2),
     "sums": lambda n: "x" + " + x" * n,
     "powers": lambda n: "x" + "**x" * n,
     "signs": lambda n: "-" * n + "x",
