@@ -30,6 +30,8 @@ _FUNCTION_NAME = re.compile(
     r"target|user_function|\w+_(?:fn|func|function|method|class))"
 )
 _MOST_TARGETS = 8
+_MOST_ANCESTORS = 200
+"""Of the project's own: so far from its base no class is that anybody wrote by hand."""
 _MOST_STEPS = 40
 """From name to name, before what lies ahead is looked up for itself: it must not end in a RecursionError
 however many names in a row somebody writes."""
@@ -587,8 +589,18 @@ def mro(project: Project, class_id: str) -> tuple[str, ...]:
             stack.append((base, iter(_begun(project, base))))
             continue
         stack.pop()
-        project.memo_mro[current] = (current, *_linearized(project, project.memo_bases[current]))
+        line = _linearized(project, project.memo_bases[current])
+        project.memo_mro[current] = (current, *_near(line))
     return project.memo_mro[class_id]
+
+
+def _near(line: Sequence[str]) -> Sequence[str]:
+    """Ancestors without those of the project that are too far away to be anybody's, in classes that a program
+    has written; what they all begin with in a library counts."""
+    if len(line) <= _MOST_ANCESTORS:
+        return line
+    far = [one for one in line[_MOST_ANCESTORS:] if ":" not in one]
+    return (*line[:_MOST_ANCESTORS], *far)
 
 
 def _begun(project: Project, class_id: str) -> Sequence[str]:
