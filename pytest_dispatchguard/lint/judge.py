@@ -4,9 +4,10 @@ out."""
 from __future__ import annotations
 
 import re
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 
 import libcst as cst
@@ -26,6 +27,10 @@ from pytest_dispatchguard.lint.surrogates import has_surrogates, put_back, witho
 from pytest_dispatchguard.lint.target import Target, applies
 from pytest_dispatchguard.model import Finding, Span
 
+MOST_SECONDS = 10.0
+"""Of the processor, for one function: the largest that people write take a fraction of one."""
+_BETWEEN_LOOKS = 32
+"""Places that are judged between two looks at the clock."""
 _STATEMENT_LOOPS = (cst.For, cst.While)
 _COMPILES = re.compile(
     r"torch\.compile|(?:\w+\.)*_?(?:torch|maybe|try|optional|conditional|lazy)_compiled?"
@@ -139,6 +144,13 @@ def _unread(
     )
 
 
+def _given_up(lines: Lines, outline: Outline, brief: Brief) -> Finding:
+    """That the rest of a function was not judged, because that would have taken too long."""
+    told = _unread(lines, outline, brief, 1, 1, "")
+    message = f"{outline.name} takes more than {MOST_SECONDS:g} s to check, so the rest of it was not checked"
+    return replace(told, certainty="note", message=message)
+
+
 class TooDeep(Exception):  # noqa: N818 - said of a function, no error of anybody's
     """A function is nested more deeply than libcst can be trusted with."""
 
@@ -217,16 +229,20 @@ def _first_function(module: cst.Module) -> cst.FunctionDef:
 def _judge_function(
     lines: Lines, outer: Outline, brief: Brief, whole: Brief, benched: Bench, target: Target
 ) -> Judged:
+    began = time.thread_time()
     asked = Asked(whole)
     out = Judged(asked=asked.answers)
     chunk = Chunk(lines, outer)
     reader = Reader(brief, outer.name, target.tensor_types)
     reader.read(chunk.function)
     hot_loops = _hot_loops(reader.events) or _feeding_loops(reader)
-    for seen in reader.events:
+    for number, seen in enumerate(reader.events):
         rules = benched.asking(seen)
         if not rules:
             continue
+        if number % _BETWEEN_LOOKS == 0 and time.thread_time() - began > MOST_SECONDS:
+            out.findings.append(_given_up(lines, outer, brief))
+            break
         fact = brief.hot.get(seen.scene.qualname)
         if fact is None or (fact.only_loops and not _in_hot_loop(seen.scene, hot_loops)):
             continue

@@ -296,3 +296,14 @@ def test_a_finding_on_a_compound_statement_points_at_its_header() -> None:
     outlines = chunks.worth_judging(facts, brief.hot, (), {}, (), {"name:f"})
     (one,) = judge.judge_chunks(chunks.Lines(text), outlines, brief, benched, Target())
     assert [f.span for f in one.findings] == [Span(2, 1, 2, 6)]
+
+
+def test_a_function_that_takes_too_long_is_told_and_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judge, "MOST_SECONDS", -1.0)
+    source = "# dispatchguard: hot\ndef f():\n" + "    ping()\n" * 100
+    found = judged(source).findings
+    told = [f for f in found if f.code == "DG001"]
+    assert len(told) == 1
+    assert told[0].certainty == "note"
+    assert "so the rest of it was not checked" in told[0].message
+    assert len(found) < 100
