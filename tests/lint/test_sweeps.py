@@ -28,6 +28,7 @@ def sweeps() -> ModuleType:
     ("case", "most"),
     [
         ("tensor parameters", 1.15),
+        ("conjunction", 1.15),
         ("list", 1.15),
         ("sum", 1.15),
         ("calls", 1.25),
@@ -35,6 +36,8 @@ def sweeps() -> ModuleType:
         ("attributes", 1.25),
         ("signs", 1.25),
         ("ternaries", 1.25),
+        ("statements", 1.15),
+        ("branches", 1.25),
         ("aliases", 1.15),
     ],
 )
