@@ -19,7 +19,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-torches lint docs bench bench-compile bench-counters bench-dispatcher bench-ghost bench-guards bench-history bench-keras bench-layers bench-lint bench-metrics bench-noise bench-plugin bench-prices bench-recall bench-runtime bench-server bench-traces bench-waits clean
+.PHONY: help demo test test-all test-torches attack lint docs bench bench-compile bench-counters bench-dispatcher bench-ghost bench-guards bench-history bench-keras bench-layers bench-lint bench-metrics bench-noise bench-plugin bench-prices bench-recall bench-runtime bench-server bench-traces bench-waits clean
 .DELETE_ON_ERROR:
 
 help: ## say what there is to make
@@ -50,6 +50,10 @@ demo: $(VENV)/.dev $(VENV)/.torch ## a small project that is wrong on purpose: f
 
 test: $(VENV)/.dev $(VENV)/.torch ## run the tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
+
+# MIRRORS, a folder as for bench-recall, has commits of other repositories replayed too, which takes hours.
+attack: $(VENV)/.dev $(VENV)/.torch ## attack linter, posting and plugin: mutants, sizes, caches, answers, deaths, commits (30 minutes)
+	$(BIN)/python bench/bench_attacks.py $(MIRRORS)
 
 lint: $(VENV)/.dev ## ruff, mypy --strict, and dispatchguard on itself
 	$(BIN)/ruff check .

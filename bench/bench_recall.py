@@ -49,17 +49,20 @@ _KINDS = (("*.py", "*.toml", "*.cfg"), ("*.py", "*.toml"), ("*.py", "*.cfg"), ("
 Row = dict[str, Any]
 
 
-def lay_out(git: Path, revision: str, folder: str) -> None:
-    """The Python files of a revision, and what configures them."""
+def archived(git: Path, revision: str) -> bytes:
+    """The Python files of a revision, and what configures them, as a tar archive."""
     for names in _KINDS:  # git archive refuses patterns that match nothing
         globs = [f":(glob)**/{name}" for name in names]
         command = ["git", f"--git-dir={git}", "archive", revision, "--", *globs]
         ran = subprocess.run(command, capture_output=True, check=False)
         if ran.returncode == 0:
-            break
-    else:
-        raise SystemExit(f"{git} {revision}: {ran.stderr.decode()[-300:]}")
-    with tarfile.open(fileobj=io.BytesIO(ran.stdout)) as tar:
+            return ran.stdout
+    raise SystemExit(f"{git} {revision}: {ran.stderr.decode()[-300:]}")
+
+
+def lay_out(git: Path, revision: str, folder: str) -> None:
+    """The same as files of a git repository."""
+    with tarfile.open(fileobj=io.BytesIO(archived(git, revision))) as tar:
         tar.extractall(folder, [m for m in tar.getmembers() if m.isfile()], filter="data")
     subprocess.run(["git", "init", "-q", folder], check=True)
 

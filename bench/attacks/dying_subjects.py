@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
+import subprocess
+import sys
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,10 @@ SUBJECTS = (
 _HEAD = "import ctypes, os, resource, signal, sys, threading\nimport pytest\n"
 FINE = ("test_fine_before", "test_fine_after")
 """Tests that pass, whatever happens between them."""
+MODES = (("count",), ("count", "-n", "2"), ("check",), ("update",))
+"""Modes of `--overhead-budget`, each with more words of the command."""
+LIMIT = 600.0
+"""Seconds after which a run hangs: every subject is given up after one, in each of several processes."""
 
 
 def subjects(chosen: Iterable[Dying] = SUBJECTS) -> str:
@@ -94,3 +104,41 @@ def suite(chosen: Iterable[Dying] = SUBJECTS, *, in_the_test: bool = False) -> s
         for one in chosen
     )
     return "\n\n".join(("import dying\n", before, *tests, after))
+
+
+def flags(mode: Sequence[str]) -> list[str]:
+    """What pytest is called with."""
+    name, *more = mode
+    return [
+        *(f"--overhead-budget={name}", "--overhead-timeout=1", "--overhead-max-time=0.3"),
+        *("--overhead-json=out.json", *more),
+    ]
+
+
+def wrong_of(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """A line for each verdict that is not as it should be, of tests by name."""
+    for name in FINE:
+        if rows.get(name, {}).get("verdict") != "pass":
+            yield f"{name}: {rows.get(name)}"
+    for one in SUBJECTS:
+        row = rows.get(f"test_{one.name}", {})
+        reason = row.get("reason") or ""
+        if row.get("verdict") != "error" or "\n" in reason or not re.search(f"{one.told}$", reason):
+            yield f"{one.name}: {row.get('verdict')}: {reason}"
+
+
+def attack(folder: Path, mode: Sequence[str]) -> Iterator[str]:
+    """Measures all of them in one run of pytest; what is wrong with it."""
+    (folder / "dying.py").write_text(subjects(), encoding="utf-8")
+    (folder / "test_dying.py").write_text(suite(), encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *flags(mode)]
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, timeout=LIMIT, check=False)
+    except subprocess.TimeoutExpired:
+        yield f"gave no answer within {LIMIT:g} s"
+        return
+    if done.returncode != 1 or not (folder / "out.json").exists():
+        yield f"ended with {done.returncode}: {done.stdout[-300:]!r}"
+        return
+    tests = json.loads((folder / "out.json").read_text(encoding="utf-8"))["tests"]
+    yield from wrong_of({row["nodeid"].rpartition("::")[2]: row for row in tests})
