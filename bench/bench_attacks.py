@@ -4,8 +4,9 @@
     python bench/bench_attacks.py MIRRORS     # replays commits of other repositories, too
 
 MIRRORS is a folder with `<owner>+<name>/repo`, a git directory with history, for each of them; without it
-this repository's own last commits are replayed. Everything is seeded: the same seed makes the same attacks. Ends
-with 1 if anything was wrong. Mutants of which something is wrong are kept in bench/attacks/found.
+this repository's own last commits are replayed. Everything is seeded: the same seed makes the same
+attacks. Ends with 1 if anything was wrong. Mutants of which something is wrong are kept in
+bench/attacks/found.
 
 A run of all parts with the usual numbers is written to bench/results/attacks.json and attacks.md, any other
 only where `--output` says so.
@@ -14,8 +15,10 @@ only where `--output` says so.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -26,7 +29,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from attacks import cache_flips, dying_subjects, mutants, mutated, odd_answers, relinted
+from attacks import (
+    cache_flips,
+    dying_subjects,
+    mutants,
+    mutated,
+    odd_answers,
+    relinted,
+    size_sweeps,
+)
 from bench_lint import HOME, machine
 from publishing import RESULTS, publish, table
 
@@ -39,6 +50,10 @@ EDITED = (
     "fixtures/DG301",
 )
 """What edits are made to: code that calls itself all over, and code that findings stand in."""
+STEEP = 1.35
+"""The largest exponent that is fine: of n log n between the sizes, and noise."""
+SWEEP_SECONDS = 600.0
+"""A case may take so long: every size of it is linted a dozen times, some with all calls counted."""
 SHOWN = 20
 """Lines of what was wrong with a part that its page shows."""
 
@@ -74,12 +89,36 @@ def mutated_sources(options: argparse.Namespace, tally: Tally) -> None:
 
 
 def sizes(options: argparse.Namespace, tally: Tally) -> None:
-    """Valid code that grows: time against size."""
-    from attacks import size_sweeps
+    """Valid code that grows, in four sizes each, and the exponent of what linting it takes."""
+    for case in size_sweeps.CASES:
+        found = _swept(case)
+        if isinstance(found, str):
+            tally.add([f"{case}: {found}"])
+            continue
+        fits = f"time {found['time_exponent']:.2f}, calls {found['call_exponent']:.2f}"
+        largest = f"{found['sizes'][-1]:,} in {found['seconds'][-1]:.2f} s"
+        tally.details.append(f"{case}: {fits}; {largest}")
+        steep = found["call_exponent"] > STEEP or found["time_exponent"] > STEEP
+        tally.add([f"{case}: grows too fast: {fits}" if steep else ""])
+    tally.note = "exponents below"
 
-    for fit, wrong in size_sweeps.attack():
-        tally.details.append(fit)
-        tally.add([wrong])
+
+def _swept(case: str) -> dict[str, Any] | str:
+    """The figures of a case, from a process that may die; or what was wrong."""
+    with tempfile.TemporaryDirectory(prefix="sizes-") as scratch:
+        file = Path(scratch, "sizes.json")
+        command = [sys.executable, size_sweeps.__file__, case, "--json", str(file)]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=SWEEP_SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return f"gave no answer within {SWEEP_SECONDS:g} s"
+        if done.returncode:
+            said = done.stderr.strip().splitlines()
+            return f"ended with {done.returncode}: {said[-1] if said else ''}".rstrip(": ")
+        figures: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))[0]
+        return figures
 
 
 def flipped_caches(options: argparse.Namespace, tally: Tally) -> None:

@@ -1,4 +1,4 @@
-"""Lints many mutants in a process; what dies, hangs, fails or says two things is narrowed down to a mutant."""
+"""Lints many mutants in a process; what dies, hangs, fails or says two things is narrowed down to mutants."""
 
 from __future__ import annotations
 
