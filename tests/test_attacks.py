@@ -120,6 +120,35 @@ def test_an_error_and_another_report_are_told(
     )
 
 
+# -- sizes -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("time", "calls", "seconds", "steep"),
+    [
+        (1.1, 1.2, 3.0, False),
+        (2.0, 1.0, 3.0, True),
+        (2.6, 1.0, 0.04, False),
+        (0.7, 1.7, 0.04, True),
+    ],
+)
+def test_what_grows_too_fast_is_told(
+    attacks: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    time: float,
+    calls: float,
+    seconds: float,
+    steep: bool,
+) -> None:
+    found = {"time_exponent": time, "call_exponent": calls, "sizes": [9], "seconds": [seconds]}
+    monkeypatch.setattr(attacks, "_swept", lambda case: found if case == "sum" else "died")
+    tally = attacks.Tally()
+    attacks.sizes(SimpleNamespace(), tally)
+    assert tally.attempts == len(attacks.size_sweeps.CASES)
+    assert len(tally.wrong) == tally.attempts - 1 + steep
+    assert any(line.startswith("sum: grows too fast") for line in tally.wrong) == steep
+
+
 # -- commits and edits -------------------------------------------------------------------------------
 
 
