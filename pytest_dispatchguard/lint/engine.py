@@ -35,7 +35,7 @@ from pytest_dispatchguard.lint.packing import (
     unpack_judged,
 )
 from pytest_dispatchguard.lint.parts import Parts, still_so
-from pytest_dispatchguard.lint.pool import Pool
+from pytest_dispatchguard.lint.pool import Pool, WorkerDiedError
 from pytest_dispatchguard.lint.survey import (
     Progress,
     Survey,
@@ -392,11 +392,26 @@ def judge_files(
 
     judged: dict[tuple[str, Outline], tuple[int, str]] = {}
     problems: list[str] = []
-    results = pool.map(_judge_one, jobs(), worth=_JUDGE_WORTH, most=len(missing), ready=True)
-    for done, (rel, found, trouble) in enumerate(results, 1):
-        tell("judging", done, len(missing))
-        judged.update(((rel, outline), (line, row)) for outline, line, row in found)
-        problems.extend(trouble)
+    deaths = False
+    made = _Kept(jobs())
+    results = pool.map(_judge_one, made, worth=_JUDGE_WORTH, most=len(missing), ready=True)
+    try:
+        for done, (rel, found, trouble) in enumerate(results, 1):
+            tell("judging", done, len(missing))
+            judged.update(((rel, outline), (line, row)) for outline, line, row in found)
+            problems.extend(trouble)
+    except WorkerDiedError:
+        from pytest_dispatchguard.lint.apart import one_by_one
+
+        deaths = True
+        pool.close(kill=True)
+        known_by_now = {rel for rel, _ in judged}
+        left = [job for job in (*made.items, *made) if job[0] not in known_by_now]
+        for rel, found, trouble in one_by_one(
+            _judge_one, left, _functions_of, _died, threads=pool.threads
+        ):
+            judged.update(((rel, outline), (line, row)) for outline, line, row in found)
+            problems.extend(trouble)
     problems.sort()
     fresh: dict[str, str] = {}
     nothing = pack_judged((), 1, {})
@@ -409,7 +424,7 @@ def judge_files(
                 fresh[piece.key] = row
             out[rel].extend(unpack_judged(row, rel, line))
         out[rel] = _with_imports(survey, rel, out[rel])
-    if cache is not None and not problems:
+    if cache is not None and not problems and not deaths:
         cache.put_many("chunks", fresh)
         cache.put_many("judged", {keys[rel]: pack_findings(out[rel]) for rel in missing})
         cache.trim("judged", len(survey.files))
@@ -468,6 +483,41 @@ def _judge_one(job: _Job) -> tuple[str, list[tuple[Outline, int, str]], list[str
         found.append((outline, first, pack_judged(piece.findings, first, piece.asked)))
         problems.extend(piece.problems)
     return rel, found, problems
+
+
+class _Kept(Iterator[_Job]):
+    """Jobs that are kept as they are made: a worker may die of one of them."""
+
+    def __init__(self, jobs: Iterator[_Job]) -> None:
+        self._jobs = jobs
+        self.items: list[_Job] = []
+
+    def __next__(self) -> _Job:
+        job = next(self._jobs)
+        self.items.append(job)
+        return job
+
+
+def _functions_of(job: _Job) -> list[_Job]:
+    """A job for each function of one."""
+    rel, path, digest, given, brief, outlines, target, packs = job
+    return [(rel, path, digest, given, brief, [one], target, packs) for one in outlines]
+
+
+def _died(job: _Job) -> tuple[str, list[tuple[Outline, int, str]], list[str]]:
+    """What is told of a function that a process died of."""
+    from pytest_dispatchguard.lint import judge
+
+    rel, path, _, given, brief_text, (outline,), _, _ = job
+    _, text = text_at(path, rel, given)
+    if isinstance(text, Unreadable):
+        return rel, [], [_changed(rel)]
+    lines = Lines(text)
+    told = judge.unjudged(
+        lines, outline, unpack_brief(brief_text), "ends the process that checks it (out of memory?)"
+    )
+    _, first, _ = lines.chunk(outline)
+    return rel, [(outline, first, pack_judged([told], first, {}))], []
 
 
 def _changed(rel: str) -> str:

@@ -109,9 +109,7 @@ def _judge_chunks(
             except RecursionError:
                 judged = with_room(judge)
         except (RecursionError, TooDeep):
-            judged.findings = [
-                _unread(lines, outline, brief, 1, 1, "is nested too deeply to be judged")
-            ]
+            judged.findings = [unjudged(lines, outline, brief, "is nested too deeply to be judged")]
         except cst.ParserSyntaxError as error:
             # What the scout lets pass: tabs and spaces mixed, syntax newer than libcst.
             said = f"cannot be parsed: {error.message}"
@@ -125,6 +123,11 @@ def _judge_chunks(
             )
         out.append(judged)
     return out
+
+
+def unjudged(lines: Lines, outline: Outline, brief: Brief, said: str) -> Finding:
+    """That a function was not judged, and why."""
+    return _unread(lines, outline, brief, 1, 1, said)
 
 
 def _unread(
@@ -146,7 +149,7 @@ def _unread(
 
 def _given_up(lines: Lines, outline: Outline, brief: Brief) -> Finding:
     """That the rest of a function was not judged, because that would have taken too long."""
-    told = _unread(lines, outline, brief, 1, 1, "")
+    told = unjudged(lines, outline, brief, "")
     message = f"{outline.name} takes more than {MOST_SECONDS:g} s to check, so the rest of it was not checked"
     return replace(told, certainty="note", message=message)
 

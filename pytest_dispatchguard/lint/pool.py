@@ -70,18 +70,24 @@ def _deaths_told() -> Iterator[None]:
     try:
         yield
     except BrokenProcessPool:
-        raise UserError(
+        raise WorkerDiedError(
             "a worker process died (out of memory, or killed from outside); try again with --jobs 1"
         ) from None
+
+
+class WorkerDiedError(UserError):
+    """A worker process died, of what it did or from outside."""
 
 
 class Pool:
     """Maps functions over many items, in this process or in several; results come in order."""
 
-    def __init__(self, jobs: int, *, threads: bool = False) -> None:
+    def __init__(self, jobs: int, *, threads: bool = False, apart: bool = False) -> None:
         self.jobs = min(jobs, _MOST)
-        self._threads = threads
+        self.threads = threads
         """Whether this process has threads, which no fork survives."""
+        self._apart = apart
+        """Whether nothing may be done in this process, though there is but one other."""
         self._executor: ProcessPoolExecutor | None = None
         self._ahead: Ahead | None = None
 
@@ -107,7 +113,7 @@ class Pool:
     def get_ready(self, prepare: Callable[[], object]) -> None:
         """Has a process made ready meanwhile for items that are too few to be worth one of their own, if
         there is a processor for it."""
-        if self._ahead is None and self.jobs > 1 and not self._threads and default_jobs() > 1:
+        if self._ahead is None and self.jobs > 1 and not self.threads and default_jobs() > 1:
             self._ahead = Ahead.begin(prepare)
 
     def map(
@@ -124,7 +130,7 @@ class Pool:
         are still being made. Where the largest come first, no process is left alone with one in the end."""
         rest = iter(items)
         few = self._ahead.map if ready and self._ahead is not None else map
-        if self.jobs <= 1 or most < worth:
+        if (self.jobs <= 1 and not self._apart) or most < worth:
             return iter(few(function, rest))
         first = list(islice(rest, worth))
         if len(first) < worth:
@@ -135,7 +141,7 @@ class Pool:
 
         if self._executor is None:
             forks = "fork" in multiprocessing.get_all_start_methods() and os.name == "posix"
-            method = "spawn" if self._threads else "fork" if forks else None
+            method = "spawn" if self.threads else "fork" if forks else None
             context = multiprocessing.get_context(method)
             self._executor = ProcessPoolExecutor(self.jobs, mp_context=context, initializer=_begin)
         chunk = max(1, min(8, most // (self.jobs * 32)))
