@@ -741,13 +741,16 @@ class Bincount(Rule):
         size = place.argument(node, 2 if place.name(node) else 1, "minlength")
         counted = say(place, worked_on[0], 32)
         certainty = worked_on[1]
-        if isinstance(size, cst.Name | cst.Attribute | cst.Integer) and not _may_be_zero(
-            size, place
+        if (
+            isinstance(size, cst.Name | cst.Attribute | cst.Integer)
+            and not _may_be_zero(size, place)
+            and not place.kind(size).maybe_tensor
         ):
             known, new = "", say(place, size, 24)
         else:
             known, new = "Where the host knows how many bins there are, ", "n"
-            # With no size, or none in some calls, the largest value has to be asked for.
+            # With no size, or none in some calls, the largest value has to be asked for; one on the device
+            # would have to be read.
             certainty = weaker(certainty, "note")
         return tell(
             place,

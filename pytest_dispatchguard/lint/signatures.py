@@ -449,6 +449,8 @@ def method_kind(
     texts: Mapping[str, str],
 ) -> Kind | None:
     """What `receiver.name(...)` gives, for receivers whose kind says enough; None otherwise."""
+    if name == "__len__":
+        return SCALAR
     if receiver.what == "tensor":
         return _tensor_method(receiver, name, args, keywords, texts)
     if receiver.what == "text":
