@@ -42,6 +42,6 @@ def sweeps() -> ModuleType:
     ],
 )
 def test_twice_the_code_is_twice_the_work(sweeps: ModuleType, case: str, most: float) -> None:
-    one = sweeps.sweep(case, (40, 80, 160, 320), times=1)
+    one = sweeps.sweep(case, (30, 60, 120, 240), times=1)
     assert one.call_exponent < most, one
     assert one.problems == ()
