@@ -19,7 +19,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-torches attack lint docs bench bench-compile bench-counters bench-dispatcher bench-ghost bench-guards bench-history bench-keras bench-layers bench-lint bench-metrics bench-noise bench-plugin bench-prices bench-recall bench-runtime bench-server bench-traces bench-waits clean
+.PHONY: help demo test test-thorough test-all test-torches attack lint docs bench bench-compile bench-counters bench-dispatcher bench-ghost bench-guards bench-history bench-keras bench-layers bench-lint bench-metrics bench-noise bench-plugin bench-prices bench-recall bench-runtime bench-server bench-traces bench-waits clean
 .DELETE_ON_ERROR:
 
 help: ## say what there is to make
@@ -49,6 +49,9 @@ demo: $(VENV)/.dev $(VENV)/.torch ## a small project that is wrong on purpose: f
 	@BIN=$(abspath $(BIN)) sh fixtures/demo/demo.sh
 
 test: $(VENV)/.dev $(VENV)/.torch ## run the tests
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not thorough" $(PYTEST_ARGS)
+
+test-thorough: $(VENV)/.dev $(VENV)/.torch ## run the tests, the longest ones too
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
 # MIRRORS, a folder as for bench-recall, has commits of other repositories replayed too, which takes hours.

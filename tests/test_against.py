@@ -228,6 +228,7 @@ def test_skips(overhead):
     result.stdout.fnmatch_lines(["*XPASS(strict)*known*"])
 
 
+@pytest.mark.thorough
 def test_files_that_are_new_do_not_cost_the_others_their_base(
     repository: Repository, run: Any
 ) -> None:

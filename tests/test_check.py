@@ -198,6 +198,7 @@ def test_a_subject_that_gets_slower_is_told(pytester: pytest.Pytester, run: Any)
     result.stdout.fnmatch_lines(["*gets slower call by call: *% while it was measured*"])
 
 
+@pytest.mark.thorough
 def test_close_to_the_limit_is_undecided(pytester: pytest.Pytester, run: Any) -> None:
     pytester.makepyfile(
         subjects=SUBJECTS,
@@ -628,6 +629,7 @@ def test_a_fixture_that_cannot_be_torn_down_is_an_error(
     result.stdout.fnmatch_lines(["*RuntimeError: cannot let go*"])
 
 
+@pytest.mark.thorough
 def test_a_slow_subject_is_undecided_and_recorded_without_a_ratio(
     pytester: pytest.Pytester, run: Any
 ) -> None:

@@ -191,6 +191,7 @@ def test_plain(overhead):
 """
 
 
+@pytest.mark.thorough
 def test_what_checking_guards_may_take(
     pytester: pytest.Pytester, plugin_flags: tuple[str, ...]
 ) -> None:
@@ -225,6 +226,7 @@ def test_the_budget_file_holds_compile_counters(
     result.stdout.fnmatch_lines(["  guards: *, recorded *", "*EQUALS_MATCH of *.shift*"])
 
 
+@pytest.mark.thorough
 def test_against_a_commit_that_adds_constants_of_instances(
     pytester: pytest.Pytester, plugin_flags: tuple[str, ...]
 ) -> None:

@@ -140,6 +140,7 @@ def blamed(text: str) -> str:
     return rows[0] if rows else ""
 
 
+@pytest.mark.thorough
 def test_what_makes_an_eager_call_dear_is_named(
     pytester: pytest.Pytester, run_pytest: Callable[..., pytest.RunResult]
 ) -> None:
@@ -155,6 +156,7 @@ def test_what_makes_an_eager_call_dear_is_named(
     assert "it asks more of torch than its reference: torch.empty" in room
 
 
+@pytest.mark.thorough
 @pytest.mark.compiles
 def test_what_makes_a_compiled_call_dear_is_named(
     pytester: pytest.Pytester, run_pytest: Callable[..., pytest.RunResult]

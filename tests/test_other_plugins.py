@@ -87,6 +87,7 @@ def rows(pytester: pytest.Pytester) -> dict[str, dict[str, Any]]:
     return {row["nodeid"].partition("::")[2]: row for row in told["tests"]}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", ["check", "count"])
 def test_shuffled_tests_and_benchmarks_beside_budgets(
     pytester: pytest.Pytester, run: Any, mode: str

@@ -70,6 +70,7 @@ def test_prices_are_measured_kept_and_told(price: Run, python: Run, tmp_path: Pa
     } == {"DG304"}
 
 
+@pytest.mark.thorough
 def test_a_form_that_is_not_cheaper_is_told(price: Run, tmp_path: Path) -> None:
     folder = tmp_path / "specimens" / "MY101"
     folder.mkdir(parents=True)

@@ -181,6 +181,7 @@ def test_at_a_terminal_it_asks(
     assert "?" not in run("init", "--yes").out
 
 
+@pytest.mark.thorough
 def test_the_test_passes_and_is_recorded(lib: Path, run: Run) -> None:
     pytest.importorskip("torch")
     run("init", "--ci", "none", "--no-hook")

@@ -106,6 +106,7 @@ print(json.dumps([count(run, COUNTABLE).values for _ in range(20)]))
 """
 
 
+@pytest.mark.thorough
 def test_counts_are_the_same_in_every_process(root: Path) -> None:
     found = []
     for seed in ("0", "1", "random"):
