@@ -28,7 +28,7 @@ def table(text: str) -> dict[str, Any]:
 
 
 def refusal(data: dict[str, Any]) -> str:
-    jsonschema = pytest.importorskip("jsonschema")
+    jsonschema = pytest.importorskip("jsonschema", reason="the schema is held by it")
     errors = jsonschema.Draft7Validator(schema()).iter_errors(data)
     return "; ".join(error.message for error in errors)
 
@@ -43,7 +43,7 @@ def complaint(folder: Path, text: str) -> str:
 
 
 def test_the_schema_is_one() -> None:
-    jsonschema = pytest.importorskip("jsonschema")
+    jsonschema = pytest.importorskip("jsonschema", reason="the schema is held by it")
     jsonschema.Draft7Validator.check_schema(schema())
     assert schema()["properties"].keys() == {setting.key for setting in SETTINGS}
 

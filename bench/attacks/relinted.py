@@ -194,9 +194,9 @@ def _nodes(text: str, *kinds: type[ast.AST]) -> list[ast.AST]:
 def _cut(text: str, node: ast.AST, put: str) -> str:
     """A text with something in place of a node."""
     lines = text.splitlines(keepends=True)
-    first, last = node.lineno - 1, node.end_lineno - 1  # type: ignore[attr-defined]
-    head = lines[first].encode()[: node.col_offset].decode()  # type: ignore[attr-defined]
-    tail = lines[last].encode()[node.end_col_offset :].decode()  # type: ignore[attr-defined]
+    first, last = node.lineno - 1, node.end_lineno - 1  # type: ignore[attr-defined]  # statements have it
+    head = lines[first].encode()[: node.col_offset].decode()  # type: ignore[attr-defined]  # as above
+    tail = lines[last].encode()[node.end_col_offset :].decode()  # type: ignore[attr-defined]  # as above
     return "".join([*lines[:first], head + put + tail, *lines[last + 1 :]])
 
 
@@ -220,7 +220,7 @@ def rename_call(rng: random.Random, text: str) -> str:
 
 def remove_decorator(rng: random.Random, text: str) -> str:
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    found = [d for n in _nodes(text, *kinds) for d in n.decorator_list]  # type: ignore[attr-defined]
+    found = [d for n in _nodes(text, *kinds) for d in n.decorator_list]  # type: ignore[attr-defined]  # definitions
     if not found:
         return text
     gone = rng.choice(found)
@@ -244,7 +244,7 @@ def move_lines(rng: random.Random, text: str) -> str:
     found = _nodes(text, ast.FunctionDef, ast.ClassDef)
     if not found:
         return text
-    line = rng.choice(found).lineno - 1  # type: ignore[attr-defined]
+    line = rng.choice(found).lineno - 1  # type: ignore[attr-defined]  # statements have it
     lines = text.splitlines(keepends=True)
     blank = line > 0 and not lines[line - 1].lstrip().startswith("@")
     return "".join([*lines[:line], "\n" * rng.choice((1, 3)), *lines[line:]]) if blank else text

@@ -84,7 +84,7 @@ def _read(text: str) -> dict[str, Any]:
         return found, end
 
     reader.parse_string = placed  # type: ignore[attr-defined]  # the scanner asks for it, the stubs do not know
-    reader.scan_once = scanner.py_make_scanner(reader)  # type: ignore[attr-defined]
+    reader.scan_once = scanner.py_make_scanner(reader)  # type: ignore[attr-defined]  # as above
     try:
         notebook = reader.decode(text)
     except json.JSONDecodeError as error:

@@ -300,15 +300,12 @@ class Place:
 
     def text(self, node: cst.CSTNode) -> str:
         """The source of a node."""
-        return text(node)
+        # The node is kept with it: another one that is made later must not get its id.
+        return self.once(("text", id(node)), lambda: (node, text(node)))[1]
 
     def same(self, a: cst.CSTNode, b: cst.CSTNode) -> bool:
         """Whether two expressions read the same."""
-        return a is b or self._text_once(a) == self._text_once(b)
-
-    def _text_once(self, node: cst.CSTNode) -> str:
-        # The node is kept with it: another one that is made later must not get its id.
-        return self.once(("text", id(node)), lambda: (node, text(node)))[1]
+        return a is b or self.text(a) == self.text(b)
 
     def dotted(self, node: cst.CSTNode) -> str:
         """``a.b.c`` as written, empty when the node is no chain of names."""

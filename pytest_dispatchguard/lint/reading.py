@@ -1431,7 +1431,7 @@ def _assigned_names(statements: Iterable[cst.CSTNode], declared: AbstractSet[str
         elif type(small) is cst.If:
             found |= _assigned_in_all(small, declared)
         elif type(small) in _HOLDING:
-            found |= _assigned_names(_statements(small.body), declared)  # type: ignore[attr-defined]
+            found |= _assigned_names(_statements(small.body), declared)  # type: ignore[attr-defined]  # all have one
         for target in targets:
             whole = target
             while type(target) is cst.Subscript:

@@ -79,7 +79,7 @@ class Counting:
         following = [*places[1:], None]
         self._next = {session.items[i]: (i, j) for i, j in zip(places, following, strict=True)}
         if may_fork():
-            session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # shared
+            session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # made before the fork, so that all share it
             _flush(session.config)
             self._server = Child(Server(session, self.timeout, self._watchers()).answer)
         else:

@@ -166,7 +166,7 @@ def test_what_is_nested_beyond_all_bounds_is_a_finding(write: Write, run: Run) -
 def test_what_a_native_parser_dies_of_costs_one_function(
     write: Write, tmp_path: Path, expression: str, stack: int | None
 ) -> None:
-    resource = pytest.importorskip("resource")
+    resource = pytest.importorskip("resource", reason="stacks are limited by it")
     write({"a.py": HEAD + f"        return {expression}\n", "b.py": HOT, "pyproject.toml": ""})
     asked = command(["check", "--format", "json", "--jobs", "1", "--no-cache"], tmp_path)
 

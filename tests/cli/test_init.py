@@ -171,7 +171,7 @@ def test_at_a_terminal_it_asks(
     lib: Path, run: Run, monkeypatch: pytest.MonkeyPatch, answers: str, written: set[str]
 ) -> None:
     terminal = io.StringIO(answers)
-    terminal.isatty = lambda: True  # type: ignore[method-assign]
+    terminal.isatty = lambda: True  # type: ignore[method-assign]  # it plays one
     monkeypatch.setattr("sys.stdin", terminal)
     before = files(lib)
     done = run("init")
@@ -183,7 +183,7 @@ def test_at_a_terminal_it_asks(
 
 @pytest.mark.thorough
 def test_the_test_passes_and_is_recorded(lib: Path, run: Run) -> None:
-    pytest.importorskip("torch")
+    pytest.importorskip("torch", reason="a test of code on torch is run")
     run("init", "--ci", "none", "--no-hook")
     for mode in ("update", "count"):
         done = subprocess.run(

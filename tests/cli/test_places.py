@@ -82,7 +82,7 @@ def test_a_file_that_does_not_parse_is_named_the_same_way(nested: Path, run: Run
 
 
 def test_a_watched_program_is_told_of_the_same_way(nested: Path, run: Run, start: Run) -> None:
-    pytest.importorskip("torch")
+    pytest.importorskip("torch", reason="a program on torch is run")
     (nested / "package" / "pyproject.toml").write_text("[tool.dispatchguard]\n")
     (nested / "package" / "main.py").write_text(
         "import torch\n\ndef step(x):\n    return x.sum().item()\n\nstep(torch.ones(3, device='cuda'))\n"
