@@ -1802,7 +1802,7 @@ class ParameterLoop(Rule):
             return None
         method = update.func.attr.value if isinstance(update.func, cst.Attribute) else ""
         return place.finding(
-            node,
+            update,
             f"`.{method}(…)` runs once for each parameter, and pays Python, dispatcher and launch each "
             f"time; collect the tensors in lists once and call `torch._foreach_{method}`",
         )

@@ -10,21 +10,21 @@ from tree_sitter import Node, Parser
 from pytest_dispatchguard.lint.as_python import parsed
 from pytest_dispatchguard.lint.grammar import LANGUAGE
 
-_MOST = 1500
+_MOST = 600
 """Steps of a chain (`a.b.c`, ``a + b + c``) within each other; every other level counts as several of
-these. A step takes libcst 1.0 to 2.4 KiB of the stack, so that all of them fit into half of the usual 8 MiB;
-and 1,500 of them take it about a second."""
-_BRACKET = 7
-"""Steps that a level of brackets counts as: it takes 6 to 14 KiB, and by far more time.
-Python itself reads 200 of them."""
-_BLOCK = 18
+these. They fit into the stack several times over; what they bound is time: libcst takes a fifth of a second
+for 400 of them, and sixteen times as long for four times as many."""
+_BRACKET = 3
+"""Steps that a level of brackets counts as: it takes 6 to 14 KiB, where a step takes 1.0 to 2.4, and by far
+more time. Python itself reads 200 of them."""
+_BLOCK = 7
 """The same of an indented block: 25 KiB."""
 _MOST_IN_PATTERN = 12
 """Levels of brackets in the pattern of a `case`, of which each doubles the time that libcst takes; those of a
 mapping double it twice."""
 
 _FEW_BRACKETS = 100
-_FEW_STEPS = 1000
+_FEW_STEPS = 500
 _NO_STEP = bytes(c for c in range(256) if c > 127 or chr(c).isalnum() or chr(c) in " \t\n\r\f_,:=")
 _WORDS = ("not", "and", "or", "if", "for", "lambda", "await")
 """Words that make an expression deeper by one step."""

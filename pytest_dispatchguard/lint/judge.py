@@ -21,7 +21,7 @@ from pytest_dispatchguard.lint.parts import Answer, Asked, Parts
 from pytest_dispatchguard.lint.place import Place
 from pytest_dispatchguard.lint.positions import Position, positions
 from pytest_dispatchguard.lint.reading import Reader, Scene, Seen, dotted
-from pytest_dispatchguard.lint.room import has_usual_stack, with_room
+from pytest_dispatchguard.lint.room import has_usual_stack, with_more_frames, with_room
 from pytest_dispatchguard.lint.rule import Rule
 from pytest_dispatchguard.lint.surrogates import has_surrogates, put_back, without
 from pytest_dispatchguard.lint.target import Target, applies
@@ -89,9 +89,8 @@ def judge_chunks(
 ) -> list[Judged]:
     """The findings of functions of one file, function by function. Each is told that part of the brief alone
     which is its own: what is found can depend on nothing else."""
-    if not has_usual_stack():
-        return with_room(lambda: _judge_chunks(lines, outlines, brief, benched, target))
-    return _judge_chunks(lines, outlines, brief, benched, target)
+    make_room = with_more_frames if has_usual_stack() else with_room
+    return make_room(lambda: _judge_chunks(lines, outlines, brief, benched, target))
 
 
 def _judge_chunks(

@@ -30,7 +30,7 @@ _FUNCTION_NAME = re.compile(
     r"target|user_function|\w+_(?:fn|func|function|method|class))"
 )
 _MOST_TARGETS = 8
-_MOST_ANCESTORS = 200
+_MOST_ANCESTORS = 60
 """Of the project's own: so far from its base no class is that anybody wrote by hand."""
 _MOST_STEPS = 40
 """From name to name, before what lies ahead is looked up for itself: it must not end in a RecursionError

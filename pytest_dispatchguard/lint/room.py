@@ -14,6 +14,9 @@ except ImportError:  # Windows, where nobody can ask
 
 _T = TypeVar("_T")
 
+_MORE_FRAMES = 4_000
+"""They fit into the usual stack, though each of them be one of C, and do for all that is not told as too
+deep."""
 _FRAMES = 50_000
 _STACK = 256 * 1024 * 1024
 """Bytes, of which only those used are ever taken: before Python 3.11 each frame is one of C as well."""
@@ -29,6 +32,16 @@ def has_usual_stack() -> bool:
         return False
     size, _ = resource.getrlimit(resource.RLIMIT_STACK)
     return size == resource.RLIM_INFINITY or size >= _USUAL
+
+
+def with_more_frames(work: Callable[[], _T]) -> _T:
+    """What the work gives, done with more frames than usual where the stack has room for them anyway."""
+    limit = sys.getrecursionlimit()
+    try:
+        sys.setrecursionlimit(max(limit, _MORE_FRAMES))
+        return work()
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def with_room(work: Callable[[], _T]) -> _T:

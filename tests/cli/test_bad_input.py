@@ -107,15 +107,15 @@ def nested(kind: str) -> str:
     deep = 500
     body = {
         "attributes": f"return y{'.real' * deep}",
-        "calls": f"return x{'.add(1)' * deep}",
-        "subscripts": f"return x{'[0]' * deep}",
+        "calls": f"return x{'.add(1)' * (deep // 2)}",
+        "subscripts": f"return x{'[0]' * (deep // 2)}",
         "operators": f"return y{' + 1' * deep}",
         "nots": f"return {'not ' * deep}y",
         "parentheses": f"return {'(' * 190}y{')' * 190}",
         "lists": f"return {'[' * 190}y{']' * 190}",
         "ternaries": f"return {'1 if y else ' * deep}2",
         "lambdas": f"return {'lambda: ' * deep}y",
-        "strings": "return (" + "\n'a'" * 3000 + ")",
+        "strings": "return (" + "\n'a'" * 1500 + ")",
     }.get(kind)
     if kind == "ifs":
         body = "".join(f"{' ' * (i and 8 + i)}if y:\n" for i in range(95)) + " " * 110 + "return y"

@@ -48,14 +48,14 @@ def function(expression: str) -> str:
 
 @pytest.mark.parametrize("kind", NESTED)
 def test_brackets_in_brackets(kind: str) -> None:
-    assert not too_deep(function(NESTED[kind](110)))
+    assert not too_deep(function(NESTED[kind](95)))
     assert too_deep(function(NESTED[kind](230)))
 
 
 @pytest.mark.parametrize("kind", CHAINED)
 def test_long_chains(kind: str) -> None:
-    assert not too_deep(function(CHAINED[kind](900)))
-    assert too_deep(function(CHAINED[kind](1600)))
+    assert not too_deep(function(CHAINED[kind](400)))
+    assert too_deep(function(CHAINED[kind](700)))
 
 
 @pytest.mark.parametrize("kind", FLAT)
@@ -64,7 +64,7 @@ def test_what_is_long_is_not_deep(kind: str) -> None:
 
 
 def test_one_kind_within_another() -> None:
-    chain = CHAINED["sums"](1100)
+    chain = CHAINED["sums"](450)
     assert not too_deep(function(f"({chain})"))
     assert too_deep(function("(" * 80 + chain + ")" * 80))
 
@@ -75,7 +75,7 @@ def test_brackets_in_text_hide_nothing() -> None:
 
 
 def test_branches_in_a_row() -> None:
-    branches = "".join("    elif x:\n        pass\n" for _ in range(1600))
+    branches = "".join("    elif x:\n        pass\n" for _ in range(700))
     assert too_deep(f"def f(x):\n    if x:\n        pass\n{branches}")
 
 
