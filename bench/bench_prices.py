@@ -15,9 +15,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_dispatchguard import pricing
+from pytest_dispatchguard.commands.measuring import price_rules
 from pytest_dispatchguard.model import UserError
-from pytest_dispatchguard.progress import progress
+from pytest_dispatchguard.report.progress import progress
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "bench" / "results" / "prices.json"
@@ -33,20 +33,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.codes and options.ship:
         parser.error("--ship goes without codes: the table is made whole")
     with tempfile.TemporaryDirectory() as folder, progress() as tell:
-        asked = pricing.Asked(options.codes, options.seconds, Path(folder))
+        asked = price_rules.Asked(options.codes, options.seconds, Path(folder))
         try:
-            table, _ = pricing.priced(asked, tell or (lambda what, done, of: None))
+            table, _ = price_rules.priced(asked, tell or (lambda what, done, of: None))
         except UserError as error:
             print(f"bench_prices: {error}", file=sys.stderr)
             return 2
-    print(pricing.written(table, "text"))
+    print(price_rules.written(table, "text"))
     if not options.codes:
         title = "# Prices of patterns\n\n"
-        RESULTS.write_text(pricing.written(table, "json"), encoding="utf-8")
+        RESULTS.write_text(price_rules.written(table, "json"), encoding="utf-8")
         page = RESULTS.with_suffix(".md")
-        page.write_text(title + pricing.written(table, "markdown"), encoding="utf-8")
+        page.write_text(title + price_rules.written(table, "markdown"), encoding="utf-8")
     if options.ship:
-        SHIPPED.write_text(pricing.written(table, "json"), encoding="utf-8")
+        SHIPPED.write_text(price_rules.written(table, "json"), encoding="utf-8")
     return 0 if all(one.proven for one in table.specimens) else 1
 
 

@@ -38,7 +38,7 @@ from bench_lint import (
 from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
-from pytest_dispatchguard.server import PAUSE
+from pytest_dispatchguard.server.server import PAUSE
 
 RESULTS = Path(__file__).resolve().parent / "results" / "server.json"
 HOT = "src/layers/layer.py"

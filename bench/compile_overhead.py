@@ -30,7 +30,7 @@ from bench_lint import BenchError
 from publishing import figures, interval, shown, study, table, where, written_by
 from warming import warmed
 
-from pytest_dispatchguard.measure.turns import Arm, Turned, turned
+from pytest_dispatchguard.measure.timing.turns import Arm, Turned, turned
 
 ELEMENTS = 10
 SECONDS = 40.0
@@ -104,7 +104,7 @@ def measured(name: str, gradient: bool) -> Row:
     """One case: what Python runs, and all ways by turns."""
     import torch
 
-    from pytest_dispatchguard.measure.calling import Call
+    from pytest_dispatchguard.measure.timing.calling import Call
     from pytest_dispatchguard.runtime.call_tree import CallTree
 
     say(name)
@@ -136,9 +136,9 @@ def add1(x: Any) -> Any:
 
 def ways(call: Any, calls: Sequence[Any]) -> dict[str, Arm]:
     """Every way to run a compiled call, and parts of it alone."""
-    from pytest_dispatchguard.measure.parts import again
-    from pytest_dispatchguard.measure.statements import Statement, statements_arm
-    from pytest_dispatchguard.runtime import compiled_calls as compiled
+    from pytest_dispatchguard.measure.layers.functions import again
+    from pytest_dispatchguard.measure.layers.statements import Statement, statements_arm
+    from pytest_dispatchguard.runtime.compiled import calls as compiled
     from pytest_dispatchguard.runtime.torch_private import compiled_code_found
 
     def alone(
@@ -195,7 +195,7 @@ def ways(call: Any, calls: Sequence[Any]) -> dict[str, Arm]:
 
 def path_to_code(calls: Sequence[Any]) -> list[Any]:
     """From torch.compile's wrapper to the generated code, each called by the one before."""
-    from pytest_dispatchguard.runtime.compiled_calls import is_generated
+    from pytest_dispatchguard.runtime.compiled.calls import is_generated
 
     found = [one for one in calls if is_generated(one)]
     if len(found) != 1:
@@ -206,7 +206,7 @@ def path_to_code(calls: Sequence[Any]) -> list[Any]:
 
 
 def named(call: Any, name: str) -> bool:
-    from pytest_dispatchguard.runtime.compiled_calls import role
+    from pytest_dispatchguard.runtime.compiled.calls import role
 
     found = role(call)
     return found is not None and found.name == name
@@ -271,7 +271,7 @@ def layers_of(found: Turned) -> dict[str, dict[str, float]]:
 
 def guards_alone(gradient: bool) -> list[dict[str, float | None]]:
     """What `dispatchguard guards` says of checking them."""
-    from pytest_dispatchguard.measure.guard_costs import guarded
+    from pytest_dispatchguard.measure.layers.guards import guarded
 
     setup = (
         "import torch; f = torch.compile(lambda x: x + 1); "
@@ -284,7 +284,7 @@ def guards_alone(gradient: bool) -> list[dict[str, float | None]]:
 
 def functions(calls: Sequence[Any]) -> dict[str, int]:
     """Python functions that one call runs, by what they are there for."""
-    from pytest_dispatchguard.runtime.compiled_calls import role
+    from pytest_dispatchguard.runtime.compiled.calls import role
 
     roles = (role(one) for one in calls)
     return dict(Counter("other" if found is None else found.name for found in roles))
@@ -393,7 +393,7 @@ def first(found: Sequence[Any]) -> Any:
 
 def plot(results: Mapping[str, Any]) -> str:
     """The layers of the call without a gradient."""
-    from pytest_dispatchguard.report.charts import Caption, Layer, waterfall
+    from pytest_dispatchguard.report.charts.charts import Caption, Layer, waterfall
 
     row = next(iter(results["cases"].values()))
     whole, eager = row["us"][WHOLE], row["us"][EAGER]

@@ -123,7 +123,7 @@ def measure(seconds: float) -> dict[str, Any]:
     except ImportError:
         raise BenchError("torch is not installed here") from None
 
-    from pytest_dispatchguard.measure import devices
+    from pytest_dispatchguard.measure.timing import devices
     from pytest_dispatchguard.runtime.aten_loops import as_they_are
 
     started = time.monotonic()
@@ -158,7 +158,7 @@ def measure(seconds: float) -> dict[str, Any]:
 
 def measured(length: int, size: int, seconds: float, names: Sequence[str]) -> Row:
     """One chain on tensors of one size, in some ways by turns."""
-    from pytest_dispatchguard.measure.turns import turned
+    from pytest_dispatchguard.measure.timing.turns import turned
 
     say(f"{length} operations on tensors of {size} a side")
     arms = {name: way() for name, way in ways(length, size).items() if name in names}
@@ -264,8 +264,8 @@ def ways(length: int, size: int) -> dict[str, Callable[[], Any]]:
     """Every way to run a chain: what makes it an arm that takes its turn."""
     import torch
 
-    from pytest_dispatchguard.measure.replays import loop_arm
-    from pytest_dispatchguard.measure.turns import Arm
+    from pytest_dispatchguard.measure.layers.replays import loop_arm
+    from pytest_dispatchguard.measure.timing.turns import Arm
     from pytest_dispatchguard.runtime import torch_private
     from pytest_dispatchguard.runtime.aten_loops import Operation
 
@@ -311,7 +311,7 @@ def made(*shape: int, device: str = "cpu") -> list[Any]:
 
 def chain(length: int, pair: Sequence[Any], after: Callable[[], object] | None = None) -> Any:
     """A block of chains as users write them."""
-    from pytest_dispatchguard.measure.calling import block_of
+    from pytest_dispatchguard.measure.timing.calling import block_of
 
     lines = [f"r = {'r' if i else 'x'} {SIGNS[NAMES[i % 4]]} y" for i in range(length)]
     values = {"x": [pair[0]], "y": [pair[1]]}
@@ -329,8 +329,8 @@ def looped(
     """The same chains in a loop below Python, results freed where Python frees them."""
     import torch
 
-    from pytest_dispatchguard.measure.replays import timed
-    from pytest_dispatchguard.measure.turns import Arm
+    from pytest_dispatchguard.measure.layers.replays import timed
+    from pytest_dispatchguard.measure.timing.turns import Arm
     from pytest_dispatchguard.runtime.aten_loops import loop_of
 
     body = "\n".join(
@@ -487,7 +487,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 def plot(results: Mapping[str, Any]) -> str:
     """The share of the dispatcher over the size of tensors."""
-    from pytest_dispatchguard.report.charts import Caption, Mark, Series, lines
+    from pytest_dispatchguard.report.charts.charts import Caption, Mark, Series, lines
 
     about, rows = results["machine"], results["rows"]
 

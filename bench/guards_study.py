@@ -27,7 +27,7 @@ from bench_lint import BenchError
 from publishing import figures, interval, shown, study, table, where, written_by
 from warming import WARMING, warmed
 
-from pytest_dispatchguard.measure.turns import Arm, Turned, turned
+from pytest_dispatchguard.measure.timing.turns import Arm, Turned, turned
 
 HERE = Path(__file__).resolve().parent
 FORMS_FILE = HERE / "guarded_modules.py"
@@ -116,7 +116,7 @@ def compiled(name: str, number: int, x: Any, expected: Any) -> tuple[Callable[[]
     import torch
 
     from pytest_dispatchguard.runtime import torch_private
-    from pytest_dispatchguard.runtime.guards import guards_of
+    from pytest_dispatchguard.runtime.compiled.guards import guards_of
 
     maker, options = FORMS[name]
     model = getattr(fresh_forms(), maker)(number)
@@ -140,8 +140,8 @@ def fresh_forms() -> Any:
 
 def arm(call: Any, *, skipping: bool = False, work: Any = None) -> Arm:
     """A form that takes its turn: in a loop, or after other work before each call."""
-    from pytest_dispatchguard.measure.calling import Call
-    from pytest_dispatchguard.runtime.compiled_calls import guards_skipped
+    from pytest_dispatchguard.measure.timing.calling import Call
+    from pytest_dispatchguard.runtime.compiled.calls import guards_skipped
 
     function, args = call.func, call.args
     block = Call(function, args).block(CLOCK)
@@ -175,8 +175,8 @@ def told(found: Turned) -> dict[str, Any]:
 
 def guards_told(name: str) -> dict[str, Any]:
     """The guards of the largest, as the command tells them."""
-    from pytest_dispatchguard.measure.guard_costs import guarded
-    from pytest_dispatchguard.report.guards import as_text
+    from pytest_dispatchguard.measure.layers.guards import guarded
+    from pytest_dispatchguard.report.budgets.guards import as_text
 
     say(f"dispatchguard guards: {name}")
     maker, options = FORMS[name]
@@ -267,7 +267,7 @@ def saved_rows(results: Mapping[str, Any]) -> list[list[str]]:
 
 def plot(results: Mapping[str, Any]) -> str:
     """How much dearer each form is than the one with hardly any guards, over the number of modules."""
-    from pytest_dispatchguard.report.charts import Caption, Mark, Series, lines
+    from pytest_dispatchguard.report.charts.charts import Caption, Mark, Series, lines
 
     labels = {WHOLE: "a constant in each module", skipped(WHOLE): "constants, guards skipped"}
     names = [SAFE[1], WHOLE, "filter: the attribute", skipped(WHOLE), "filter: all modules"]

@@ -1,5 +1,6 @@
-"""Writes `pytest_dispatchguard/lint/torch_classes.py`: which classes of torch and the libraries around it are
-modules, functions, optimizers, metrics …, read from their sources without importing them.
+"""Writes `pytest_dispatchguard/lint/knowledge/torch_classes.py`: which classes of torch and the
+libraries around it are modules, functions, optimizers, metrics …, read from their sources without importing
+them.
 
 Run with: python bench/make_torch_classes.py FOLDER…, where each folder holds packages (site-packages,
 unpacked wheels).
@@ -12,12 +13,12 @@ import textwrap
 from collections import defaultdict
 from pathlib import Path
 
+from pytest_dispatchguard.lint.callgraph.families import families
+from pytest_dispatchguard.lint.callgraph.project import Project, build
 from pytest_dispatchguard.lint.facts import FileFacts
-from pytest_dispatchguard.lint.families import families
-from pytest_dispatchguard.lint.libraries import LIBRARY_ROOTS
-from pytest_dispatchguard.lint.module_names import module_name
-from pytest_dispatchguard.lint.project import Project, build
-from pytest_dispatchguard.lint.scout import scan
+from pytest_dispatchguard.lint.knowledge.libraries import LIBRARY_ROOTS
+from pytest_dispatchguard.lint.scout.scan import scan
+from pytest_dispatchguard.lint.sources.module_names import module_name
 
 HERE = Path(__file__).resolve().parent.parent / "pytest_dispatchguard" / "lint" / "torch_classes.py"
 PACKAGES = ("torch", "torchvision", "torchaudio", "torcheval", "torchtnt")

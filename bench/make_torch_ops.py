@@ -1,4 +1,4 @@
-"""Writes `pytest_dispatchguard/lint/torch_ops.py`: what torch's functions and methods return, from the
+"""Writes `pytest_dispatchguard/lint/kinds/torch_ops.py`: what torch's functions and methods return, from the
 operator schemas of the torch that is installed. Run with: python bench/make_torch_ops.py"""
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def counted(way: str, blocks: Any, larger: Any, x: Any) -> dict[str, Any]:
     """The counters of one model compiled in one way, and the seconds of its quickest compilation."""
     import torch
 
-    from pytest_dispatchguard.runtime import compiled
+    from pytest_dispatchguard.runtime.compiled import counts as compiled
 
     subject, given = prepared(way, blocks, larger, x)
     recording = torch.no_grad if "no gradients" in way else nullcontext
@@ -317,7 +317,7 @@ def change_rows(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
 
 def plot(results: Mapping[str, Any]) -> str:
     """Seconds over dispatches: a line through the ways of each model."""
-    from pytest_dispatchguard.report.charts import Caption, Series, lines
+    from pytest_dispatchguard.report.charts.charts import Caption, Series, lines
 
     rows = [row for row in results["rows"] if "counters" in row]
     series = []

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import repeat
 
-from pytest_dispatchguard.measure.calling import Block
-from pytest_dispatchguard.measure.turns import Arm
+from pytest_dispatchguard.measure.timing.calling import Block
+from pytest_dispatchguard.measure.timing.turns import Arm
 
 WARMING = 5
 """Calls before each block that are not timed."""

@@ -17,11 +17,11 @@ _HOMES = {
         "model",
     ),
     **dict.fromkeys(("hookimpl", "hookspec"), "hookspecs"),
-    **dict.fromkeys(("Recorder", "Sync", "allow_sync"), "runtime.syncs"),
-    **dict.fromkeys(("ghost",), "runtime.ghost"),
-    **dict.fromkeys(("Kind",), "lint.kinds"),
-    **dict.fromkeys(("Place",), "lint.place"),
-    **dict.fromkeys(("Scene",), "lint.reading"),
+    **dict.fromkeys(("Recorder", "Sync", "allow_sync"), "runtime.syncs.syncs"),
+    **dict.fromkeys(("ghost",), "runtime.ghost.ghost"),
+    **dict.fromkeys(("Kind",), "lint.kinds.kinds"),
+    **dict.fromkeys(("Place",), "lint.judge.place"),
+    **dict.fromkeys(("Scene",), "lint.kinds.reading"),
     **dict.fromkeys(
         (
             "Assignment",
@@ -54,10 +54,10 @@ _HOMES = {
             "Truth",
             "With",
         ),
-        "lint.rule",
+        "lint.judge.rule",
     ),
 }
-_MODULES = {"nodes": "lint.nodes"}
+_MODULES = {"nodes": "lint.syntax.nodes"}
 
 __all__ = [  # noqa: RUF022 - by theme
     "__version__",
@@ -76,11 +76,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pytest_dispatchguard.hookspecs import hookimpl, hookspec
-    from pytest_dispatchguard.lint import nodes
-    from pytest_dispatchguard.lint.kinds import Kind
-    from pytest_dispatchguard.lint.place import Place
-    from pytest_dispatchguard.lint.reading import Scene
-    from pytest_dispatchguard.lint.rule import (
+    from pytest_dispatchguard.lint.judge.place import Place
+    from pytest_dispatchguard.lint.judge.rule import (
         Assignment,
         Attribute,
         Call,
@@ -111,6 +108,9 @@ if TYPE_CHECKING:
         Truth,
         With,
     )
+    from pytest_dispatchguard.lint.kinds.kinds import Kind
+    from pytest_dispatchguard.lint.kinds.reading import Scene
+    from pytest_dispatchguard.lint.syntax import nodes
     from pytest_dispatchguard.model import (
         Certainty,
         Edit,
@@ -122,8 +122,8 @@ if TYPE_CHECKING:
         UserError,
         weaker,
     )
-    from pytest_dispatchguard.runtime.ghost import ghost
-    from pytest_dispatchguard.runtime.syncs import Recorder, Sync, allow_sync
+    from pytest_dispatchguard.runtime.ghost.ghost import ghost
+    from pytest_dispatchguard.runtime.syncs.syncs import Recorder, Sync, allow_sync
 
 
 def __getattr__(name: str) -> Any:

@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from pytest_dispatchguard import __version__
-from pytest_dispatchguard.commands import COMMANDS, FAILED
+from pytest_dispatchguard.commands import COMMANDS, FAILED, module_of
 from pytest_dispatchguard.commands.output import OutputError, complain, expect, give_up, say, write
 from pytest_dispatchguard.model import UserError
 
@@ -137,7 +137,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
         _, unknown = parser.parse_known_args(argv)
         _refuse(parser, unknown)
         parser.error("name the command first")
-    module = import_module(f"pytest_dispatchguard.commands.{name}")
+    module = import_module(module_of(name))
     parser = _Parser(prog=f"dispatchguard {name}")
     module.add(parser)
     program = None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
-    from pytest_dispatchguard.lint.rule import Rule
+    from pytest_dispatchguard.lint.judge.rule import Rule
 
 PROJECT = "dispatchguard"
 

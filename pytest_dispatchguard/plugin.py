@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_dispatchguard import options
+from pytest_dispatchguard.pytest_run import options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
     from pathlib import Path
 
-    from pytest_dispatchguard.measure.measuring import Measuring
-    from pytest_dispatchguard.measure.subject import Overhead
+    from pytest_dispatchguard.measure.budgets.subject import Overhead
+    from pytest_dispatchguard.measure.workers.measuring import Measuring
 
 _OPTIONS: pytest.StashKey[options.Options] = pytest.StashKey()
 _NAMED: pytest.StashKey[Any] = pytest.StashKey()
@@ -68,7 +68,7 @@ def pytest_load_initial_conftests(
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """A worker keeps other plugins from starting processes and writing files, before they begin."""
     if config.getoption("--overhead-worker") is not None:
-        from pytest_dispatchguard.measure.worker import made_quiet
+        from pytest_dispatchguard.measure.workers.worker import made_quiet
 
         made_quiet(config)
 
@@ -80,7 +80,7 @@ def pytest_configure(config: pytest.Config) -> None:
     asked = config.stash[_OPTIONS] = options.read(config)
     saving = None if asked.mode is None else _read_budgets(config, asked)
     if asked.worker is not None:
-        from pytest_dispatchguard.measure.worker import Worker
+        from pytest_dispatchguard.measure.workers.worker import Worker
 
         requests, replies = (int(end) for end in asked.worker.split(","))
         worker = Worker(config, requests, replies, saving=asked.save is not None)
@@ -94,7 +94,7 @@ def pytest_configure(config: pytest.Config) -> None:
         _watch(config, asked)
     # The processes of pytest-xdist send their reports on.
     if asked.mode is not None and not hasattr(config, "workerinput"):
-        from pytest_dispatchguard.gathering import Gatherer
+        from pytest_dispatchguard.pytest_run.verdicts import Gatherer
 
         config.pluginmanager.register(Gatherer(config, asked, saving), "dispatchguard-verdicts")
 
@@ -105,11 +105,11 @@ def _watch(config: pytest.Config, asked: options.Options) -> None:
 
     try:
         if asked.record:
-            from pytest_dispatchguard.recording import Recording
+            from pytest_dispatchguard.pytest_run.recording import Recording
 
             config.pluginmanager.register(Recording(config.rootpath), "dispatchguard-recording")
         if asked.lint:
-            from pytest_dispatchguard.linting import Linting
+            from pytest_dispatchguard.pytest_run.runtime_lint import Linting
 
             linting = Linting(config, asked.lint, asked.lint_output, by_line=asked.ops)
             config.pluginmanager.register(linting, "dispatchguard-linting")
@@ -130,7 +130,7 @@ def _haunted() -> Callable[[], None]:
     from pytest_dispatchguard.model import UserError
 
     try:
-        from pytest_dispatchguard.runtime.ghost import ghost
+        from pytest_dispatchguard.runtime.ghost.ghost import ghost
     except ImportError:
         raise UserError(
             "--overhead-ghost: torch is not installed here, whose GPU it stands in for"
@@ -148,9 +148,10 @@ def _is_shared_out(config: pytest.Config) -> bool:
 def _read_budgets(config: pytest.Config, asked: options.Options) -> Path | None:
     """Reads what tests are held against; the file that the run is to be kept in."""
     from pytest_dispatchguard.config import budgets_of
-    from pytest_dispatchguard.measure import budget_file, runs
-    from pytest_dispatchguard.measure.limits import check_settings
-    from pytest_dispatchguard.measure.session import Asked
+    from pytest_dispatchguard.measure.budgets import budget_file
+    from pytest_dispatchguard.measure.budgets.limits import check_settings
+    from pytest_dispatchguard.measure.budgets.session import Asked
+    from pytest_dispatchguard.measure.revisions import run_files
     from pytest_dispatchguard.model import UserError
 
     try:
@@ -158,7 +159,7 @@ def _read_budgets(config: pytest.Config, asked: options.Options) -> Path | None:
         check_settings(config.stash[_SETTINGS])
         recorded = budget_file.load(config.rootpath / budget_file.NAME)
         config.stash[_ASKED] = Asked({} if asked.mode == "update" else recorded)
-        return None if asked.save is None else runs.path_of(config.rootpath, asked.save)
+        return None if asked.save is None else run_files.path_of(config.rootpath, asked.save)
     except UserError as error:
         raise _usage(error) from None
 
@@ -168,7 +169,7 @@ def _count(config: pytest.Config, asked: options.Options) -> None:
         return  # tests count where pytest runs
     from functools import partial
 
-    from pytest_dispatchguard.measure import counting
+    from pytest_dispatchguard.measure.workers import counting
 
     watching = ("dispatchguard-linting", "dispatchguard-recording")
 
@@ -194,7 +195,8 @@ def _workers(config: pytest.Config, asked: options.Options) -> Measuring:
     """What has tests measured by workers."""
     from functools import partial
 
-    from pytest_dispatchguard.measure import measuring, revisions, runs
+    from pytest_dispatchguard.measure.revisions import checkout, run_files
+    from pytest_dispatchguard.measure.workers import measuring
     from pytest_dispatchguard.model import UserError
 
     launch = measuring.launch_of(config)
@@ -202,12 +204,12 @@ def _workers(config: pytest.Config, asked: options.Options) -> Measuring:
     try:
         if asked.against is not None:
             _end_by_exception()
-            revision = revisions.Revision(revisions.top_of(config.rootpath), asked.against)
+            revision = checkout.Revision(checkout.top_of(config.rootpath), asked.against)
             config.add_cleanup(revision.remove)
             base = measuring.Source(partial(revision.launch, launch), asked.workers)
         elif asked.compare is not None:
-            file = runs.found(config.rootpath, config.invocation_params.dir, asked.compare)
-            saved = runs.load(file, asked.compare)
+            file = run_files.found(config.rootpath, config.invocation_params.dir, asked.compare)
+            saved = run_files.load(file, asked.compare)
     except UserError as error:
         raise _usage(error) from None
     return measuring.Measuring(
@@ -239,7 +241,7 @@ def _progress(config: pytest.Config) -> Callable[[str, int, int], None]:
         reporter = config.pluginmanager.getplugin("terminalreporter")
         if reporter is None or not reporter.isatty or hasattr(config, "workerinput"):
             return
-        from pytest_dispatchguard.report.terminal import ProgressLine
+        from pytest_dispatchguard.report.budgets.terminal import ProgressLine
 
         if not lines:
             lines.append(ProgressLine(reporter._tw))
@@ -250,7 +252,7 @@ def _progress(config: pytest.Config) -> Callable[[str, int, int], None]:
 
 def _complaint(config: pytest.Config, verdicts: Sequence[Any]) -> str:
     """What verdicts fail a test for; empty where they do not."""
-    from pytest_dispatchguard.report.verdicts import explained
+    from pytest_dispatchguard.report.budgets.verdicts import explained
 
     failing = config.stash[_OPTIONS].undecided == "fail"
     fine = ("pass",) if failing else ("pass", "undecided")
@@ -260,10 +262,10 @@ def _complaint(config: pytest.Config, verdicts: Sequence[Any]) -> str:
 @pytest.fixture
 def overhead(request: pytest.FixtureRequest) -> Overhead:
     """Names a callable whose host overhead is under budget: ``overhead(f, x).against(g, x)``."""
-    from pytest_dispatchguard.measure.subject import Overhead
+    from pytest_dispatchguard.measure.budgets.subject import Overhead
 
     if request.config.stash[_OPTIONS].mode is not None:
-        from pytest_dispatchguard.measure.measuring import is_measured
+        from pytest_dispatchguard.measure.workers.measuring import is_measured
 
         if not is_measured(request.node):  # it would run where a crash ends the run
             pytest.fail(
@@ -284,7 +286,7 @@ def ghost_cuda() -> Generator[Any, None, None]:
     if torch.cuda.is_available():
         yield torch.device("cuda")
         return
-    from pytest_dispatchguard.runtime.ghost import ghost
+    from pytest_dispatchguard.runtime.ghost.ghost import ghost
 
     with ghost("cuda"):
         yield torch.device("cuda")
@@ -301,7 +303,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def overhead_device(request: pytest.FixtureRequest) -> str:
     """The device a test runs on, usable as ``device=``: the test runs on the CPU and on the accelerator
     that is here, or on those that --overhead-device names."""
-    from pytest_dispatchguard.measure.devices import started
+    from pytest_dispatchguard.measure.timing.devices import started
 
     device: str = request.param
     missing = started(device)
@@ -314,7 +316,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One test a device."""
     if "overhead_device" not in metafunc.fixturenames or not _is_ours(metafunc):
         return
-    from pytest_dispatchguard.measure.devices import axis
+    from pytest_dispatchguard.measure.timing.devices import axis
 
     params = [
         pytest.param(kind, marks=[pytest.mark.skip(reason=why)] if why else [])
@@ -345,7 +347,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
     __tracebackhide__ = True
     item.stash[_VERDICTS] = ()
     if item.get_closest_marker("no_sync"):
-        from pytest_dispatchguard.measure.waits import refused
+        from pytest_dispatchguard.measure.budgets.device_waits import refused
 
         with refused() as waited:
             outcome = yield
@@ -361,7 +363,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
         return
     from dataclasses import replace
 
-    from pytest_dispatchguard.measure import measuring, session
+    from pytest_dispatchguard.measure.budgets import session
+    from pytest_dispatchguard.measure.workers import measuring
 
     if broken:
         verdict = session.not_compiled(item.nodeid, outcome.excinfo[1])
@@ -370,7 +373,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
             outcome.force_exception(pytest.fail.Exception(verdict.reason, pytrace=False))
         return
     if item.config.stash[_OPTIONS].worker is not None:
-        from pytest_dispatchguard.measure.worker import REQUEST, SAMPLES
+        from pytest_dispatchguard.measure.workers.worker import REQUEST, SAMPLES
 
         asked = replace(asked or session.Asked(), request=item.config.stash[REQUEST])
     try:
@@ -410,7 +413,7 @@ def pytest_runtest_makereport(
     outcome = yield
     verdicts = item.stash.get(_VERDICTS, None)
     if verdicts and call.when == "call":
-        from pytest_dispatchguard.measure.measuring import carry
+        from pytest_dispatchguard.measure.workers.measuring import carry
 
         carry(outcome.get_result(), verdicts)
 

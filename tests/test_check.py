@@ -15,8 +15,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from pytest_dispatchguard.report.verdicts import as_json
-from pytest_dispatchguard.report.verdicts_read import unpacked
+from pytest_dispatchguard.report.budgets.read_json import unpacked
+from pytest_dispatchguard.report.budgets.verdicts import as_json
 
 SCHEMA = json.loads((Path(__file__).parent / "schemas" / "dispatchguard-verdicts.json").read_text())
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 import pytest_dispatchguard
-from pytest_dispatchguard.bisecting import _git as asked_by_bisect
 from pytest_dispatchguard.config import Config
+from pytest_dispatchguard.history.bisect import _git as asked_by_bisect
 from pytest_dispatchguard.history.checkouts import checkout_of
-from pytest_dispatchguard.lint.files import discover
-from pytest_dispatchguard.lint.gitdiff import changes, texts_at
-from pytest_dispatchguard.measure.revisions import Revision
+from pytest_dispatchguard.lint.sources.files import discover
+from pytest_dispatchguard.lint.sources.git_diff import changes, texts_at
+from pytest_dispatchguard.measure.revisions.checkout import Revision
 from pytest_dispatchguard.model import UserError
 
 MINE = {

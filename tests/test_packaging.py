@@ -98,7 +98,7 @@ def test_wheel_holds_every_module_and_the_type_marker(root: Path, wheel: Path) -
         for path in (root / folder).rglob("*.py"):
             assert f"{package}/{path.relative_to(root / folder).as_posix()}" in names
     for name in ("page.css", "page.js"):
-        assert f"pytest_dispatchguard/report/{name}" in names
+        assert f"pytest_dispatchguard/report/html/{name}" in names
     tops = {name.partition("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {
         "dispatchguard_rules",
@@ -137,7 +137,7 @@ points = distribution("pytest-dispatchguard").entry_points
 print(json.dumps(sorted([p.group, p.name, p.value] for p in points)))
 """
     assert json.loads(run(python, "-c", code, cwd=tmp_path)) == [
-        ["console_scripts", "dispatchguard", "pytest_dispatchguard.start:command"],
+        ["console_scripts", "dispatchguard", "pytest_dispatchguard.startup.start:command"],
         ["dispatchguard", "builtin", "dispatchguard_rules"],
         ["pytest11", "dispatchguard", "pytest_dispatchguard.plugin"],
     ]

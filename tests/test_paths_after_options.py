@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_dispatchguard.options import with_paths
+from pytest_dispatchguard.pytest_run.options import with_paths
 
 TWO = """
 def test_x(overhead):

@@ -68,5 +68,9 @@ def test_a_run_imports_nothing_heavy(
     assert "pytest_dispatchguard.plugin" in loaded
     assert not loaded & HEAVY
     ours = {name for name in loaded if name.startswith("pytest_dispatchguard")}
-    names = {"pytest_dispatchguard", "pytest_dispatchguard.options", "pytest_dispatchguard.plugin"}
+    names = {
+        "pytest_dispatchguard",
+        "pytest_dispatchguard.pytest_run.options",
+        "pytest_dispatchguard.plugin",
+    }
     assert ours == names

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dispatchguard import prices, pricing, project_folder, recording, trends
+from pytest_dispatchguard import prices, project_folder
+from pytest_dispatchguard.commands.measuring import price_rules
 from pytest_dispatchguard.config import PROFILE
-from pytest_dispatchguard.history import store
+from pytest_dispatchguard.history import store, trends
 from pytest_dispatchguard.model import Checkout, PriceTable, UserError
 from pytest_dispatchguard.profile import Profile, Seen
 from pytest_dispatchguard.profile import load as load_profile
+from pytest_dispatchguard.pytest_run import recording
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="links are for administrators there")
 
@@ -26,7 +28,7 @@ def _record(root: Path) -> None:
 
 
 def _price(root: Path) -> None:
-    pricing._keep(PriceTable({}, ()), root / prices.NAME)
+    price_rules._keep(PriceTable({}, ()), root / prices.NAME)
 
 
 def _add_to_history(root: Path) -> None:

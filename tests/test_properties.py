@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 
 from pytest_dispatchguard.config import Config
 from pytest_dispatchguard.edits import apply_edits, offsets
-from pytest_dispatchguard.lint import engine, scout
-from pytest_dispatchguard.lint.catalog import Catalog, catalog
-from pytest_dispatchguard.lint.files import Discovery, File
-from pytest_dispatchguard.lint.fix import fix
-from pytest_dispatchguard.lint.pool import Pool
+from pytest_dispatchguard.lint import engine
+from pytest_dispatchguard.lint.judge.catalog import Catalog, catalog
+from pytest_dispatchguard.lint.results.fixes import fix
+from pytest_dispatchguard.lint.scout import scan
+from pytest_dispatchguard.lint.sources.files import Discovery, File
+from pytest_dispatchguard.lint.workers import Pool
 from pytest_dispatchguard.model import Finding
 
 ROOT = Path("/nowhere")
@@ -273,7 +274,7 @@ def test_the_scout_finds_each_function_where_it_stands(seed: int) -> None:
     text = python(seed)
     if text is None:
         return
-    facts = scout.scan(text, "pkg.mod", False)
+    facts = scan.scan(text, "pkg.mod", False)
     assert facts.error is None
     data = text.encode()
     tree = ast.parse(text)
@@ -306,7 +307,7 @@ def _source(text: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
 @QUICK
 @given(st.text(max_size=300) | st.binary(max_size=300).map(lambda b: b.decode("latin-1")))
 def test_the_scout_takes_any_text(text: str) -> None:
-    facts = scout.scan(text, "m", False)
+    facts = scan.scan(text, "m", False)
     if facts.error is not None:
         line, column, message = facts.error
         assert line >= 1 and column >= 1 and message

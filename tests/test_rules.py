@@ -20,7 +20,7 @@ from packaging.specifiers import SpecifierSet
 
 from pytest_dispatchguard import Finding, Rule
 from pytest_dispatchguard.lint.check import Checked, Request, check
-from pytest_dispatchguard.runtime.findings import observed
+from pytest_dispatchguard.runtime.watch.findings import observed
 
 rules = pytest.importorskip(
     "dispatchguard_rules",
@@ -329,7 +329,7 @@ def test_lookalikes_are_code_that_runs(path: Path, torch: Any) -> None:
 @pytest.fixture
 def seen(torch: Any) -> Iterator[Any]:
     """Runs something, and says by line what is found by rules that only running code tells."""
-    from pytest_dispatchguard.runtime.compiling import Compiling
+    from pytest_dispatchguard.runtime.compiled.program import Compiling
 
     def run(path: Path, what: Any) -> Counter[tuple[int, str]]:
         watched = Compiling()

@@ -18,8 +18,8 @@ from pytest_dispatchguard.lint.check import Checked, Request, check
 from pytest_dispatchguard.model import Finding, Remark, Review, Stretch
 from pytest_dispatchguard.report import render
 from pytest_dispatchguard.report.options import Options
-from pytest_dispatchguard.report.review_github import as_object
-from pytest_dispatchguard.report.review_gitlab import render as gitlab
+from pytest_dispatchguard.report.review.github import as_object
+from pytest_dispatchguard.report.review.gitlab import render as gitlab
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 
@@ -49,7 +49,7 @@ Made = dict[str, list[tuple[int, str]]]
 
 def expected(checked: Checked) -> dict[str, list[tuple[int, str, Finding]]]:
     """What the linter itself makes of a file with each fix alone."""
-    from pytest_dispatchguard.lint.fix import fix
+    from pytest_dispatchguard.lint.results.fixes import fix
 
     found: dict[str, list[tuple[int, str, Finding]]] = {}
     for finding in checked.report.findings:

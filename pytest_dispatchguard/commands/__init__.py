@@ -24,4 +24,16 @@ COMMANDS = {
     "daemon": "show or stop the background process of `check --daemon`",
     "clean": "delete the cache",
 }
-"""By name, in the order of `--help`; each is a module here."""
+"""By name, in the order of `--help`."""
+
+_GROUPS = {
+    "linting": ("check", "rule", "rules", "hot", "review", "clean"),
+    "measuring": ("run", "guards", "layers", "price", "report", "history", "merge"),
+    "setup": ("init", "config", "completion", "server", "daemon"),
+}
+_FOLDERS = {name: folder for folder, names in _GROUPS.items() for name in names}
+
+
+def module_of(name: str) -> str:
+    """The module of a command."""
+    return f"{__name__}.{_FOLDERS[name]}.{name}"

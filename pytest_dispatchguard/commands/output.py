@@ -95,7 +95,7 @@ def put(arguments: argparse.Namespace, text: str, stream: TextIO | None) -> None
 
 def put_in(file: Path, text: str) -> None:
     """Puts a text into a file, whole or not at all."""
-    from pytest_dispatchguard.lint.files import write_source
+    from pytest_dispatchguard.lint.sources.files import write_source
 
     data = text.encode("utf-8", "backslashreplace")
     try:

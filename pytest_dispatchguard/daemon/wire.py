@@ -11,7 +11,7 @@ import sys
 import zlib
 
 from pytest_dispatchguard import __version__
-from pytest_dispatchguard.own_folder import own_folder
+from pytest_dispatchguard.startup.user_folder import own_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

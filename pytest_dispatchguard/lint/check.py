@@ -23,10 +23,10 @@ from pytest_dispatchguard.config import (
     unread_python,
 )
 from pytest_dispatchguard.lint import engine
-from pytest_dispatchguard.lint.cache import Cache, cache_path, clean
-from pytest_dispatchguard.lint.catalog import Catalog, Codes, fingerprint
-from pytest_dispatchguard.lint.catalog import catalog as catalog_of
-from pytest_dispatchguard.lint.files import (
+from pytest_dispatchguard.lint.incremental.survey import Progress, Texts
+from pytest_dispatchguard.lint.judge.catalog import Catalog, Codes, fingerprint
+from pytest_dispatchguard.lint.judge.catalog import catalog as catalog_of
+from pytest_dispatchguard.lint.sources.files import (
     Discovery,
     File,
     Source,
@@ -41,13 +41,13 @@ from pytest_dispatchguard.lint.files import (
     require_python,
     write_source,
 )
-from pytest_dispatchguard.lint.pool import Pool
-from pytest_dispatchguard.lint.survey import Progress, Texts
+from pytest_dispatchguard.lint.store.cache import Cache, cache_path, clean
+from pytest_dispatchguard.lint.workers import Pool
 from pytest_dispatchguard.model import Finding, Report, Safety, Summary, UserError
 
 if TYPE_CHECKING:
-    from pytest_dispatchguard.lint import baseline as baselines
-    from pytest_dispatchguard.lint import gitdiff
+    from pytest_dispatchguard.lint.results import baseline as baselines
+    from pytest_dispatchguard.lint.sources import git_diff
 
 # Baselines and git are imported where they are asked for: most runs need neither.
 
@@ -177,9 +177,9 @@ def _check(
     notes = [*(cache.notes if cache else ())]
     changes = None
     if request.diff_base is not None:
-        from pytest_dispatchguard.lint import gitdiff
+        from pytest_dispatchguard.lint.sources import git_diff
 
-        changes = gitdiff.changes(config.root, request.diff_base)
+        changes = git_diff.changes(config.root, request.diff_base)
     accepted = _baseline(request, config)
 
     own = prices.load(config.root / prices.NAME)
@@ -202,7 +202,7 @@ def _check(
         anew = request.write_baseline and not outcome.problems
         if accepted is not None and not anew:
             # Held against all there is: what is not shown this time keeps its entry.
-            from pytest_dispatchguard.lint import baseline as baselines
+            from pytest_dispatchguard.lint.results import baseline as baselines
 
             match = baselines.match(
                 findings,
@@ -215,7 +215,7 @@ def _check(
         untouched.clear()
         if changes is not None:
             now = {**changes.lines, **_carried(discovery, changes.lines, texts)}
-            hit = [gitdiff.touches(now, f.path, f.span.line, f.span.end_line) for f in findings]
+            hit = [git_diff.touches(now, f.path, f.span.line, f.span.end_line) for f in findings]
             untouched.extend(f for f, told in zip(findings, hit, strict=True) if not told)
             findings = [f for f, told in zip(findings, hit, strict=True) if told]
         unheard[:] = [f for f in findings if not heard(config, f)]
@@ -305,15 +305,15 @@ def _caused(
     rules: Callable[[], Catalog],
     cache: Cache | None,
     pool: Pool,
-    changes: gitdiff.Changes,
+    changes: git_diff.Changes,
     untouched: Sequence[Finding],
     accepted: baselines.Baseline | None,
     texts: Mapping[str, str],
 ) -> tuple[list[Finding], tuple[str, ...]]:
     """What the changes make hot elsewhere, perhaps in files that were not asked for: told at the calls that
     do, in those that were. And what went wrong in those that were not."""
-    from pytest_dispatchguard.lint.gitdiff import touches
     from pytest_dispatchguard.lint.newly_hot import newly_hot
+    from pytest_dispatchguard.lint.sources.git_diff import touches
 
     newly = newly_hot(config, discovery, rules, cache, pool, changes, texts)
     if newly is None:
@@ -328,7 +328,7 @@ def _caused(
         more = list(outcome.findings)
         problems = outcome.problems
         if accepted is not None:
-            from pytest_dispatchguard.lint import baseline as baselines
+            from pytest_dispatchguard.lint.results import baseline as baselines
 
             more = list(baselines.match(more, accepted, checked=()).new)
         found += [
@@ -365,19 +365,19 @@ def _is_cheap(request: Request, finding: Finding) -> bool:
 
 
 def _carried(
-    discovery: Discovery, changed: Mapping[str, gitdiff.Ranges], texts: Mapping[str, str]
-) -> dict[str, gitdiff.Ranges]:
+    discovery: Discovery, changed: Mapping[str, git_diff.Ranges], texts: Mapping[str, str]
+) -> dict[str, git_diff.Ranges]:
     """Changed lines of texts that stand in place of what git sees on disk."""
-    from pytest_dispatchguard.lint import gitdiff
+    from pytest_dispatchguard.lint.sources import git_diff
 
     files = {f.rel: f for f in discovery.targets}
     out = {}
     for rel, text in texts.items():
         source = read_source(files[rel].path, rel) if rel in files else None
         out[rel] = (
-            gitdiff.carried(changed.get(rel, ()), source.text, text)
+            git_diff.carried(changed.get(rel, ()), source.text, text)
             if isinstance(source, Source)
-            else gitdiff.ALL
+            else git_diff.ALL
         )
     return out
 
@@ -407,7 +407,7 @@ def _baseline(request: Request, config: Config) -> baselines.Baseline | None:
                 "which baseline? name it with --baseline FILE, or `baseline` in the configuration"
             )
         return None
-    from pytest_dispatchguard.lint import baseline as baselines
+    from pytest_dispatchguard.lint.results import baseline as baselines
 
     return (baselines.standing if request.write_baseline else baselines.load)(config.baseline)
 
@@ -422,7 +422,7 @@ def _renew(
     ran: Collection[str],
 ) -> str:
     """Writes the baseline anew, and says so."""
-    from pytest_dispatchguard.lint import baseline as baselines
+    from pytest_dispatchguard.lint.results import baseline as baselines
 
     assert config.baseline is not None
     made = baselines.renewed(standing, told, untold, checked=checked, ran=ran, root=config.root)
@@ -435,7 +435,7 @@ def _renew(
 def _stale(
     request: Request, config: Config, accepted: baselines.Baseline | None, match: baselines.Match
 ) -> list[str]:
-    from pytest_dispatchguard.lint import baseline as baselines
+    from pytest_dispatchguard.lint.results import baseline as baselines
 
     assert config.baseline is not None and accepted is not None
     name = _shown(config.baseline, config.root)
@@ -468,7 +468,7 @@ def _fix(
 ) -> tuple[dict[str, int], dict[str, str], dict[str, str], _Pass]:
     """Makes the fixes there are. Gives how many were made in each file, the texts before and after, and what
     is found in those after."""
-    from pytest_dispatchguard.lint.fix import repair
+    from pytest_dispatchguard.lint.results.fixes import repair
 
     safeties: tuple[Safety, ...] = ("safe",) if request.fix == "safe" else ("safe", "unsafe")
     last = first
@@ -487,7 +487,7 @@ def _silence(
 ) -> tuple[dict[str, int], dict[str, str], dict[str, str]]:
     """Writes comments for what fails the run, and for notes where all of them are asked for. Gives how many
     findings they silence in each file, and the texts before and after."""
-    from pytest_dispatchguard.lint.silenced import silenced
+    from pytest_dispatchguard.lint.results.ignore_comments import silenced
 
     meant = [f for f in findings if config.notes or fails(config, f)]
     made = silenced(meant, Texts(discovery, texts))

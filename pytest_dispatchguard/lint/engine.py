@@ -12,31 +12,10 @@ from dataclasses import astuple, dataclass, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_dispatchguard import precompiled, project_folder
+from pytest_dispatchguard import project_folder
 from pytest_dispatchguard.config import PROFILE, UNPARSABLE, Config, ignored_in_file, selected
-from pytest_dispatchguard.lint import kept
-from pytest_dispatchguard.lint.cache import Cache, Store
-from pytest_dispatchguard.lint.catalog import Catalog
-from pytest_dispatchguard.lint.chunks import (
-    Lines,
-    Outline,
-    module_imports,
-    worth_judging,
-)
-from pytest_dispatchguard.lint.files import Discovery, Unreadable
-from pytest_dispatchguard.lint.packing import (
-    asked_in,
-    hot_in_brief,
-    pack_brief,
-    pack_findings,
-    pack_judged,
-    unpack_brief,
-    unpack_findings,
-    unpack_judged,
-)
-from pytest_dispatchguard.lint.parts import Parts, still_so
-from pytest_dispatchguard.lint.pool import Pool, WorkerDiedError
-from pytest_dispatchguard.lint.survey import (
+from pytest_dispatchguard.lint.incremental import solution_store as kept
+from pytest_dispatchguard.lint.incremental.survey import (
     Progress,
     Survey,
     Texts,
@@ -47,14 +26,31 @@ from pytest_dispatchguard.lint.survey import (
     text_at,
     text_of,
 )
-from pytest_dispatchguard.lint.target import Target
+from pytest_dispatchguard.lint.judge.brief_parts import Parts, still_so
+from pytest_dispatchguard.lint.judge.catalog import Catalog
+from pytest_dispatchguard.lint.judge.target import Target
+from pytest_dispatchguard.lint.sources.files import Discovery, Unreadable
+from pytest_dispatchguard.lint.store.cache import Cache, Store
+from pytest_dispatchguard.lint.store.packing import (
+    asked_in,
+    hot_in_brief,
+    pack_brief,
+    pack_findings,
+    pack_judged,
+    unpack_brief,
+    unpack_findings,
+    unpack_judged,
+)
+from pytest_dispatchguard.lint.syntax.chunks import Lines, Outline, module_imports, worth_judging
+from pytest_dispatchguard.lint.workers import Pool, WorkerDiedError
 from pytest_dispatchguard.model import Edit, Finding, RuleInfo, Span
+from pytest_dispatchguard.startup import compiled_dataclasses
 
 if TYPE_CHECKING:
+    from pytest_dispatchguard.lint.callgraph.project import Project
     from pytest_dispatchguard.lint.facts import Brief
-    from pytest_dispatchguard.lint.heat import Heat
-    from pytest_dispatchguard.lint.project import Project
-    from pytest_dispatchguard.lint.solved import Known
+    from pytest_dispatchguard.lint.hotness.solve import Heat
+    from pytest_dispatchguard.lint.incremental.last_solution import Known
 
 # Scout, heat and judge are imported where they run: a run over a project that has not changed needs none
 # of them, and would spend most of its time importing them.
@@ -118,18 +114,18 @@ def run(
 
 def _prepare(config: Config, rules: Callable[[], Catalog], pool: Pool, files: int) -> None:
     """Makes ready what follows the reading of so many files; where that is much, all of it will follow."""
-    if files and not pool.works and "pytest_dispatchguard.lint.judge" not in sys.modules:
+    if files and not pool.works and "pytest_dispatchguard.lint.judge.judge" not in sys.modules:
         pool.get_ready(partial(_get_ready_to_judge, config, rules))
     rules()
     if pool.works:
-        from pytest_dispatchguard.lint import briefs, heat, judge  # noqa: F401 - only to have them
+        from pytest_dispatchguard.lint.hotness import solve as heat  # noqa: F401 - only to have them
 
 
 def _get_ready_to_judge(config: Config, rules: Callable[[], Catalog]) -> None:
-    from pytest_dispatchguard.lint import judge
+    from pytest_dispatchguard.lint.judge import judge
 
     judge.bench(target_of(config), rules().packs)
-    precompiled.keep()
+    compiled_dataclasses.keep()
 
 
 # -- heat ------------------------------------------------------------------------------------------
@@ -178,14 +174,14 @@ def solve(
     step: Callable[[], object] | None = None,
 ) -> tuple[Project, Heat]:
     """The project's call graph and what is hot in it; for `step` see `heat.solve`."""
-    from pytest_dispatchguard.lint import heat
-    from pytest_dispatchguard.lint.project import build
+    from pytest_dispatchguard.lint.callgraph.project import build
+    from pytest_dispatchguard.lint.hotness import solve as heat
 
     facts = facts_of(config, survey, sorted(survey.scouted), cache)
     project = build(facts, config.import_roots, packaged(config, survey))
     known = None
     if (config.root / PROFILE).exists():
-        from pytest_dispatchguard.lint.profiled import observed
+        from pytest_dispatchguard.lint.hotness.profile import observed
         from pytest_dispatchguard.profile import load
 
         recorded = load(config.root / PROFILE)
@@ -225,8 +221,8 @@ def briefs_of(
     if index is not None:
         return _kept_briefs(cache, index, {}, solve_lost)
     # Imported here: a run over what has not changed needs none of it.
-    from pytest_dispatchguard.lint import solved
-    from pytest_dispatchguard.lint.next_state import next_state
+    from pytest_dispatchguard.lint.incremental import last_solution as solved
+    from pytest_dispatchguard.lint.incremental.next_solution import next_state
 
     settings = kept.settings_of(config, catalog, packaged(config, survey))
     before = solved.recall(cache)
@@ -264,7 +260,7 @@ def briefs_of(
 
 def _keep(cache: Cache, known: Known, new: Mapping[str, str]) -> None:
     """Keeps a state, with those of its briefs that are new."""
-    from pytest_dispatchguard.lint import solved
+    from pytest_dispatchguard.lint.incremental import last_solution as solved
 
     kept.keep(cache, known.state.key, known.hot, new)
     solved.keep(cache, known)
@@ -309,8 +305,8 @@ def new_briefs(
 ) -> Briefs:
     """Briefs from what is hot, each made when it is asked for; for `step` see `heat.solve`. Whoever wants to
     know what they are made from is `solved_to`."""
-    from pytest_dispatchguard.lint.briefs import Briefer
-    from pytest_dispatchguard.lint.idle import idle_names
+    from pytest_dispatchguard.lint.judge.briefs import Briefer
+    from pytest_dispatchguard.lint.results.unused_settings import idle_names
 
     project, solved = solve(config, survey, catalog, cache, step)
     if solved_to is not None:
@@ -401,7 +397,7 @@ def judge_files(
             judged.update(((rel, outline), (line, row)) for outline, line, row in found)
             problems.extend(trouble)
     except WorkerDiedError:
-        from pytest_dispatchguard.lint.apart import one_by_one
+        from pytest_dispatchguard.lint.isolated import one_by_one
 
         deaths = True
         pool.close(kill=True)
@@ -466,7 +462,7 @@ _Job = tuple[str, str, str, "str | None", str, "list[Outline]", Target, tuple[st
 
 
 def _judge_one(job: _Job) -> tuple[str, list[tuple[Outline, int, str]], list[str]]:
-    from pytest_dispatchguard.lint import judge  # brings libcst: paid for only when needed
+    from pytest_dispatchguard.lint.judge import judge  # brings libcst: paid for only when needed
 
     rel, path, digest, given, brief_text, outlines, target, packs = job
     found_digest, text = text_at(path, rel, given)
@@ -506,7 +502,7 @@ def _functions_of(job: _Job) -> list[_Job]:
 
 def _died(job: _Job) -> tuple[str, list[tuple[Outline, int, str]], list[str]]:
     """What is told of a function that a process died of."""
-    from pytest_dispatchguard.lint import judge
+    from pytest_dispatchguard.lint.judge import judge
 
     rel, path, _, given, brief_text, (outline,), _, _ = job
     _, text = text_at(path, rel, given)
@@ -529,7 +525,7 @@ def _with_imports(survey: Survey, rel: str, findings: list[Finding]) -> list[Fin
     has those. A fix whose import would take a name that the file uses for something else is not offered."""
     if not any(e.span.line == 0 for f in findings if f.fix for e in f.fix.edits):
         return findings
-    from pytest_dispatchguard.lint.import_place import import_place
+    from pytest_dispatchguard.lint.syntax.import_position import import_place
 
     text = text_of(survey, rel) or ""
     bound = module_imports(text)
@@ -584,10 +580,10 @@ def settle(
         if scouted.error is None and scouted.directives:
             text = read(rel)
             if text is not None:
-                from pytest_dispatchguard.lint import suppress
+                from pytest_dispatchguard.lint.results import suppressions
 
                 here = {c for c in ran if not ignored_in_file(config, rel, c)}
-                applied = suppress.read(text).apply(
+                applied = suppressions.read(text).apply(
                     [f for f in found if f.code in here], path=rel, ran=here, known=known
                 )
                 found, unused = list(applied.kept), applied.unused
@@ -618,7 +614,7 @@ def _in_cells(findings: Iterable[Finding], read: Callable[[str], str | None]) ->
         if not finding.path.endswith(".ipynb"):
             yield finding
             continue
-        from pytest_dispatchguard.lint.notebooks import cell_of
+        from pytest_dispatchguard.lint.sources.notebooks import cell_of
 
         cell = cell_of(read(finding.path) or "", finding.span.line)
         yield replace(finding, fix=None, cell=cell)

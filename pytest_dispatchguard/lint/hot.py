@@ -8,14 +8,14 @@ from pathlib import Path
 
 from pytest_dispatchguard.config import idle_folders, is_project
 from pytest_dispatchguard.lint import engine
+from pytest_dispatchguard.lint.callgraph.project import Project
 from pytest_dispatchguard.lint.check import settings
 from pytest_dispatchguard.lint.facts import HotFact
-from pytest_dispatchguard.lint.files import discover, require
-from pytest_dispatchguard.lint.heat import Heat, listed
-from pytest_dispatchguard.lint.idle import idle_names
-from pytest_dispatchguard.lint.pool import Pool
-from pytest_dispatchguard.lint.project import Project
-from pytest_dispatchguard.lint.survey import Progress, scout_files
+from pytest_dispatchguard.lint.hotness.solve import Heat, listed
+from pytest_dispatchguard.lint.incremental.survey import Progress, scout_files
+from pytest_dispatchguard.lint.results.unused_settings import idle_names
+from pytest_dispatchguard.lint.sources.files import discover, require
+from pytest_dispatchguard.lint.workers import Pool
 from pytest_dispatchguard.model import Finding, Hot, HotPlace
 
 

@@ -11,17 +11,17 @@ from itertools import pairwise
 from pytest_dispatchguard.config import Config
 from pytest_dispatchguard.edits import split_lines
 from pytest_dispatchguard.lint import engine
-from pytest_dispatchguard.lint.before import before
-from pytest_dispatchguard.lint.cache import Cache
-from pytest_dispatchguard.lint.calls import calls_to
-from pytest_dispatchguard.lint.catalog import Catalog
-from pytest_dispatchguard.lint.files import Discovery
-from pytest_dispatchguard.lint.gitdiff import Changes, touches
-from pytest_dispatchguard.lint.module_names import module_name
-from pytest_dispatchguard.lint.packing import shape
-from pytest_dispatchguard.lint.pool import Pool
-from pytest_dispatchguard.lint.project import Project, class_of, dotted_id
-from pytest_dispatchguard.lint.survey import Survey, Texts, facts_of, scout_files
+from pytest_dispatchguard.lint.callgraph.calls import calls_to
+from pytest_dispatchguard.lint.callgraph.project import Project, class_of, dotted_id
+from pytest_dispatchguard.lint.incremental.survey import Survey, Texts, facts_of, scout_files
+from pytest_dispatchguard.lint.judge.catalog import Catalog
+from pytest_dispatchguard.lint.sources.base_revision import before
+from pytest_dispatchguard.lint.sources.files import Discovery
+from pytest_dispatchguard.lint.sources.git_diff import Changes, touches
+from pytest_dispatchguard.lint.sources.module_names import module_name
+from pytest_dispatchguard.lint.store.cache import Cache
+from pytest_dispatchguard.lint.store.packing import shape
+from pytest_dispatchguard.lint.workers import Pool
 from pytest_dispatchguard.model import Elsewhere, Finding, Span
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from pytest_dispatchguard import __version__, prices, profile
 from pytest_dispatchguard.config import PROFILE, Config, ignored_in_file, selected
-from pytest_dispatchguard.lint import baseline as baselines
-from pytest_dispatchguard.lint import suppress
-from pytest_dispatchguard.lint.catalog import Catalog
 from pytest_dispatchguard.lint.check import settings
-from pytest_dispatchguard.lint.files import Source, is_excluded, read_source
-from pytest_dispatchguard.lint.libraries import TEST_PATHS
+from pytest_dispatchguard.lint.judge.catalog import Catalog
+from pytest_dispatchguard.lint.knowledge.libraries import TEST_PATHS
+from pytest_dispatchguard.lint.results import baseline as baselines
+from pytest_dispatchguard.lint.results import suppressions
+from pytest_dispatchguard.lint.sources.files import Source, is_excluded, read_source
 from pytest_dispatchguard.model import Finding, Report, Summary
 
 
@@ -82,7 +82,7 @@ class Sieve:
             source = read_source(config.root / rel, rel)
             if isinstance(source, Source):
                 # Which suppressions are unused cannot be told from one run.
-                applied = suppress.read(source.text).apply(mine, path=rel, ran=(), known={})
+                applied = suppressions.read(source.text).apply(mine, path=rel, ran=(), known={})
                 mine = list(applied.kept)
                 suppressed += len(applied.suppressed)
             kept += mine

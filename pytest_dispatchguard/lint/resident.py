@@ -10,17 +10,10 @@ from pathlib import Path
 
 from pytest_dispatchguard import prices
 from pytest_dispatchguard.config import Config, is_file, is_project
-from pytest_dispatchguard.lint import baseline as baselines
 from pytest_dispatchguard.lint import engine
-from pytest_dispatchguard.lint.cache import Cache, Memory, cache_path
-from pytest_dispatchguard.lint.catalog import Catalog, fingerprint
 from pytest_dispatchguard.lint.check import heard, settings
 from pytest_dispatchguard.lint.facts import FileFacts
-from pytest_dispatchguard.lint.files import Discovery, File, discover, is_excluded, rel_in
-from pytest_dispatchguard.lint.fix import repair
-from pytest_dispatchguard.lint.judge import bench
-from pytest_dispatchguard.lint.pool import Pool
-from pytest_dispatchguard.lint.survey import (
+from pytest_dispatchguard.lint.incremental.survey import (
     Progress,
     Scouted,
     Survey,
@@ -30,6 +23,19 @@ from pytest_dispatchguard.lint.survey import (
     sha,
     text_of,
 )
+from pytest_dispatchguard.lint.judge.catalog import Catalog, fingerprint
+from pytest_dispatchguard.lint.judge.judge import bench
+from pytest_dispatchguard.lint.results import baseline as baselines
+from pytest_dispatchguard.lint.results.fixes import repair
+from pytest_dispatchguard.lint.sources.files import (
+    Discovery,
+    File,
+    discover,
+    is_excluded,
+    rel_in,
+)
+from pytest_dispatchguard.lint.store.cache import Cache, Memory, cache_path
+from pytest_dispatchguard.lint.workers import Pool
 from pytest_dispatchguard.model import Finding, PriceTable, Safety, UserError
 
 _KEPT_BRIEFS = 3

@@ -10,16 +10,17 @@ from typing import Any
 
 from pytest_dispatchguard import prices
 from pytest_dispatchguard.config import Config
-from pytest_dispatchguard.lint import baseline as baselines
-from pytest_dispatchguard.lint import engine, gitdiff
-from pytest_dispatchguard.lint.before import before
-from pytest_dispatchguard.lint.cache import Cache
-from pytest_dispatchguard.lint.catalog import Catalog
+from pytest_dispatchguard.lint import engine
 from pytest_dispatchguard.lint.check import heard, settings
-from pytest_dispatchguard.lint.files import discover
+from pytest_dispatchguard.lint.incremental.survey import Progress, Texts
+from pytest_dispatchguard.lint.judge.catalog import Catalog
 from pytest_dispatchguard.lint.newly_hot import newly_hot
-from pytest_dispatchguard.lint.pool import Pool
-from pytest_dispatchguard.lint.survey import Progress, Texts
+from pytest_dispatchguard.lint.results import baseline as baselines
+from pytest_dispatchguard.lint.sources import git_diff
+from pytest_dispatchguard.lint.sources.base_revision import before
+from pytest_dispatchguard.lint.sources.files import discover
+from pytest_dispatchguard.lint.store.cache import Cache
+from pytest_dispatchguard.lint.workers import Pool
 from pytest_dispatchguard.model import Finding, Remark, Review, Stretch, UserError
 
 
@@ -77,7 +78,7 @@ def _open_and_review(asked: Asked) -> Reviewed:
 def _reviewed(
     asked: Asked, config: Config, rules: Callable[[], Catalog], cache: Cache | None, pool: Pool
 ) -> Reviewed:
-    changes = gitdiff.changes(config.root, asked.base, "--base")
+    changes = git_diff.changes(config.root, asked.base, "--base")
     discovery = discover((), config, cwd=config.root)
     now = engine.run(config, discovery, rules, cache, pool, progress=asked.progress)
     old_files, old_texts = before(config, discovery, changes)
@@ -163,12 +164,12 @@ def _unaccepted(findings: Iterable[Finding], accepted: baselines.Baseline) -> li
     return list(baselines.match(findings, accepted, checked=()).new)
 
 
-def _changed(changes: gitdiff.Changes, finding: Finding) -> bool:
+def _changed(changes: git_diff.Changes, finding: Finding) -> bool:
     span = finding.span
-    return gitdiff.touches(changes.lines, finding.path, span.line, span.end_line)
+    return git_diff.touches(changes.lines, finding.path, span.line, span.end_line)
 
 
-def _remark(changes: gitdiff.Changes, finding: Finding) -> Remark | None:
+def _remark(changes: git_diff.Changes, finding: Finding) -> Remark | None:
     """A finding at those of its lines that the change shows; None where it shows none."""
     path, span = finding.path, finding.span
     first, last = span.line, span.end_line

@@ -11,8 +11,8 @@ from pytest_dispatchguard.model import UserError
 from pytest_dispatchguard.post.answers import OddAnswerError, Part
 from pytest_dispatchguard.post.web import SECONDS, RefusedError, Web
 from pytest_dispatchguard.report.options import Options
-from pytest_dispatchguard.report.review import Comment
-from pytest_dispatchguard.report.review_github import comment_object
+from pytest_dispatchguard.report.review.github import comment_object
+from pytest_dispatchguard.report.review.markdown import Comment
 from pytest_dispatchguard.report.wording import NAME, count
 
 _ADVICE = {

@@ -9,8 +9,8 @@ from pytest_dispatchguard.model import UserError
 from pytest_dispatchguard.post.answers import Part
 from pytest_dispatchguard.post.web import SECONDS, RefusedError, Web
 from pytest_dispatchguard.report.options import Options
-from pytest_dispatchguard.report.review import Comment
-from pytest_dispatchguard.report.review_gitlab import discussion
+from pytest_dispatchguard.report.review.gitlab import discussion
+from pytest_dispatchguard.report.review.markdown import Comment
 
 _ADVICE = {
     401: "give a valid token in GITLAB_TOKEN; the job's own token cannot write comments",

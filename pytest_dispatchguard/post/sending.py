@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 from pytest_dispatchguard.model import Review, UserError
 from pytest_dispatchguard.post.web import UnsureError
 from pytest_dispatchguard.report.options import Options
-from pytest_dispatchguard.report.review import Comment, comments, summary, summary_mark
+from pytest_dispatchguard.report.review.markdown import Comment, comments, summary, summary_mark
 
 _MARK = re.compile(r"<!-- dispatchguard: ([0-9a-f]{32}) -->\s*\Z")
 """At the end alone: what is quoted above it is somebody else's word."""

@@ -7,18 +7,17 @@ from importlib import import_module
 from typing import Protocol, cast
 
 from pytest_dispatchguard.model import Report, UserError
-
-from .options import Options, Sources
+from pytest_dispatchguard.report.options import Options, Sources
 
 FORMATS: dict[str, str] = {
-    "text": "text",
-    "json": "json_",
-    "sarif": "sarif",
-    "github": "github",
-    "gitlab": "gitlab",
-    "rdjson": "rdjson",
-    "markdown": "markdown",
-    "html": "html",
+    "text": "formats.text",
+    "json": "formats.json_",
+    "sarif": "formats.sarif",
+    "github": "formats.github",
+    "gitlab": "formats.gitlab",
+    "rdjson": "formats.rdjson",
+    "markdown": "formats.markdown",
+    "html": "html.page",
 }
 """The name of a format -> the module here that writes it."""
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pytest_dispatchguard.model import Elsewhere, Finding, Fix, Report
-
-from .options import Sources
+from pytest_dispatchguard.report.options import Sources
 
 
 def placed(report: Report, above: str) -> Report:

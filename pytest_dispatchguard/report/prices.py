@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_dispatchguard.model import Priced, PriceTable
-
-from .lines import Line, written
-from .markdown import code, escape
-from .wording import count, microseconds
+from pytest_dispatchguard.report.formats.markdown import code, escape
+from pytest_dispatchguard.report.lines import Line, written
+from pytest_dispatchguard.report.wording import count, microseconds
 
 _HEAD = ("specimen", "bad form", "costs more", "surely", "waits")
 

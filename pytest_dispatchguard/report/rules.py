@@ -8,9 +8,8 @@ from collections.abc import Iterable
 from dataclasses import asdict
 
 from pytest_dispatchguard.model import SCHEMA, RuleInfo
+from pytest_dispatchguard.report.wording import cost, count
 from pytest_dispatchguard.visible import one_line, visible
-
-from .wording import cost, count
 
 _FIX = {"safe": "--fix", "unsafe": "--fix --unsafe-fixes", "none": "by hand"}
 _FIX_SIGNS = {"safe": "*", "unsafe": "!"}

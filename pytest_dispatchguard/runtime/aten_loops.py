@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from pytest_dispatchguard.runtime import torch_private
-from pytest_dispatchguard.runtime.dispatch_mode import DispatchMode
-from pytest_dispatchguard.runtime.torch_calls import TorchCall
+from pytest_dispatchguard.runtime.hooks.dispatch_mode import DispatchMode
+from pytest_dispatchguard.runtime.hooks.torch_calls import TorchCall
 
 Loop = Callable[[int], object]
 """Runs its operations so many times."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 
 from pytest_dispatchguard.profile import Name, Profile, Seen, digest
-from pytest_dispatchguard.runtime.entering import each_function
+from pytest_dispatchguard.runtime.hooks.function_calls import each_function
 
 Rel = Callable[[str], "str | None"]
 """A file's path relative to the project root; None for files that are not the project's own."""

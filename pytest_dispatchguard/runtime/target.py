@@ -11,7 +11,7 @@ from typing import Any
 
 from pytest_dispatchguard.model import UserError
 from pytest_dispatchguard.runtime import torch_private
-from pytest_dispatchguard.runtime.compiled import failure
+from pytest_dispatchguard.runtime.compiled.counts import failure
 
 
 def prepared(target: str, setup: str, folder: Path) -> tuple[CodeType, dict[str, Any]]:

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dispatchguard import options
-from pytest_dispatchguard.commands import COMMANDS
+from pytest_dispatchguard.commands import COMMANDS, module_of
+from pytest_dispatchguard.pytest_run import options
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 def parser_of(name: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"dispatchguard {name}")
-    import_module(f"pytest_dispatchguard.commands.{name}").add(parser)
+    import_module(module_of(name)).add(parser)
     return parser
 
 

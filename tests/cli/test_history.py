@@ -14,7 +14,7 @@ import pytest
 
 from pytest_dispatchguard.history import store
 from pytest_dispatchguard.model import Checkout, Kept, Run, Verdict
-from pytest_dispatchguard.report.verdicts import as_json
+from pytest_dispatchguard.report.budgets.verdicts import as_json
 
 Started = Callable[..., Any]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ..lint.test_notebooks import code, notebook, text
+from ..lint.sources.test_notebooks import code, notebook, text
 from .conftest import Run, Write
 
 CELLS = (

@@ -171,7 +171,7 @@ def test_a_function_that_cannot_be_read_keeps_the_entries_of_its_file(
 def test_a_rule_that_fails_leaves_the_baseline_as_it_was(
     project: Path, run: Run, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    from pytest_dispatchguard.lint import judge, packs
+    from pytest_dispatchguard.lint.judge import judge, packs
 
     run("check", "--baseline", "b.json", "--write-baseline")
     whole = (project / "b.json").read_text()

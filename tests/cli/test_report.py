@@ -13,10 +13,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from pytest_dispatchguard import trends
+from pytest_dispatchguard.history import trends
+from pytest_dispatchguard.history.trends import Began
 from pytest_dispatchguard.model import Checkout, CostlyLine, Interval, Limit, Measurement, Verdict
-from pytest_dispatchguard.report.verdicts import as_json
-from pytest_dispatchguard.trends import Began
+from pytest_dispatchguard.report.budgets.verdicts import as_json
 
 Run = Callable[..., Any]
 

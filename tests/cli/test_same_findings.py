@@ -202,7 +202,7 @@ def test_a_warm_run_says_what_a_run_without_cache_says(write: Write, run: Run, s
 def test_the_cache_does_not_grow_without_end(write: Write, run: Run) -> None:
     import sqlite3
 
-    from pytest_dispatchguard.lint import cache
+    from pytest_dispatchguard.lint.store import cache
 
     root = write({"a.py": A})
     with pytest.MonkeyPatch.context() as patch:

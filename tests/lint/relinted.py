@@ -13,11 +13,11 @@ import pytest
 
 from pytest_dispatchguard.config import Config
 from pytest_dispatchguard.lint import engine
-from pytest_dispatchguard.lint.cache import Cache
-from pytest_dispatchguard.lint.catalog import Catalog
-from pytest_dispatchguard.lint.files import Discovery, File
-from pytest_dispatchguard.lint.pool import Pool
-from pytest_dispatchguard.lint.survey import Survey, scout_files
+from pytest_dispatchguard.lint.incremental.survey import Survey, scout_files
+from pytest_dispatchguard.lint.judge.catalog import Catalog
+from pytest_dispatchguard.lint.sources.files import Discovery, File
+from pytest_dispatchguard.lint.store.cache import Cache
+from pytest_dispatchguard.lint.workers import Pool
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 

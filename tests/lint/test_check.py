@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from pytest_dispatchguard.lint.cache import Cache, cache_path
-from pytest_dispatchguard.lint.catalog import fingerprint
 from pytest_dispatchguard.lint.check import Request, check
-from pytest_dispatchguard.lint.gitdiff import carried
+from pytest_dispatchguard.lint.judge.catalog import fingerprint
+from pytest_dispatchguard.lint.sources.git_diff import carried
+from pytest_dispatchguard.lint.store.cache import Cache, cache_path
 from pytest_dispatchguard.model import UserError
 
 TEXT = """\
@@ -51,7 +51,7 @@ def test_the_report_names_the_rules_that_ran(request_: Request) -> None:
 def test_an_error_that_is_not_the_cache_s_is_raised(
     request_: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pytest_dispatchguard.lint import survey
+    from pytest_dispatchguard.lint.incremental import survey
 
     good = check(request_)
 
@@ -70,7 +70,7 @@ def test_an_error_that_is_not_the_cache_s_is_raised(
 def test_a_file_that_the_scout_fails_at_is_told_and_hides_nothing(
     request_: Request, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from pytest_dispatchguard.lint import scout
+    from pytest_dispatchguard.lint.scout import scan as scout
 
     (request_.cwd / "b.py").write_text(TEXT + "# odd\n")
     scan = scout.scan
@@ -172,7 +172,7 @@ def test_the_cache_forgets_files_that_are_gone(
 ) -> None:
     import sqlite3
 
-    from pytest_dispatchguard.lint import cache
+    from pytest_dispatchguard.lint.store import cache
 
     monkeypatch.setattr(cache, "_RACY_NS", -(10**12))  # what was written just now is kept too
 

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from pytest_dispatchguard.config import Config
-from pytest_dispatchguard.lint import chunks, engine
-from pytest_dispatchguard.lint.cache import Cache
-from pytest_dispatchguard.lint.catalog import Catalog, catalog
+from pytest_dispatchguard.lint import engine
 from pytest_dispatchguard.lint.facts import FileFacts
-from pytest_dispatchguard.lint.files import Discovery, File, Unreadable
-from pytest_dispatchguard.lint.pool import Pool
+from pytest_dispatchguard.lint.judge.catalog import Catalog, catalog
+from pytest_dispatchguard.lint.sources.files import Discovery, File, Unreadable
+from pytest_dispatchguard.lint.store.cache import Cache
+from pytest_dispatchguard.lint.syntax import chunks
+from pytest_dispatchguard.lint.workers import Pool
 
 ROOT = Path("/nowhere")
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
@@ -76,7 +77,7 @@ def test_suppressions_come_before_selection_by_file(rules: Catalog) -> None:
 def test_lines_that_move_are_not_judged_anew(
     rules: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pytest_dispatchguard.lint import judge
+    from pytest_dispatchguard.lint.judge import judge
 
     cache = Cache.open(tmp_path / "cache.sqlite", "1")
     text = HOT + "        return x.item()\n"
@@ -97,7 +98,7 @@ def test_lines_that_move_are_not_judged_anew(
 def test_functions_that_came_beside_others_judge_none_of_them_anew(
     rules: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pytest_dispatchguard.lint import judge
+    from pytest_dispatchguard.lint.judge import judge
 
     cache = Cache.open(tmp_path / "cache.sqlite", "1")
     text = HOT + "        return x.item(), reads(x)\n"

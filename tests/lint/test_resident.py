@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dispatchguard.lint import engine, survey
-from pytest_dispatchguard.lint.catalog import Catalog
+from pytest_dispatchguard.lint import engine
 from pytest_dispatchguard.lint.check import Request, check
+from pytest_dispatchguard.lint.incremental import survey
+from pytest_dispatchguard.lint.judge.catalog import Catalog
 from pytest_dispatchguard.lint.resident import Resident, Solved, Told, resident_around
 from pytest_dispatchguard.model import Finding, UserError
 
@@ -238,7 +239,7 @@ def test_a_cache_that_another_process_empties(root: Path) -> None:
     check(with_cache)
     made = resident_around(root / "pkg/model.py")
     made.refresh()
-    from pytest_dispatchguard.lint.cache import cache_path, clean
+    from pytest_dispatchguard.lint.store.cache import cache_path, clean
 
     assert clean(root)
     assert not cache_path(root).exists()

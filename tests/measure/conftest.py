@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_dispatchguard.measure import calibration, timing
-from pytest_dispatchguard.measure.calling import Call
+from pytest_dispatchguard.measure.timing import calibration, timing
+from pytest_dispatchguard.measure.timing.calling import Call
 
 
 class World:

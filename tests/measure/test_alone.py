@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dispatchguard.measure.measuring import _alone
+from pytest_dispatchguard.measure.workers.measuring import _alone
 
 pytestmark = pytest.mark.skipif(
     os.name == "nt", reason="processes do not wait for each other there"

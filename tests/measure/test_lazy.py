@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_dispatchguard.measure import devices
-from pytest_dispatchguard.measure.calling import Call
-from pytest_dispatchguard.measure.timing import sample
-from pytest_dispatchguard.runtime import counters
+from pytest_dispatchguard.measure.timing import devices
+from pytest_dispatchguard.measure.timing.calling import Call
+from pytest_dispatchguard.measure.timing.timing import sample
+from pytest_dispatchguard.runtime.counters import counters
 
 torch = pytest.importorskip("torch", reason="the lazy device is torch's")
 

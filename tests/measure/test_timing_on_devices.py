@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from pytest_dispatchguard.measure import queues
-from pytest_dispatchguard.measure.calling import Call
-from pytest_dispatchguard.measure.devices import Queue, here
-from pytest_dispatchguard.measure.figures import measurement
-from pytest_dispatchguard.measure.subject import Subject
-from pytest_dispatchguard.measure.timing import Sample, sample
-from pytest_dispatchguard.measure.verdicts import Timing, judged
+from pytest_dispatchguard.measure.budgets.subject import Subject
+from pytest_dispatchguard.measure.budgets.verdicts import Timing, judged
+from pytest_dispatchguard.measure.timing import queues
+from pytest_dispatchguard.measure.timing.calling import Call
+from pytest_dispatchguard.measure.timing.devices import Queue, here
+from pytest_dispatchguard.measure.timing.figures import measurement
+from pytest_dispatchguard.measure.timing.timing import Sample, sample
 from pytest_dispatchguard.model import Limit, UserError
 
 
@@ -312,7 +312,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
     device = Fake()
     from functools import partial
 
-    from pytest_dispatchguard.measure import verdicts
+    from pytest_dispatchguard.measure.budgets import verdicts
 
     monkeypatch.setattr(verdicts, "sample", partial(sample, clock=device.clock))
     return device

@@ -24,7 +24,7 @@ from pytest_dispatchguard.post import github, gitlab
 from pytest_dispatchguard.post.sending import Posted, send
 from pytest_dispatchguard.post.web import Web
 from pytest_dispatchguard.report.options import Options
-from pytest_dispatchguard.report.review import comments
+from pytest_dispatchguard.report.review.markdown import comments
 
 from .conftest import HEAD, TOKEN, Host
 

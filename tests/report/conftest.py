@@ -33,7 +33,7 @@ from pytest_dispatchguard.model import (
     Summary,
     Verdict,
 )
-from pytest_dispatchguard.report.html import Known
+from pytest_dispatchguard.report.html.page import Known
 
 HERE = Path(__file__).parent
 

@@ -30,11 +30,13 @@ from pytest_dispatchguard.model import (
     Stretch,
     Verdict,
 )
-from pytest_dispatchguard.report import history, hot, render, review, rules, terminal, verdicts
+from pytest_dispatchguard.report import hot, render, rules
+from pytest_dispatchguard.report.budgets import history, terminal, verdicts
+from pytest_dispatchguard.report.budgets.markdown import as_markdown
 from pytest_dispatchguard.report.diff import unified
 from pytest_dispatchguard.report.options import Options
+from pytest_dispatchguard.report.review import markdown
 from pytest_dispatchguard.report.statistics import statistics
-from pytest_dispatchguard.report.verdicts_markdown import as_markdown
 
 NASTY = "a\x1b[2J\r\n::error::b\x9b\x07\u202ec\u2028\x00"
 COLORS = re.compile(r"\x1b\[[0-9;]*m")
@@ -86,7 +88,7 @@ def test_reviews_show_it(nasty: Report) -> None:
     found = nasty.findings[0]
     remark = Remark(found, 1, 1, Stretch(1, 1, NASTY, {}))
     page = Review(NASTY, (remark,), (found,), (found,), notes=(NASTY,))
-    text = review.render(page, Options(sources=lambda path: "x\n"))
+    text = markdown.render(page, Options(sources=lambda path: "x\n"))
     assert steering(text) == set() and commands(text) == []
 
 

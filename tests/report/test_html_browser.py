@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from pytest_dispatchguard.report.html import Known, page
-from pytest_dispatchguard.report.html_findings import SHOWN
+from pytest_dispatchguard.report.html.findings import SHOWN
+from pytest_dispatchguard.report.html.page import Known, page
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser")
 

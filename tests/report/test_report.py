@@ -73,8 +73,8 @@ def test_a_format_imports_itself_and_not_the_others() -> None:
     assert done.stdout.split() == [
         "pytest_dispatchguard.report.diff",
         "pytest_dispatchguard.report.lines",
-        "pytest_dispatchguard.report.operations",
+        "pytest_dispatchguard.report.budgets.operations",
         "pytest_dispatchguard.report.options",
-        "pytest_dispatchguard.report.text",
+        "pytest_dispatchguard.report.formats.text",
         "pytest_dispatchguard.report.wording",
     ]

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from pytest_dispatchguard.runtime.syncs import Sync
-from pytest_dispatchguard.runtime.waste import Waste
+from pytest_dispatchguard.runtime.syncs.syncs import Sync
+from pytest_dispatchguard.runtime.watch.costly_calls import Waste
 
 
 def seen_in(watch: Waste, *paths: str) -> Counter[Sync]:

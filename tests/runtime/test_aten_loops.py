@@ -17,8 +17,8 @@ from pytest_dispatchguard.runtime.aten_loops import (  # noqa: E402 - after torc
     loop_of,
     operations_of,
 )
-from pytest_dispatchguard.runtime.dispatch_mode import DispatchMode  # noqa: E402 - after torch
-from pytest_dispatchguard.runtime.torch_calls import TorchCall, recording  # noqa: E402 - after torch
+from pytest_dispatchguard.runtime.hooks.dispatch_mode import DispatchMode  # noqa: E402 - after torch
+from pytest_dispatchguard.runtime.hooks.torch_calls import TorchCall, recording  # noqa: E402 - after torch
 
 F = torch.nn.functional
 X, Y = torch.ones(4, 4), torch.ones(4, 4, requires_grad=True)

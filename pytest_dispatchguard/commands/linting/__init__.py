@@ -1,0 +1,1 @@
+"""The commands that read code: check, hot, review, rules."""

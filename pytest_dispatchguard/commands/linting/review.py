@@ -1,0 +1,107 @@
+"""`dispatchguard review`: tells what a change adds and takes away."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from pytest_dispatchguard.commands import CLEAN, FAILED, FOUND
+from pytest_dispatchguard.commands.options import (
+    baseline_option,
+    format_option,
+    given_settings,
+    how_read,
+    levels,
+    output_file,
+    positive_seconds,
+    which_rules,
+    working_folder,
+)
+from pytest_dispatchguard.commands.output import put, say
+from pytest_dispatchguard.model import UserError
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Its arguments."""
+    parser.description = (
+        "Compare the project with its merge base with REV: new findings (with fixes as suggestions), "
+        "resolved findings, and with --budgets the counters that moved. The whole project is analyzed, so "
+        "code that a change makes hot elsewhere is reported too, at the call that does it."
+    )
+    parser.epilog = (
+        "Exit status: 0 clean, 1 new findings or a failing budget, 2 usage, configuration or internal "
+        "error, or a comment that could not be posted."
+    )
+    parser.add_argument(
+        "--base", required=True, metavar="REV", help="the revision to compare with, by merge base"
+    )
+    parser.add_argument(
+        "--budgets",
+        nargs="*",
+        metavar="TEST",
+        help="also compare the counters of these tests, or of all tests marked overhead_budget",
+    )
+    parser.add_argument(
+        "--post",
+        action="store_true",
+        help="comment on the pull or merge request of the CI job",
+    )
+    parser.add_argument(
+        "--post-timeout",
+        type=positive_seconds,
+        metavar="SECONDS",
+        help="time limit for all of --post (default: 60)",
+    )
+    which = which_rules(parser)
+    levels(which)
+    baseline_option(parser)
+    format_option(parser, ("markdown", "json", "github", "gitlab"), "markdown")
+    output_file(parser)
+    parser.add_argument(
+        "--exit-zero", action="store_true", help="exit with 0 even if there are findings"
+    )
+    how_read(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs it, and gives the exit status."""
+    from pytest_dispatchguard.commands.linting.review_change import (
+        SECONDS,
+        posted,
+        review,
+        written,
+    )
+    from pytest_dispatchguard.lint.review import Asked
+    from pytest_dispatchguard.lint.workers import default_jobs
+    from pytest_dispatchguard.report.progress import progress
+
+    if arguments.post_timeout is not None and not arguments.post:
+        raise UserError("--post-timeout goes with --post")
+
+    given = given_settings(arguments)
+    jobs = arguments.jobs or default_jobs()
+    with progress() as tell:
+        asked = Asked(
+            arguments.base,
+            working_folder(),
+            arguments.config,
+            given,
+            jobs,
+            cache=not arguments.no_cache,
+            progress=tell,
+        )
+        found = review(asked, arguments.budgets, say)
+    put(arguments, written(found, arguments.format), sys.stdout)
+    if arguments.post:
+        done = posted(found, os.environ, arguments.post_timeout or SECONDS)
+        say(
+            f"{done.new} comments posted, {done.there} there already; summary: {done.address or 'none'}"
+        )
+        if done.note:
+            say(f"note: {done.note}")
+    for problem in found.problems:
+        say(problem)
+    if found.problems:
+        return FAILED
+    return FOUND if found.review.bad and not arguments.exit_zero else CLEAN

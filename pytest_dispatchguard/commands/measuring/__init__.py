@@ -1,0 +1,1 @@
+"""The commands that run code and report what it costs."""

@@ -1,0 +1,85 @@
+"""`dispatchguard history`: tells what budgets came to from run to run."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from pytest_dispatchguard.commands import CLEAN
+from pytest_dispatchguard.commands.options import (
+    format_option,
+    positive_number,
+    working_folder,
+)
+from pytest_dispatchguard.commands.output import colored, width, write
+from pytest_dispatchguard.model import UserError
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Its arguments."""
+    parser.description = (
+        "Show the results that `pytest --overhead-budget --overhead-history` kept: the latest of all tests, "
+        "one test over time, or with --bisect the commit that moved one of its counters."
+    )
+    parser.epilog = "Exit status: 0, or 2 usage error or no results."
+    parser.add_argument(
+        "test",
+        nargs="?",
+        metavar="TEST",
+        help="a test ID or part of one; add the subject in parentheses if the test has several "
+        "(default: list all tests)",
+    )
+    parser.add_argument(
+        "--history",
+        metavar="URL|FILE",
+        help="where results are kept (default: pytest's overhead_history setting, or "
+        ".dispatchguard/history.sqlite)",
+    )
+    parser.add_argument(
+        "--last", type=positive_number, metavar="N", help="number of runs to show (default: 30)"
+    )
+    format_option(parser, ("text", "json"))
+    bisect = parser.add_argument_group("bisecting")
+    bisect.add_argument(
+        "--bisect", action="store_true", help="find the commit that moved a counter of TEST"
+    )
+    bisect.add_argument("--good", metavar="REV", help="a commit before it (default: from history)")
+    bisect.add_argument("--bad", metavar="REV", help="a commit after it (default: from history)")
+    bisect.add_argument(
+        "--counter", metavar="NAME", help="the counter to follow (default: the first that moved)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs it, and gives the exit status."""
+    from pytest_dispatchguard.history.trends import place_of, told
+
+    cwd = working_folder()
+    place = place_of(arguments.history, cwd)
+    if arguments.bisect:
+        return _bisect(arguments, place, cwd)
+    for option in ("good", "bad", "counter"):
+        if getattr(arguments, option) is not None:
+            raise UserError(f"--{option} goes with --bisect")
+    if arguments.last is not None and arguments.test is None:
+        raise UserError("--last goes with a test: dispatchguard history TEST --last N")
+    last = arguments.last or 30
+    text = told(place, arguments.test, last, arguments.format, color=colored("auto"), width=width())
+    write(text, sys.stdout)
+    return CLEAN
+
+
+def _bisect(arguments: argparse.Namespace, place: str, cwd: Path) -> int:
+    from pytest_dispatchguard.history.bisect import Asked, bisected, written
+    from pytest_dispatchguard.report.progress import progress
+
+    if arguments.test is None:
+        raise UserError("--bisect needs a test: dispatchguard history --bisect TEST")
+    if arguments.last is not None:
+        raise UserError("--last goes without --bisect, which looks at all runs")
+    asked = Asked(arguments.test, arguments.good, arguments.bad, arguments.counter, place, cwd)
+    with progress() as tell:
+        found = bisected(asked, tell or (lambda what, done, of: None))
+    write(written(found, arguments.format), sys.stdout)
+    return CLEAN

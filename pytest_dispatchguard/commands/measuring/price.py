@@ -1,0 +1,55 @@
+"""`dispatchguard price`: measures what the patterns of rules cost on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from pytest_dispatchguard.commands import CLEAN, FOUND
+from pytest_dispatchguard.commands.options import (
+    color_option,
+    format_option,
+    output_file,
+    seconds,
+    working_folder,
+)
+from pytest_dispatchguard.commands.output import colored, put, say
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Its arguments."""
+    parser.description = (
+        "Time the bad and the good form of each rule's specimens in separate processes, and count their "
+        "device syncs. Findings then show these prices, which are stored in .dispatchguard/prices.json."
+    )
+    parser.epilog = (
+        "Exit status: 0, or 1 if the good form of a specimen is not measurably cheaper, "
+        "2 usage error."
+    )
+    parser.add_argument("codes", nargs="*", metavar="CODE", help="codes or prefixes (default: all)")
+    parser.add_argument(
+        "--seconds",
+        type=seconds,
+        default=1.0,
+        metavar="S",
+        help="time per specimen, extended while the result is unclear (default: 1)",
+    )
+    format_option(parser, ("text", "json", "markdown"))
+    output_file(parser)
+    color_option(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs it, and gives the exit status."""
+    from pytest_dispatchguard.commands.measuring.price_rules import Asked, priced, written
+    from pytest_dispatchguard.report.progress import progress
+
+    codes = [code.upper() for code in arguments.codes]
+    with progress() as tell:
+        table, file = priced(
+            Asked(codes, arguments.seconds, working_folder()), tell or (lambda what, done, of: None)
+        )
+    color = arguments.output is None and colored(arguments.color)
+    put(arguments, written(table, arguments.format, color=color), sys.stdout)
+    say(f"kept in {file}")
+    return CLEAN if all(one.proven for one in table.specimens) else FOUND

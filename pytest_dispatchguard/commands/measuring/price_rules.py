@@ -1,0 +1,97 @@
+"""What `dispatchguard price` does: measures the specimens of rules, and keeps what came out."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from pytest_dispatchguard import prices, project_folder
+from pytest_dispatchguard.config import did_you_mean, find_root
+from pytest_dispatchguard.lint.judge import packs
+from pytest_dispatchguard.lint.judge.rule import Rule
+from pytest_dispatchguard.lint.judge.target import Target, applies
+from pytest_dispatchguard.measure.budgets.session import machine
+from pytest_dispatchguard.measure.revisions.run_files import processor
+from pytest_dispatchguard.measure.specimens.prices import measured
+from pytest_dispatchguard.model import PriceTable, UserError
+from pytest_dispatchguard.report import prices as report
+
+Tell = Callable[[str, int, int], object]
+Format = Literal["text", "json", "markdown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is to be priced."""
+
+    codes: Sequence[str]
+    """Codes and prefixes; all where there are none."""
+    seconds: float
+    """For each specimen, at most."""
+    cwd: Path
+
+
+def priced(asked: Asked, tell: Tell) -> tuple[PriceTable, Path]:
+    """Measures, and writes the prices of the project; gives what was measured, and the file."""
+    found = packs.load()
+    chosen = _chosen(found.rules, asked.codes)
+    specimens = [
+        path
+        for folder in found.specimens
+        for rule in chosen
+        for path in sorted(folder.glob(f"{rule.code}/specimen*.py"))
+    ]
+    if not specimens:
+        raise UserError(f"there are no specimens of {', '.join(asked.codes) or 'any rule'} here")
+    here = machine()
+    if "torch" not in here:
+        raise UserError("prices are of code on torch, which is not installed here: install torch")
+    about = {"cpu": processor(), **here}
+    gc.enable()
+    table = PriceTable(about, tuple(measured(specimens, asked.seconds, tell)))
+    file = find_root([asked.cwd]) / prices.NAME
+    _keep(table, file)
+    return table, file
+
+
+def _chosen(rules: Sequence[Rule], codes: Sequence[str]) -> list[Rule]:
+    """The rules asked for that hold for the Python and the torch here."""
+    known = [rule.code for rule in rules]
+    for code in codes:
+        if not any(one.startswith(code) for one in known):
+            raise UserError(f"unknown code {code!r}; {did_you_mean(code, known)}")
+    releases = {name: f"=={'.'.join(v.split('.')[:2])}.*" for name, v in machine().items()}
+    here = Target(python=releases["python"], torch=releases["torch"])
+    return [
+        rule
+        for rule in rules
+        if (not codes or rule.code.startswith(tuple(codes)))
+        and applies(here, rule.python, rule.torch)
+    ]
+
+
+def _keep(table: PriceTable, file: Path) -> None:
+    """Writes the file. What was measured before on the same machine, and not now, stays."""
+    try:
+        before = prices.load(file)
+    except UserError:
+        before = None  # it is to be replaced
+    kept = table.specimens
+    if before is not None and dict(before.machine) == dict(table.machine):
+        anew = {one.code for one in table.specimens}
+        kept = (*(one for one in before.specimens if one.code not in anew), *kept)
+    project_folder.write(file, prices.packed(PriceTable(table.machine, kept)).encode())
+
+
+def written(table: PriceTable, form: Format, *, color: bool = False) -> str:
+    """What was measured, in one of the formats."""
+    ways: dict[str, Callable[[], str]] = {
+        "text": partial(report.as_text, table, color=color),
+        "json": partial(prices.packed, table),
+        "markdown": partial(report.as_markdown, table),
+    }
+    return ways[form]()

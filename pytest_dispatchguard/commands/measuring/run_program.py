@@ -1,0 +1,156 @@
+"""A program that is run while it is watched: for what it costs, where it waits, and what it calls."""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pytest_dispatchguard.lint.hot import hot_lines
+from pytest_dispatchguard.lint.observed import Sieve, own_files, read_config
+from pytest_dispatchguard.model import Report, UserError, with_remarks
+from pytest_dispatchguard.pytest_run import recording
+from pytest_dispatchguard.runtime import program
+from pytest_dispatchguard.runtime.compiled import program as compiling
+from pytest_dispatchguard.runtime.program import Program
+from pytest_dispatchguard.runtime.recorder import Recorder
+from pytest_dispatchguard.runtime.syncs import gpu_warnings, per_step
+from pytest_dispatchguard.runtime.syncs.syncs import Sync
+from pytest_dispatchguard.runtime.watch import costly_calls, findings
+
+Sources = Callable[[str], "str | None"]
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What is wanted of a run."""
+
+    ghost: bool
+    operations: bool
+    record: bool
+    config: Path | None
+    """A configuration file in place of the project's."""
+    given: Mapping[str, Any]
+    """Settings of the command line."""
+    cwd: Path
+
+    @property
+    def costs(self) -> bool:
+        """Whether there is a report: where nothing but recording is asked for there is none."""
+        return self.ghost or self.operations or not self.record
+
+
+def watched(
+    asked: Program,
+    wishes: Wishes,
+    report: Callable[[Report, Sources, Path], None],
+    note: Callable[[str], None],
+) -> tuple[int, bool]:
+    """Runs a program: its exit status, and whether there were findings. What is to tell is told when it ends,
+    also where it ends this process itself."""
+    program.check(asked)
+    place = Path(asked.name if asked.form == "script" else ".")
+    ends: list[Callable[[], bool]] = []
+    found: list[bool] = []
+    ended: list[int] = []
+
+    def tell() -> None:
+        while ends:
+            found.append(ends.pop(0)())
+
+    with ExitStack() as watching:
+        if wishes.costs:
+            ends.append(_costs(place, wishes, watching, report, ended))
+        if wishes.record:
+            ends.append(_calls(place, wishes, watching, note))
+        gc.enable()  # as the program expects it
+        status = program.run(asked, before_exit=tell)
+        ended.append(status)
+    tell()
+    return status, any(found)
+
+
+def _costs(
+    place: Path,
+    wishes: Wishes,
+    watching: ExitStack,
+    report: Callable[[Report, Sources, Path], None],
+    ended: Sequence[int],
+) -> Callable[[], bool]:
+    """Watches for costly calls and for waits. Gives what tells of them, and whether there were any. The
+    status that the program `ended` with is known by then, unless it ends this process at once."""
+    sieve = Sieve(place, wishes.cwd, wishes.config, wishes.given)
+    waits: Counter[Sync] = Counter()
+    if wishes.ghost:
+        try:
+            from pytest_dispatchguard.runtime.ghost.ghost import ghost
+        except ImportError:
+            raise UserError(
+                "torch is not installed here: the ghost stands in for its GPU"
+            ) from None
+        waits = watching.enter_context(ghost()).times
+    elif gpu_warnings.may_be_seen():
+        waits = watching.enter_context(gpu_warnings.recording()).times
+    wasted = costly_calls.Waste(
+        lambda path: sieve.rel(path) is not None, figures=not wishes.operations
+    )
+    watching.enter_context(wasted.watching())
+    operations = None
+    if wishes.operations:
+        try:
+            from pytest_dispatchguard.runtime.watch.operations import Operations
+        except ImportError:
+            raise UserError(
+                "torch is not installed here, whose operations --ops tells of"
+            ) from None
+        operations = Operations(sieve.rel)
+        watching.enter_context(operations.watching())
+
+    def tell() -> bool:
+        waited, elsewhere = findings.observed(
+            waits, sieve.rel, sieve.rules, ran=per_step.ran(waits, wasted.steps, sieve.rel)
+        )
+        costly, _ = findings.observed(
+            wasted.times,
+            sieve.rel,
+            sieve.rules,
+            wasted.looks.lines,
+        )
+        others = 0
+        if costly:  # else nobody needs to know what is hot
+            costly, others = hot_lines(place, wishes.cwd, wishes.config).only(
+                costly, compiling.CODES
+            )
+        notes = [f"{others} more in code that is not hot"] if others else []
+        if any(ended):
+            notes.append(f"the program ended with status {ended[0]}: this is of what ran before")
+        if elsewhere:
+            notes.append(f"{findings.more(elsewhere)} in no code of this project")
+        made = sieve.report([*waited, *costly], notes)
+        if operations is not None:
+            lines = with_remarks(operations.report(), wasted.looks.remarks(sieve.rel))
+            made = replace(made, operations=tuple(lines))
+        report(made, sieve.source(), sieve.config.root)
+        return bool(made.findings)
+
+    return tell
+
+
+def _calls(
+    place: Path, wishes: Wishes, watching: ExitStack, note: Callable[[str], None]
+) -> Callable[[], bool]:
+    """Records what runs. Gives what keeps it."""
+    config = read_config(place, wishes.cwd, wishes.config)
+    recorder = Recorder(own_files(config))
+    watching.enter_context(recorder.recording())
+
+    def keep() -> bool:
+        recording.keep(config.root, recorder.profile())
+        note(recording.said(config.root))
+        return False
+
+    return keep

@@ -1,0 +1,232 @@
+"""What hot code gives to the functions it calls: parameters that only ever hold one of a few literals, their
+default among them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+
+from pytest_dispatchguard.lint.callgraph.calls import Edge
+from pytest_dispatchguard.lint.callgraph.constant_conditions import truth
+from pytest_dispatchguard.lint.callgraph.project import Project, class_of
+from pytest_dispatchguard.lint.facts import CPU, SOMETHING, CallFact, FunctionFact, HotFact
+
+Given = dict[str, list[str]]
+"""Of one function: parameter to the literals that hot code gives it."""
+
+_MOST_LITERALS = 3
+_DEEPEST = 6
+"""Functions through which a parameter is handed on."""
+
+
+def callers(
+    hot: Container[str], edges: Mapping[str, Iterable[Edge]]
+) -> Mapping[str, Sequence[str]]:
+    """Of hot functions, those that may run them."""
+    found: dict[str, list[str]] = {}
+    for source, ways in edges.items():
+        for edge in ways:
+            if edge.target in hot:
+                found.setdefault(edge.target, []).append(source)
+    return found
+
+
+class Arguments:
+    """Answers what the hot callers of a function give it."""
+
+    def __init__(
+        self,
+        project: Project,
+        hot: Callable[[str], HotFact | None],
+        callers: Callable[[str], Iterable[str]],
+    ) -> None:
+        self._project = project
+        self._hot = hot
+        self._all_callers = callers
+        self._forms: dict[tuple[str, str], list[str] | None] = {}
+        self._positions: dict[tuple[str, str], int] = {}
+
+    def of(self, function_id: str) -> Given:
+        """The parameters of a function that hot code gives, or leaves, few literals."""
+        facts = self._project.functions[function_id]
+        if len(facts) > 1 or not facts[0].defaults or self._given_by_anyone(function_id):
+            return {}
+        found: Given = {}
+        for name in facts[0].defaults:
+            literals = self._literals(function_id, name, ())
+            if literals:
+                found[name] = sorted(literals)
+        return found
+
+    def on_cpu(self, targets: Iterable[str]) -> dict[str, list[str]]:
+        """Of these functions, the parameters that hot code gives tensors on the CPU, and nothing else but
+        literals."""
+        given = {target: all_ for target in targets if (all_ := self._all_forms(target))}
+        if not any(CPU in form for all_ in given.values() for _, form in all_):
+            return {}
+        found: set[tuple[str, str]] = set()
+        for _ in range(_DEEPEST):
+            more = {
+                (target, name)
+                for target, all_ in given.items()
+                if any(CPU in f or "=" in f or "~" in f for _, f in all_)
+                for name in self._project.functions[target][0].params
+                if (target, name) not in found and self._only_cpu(target, name, all_, found)
+            }
+            if not more:
+                break
+            found |= more
+        result: dict[str, list[str]] = {}
+        for target, name in sorted(found):
+            result.setdefault(target, []).append(name)
+        return result
+
+    def is_on_cpu(self, target: str, known: Container[tuple[str, str]]) -> bool:
+        """Whether a function has such parameters, where it is `known` of others which of theirs are."""
+        given = self._all_forms(target)
+        return any(
+            self._only_cpu(target, name, given, known)
+            for name in (self._project.functions[target][0].params if given else ())
+        )
+
+    def _callers(self, target: str) -> Iterable[str]:
+        """The callers that count: where the project itself makes a function hot, not those that only users
+        call."""
+        sources = self._all_callers(target)
+        hot = self._hot(target)
+        if hot is None or hot.users:
+            return sources
+        return [s for s in sources if (fact := self._hot(s)) is None or not fact.users]
+
+    def _all_forms(self, target: str) -> list[tuple[str, str]]:
+        """What hot code gives a function, with the functions that do; nothing where it is not to be seen."""
+        if self._given_by_anyone(target) or len(self._project.functions[target]) > 1:
+            return []
+        found: list[tuple[str, str]] = []
+        for source in self._callers(target):
+            seen = self.forms(source, target)
+            if seen is None:
+                return []
+            found.extend((source, form) for form in seen)
+        return found
+
+    def _only_cpu(
+        self,
+        target: str,
+        name: str,
+        given: list[tuple[str, str]],
+        known: Container[tuple[str, str]],
+    ) -> bool:
+        position = self._position(target, self._project.functions[target][0], name)
+        some = False
+        for source, form in given:
+            word = _argument(form, position, name)
+            if word is None:
+                continue  # its default is no tensor on a device
+            if word == CPU or (word[0] in "=~" and (source, word[1:]) in known):
+                some = True
+            elif word[0] in "=~?*":
+                return False
+        return some
+
+    def _given_by_anyone(self, function_id: str) -> bool:
+        """Whether users call it themselves, with whatever they like."""
+        fact = self._hot(function_id)
+        return fact is None or len(fact.path) == 1
+
+    def _literals(self, function_id: str, name: str, way: tuple[str, ...]) -> set[str] | None:
+        """What the parameter may hold, None where that can be anything."""
+        key = f"{function_id} {name}"
+        if key in way:
+            return set()
+        facts = self._project.functions[function_id]
+        if len(way) > _DEEPEST or len(facts) > 1 or self._given_by_anyone(function_id):
+            return None
+        default = facts[0].defaults.get(name)
+        if default is None:
+            return None
+        found: set[str] = set()
+        for source in self._callers(function_id):
+            handed = self.forms(source, function_id)
+            if handed is None:
+                return None
+            for form in handed:
+                word = _argument(form, self._position(function_id, facts[0], name), name)
+                if word is None:
+                    found.add(default)
+                elif word.startswith("="):
+                    handed_on = self._literals(source, word[1:], (*way, key))
+                    if handed_on is None:
+                        return None
+                    found |= handed_on
+                elif word == CPU:
+                    found.add(SOMETHING)  # a tensor, at any rate
+                elif word in ("?", "*") or word.startswith("~"):
+                    return None
+                else:
+                    found.add(word)
+        return found if len(found) <= _MOST_LITERALS else None
+
+    def forms(self, source: str, target: str) -> list[str] | None:
+        """The arguments that a function gives another; None where they are not to be seen."""
+        key = (source, target)
+        if key not in self._forms:
+            self._forms[key] = forms(self._project, self._project.functions[source], target)
+        return self._forms[key]
+
+    def _position(self, function_id: str, fact: FunctionFact, name: str) -> int:
+        """Which of the arguments given by position a parameter takes; -1 for none."""
+        key = (function_id, name)
+        if key not in self._positions:
+            self._positions[key] = self._read_position(function_id, fact, name)
+        return self._positions[key]
+
+    def _read_position(self, function_id: str, fact: FunctionFact, name: str) -> int:
+        params = fact.params
+        index = params.index(name)
+        if any(param.startswith("*") for param in params[:index]):
+            return -1
+        owner = class_of(self._project, function_id)
+        method = owner and "." not in function_id[len(owner) + 1 :]
+        return index - 1 if method and "staticmethod" not in fact.decorators else index
+
+
+def forms(project: Project, facts: Iterable[FunctionFact], target: str) -> list[str] | None:
+    """The arguments that a function gives another; None where they are not to be seen."""
+    last = target.rpartition(":")[2].rpartition(".")[2]
+    found: list[str] = []
+    for fact in facts:
+        for call in fact.calls:
+            if not call.name.endswith(last):
+                continue
+            owner, _, called = call.name.rpartition(".")
+            if called != last:
+                continue
+            by_class = owner.rpartition(".")[2][:1].isupper() and class_of(project, target)
+            if call.how not in ("call", "new-scope") or not call.given or by_class:
+                return None
+            found.extend(call.given)
+    return found or None
+
+
+def _argument(form: str, position: int, name: str) -> str | None:
+    """The word that a form of a call has for a parameter; None where it is left at its default."""
+    words = form.split(",") if form else []
+    by_position = [word for word in words if "=" not in word or word.startswith("=")]
+    for word in words:
+        if word.startswith(f"{name}="):
+            return word[len(name) + 1 :]
+    if "*" in words:
+        return "*"
+    if 0 <= position < len(by_position):
+        return by_position[position]
+    return None
+
+
+def ruled_out(call: CallFact, given: Given) -> bool:
+    """Whether a call stands under a condition that never holds for these arguments."""
+    return any(truth(under[1:], given) is (under[0] == "-") for under in call.under)
+
+
+def rules_out(facts: Iterable[FunctionFact], given: Given) -> bool:
+    """Whether a function has calls that are ruled out for these arguments."""
+    return any(call.under and ruled_out(call, given) for fact in facts for call in fact.calls)

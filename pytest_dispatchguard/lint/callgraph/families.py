@@ -1,0 +1,65 @@
+"""Which classes of the project are of a kind known from a library: modules, metrics, optimizers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pytest_dispatchguard.lint.callgraph.project import Project, dotted_id, method_owner, mro
+from pytest_dispatchguard.lint.facts import ClassFact
+from pytest_dispatchguard.lint.knowledge.libraries import LIBRARY_ROOTS, Known, canonical, family
+
+_PLAIN = frozenset(
+    "object abc ABC typing Generic Protocol enum Enum dict list tuple collections".split()
+)
+
+
+def families(
+    project: Project, class_id: str, extra: Mapping[str, Known]
+) -> list[tuple[str, Known]]:
+    """The known library classes among a class and its ancestors, nearest first."""
+    found: dict[str, Known] = {}
+    for base in mro(project, class_id):
+        name = canonical(dotted_id(base))
+        if name in extra:
+            found.setdefault(name, extra[name])
+        known = family(name) if (":" not in base or name in LIBRARY_ROOTS) else ""
+        if known:
+            found.setdefault(known, LIBRARY_ROOTS[known])
+    return list(found.items())
+
+
+def is_module(project: Project, class_id: str) -> bool:
+    """Whether a class is a module, layer or metric: a known library class' descendant, or, where
+    its bases are out of reach, one that looks like nothing else."""
+    return any(known.module for _, known in families(project, class_id, {})) or looks_like_module(
+        project, class_id
+    )
+
+
+def looks_like_module(project: Project, class_id: str) -> bool:
+    """A class with an unknown library base, a `forward`, and torch modules or parameters of its
+    own."""
+    line = mro(project, class_id)
+    if not any(":" not in base and not _plain(base) for base in line):
+        return False
+    if not method_owner(project, class_id, "forward"):
+        return False
+    for base in line:
+        class_ = project.classes.get(base)
+        if class_ is not None and holds_modules(class_):
+            return True
+    return False
+
+
+def holds_modules(class_: ClassFact) -> bool:
+    """Whether a class assigns modules or parameters of torch to itself."""
+    return any(
+        value in ("param", "buffer") or value.startswith("call:torch.nn.")
+        for values in class_.attrs.values()
+        for value in values
+    )
+
+
+def _plain(base: str) -> bool:
+    """Whether a base from outside the project tells nothing of modules."""
+    return base.partition(".")[0] in _PLAIN

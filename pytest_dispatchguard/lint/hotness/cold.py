@@ -1,0 +1,142 @@
+"""Which functions are cold whatever calls them: by the user's word, or because they run at set-up, for
+people, at saving and loading, in tests, or are going away."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from pytest_dispatchguard.lint.callgraph.calls import writes
+from pytest_dispatchguard.lint.callgraph.families import families, looks_like_module
+from pytest_dispatchguard.lint.callgraph.project import Project, class_of, mro, resolve
+from pytest_dispatchguard.lint.facts import FunctionFact
+from pytest_dispatchguard.lint.hotness.patterns import Patterns, picked_by
+from pytest_dispatchguard.lint.knowledge.libraries import (
+    COLD_DECORATORS,
+    COLD_METHODS,
+    COLD_PATHS,
+    COLD_UNLESS_ROOTS,
+    KERNEL_DECORATORS,
+    TEST_PATHS,
+)
+
+_CONFIG_CLASS = re.compile(
+    r"\w*(?:Config|Configuration|Arguments|Args|Options|Exception|Error|Warning)"
+)
+_DEPRECATED = re.compile(
+    r"(?:\w+[.:])*_*Deprecated(?:\w*(?:Model|Module|Layer|Pipeline|Class|Metric|Loss))?(?:Mixin)?"
+)
+_EXCEPTION = re.compile(r"(?:\w+\.)*\w*(?:Exception|Error|Warning)")
+
+
+@dataclass(frozen=True, slots=True)
+class Coldness:
+    """What decides of cold and not: the user's patterns, the functions the user named hot."""
+
+    project: Project
+    patterns: Patterns
+    named: frozenset[str]
+    memo: dict[str, bool] = field(default_factory=dict)
+
+
+def is_cold(coldness: Coldness, function_id: str) -> bool:
+    """Whether the function is cold; being named hot by the user outweighs the defaults, nothing outweighs
+    being named cold."""
+    known = coldness.memo.get(function_id)
+    if known is None:
+        known = named_cold(coldness, function_id) or (
+            function_id not in coldness.named
+            and (
+                _cold_by_default(coldness.project, function_id)
+                or _sets_up(coldness.project, function_id)
+                or _goes_away(coldness.project, function_id)
+            )
+        )
+        coldness.memo[function_id] = known
+    return known
+
+
+def cold_unless_root(function_id: str) -> bool:
+    """Whether its name says that what calls it does so at set-up or now and then, not in every step."""
+    name = function_id.partition(":")[2].rpartition(".")[2]
+    return COLD_UNLESS_ROOTS.fullmatch(name) is not None
+
+
+def named_cold(coldness: Coldness, function_id: str) -> bool:
+    """Whether the user said so: by a comment on the function or its class, or in the configuration."""
+    project = coldness.project
+    facts = project.functions[function_id]
+    if any(fact.mark for fact in facts):
+        return any(fact.mark == "cold" for fact in facts)
+    owner = class_of(project, function_id)
+    if owner and project.classes[owner].mark == "cold":
+        return True
+    return bool(picked_by(project, function_id, coldness.patterns, facts))
+
+
+def path_of(project: Project, function_id: str) -> str:
+    """The path of the file that holds the function."""
+    return project.modules[function_id.partition(":")[0]]
+
+
+def in_tests(project: Project, function_id: str) -> bool:
+    """Whether the function belongs to tests, benchmarks or documentation."""
+    return TEST_PATHS.search(path_of(project, function_id)) is not None
+
+
+def _cold_by_default(project: Project, function_id: str) -> bool:
+    module, _, name = function_id.partition(":")
+    if COLD_METHODS.fullmatch(name.rpartition(".")[2]) or in_tests(project, function_id):
+        return True
+    if COLD_PATHS.search(path_of(project, function_id)):
+        return True
+    facts = project.functions[function_id]
+    # Where overloads stand before a function, it is not cold for them.
+    return name.startswith("main.<locals>.") or all(
+        _cold_by_decorator(project, module, fact) for fact in facts
+    )
+
+
+def _cold_by_decorator(project: Project, module: str, fact: FunctionFact) -> bool:
+    for decorator in fact.decorators:
+        if decorator in ("property", "staticmethod", "classmethod"):
+            continue
+        if decorator in ("lru_cache", "cache", "cached_property"):
+            return True
+        if KERNEL_DECORATORS.fullmatch(decorator):
+            return True
+        if any(thing.id in COLD_DECORATORS for thing in resolve(project, module, decorator)):
+            return True
+    return writes(fact)
+
+
+def _sets_up(project: Project, function_id: str) -> bool:
+    """Whether it makes something that lasts: a module, an optimizer, a configuration, an exception."""
+    owner, _, last = function_id.rpartition(".")
+    if last not in ("__init__", "__new__", "__post_init__") or owner not in project.classes:
+        return False
+    known = families(project, owner, {})
+    if any(one.lasting for _, one in known) or looks_like_module(project, owner):
+        return True
+    if _CONFIG_CLASS.fullmatch(owner.rpartition(":")[2].rpartition(".")[2]):
+        return True
+    return any(_EXCEPTION.fullmatch(base.rpartition(":")[2]) for base in mro(project, owner))
+
+
+def _goes_away(project: Project, function_id: str) -> bool:
+    """Whether it, or its class, is said to be deprecated: nobody makes it faster."""
+    owner = class_of(project, function_id)
+    if owner:
+        fact = project.classes[owner]
+        if fact.mark == "hot":
+            return False
+        if any(_DEPRECATED.fullmatch(base) for base in (*fact.bases, *mro(project, owner)[1:])):
+            return True
+        if _is_deprecated(fact.decorators):
+            return True
+    return all(_is_deprecated(fact.decorators) for fact in project.functions[function_id])
+
+
+def _is_deprecated(decorators: Iterable[str]) -> bool:
+    return any(name.rpartition(".")[2].lstrip("_") == "deprecated" for name in decorators)

@@ -1,0 +1,58 @@
+"""Patterns of the configuration that mean functions: dotted names, globs, ``@decorator``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from pytest_dispatchguard.lint.callgraph.project import Project, dotted_id, resolve
+from pytest_dispatchguard.lint.facts import FunctionFact
+
+
+class Patterns(NamedTuple):
+    """What the user names: dotted names and globs, and decorators."""
+
+    names: tuple[str, ...]
+    decorators: tuple[str, ...]
+
+
+def patterns(given: Iterable[str]) -> Patterns:
+    """The configuration's patterns, names and decorators apart."""
+    given = list(given)
+    names = [p for p in given if not p.startswith("@")]
+    return Patterns(tuple(names), tuple(p[1:] for p in given if p.startswith("@")))
+
+
+def means(pattern: str, name: str) -> bool:
+    """Whether a pattern of the configuration means a dotted name: the name itself, what stands
+    inside it, a glob."""
+    return name == pattern or name.startswith(pattern + ".") or fnmatchcase(name, pattern)
+
+
+def decorator_names(project: Project, function_id: str, fact: FunctionFact) -> list[str]:
+    """The decorators of a function, as written and as what they stand for."""
+    module = function_id.partition(":")[0]
+    found: list[str] = []
+    for decorator in fact.decorators:
+        found.append(decorator)
+        found.extend(dotted_id(thing.id) for thing in resolve(project, module, decorator))
+    return found
+
+
+def picked_by(
+    project: Project, function_id: str, patterns: Patterns, facts: Sequence[FunctionFact]
+) -> str:
+    """The pattern that picks the function, or empty."""
+    if patterns.names:
+        name = dotted_id(function_id)
+        for pattern in patterns.names:
+            if means(pattern, name):
+                return pattern
+    if patterns.decorators:
+        for fact in facts:
+            for decorator in decorator_names(project, function_id, fact):
+                for pattern in patterns.decorators:
+                    if fnmatchcase(decorator, pattern) or decorator.endswith("." + pattern):
+                        return "@" + pattern
+    return ""

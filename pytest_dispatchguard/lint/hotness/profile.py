@@ -1,0 +1,207 @@
+"""What a recorded profile says of the project as it is now: which calls were seen, how often, with what. Of
+functions that have changed since they were recorded it says nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from pytest_dispatchguard.config import PROFILE
+from pytest_dispatchguard.lint.callgraph.calls import Edge
+from pytest_dispatchguard.lint.facts import FileFacts
+from pytest_dispatchguard.lint.kinds.kinds import (
+    DICT,
+    FUNCTION,
+    MODULE,
+    NESTED,
+    SCALAR,
+    TENSOR,
+    TEXT,
+    Kind,
+)
+from pytest_dispatchguard.lint.syntax.chunks import Lines
+from pytest_dispatchguard.profile import Profile, Seen, digest
+
+_STEPS = 12
+"""Calls in one another that are followed from a root."""
+_LEAST = 1e-4
+"""Calls per call of the root that are not worth following."""
+_OFTEN, _ENOUGH = 0.5, 3
+"""A call that runs in half of the calls of its function, of which there were so many at least, is no way out
+for the first time or for errors."""
+
+
+@dataclass(slots=True)
+class Observed:
+    """What was seen of the functions of a project, by their ids (see `project`)."""
+
+    seen: dict[str, Seen] = field(default_factory=dict)
+    callees: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Of each function: what it was seen to call, and how often per call of its own."""
+    stale: frozenset[str] = frozenset()
+    """Functions that have changed since they were recorded."""
+    files: frozenset[str] = frozenset()
+    """Modules of which anything ran."""
+    note: str = ""
+    """What its reader should know of the profile; empty for nothing."""
+    _memo: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def per_call(self, root: str, function_id: str) -> float | None:
+        """How often a function runs per call of a root; None where that was not seen: the root did not run,
+        or the function is not the one that was recorded."""
+        if not self.runs(root) or function_id in self.stale:
+            return None
+        if function_id not in self.seen and function_id.partition(":")[0] not in self.files:
+            return None
+        return round(self._from(root).get(function_id, 0.0), 3)
+
+    def runs(self, function_id: str) -> bool:
+        """Whether a function was seen running as it is."""
+        known = self.seen.get(function_id)
+        return known is not None and known.calls > 0
+
+    def often(self, source: str, target: str) -> bool:
+        """Whether a function was seen to call another as a matter of course."""
+        known = self.seen.get(source)
+        return (
+            known is not None
+            and known.calls >= _ENOUGH
+            and self.callees.get(source, {}).get(target, 0.0) >= _OFTEN
+        )
+
+    def _from(self, root: str) -> dict[str, float]:
+        known = self._memo.get(root)
+        if known is not None:
+            return known
+        total = {root: 1.0}
+        here = {root: 1.0}
+        for _ in range(_STEPS):
+            following: dict[str, float] = {}
+            for source, times in here.items():
+                for target, each in self.callees.get(source, {}).items():
+                    if target != root and times * each > _LEAST:
+                        following[target] = following.get(target, 0.0) + times * each
+            if not following:
+                break
+            for target, times in following.items():
+                total[target] = total.get(target, 0.0) + times
+            here = following
+        self._memo[root] = total
+        return total
+
+
+def observed(
+    profile: Profile,
+    facts: Mapping[str, FileFacts],
+    module_of: Mapping[str, str],
+    text_of: Callable[[str], str | None],
+) -> Observed:
+    """Holds a profile against the project: files' facts and modules by path, and their texts."""
+    by_file: dict[str, dict[str, Seen]] = {}
+    for (path, name), seen in profile.functions.items():
+        by_file.setdefault(path, {})[name] = seen
+    found: dict[str, Seen] = {}
+    stale: set[str] = set()
+    for path, functions in by_file.items():
+        text = text_of(path) if path in facts else None
+        if text is None:
+            stale.update(f"{path}:{name}" for name in functions)
+            continue
+        now = _digests(text, facts[path])
+        for name, seen in functions.items():
+            function_id = f"{module_of[path]}:{name}"
+            if seen.digest in now.get(name, ()):
+                found[function_id] = seen
+            else:
+                stale.add(function_id)
+    callees = {}
+    for function_id, seen in found.items():
+        named = {
+            f"{module_of[path]}:{name}": times / seen.calls
+            for (path, name), times in seen.callees.items()
+            if seen.calls and path in module_of
+        }
+        callees[function_id] = {target: each for target, each in named.items() if target in found}
+    files = frozenset(function_id.partition(":")[0] for function_id in found)
+    return Observed(found, callees, frozenset(stale), files, _note(len(stale), len(found)))
+
+
+def _note(stale: int, found: int) -> str:
+    if not stale:
+        return ""
+    return (
+        f"{PROFILE.as_posix()}: {stale} of {stale + found} recorded functions are not as they were, and "
+        "nothing is known of them: record anew with `pytest --overhead-record`"
+    )
+
+
+def _digests(text: str, facts: FileFacts) -> dict[str, set[str]]:
+    """The digests of the functions of a file, by name: a property has up to three of one name."""
+    lines = Lines(text)
+    found: dict[str, set[str]] = {}
+    for fact in facts.functions:
+        first = lines.line_of(lines.offset(fact.start_byte))
+        written = [lines.line(number) for number in range(first, fact.end_line + 1)]
+        found.setdefault(fact.name, set()).add(digest(written))
+    return found
+
+
+def with_seen(edges: Iterable[Edge], source: str, known: Observed) -> tuple[Edge, ...]:
+    """What a function may run by its text, and what it was seen to run."""
+    seen = known.callees.get(source)
+    if not seen:
+        return tuple(edges)
+    found = {edge.target: edge for edge in edges}
+    for target, each in seen.items():
+        edge = found.get(target, Edge(target, loop=False))
+        often = known.often(source, target)
+        # Which of many definitions runs, and whether any does, is no guess any more.
+        found[target] = edge._replace(
+            loop=edge.loop or each > 1.5, direct=True, spread=False, often=often
+        )
+    found.pop(source, None)
+    return tuple(found.values())
+
+
+_KINDS: dict[str, Kind] = {
+    "tensor": TENSOR,
+    "module": MODULE,
+    **dict.fromkeys(("int", "float", "bool", "complex"), SCALAR),
+    **dict.fromkeys(("str", "bytes"), TEXT),
+    **dict.fromkeys(("list", "tuple", "set", "frozenset"), NESTED),
+    "dict": DICT,
+    **dict.fromkeys(("function", "method", "builtin_function_or_method"), FUNCTION),
+}
+_NONE = "NoneType"
+
+
+def kinds_of(seen: Seen) -> dict[str, list[str]]:
+    """Of each parameter: the kinds of values it was seen with."""
+    return {name: sorted(kinds) for name, kinds in seen.kinds.items() if kinds}
+
+
+def settled(kind: Kind, words: Sequence[str]) -> Kind:
+    """The kind of a parameter that reading takes for `kind` and that was seen with values of these kinds."""
+    others = [word for word in words if word != _NONE]
+    optional = kind.optional or _NONE in words
+    seen = {word: _KINDS.get(word) for word in others}
+    if not seen or None in seen.values():
+        return kind  # nothing, or things that may be anything
+    whats = {known.what for known in _each(seen.values())}
+    if whats == {"tensor"}:
+        if kind.what == "tensor":
+            return replace(kind, sure=True, optional=optional)
+        return replace(TENSOR, optional=optional) if kind.what == "unknown" else kind
+    if "tensor" in whats:
+        return kind
+    if kind.what == "tensor" and kind.sure:
+        return kind.maybe()  # what reads like a tensor was never one
+    if kind.what in ("tensor", "unknown") and len(whats) == 1:
+        first, *_ = _each(seen.values())
+        same = all(known == first for known in _each(seen.values()))
+        return replace(first if same else NESTED, optional=optional)
+    return kind
+
+
+def _each(kinds: Iterable[Kind | None]) -> list[Kind]:
+    return [kind for kind in kinds if kind is not None]

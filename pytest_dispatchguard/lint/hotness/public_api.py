@@ -1,0 +1,105 @@
+"""What a library offers: public functions and methods that work on tensors, which its users call once per
+step or call though nothing in the project does from a hot place."""
+
+from __future__ import annotations
+
+import re
+
+from pytest_dispatchguard.lint.callgraph.families import families
+from pytest_dispatchguard.lint.callgraph.project import Project, class_of
+from pytest_dispatchguard.lint.facts import FunctionFact
+from pytest_dispatchguard.lint.hotness.cold import in_tests, path_of
+from pytest_dispatchguard.lint.knowledge.libraries import OFFERED
+from pytest_dispatchguard.lint.sources.packages import APART
+
+REASON = "called by users of the library"
+
+_SPOKEN = frozenset(
+    "__call__ __getitem__ __setitem__ __getattr__ __iter__ __enter__ __exit__".split()
+)
+"""Methods that Python calls for users."""
+_SETS_UP = re.compile(
+    r"(?:make|build|create|construct|init|initiali[sz]e|load|save|write|read|dump|convert|register|plot|draw|"
+    r"show|print|parse|set_?up|configure|download|upload|export|import|validate_args|add_arguments?|compile|"
+    r"install|attach|mount|hook|freeze|unfreeze|quantize|prune|fuse|replace|inject|"
+    r"wrap|unwrap|patch|apply_to|share|clone|copy|merge|"
+    r"(?:prepare|preprocess|process)_(?:model|module|dataset|data|dataloader|file|optimizer|config|args|weights)|"
+    r"download|extract_archive|collate|tokenize|encode_text|"
+    r"test|sweep|tune|autotune|calibrat\w+|measure|time|check_(?:model|config|version)|summar(?:y|ize)|describe|profile|benchmark|visuali[sz]e|inspect|"
+    r"get_(?:model|config|dataset|loader|optimizer|scheduler|logger|args|parser|state)|"
+    r"state_dict|load_state|to_(?:dict|json|onnx|file|disk)|from_\w+|fit|train(?:er)?|run|main|launch|spawn|"
+    r"share_memory|pin_memory|set_\w+|enable|disable|count_(?:params|parameters|flops)|"
+    r"calculate_fan|weights?_init|init_weights|fill_|kaiming|xavier|orthogonal|trunc_normal)(?:_\w*)?_?"
+)
+"""Names of what is done once, or by hand."""
+_FOR_PEOPLE = re.compile(r"Test(?:er|Case)?s?$|^Test|Bench|Profiler|Demo|Example|Verifier|Tuner")
+"""Classes that try, measure or show something."""
+_FOR_COMPARISON = re.compile(
+    r"\w+_(?:ref|reference|old|legacy|naive|slow|deprecated|orig|original|debug)"
+)
+"""Names of what is there to compare with, or for who came before."""
+_MADE_IN_CALLS = re.compile(
+    r"_?(?:make|build|create|construct|init|prepare|get)_\w*(?:mask|masks|bias|biases|positions?|position_ids|inputs?|"
+    r"latents|noise|grid|coords|embeds?|embeddings?|batch|labels|targets)"
+)
+"""Names of what is made anew for every input."""
+
+
+def is_offered(project: Project, function_id: str) -> bool:
+    """Whether users of the library call a function, by what it is called and what it takes. That it may be
+    cold is for others to say."""
+    known = project.memo_offered.get(function_id)
+    if known is None:
+        known = project.memo_offered[function_id] = _is_offered(project, function_id)
+    return known
+
+
+def sets_up(function_id: str) -> bool:
+    """Whether a function is called as what is done once is."""
+    name = function_id.rpartition(".")[2].rpartition(":")[2].lower()
+    if _FOR_COMPARISON.fullmatch(name):
+        return True
+    return _SETS_UP.fullmatch(name) is not None and _MADE_IN_CALLS.fullmatch(name) is None
+
+
+def _is_offered(project: Project, function_id: str) -> bool:
+    facts = project.functions[function_id]
+    works = any(map(_works_on_tensors, facts))
+    name = function_id.partition(":")[2]
+    *around, last = name.split(".")
+    # Most functions end here: asking where they stand takes longer.
+    if not works and last not in OFFERED:
+        return False
+    if "<locals>" in name or not _is_in_library(project, function_id):
+        return False
+    if any(part.startswith("_") or _FOR_PEOPLE.search(part) for part in around):
+        return False
+    owner = class_of(project, function_id)
+    if owner and any(last in known.offered for _, known in families(project, owner, {})):
+        return True
+    if not works or in_tests(project, function_id):
+        return False
+    if any(map(_is_registered, facts)):
+        return True
+    return (not last.startswith("_") or last in _SPOKEN) and not sets_up(function_id)
+
+
+_REGISTERS = re.compile(
+    r"(?:\w*[._])?(?:register(?:_(?!fake|abstract|buffer)\w+)?|implements(?:_\w+)?|impl|custom_op)"
+)
+
+
+def _is_registered(fact: FunctionFact) -> bool:
+    """Whether a decorator puts a function where it is looked up and called: a registry of operations."""
+    return any(_REGISTERS.fullmatch(name.rpartition(".")[2]) for name in fact.decorators)
+
+
+def _works_on_tensors(fact: FunctionFact) -> bool:
+    return fact.takes_tensors and not fact.name.endswith(".__init__")
+
+
+def _is_in_library(project: Project, function_id: str) -> bool:
+    path = path_of(project, function_id)
+    return any(path.startswith(f"{folder}/") for folder in project.packaged) and not APART.search(
+        path
+    )

@@ -1,0 +1,165 @@
+"""Where heat begins: the functions that are hot by themselves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Literal, NamedTuple
+
+from pytest_dispatchguard.lint.callgraph.calls import scope_of, things_called
+from pytest_dispatchguard.lint.callgraph.families import families, looks_like_module
+from pytest_dispatchguard.lint.callgraph.project import (
+    Project,
+    class_of,
+    dotted_id,
+    imports_torch,
+    method_owner,
+    method_owners,
+    returned_functions,
+)
+from pytest_dispatchguard.lint.facts import CallFact, FunctionFact
+from pytest_dispatchguard.lint.hotness.cold import Coldness, in_tests
+from pytest_dispatchguard.lint.hotness.patterns import Patterns, decorator_names, picked_by
+from pytest_dispatchguard.lint.knowledge.libraries import (
+    HOT_ANYWHERE,
+    HOT_DECORATORS,
+    KERNELS,
+    STEPS,
+    Known,
+)
+
+_PROCESSOR = re.compile(r".*[:.]\w*(?:Attn|Attention)\w*Processor\w*\.__call__")
+"""By the name of its class: attention calls whichever it was given, and they inherit from nothing."""
+
+
+class Root(NamedTuple):
+    """A function that is hot by itself."""
+
+    target: str
+    reason: str
+    per: Literal["call", "step"] = "call"
+    only_loops: bool = False
+    """Only its loops are hot: it runs once, they run for every batch."""
+    surely: bool = False
+    """Hot even where its name or place would make it cold."""
+
+
+def named_roots(project: Project, hot: Patterns) -> dict[str, Root]:
+    """What the user calls hot, by comments and in the configuration. What is named by itself is surely
+    hot; of what is named by its class or module the usual set-up methods stay cold."""
+    roots: dict[str, Root] = {}
+    marked = {name for name, class_ in project.classes.items() if class_.mark == "hot"}
+    for function_id, facts in project.functions.items():
+        if any(fact.mark == "hot" for fact in facts):
+            roots[function_id] = Root(function_id, "marked hot", surely=True)
+            continue
+        if marked and function_id.rpartition(".")[0] in marked:
+            roots[function_id] = Root(function_id, "its class is marked hot")
+        picked = picked_by(project, function_id, hot, facts)
+        if picked:
+            exact = picked == dotted_id(function_id) or picked.startswith("@")
+            roots[function_id] = Root(function_id, f"hot-roots: {picked}", surely=exact)
+    return roots
+
+
+def library_roots(project: Project, extra: Mapping[str, Known]) -> Iterator[Root]:
+    """The methods that libraries call, of the classes that inherit from theirs."""
+    for class_id in project.classes:
+        for name, known in families(project, class_id, extra):
+            for method in sorted(known.methods):
+                for owner in method_owners(project, class_id, method, False):
+                    yield Root(
+                        f"{owner}.{method}",
+                        f"{method} of {known.article} {name}",
+                        "step" if method in known.per_step else "call",
+                        method in known.only_loops,
+                    )
+        forward = f"{class_id}.forward"
+        if forward in project.functions and looks_like_module(project, class_id):
+            yield Root(forward, "forward of a class with modules or parameters")
+
+
+def _step_roots(project: Project) -> Iterator[Root]:
+    """The methods that a training calls in every step, of classes that have both `backward` and `step`."""
+    for class_id in project.definers.get("backward", ()):
+        owner = method_owner(project, class_id, "step")
+        if owner and not any(known.module for _, known in families(project, class_id, {})):
+            for method in ("backward", "step"):
+                yield Root(
+                    f"{method_owner(project, class_id, method)}.{method}",
+                    f"{method} of a class with both backward and step",
+                    "step",
+                )
+
+
+def _takes_steps(project: Project, function_id: str) -> bool:
+    """Whether a function is called as steps of a training are, in a file that works with torch."""
+    if not STEPS.fullmatch(function_id.rpartition(".")[2].rpartition(":")[2]):
+        return False
+    path = project.modules[function_id.partition(":")[0]]
+    return imports_torch(project.files[path]) and not in_tests(project, function_id)
+
+
+def _is_kernel(project: Project, function_id: str, fact: FunctionFact) -> bool:
+    """Whether a decorator puts a function where an operation is looked up, in a file that works with
+    torch."""
+    if not any(KERNELS.fullmatch(name.rpartition(".")[2]) for name in fact.decorators):
+        return False
+    path = project.modules[function_id.partition(":")[0]]
+    return imports_torch(project.files[path]) and not in_tests(project, function_id)
+
+
+def _other_roots(project: Project, coldness: Coldness) -> Iterator[Root]:
+    """Protocol methods, compiled functions, training loops, hooks."""
+    for function_id, facts in project.functions.items():
+        if (
+            facts[0].params
+            and _takes_steps(project, function_id)
+            and not any(fact.over_loader for fact in facts)
+        ):
+            yield Root(function_id, "a step of a training, by its name", "step")
+        everywhere = HOT_ANYWHERE.get(function_id.rpartition(".")[2])
+        if everywhere and class_of(project, function_id):
+            yield Root(function_id, everywhere)
+        if facts[0].params[1:2] == ["attn"] and _PROCESSOR.fullmatch(function_id):
+            yield Root(function_id, "__call__ of an attention processor")
+        for fact in facts:
+            if _is_kernel(project, function_id, fact):
+                yield Root(function_id, "registered as an operation")
+            for name in decorator_names(project, function_id, fact):
+                if name in HOT_DECORATORS:
+                    yield Root(function_id, HOT_DECORATORS[name])
+            if fact.training_loop and not in_tests(project, function_id):
+                yield Root(function_id, "a training loop", "step", True, True)
+            elif fact.feeds_model and not in_tests(project, function_id):
+                yield Root(function_id, "a loop that feeds a model", "step", True, True)
+            for call in fact.calls:
+                if call.how.startswith("hook") and not in_tests(project, function_id):
+                    for target in _handed_over(project, function_id, fact, call):
+                        yield Root(target, "a hook that torch calls")
+
+
+def _handed_over(
+    project: Project, function_id: str, fact: FunctionFact, call: CallFact
+) -> Iterator[str]:
+    """The functions that are handed to torch as hooks."""
+    scope = scope_of(project, function_id)
+    for thing in things_called(project, scope, fact, call.name):
+        if thing.kind != "function":
+            continue
+        if call.how == "hook-factory":
+            yield from returned_functions(project, thing.id)
+        else:
+            yield thing.id
+
+
+def find_roots(
+    project: Project, named: Mapping[str, Root], extra: Mapping[str, Known], coldness: Coldness
+) -> list[Root]:
+    """All roots, one a function, by their ids in order."""
+    roots = dict(named)
+    for root in library_roots(project, extra):
+        roots.setdefault(root.target, root)
+    for root in (*_other_roots(project, coldness), *_step_roots(project)):
+        roots.setdefault(root.target, root)
+    return [roots[target] for target in sorted(roots)]

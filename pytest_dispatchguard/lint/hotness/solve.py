@@ -1,0 +1,159 @@
+"""Heat: from the facts of the project to the functions that run once per op, call or step, each
+with the shortest path from a root that reaches it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+from pytest_dispatchguard.lint.callgraph.arguments import (
+    Arguments,
+    Given,
+    callers,
+    ruled_out,
+    rules_out,
+)
+from pytest_dispatchguard.lint.callgraph.calls import Edge, edges, writes
+from pytest_dispatchguard.lint.callgraph.project import Project, dotted_id
+from pytest_dispatchguard.lint.facts import HotFact
+from pytest_dispatchguard.lint.hotness.cold import Coldness
+from pytest_dispatchguard.lint.hotness.patterns import patterns
+from pytest_dispatchguard.lint.hotness.profile import Observed, with_seen
+from pytest_dispatchguard.lint.hotness.reachability import Grounds, Reached, heated
+from pytest_dispatchguard.lint.hotness.roots import Root, find_roots, named_roots
+from pytest_dispatchguard.lint.knowledge.libraries import Known
+
+
+class HotFunction(NamedTuple):
+    """One line of ``dispatchguard hot``."""
+
+    path: str
+    function: str
+    line: int
+    hot: HotFact
+
+
+class Origin(NamedTuple):
+    """How what is hot was found: first as if all that functions may run were run, then without what the
+    arguments rule out that hot code gives."""
+
+    roots: Sequence[Root]
+    coldness: Coldness
+    ways: Mapping[str, tuple[Edge, ...]]
+    """What functions may run whatever they are given."""
+    first: Mapping[str, Reached]
+    given: Mapping[str, Given]
+    """What hot code gives, as it was found first."""
+    then: Mapping[str, Reached]
+
+
+@dataclass(frozen=True, slots=True)
+class Heat:
+    """Which functions of the project are hot, by id ``module:qualified.name``."""
+
+    hot: Mapping[str, HotFact]
+    edges: Mapping[str, tuple[Edge, ...]]
+    """What each hot function may run."""
+    given: Mapping[str, Given]
+    """Of hot functions, the parameters that hot code gives few literals, and these."""
+    on_cpu: Mapping[str, list[str]]
+    """Of hot functions, the parameters that hot code only gives tensors on the CPU."""
+    observed: Observed
+    """What was recorded of the project."""
+    origin: Origin = field(compare=False, repr=False)
+
+
+def solve(
+    project: Project,
+    hot_roots: Sequence[str] = (),
+    cold: Sequence[str] = (),
+    library_roots: Mapping[str, Iterable[str]] | None = None,
+    observed: Observed | None = None,
+    step: Callable[[], object] | None = None,
+) -> Heat:
+    """Which functions are hot, and why. `hot_roots` and `cold` are patterns of the configuration:
+    dotted names of functions or classes, globs, ``@decorator``; `library_roots` adds library
+    classes and their hot methods; `observed` is what was recorded of the project; a `step` is taken for each
+    function, so that others may go first."""
+    recorded = observed or Observed()
+    extra = {base: Known(frozenset(methods)) for base, methods in (library_roots or {}).items()}
+    named = named_roots(project, patterns(hot_roots))
+    surely = frozenset(target for target, root in named.items() if root.surely)
+    coldness = Coldness(project, patterns(cold), surely)
+    roots = find_roots(project, named, extra, coldness)
+    plain: dict[str, tuple[Edge, ...]] = {}
+
+    def ways(function_id: str) -> tuple[Edge, ...]:
+        found = plain.get(function_id)
+        if found is None:
+            if step is not None:
+                step()
+            found = plain[function_id] = with_seen(
+                edges(project, function_id), function_id, recorded
+            )
+        return found
+
+    grounds = Grounds(project, coldness, loops_of(roots))
+    first = then = heated(grounds, roots, ways)
+    given = _given(project, first, plain)
+    runs = dict(plain)
+    for function_id, literals in given.items():
+        if literals and rules_out(project.functions[function_id], literals):
+            left = edges(project, function_id, partial(ruled_out, given=literals))
+            runs[function_id] = with_seen(left, function_id, recorded)
+    if runs != plain:
+        then = heated(
+            grounds, roots, lambda f: runs[f] if f in runs else runs.setdefault(f, ways(f))
+        )
+    hot = {function_id: reached.fact for function_id, reached in then.items()}
+    calling = callers(hot, runs)
+    arguments = Arguments(project, hot.get, lambda f: calling.get(f, ()))
+    if recorded.seen:
+        _count(hot, recorded)
+    return Heat(
+        hot,
+        runs,
+        {function_id: given[function_id] for function_id in hot if given.get(function_id)},
+        arguments.on_cpu(calling),
+        recorded,
+        Origin(roots, coldness, plain, first, given, then),
+    )
+
+
+def loops_of(roots: Iterable[Root]) -> frozenset[str]:
+    """The roots of which only the loops are hot."""
+    return frozenset(root.target for root in roots if root.only_loops)
+
+
+def _given(
+    project: Project, first: Mapping[str, Reached], ways: Mapping[str, Sequence[Edge]]
+) -> dict[str, Given]:
+    """What hot code gives when all ways count."""
+    facts = {function_id: reached.fact for function_id, reached in first.items()}
+    calling = callers(facts, ways)
+    arguments = Arguments(project, facts.get, lambda f: calling.get(f, ()))
+    return {function_id: arguments.of(function_id) for function_id in ways}
+
+
+def listed(project: Project, heat: Heat) -> list[HotFunction]:
+    """The hot functions for people, sorted by path and line."""
+    functions = [
+        HotFunction(project.modules[module], name, definition.line, fact)
+        for function_id, fact in heat.hot.items()
+        for module, _, name in [function_id.partition(":")]
+        for definition in project.functions[function_id]
+        if not writes(definition)
+    ]
+    functions.sort(key=lambda f: (f.path, f.line, f.function))
+    return functions
+
+
+def _count(hot: Mapping[str, HotFact], observed: Observed) -> None:
+    """Says of hot functions how often they were seen to run."""
+    by_name = {dotted_id(function_id): function_id for function_id in hot}
+    for function_id, fact in hot.items():
+        root = by_name.get(fact.root)
+        if root is not None:
+            fact.seen = observed.per_call(root, function_id)

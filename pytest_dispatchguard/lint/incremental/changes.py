@@ -1,0 +1,267 @@
+"""What a change of a file is to the rest of the project, told from its facts of before and now: bodies that
+may lead elsewhere, functions that came or went unnoticed. In doubt it is more, and all is found out anew."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from pytest_dispatchguard.lint.callgraph.calls import is_property
+from pytest_dispatchguard.lint.callgraph.families import holds_modules
+from pytest_dispatchguard.lint.callgraph.project import (
+    OwnMethods,
+    dotted_id,
+    inherited,
+    names_bound,
+)
+from pytest_dispatchguard.lint.facts import Brief, FileFacts, FunctionFact
+from pytest_dispatchguard.lint.hotness.patterns import means
+from pytest_dispatchguard.lint.knowledge.libraries import LIBRARY_ROOTS, STEPS
+from pytest_dispatchguard.lint.store.packing import frame, frame_of_class, packed_call
+
+_WORD = re.compile(r"\w+", re.ASCII)
+_ROOT = re.compile(r"(?<![\w.])[^\W\d]\w*")
+_LOCALS = ".<locals>."
+
+
+class About(NamedTuple):
+    """What is known of one file of a project that was solved."""
+
+    module: str
+    walked: Collection[str]
+    """The functions whose bodies were read to find what is hot."""
+    lines: Mapping[str, Sequence[str]]
+    """Its classes that inherit from classes of the project, with the ids of these, nearest first."""
+
+
+class Matters(NamedTuple):
+    """What makes it matter that there is a function of some name."""
+
+    mentioned: Callable[[str], bool]
+    """Whether the facts of any file hold the word."""
+    methods: frozenset[str]
+    """What every class is asked for."""
+    patterns: Sequence[str]
+    """Of the configuration, for functions."""
+    idle: bool
+    """Whether something of the configuration matches nothing: what is near to it is told."""
+    library: Container[str] = frozenset()
+    """The modules whose functions users call."""
+
+
+class Change(NamedTuple):
+    """What is other in a file."""
+
+    came: Sequence[FunctionFact]
+    went: Sequence[FunctionFact]
+    bodies: Mapping[str, Sequence[FunctionFact]]
+    """Those whose bodies were read and may lead elsewhere now, by name, as they were."""
+    tensors: bool
+    """Whether bodies that were read use other tensors than they did."""
+    bound: frozenset[str] = frozenset()
+    """Names that it has by imports and assignments, and had not."""
+    attrs: frozenset[str] = frozenset()
+    """Classes that assign other attributes to themselves."""
+    takes: frozenset[str] = frozenset()
+    """Functions that take other arguments."""
+    returns: frozenset[str] = frozenset()
+    """Functions that return something else, or read what they are given where they did not."""
+    offers: bool = False
+    """Whether functions work on tensors that they are given where they did not, or no longer."""
+
+
+def asked_methods(extra: Mapping[str, Iterable[str]]) -> frozenset[str]:
+    """The methods that library classes have called, those of rule packs among them, and those that calling an
+    instance runs."""
+    known = (known.methods for known in LIBRARY_ROOTS.values())
+    return frozenset({"forward", "call"}.union(*known, *extra.values()))
+
+
+def words_in(facts: Iterable[FileFacts]) -> set[str]:
+    """All words by which facts can lead to a function: of what is written in files, all but the names of
+    functions where they are defined."""
+    said: set[str] = set()
+    for file in facts:
+        for pair in file.imports:
+            said.update(pair)
+        said.update(file.assigns)
+        for class_ in file.classes:
+            said.add(class_.name)
+            said.update(class_.attrs)
+        for function in file.functions:
+            said.update(function.defaults.values(), function.locals)
+            for call in function.calls:
+                said.update(call.given, call.under)
+        said.update(_looked_up(file))
+    return words_of(said)
+
+
+def roots_in(facts: FileFacts) -> set[str]:
+    """The names by which what is written in a file begins to be looked up there."""
+    return set(_ROOT.findall("\n".join(_looked_up(facts))))
+
+
+def _looked_up(facts: FileFacts) -> set[str]:
+    said: set[str] = set()
+    tables = [facts.assigns]
+    for class_ in facts.classes:
+        said.update(class_.bases, class_.decorators)
+        tables.append(class_.attrs)
+    for function in facts.functions:
+        said.add(function.returns)
+        said.update(function.decorators)
+        said.update(call.name for call in function.calls)
+        tables.append(function.locals)
+    for table in tables:
+        said.update(*table.values())
+    return said
+
+
+def words_of(names: Iterable[str]) -> set[str]:
+    """The words of dotted names and of all else that is written."""
+    return set(_WORD.findall("\n".join(names)))
+
+
+def change_of(old: FileFacts, new: FileFacts, walked: Container[str]) -> Change | None:
+    """What is other in a file; None where that is more than a change has. The body of a function that was not
+    walked is read by nobody, but for the hooks it sets and the functions it hands out."""
+    bound, attrs = _bound_anew(old, new), _other_attrs(old, new)
+    if old.error or new.error or bound is None or attrs is None:
+        return None
+    before, now = ({f.name for f in facts.functions} for facts in (old, new))
+    stayed, stay = ([f for f in facts.functions if f.name in before & now] for facts in (old, new))
+    if [f.name for f in stayed] != [f.name for f in stay]:
+        return None
+    leading: set[str] = set()
+    takes: set[str] = set()
+    returns: set[str] = set()
+    tensors = offers = False
+    for was, is_ in zip(stayed, stay, strict=True):
+        if frame(was) != frame(is_):
+            if not _is_alike(was, is_):
+                return None
+            if (was.params, was.defaults) != (is_.params, is_.defaults):
+                takes.add(was.name)
+            if was.returns != is_.returns:
+                returns.add(was.name)
+        if was.reads != is_.reads:
+            returns.add(was.name)
+        offers |= was.takes_tensors != is_.takes_tensors
+        if was.name in walked:
+            tensors |= was.tensors != is_.tensors
+            if _leading(was) != _leading(is_):
+                leading.add(was.name)
+    return Change(
+        [f for f in new.functions if f.name not in before],
+        [f for f in old.functions if f.name not in now],
+        {name: [f for f in stayed if f.name == name] for name in sorted(leading)},
+        tensors,
+        bound,
+        attrs,
+        frozenset(takes),
+        frozenset(returns),
+        offers,
+    )
+
+
+def _bound_anew(old: FileFacts, new: FileFacts) -> frozenset[str] | None:
+    """The names that imports and assignments add to a file; None where anything else is other of these."""
+    stayed = [pair for pair in new.imports if pair in old.imports]
+    kept = [(name, values) for name, values in new.assigns.items() if name in old.assigns]
+    if stayed != old.imports or kept != list(old.assigns.items()):
+        return None
+    names = {pair[0] for pair in new.imports if pair not in old.imports}
+    names |= new.assigns.keys() - old.assigns.keys()
+    had = names_bound(old, "").keys() | {"*"}
+    return None if names & had else frozenset(names)
+
+
+def _other_attrs(old: FileFacts, new: FileFacts) -> frozenset[str] | None:
+    """The classes that assign other attributes to themselves; None where more is other of classes."""
+    if len(old.classes) != len(new.classes):
+        return None
+    found = set()
+    for was, is_ in zip(old.classes, new.classes, strict=True):
+        if frame_of_class(was) == frame_of_class(is_):
+            continue
+        alike = frame_of_class(replace(is_, attrs=was.attrs)) == frame_of_class(was)
+        if not alike or holds_modules(was) != holds_modules(is_):
+            return None
+        found.add(was.name)
+    return frozenset(found)
+
+
+def _is_alike(was: FunctionFact, is_: FunctionFact) -> bool:
+    """Whether a function is to others as it was, but for what it takes and returns."""
+    if _LOCALS in was.name or any(call.how.startswith("hook") for call in (*was.calls, *is_.calls)):
+        return False
+    # What is called self is told by its first parameter, whether attention calls it by its second.
+    told = 2 if was.name.endswith("__call__") else 1 if "." in was.name else 0
+    if was.params[:told] != is_.params[:told]:
+        return False
+    same = replace(is_, params=was.params, defaults=was.defaults, returns=was.returns)
+    return frame(was) == frame(same)
+
+
+def _leading(function: FunctionFact) -> object:
+    """What of a body decides of where it leads."""
+    return function.locals, [packed_call(call) for call in function.calls]
+
+
+def is_unnoticed(function: FunctionFact, facts: FileFacts, about: About, matters: Matters) -> bool:
+    """Whether it makes no difference that there is a function, or is not, to who does not mention it."""
+    owner, _, last = function.name.rpartition(".")
+    around = function.name.split(_LOCALS)
+    marked = any(class_.mark for class_ in facts.classes if class_.name == owner)
+    dotted = dotted_id(f"{about.module}:{function.name}")
+    return not (
+        function.decorators
+        or function.mark
+        or function.training_loop
+        or function.feeds_model
+        or STEPS.fullmatch(last)
+        or last in ("backward", "step")
+        or (function.takes_tensors and about.module in matters.library)
+        or any(call.how.startswith("hook") for call in function.calls)
+        or any(_LOCALS.join(around[: i + 1]) in about.walked for i in range(len(around)))
+        or last.startswith("__")
+        or not last.isascii()
+        or last in matters.methods
+        or marked
+        or any(means(pattern, dotted) for pattern in matters.patterns)
+        or matters.idle
+    )
+
+
+def remade(
+    brief: Brief, change: Change, facts: FileFacts, about: About, own: Callable[[str], OwnMethods]
+) -> Brief:
+    """The brief of a file whose functions came and went unnoticed, or have other bodies with the same calls.
+    `facts` are those of now, `own` gives what a class of the project defines."""
+    came = {f.name: [dotted_id(f"{about.module}:{f.name}")] for f in change.came}
+    known = {**brief.names, **came}
+    names = {name: known[name] for name in names_bound(facts, about.module) if name in known}
+    touched = {f"{about.module}:{f.name.rpartition('.')[0]}" for f in (*change.came, *change.went)}
+    classes = dict(brief.classes)
+    for name, class_ in brief.classes.items():
+        line = [f"{about.module}:{name}", *about.lines.get(name, ())]
+        if touched.intersection(line):
+            methods, properties = inherited([own(base) for base in line])
+            classes[name] = replace(class_, methods=methods, properties=properties)
+    tensors = {
+        name: found
+        for name in brief.hot
+        if (found := sorted({t for f in facts.functions if f.name == name for t in f.tensors}))
+    }
+    return replace(brief, names=names, classes=classes, tensors=tensors)
+
+
+def own_methods(facts: FileFacts, class_id: str) -> OwnMethods:
+    """What a class of a file defines."""
+    prefix = class_id.partition(":")[2] + "."
+    found = [f for f in facts.functions if f.name.rpartition(".")[0] + "." == prefix]
+    methods = {f.name[len(prefix) :]: f"{class_id.partition(':')[0]}:{f.name}" for f in found}
+    properties = frozenset(f.name[len(prefix) :] for f in found if is_property(f))
+    return methods, properties

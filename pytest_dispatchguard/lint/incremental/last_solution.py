@@ -1,0 +1,241 @@
+"""The state of a project that was solved last, as the cache keeps it beside the briefs: what tells of another
+state whether the same is hot there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from pytest_dispatchguard.config import Config
+from pytest_dispatchguard.lint.callgraph.project import mro
+from pytest_dispatchguard.lint.facts import FileFacts
+from pytest_dispatchguard.lint.incremental.changes import About, Change, words_in
+from pytest_dispatchguard.lint.incremental.solution_store import Index, index_of
+from pytest_dispatchguard.lint.incremental.survey import Survey, facts_of, sha
+from pytest_dispatchguard.lint.store.cache import Cache
+
+if TYPE_CHECKING:
+    from pytest_dispatchguard.lint.callgraph.project import Project
+    from pytest_dispatchguard.lint.hotness.solve import Heat
+
+_MOST_CHANGED = 24
+"""Files: what is hot of more is found out anew."""
+_MOST_MORE = 400
+"""Words beside most of them: of more all are written anew."""
+
+
+class Read(NamedTuple):
+    """What was read of a project to find out what is hot: by path, what `About` says of a file."""
+
+    walked: Mapping[str, Sequence[str]]
+    lines: Mapping[str, Mapping[str, Sequence[str]]]
+    digest: str = ""
+    """As the cache knows it; empty until it is kept."""
+
+
+class Words(NamedTuple):
+    """All that the facts of files hold, and perhaps some that they held before."""
+
+    most: frozenset[str]
+    digest: str = ""
+    """Of these, as the cache knows them; empty until they are kept."""
+    more: frozenset[str] = frozenset()
+
+    def hold(self, word: str) -> bool:
+        """Whether a word is among them."""
+        return word in self.most or word in self.more
+
+    def all(self) -> frozenset[str]:
+        """All of them."""
+        return self.most | self.more
+
+    def plus(self, words: Iterable[str]) -> Words:
+        """These and others, perhaps some of them again."""
+        new = frozenset(word for word in words if not self.hold(word))
+        return self._replace(more=self.more | new) if new else self
+
+
+class Found(NamedTuple):
+    """How what is hot was found, as the cache has it; nothing of a state that was found otherwise."""
+
+    families: str = ""
+    """The digest of what is known of classes; see `on_demand`."""
+    trails: Mapping[str, str] = {}
+    """The digests of the trails of files, by path."""
+    loops: Sequence[str] = ()
+    """The roots of which only the loops are hot."""
+    surely: Sequence[str] = ()
+    """The functions that are hot by the user's word, even where they would be cold."""
+
+
+class Rows(NamedTuple):
+    """What a state has that the cache may not have, by digest."""
+
+    families: Mapping[str, str] = {}
+    trails: Mapping[str, str] = {}
+
+
+class State(NamedTuple):
+    """A state of a project that was solved."""
+
+    key: str
+    settings: str
+    """What hotness depends on beside files."""
+    files: Mapping[str, tuple[str, str, str]]
+    """By path: the digest of its text, its shape, its module."""
+    read: Read
+    found: Found = Found()
+
+    def about(self, rel: str) -> About:
+        """What is known of one file."""
+        return About(
+            self.files[rel][2],
+            frozenset(self.read.walked.get(rel, ())),
+            self.read.lines.get(rel, {}),
+        )
+
+
+Facts = Callable[[str], FileFacts]
+"""Gives those of a file by its path."""
+
+
+class Step(NamedTuple):
+    """A change of files after a state."""
+
+    before: State
+    old: Mapping[str, FileFacts]
+    new: Mapping[str, FileFacts]
+    changes: Mapping[str, Change]
+
+
+class Known(NamedTuple):
+    """The state solved last, as the cache has it."""
+
+    state: State
+    words: Words
+    hot: Index
+    rows: Rows = Rows()
+
+
+def recall(cache: Cache) -> Known | None:
+    """The state solved last; None where the cache has none."""
+    row = cache.get_many("solved", ["state"]).get("state")
+    if row is None:
+        return None
+    key, settings, files, digest, most, more, found = json.loads(row)
+    read = cache.get_many("read", [digest]).get(digest)
+    words = cache.get_many("words", [most]).get(most)
+    hot = index_of(cache, key)
+    if read is None or words is None or hot is None:
+        return None
+    tables = Read(*json.loads(read))._replace(digest=digest)
+    return Known(
+        State(key, settings, files, tables, Found(*found)),
+        Words(frozenset(words.split()), most, frozenset(more)),
+        hot,
+    )
+
+
+def keep(cache: Cache, known: Known) -> None:
+    """Puts a state in the place of the one before, with as much of that as stays."""
+    state, words = known.state, known.words
+    *read, digest = state.read
+    if not digest or digest not in cache.keys("read"):
+        digest = _replace(cache, "read", json.dumps(read, separators=(",", ":")))
+    most, more = words.digest, words.more
+    if not most or len(more) > _MOST_MORE or most not in cache.keys("words"):
+        most, more = _replace(cache, "words", " ".join(sorted(words.all()))), frozenset()
+    for namespace, rows, keys in (
+        ("families", known.rows.families, {state.found.families}),
+        ("trails", known.rows.trails, set(state.found.trails.values())),
+    ):
+        cache.prune(namespace, keys)
+        cache.put_many(namespace, rows)
+    row = [state.key, state.settings, state.files, digest, most, sorted(more), state.found]
+    cache.put_many("solved", {"state": json.dumps(row, separators=(",", ":"))})
+
+
+def _replace(cache: Cache, namespace: str, text: str) -> str:
+    digest = sha(text.encode())
+    cache.put_many(namespace, {digest: text})
+    cache.prune(namespace, (digest,))
+    return digest
+
+
+def state_of(
+    key: str, settings: str, survey: Survey, project: Project, heat: Heat
+) -> tuple[State, Rows]:
+    """The state that a project was solved in, and what is new of it."""
+    files = {
+        rel: (one.digest, one.shape, project.module_of[rel]) for rel, one in survey.scouted.items()
+    }
+    state = State(key, settings, files, read_for(project, heat))
+    if heat.observed.seen or heat.observed.stale:
+        return state, Rows()
+    from pytest_dispatchguard.lint.hotness.solve import loops_of
+    from pytest_dispatchguard.lint.incremental.hot_paths import pack_trails, trails_of
+    from pytest_dispatchguard.lint.incremental.lazy_project import families_of, pack_families
+
+    families = pack_families(families_of(project))
+    trails = {rel: pack_trails(found) for rel, found in trails_of(project, heat).items()}
+    digests = {rel: sha(text.encode()) for rel, text in trails.items()}
+    found = Found(
+        sha(families.encode()),
+        digests,
+        sorted(loops_of(heat.origin.roots)),
+        sorted(heat.origin.coldness.named),
+    )
+    rows = Rows({found.families: families}, {digests[rel]: trails[rel] for rel in trails})
+    return state._replace(found=found), rows
+
+
+def read_for(project: Project, heat: Heat) -> Read:
+    """What was read of a solved project."""
+    walked: dict[str, list[str]] = {}
+    for function_id in sorted(heat.edges):
+        module, _, name = function_id.partition(":")
+        walked.setdefault(project.modules[module], []).append(name)
+    hot = {project.modules[function_id.partition(":")[0]] for function_id in heat.hot}
+    lines: dict[str, dict[str, list[str]]] = {}
+    for class_id in project.classes:
+        path = project.modules[class_id.partition(":")[0]]
+        if path in hot:
+            put_line(lines.setdefault(path, {}), project, class_id)
+    lines = {rel: classes for rel, classes in lines.items() if classes}
+    return Read(walked, lines)
+
+
+def put_line(lines: dict[str, list[str]], project: Project, class_id: str) -> None:
+    """Adds a class to those of its file, if it inherits from classes of the project."""
+    above = [base for base in mro(project, class_id)[1:] if base in project.classes]
+    if above:
+        lines[class_id.partition(":")[2]] = above
+
+
+def words_after(config: Config, survey: Survey, before: Known | None, cache: Cache) -> Words:
+    """The words that the facts of all files hold, with those of before where most files are as they were."""
+    if before is not None:
+        changed = _other_facts(before.state, shapes_of(survey))
+        if len(changed) <= _MOST_CHANGED:
+            return before.words.plus(words_in(facts_of(config, survey, changed, cache).values()))
+    return Words(frozenset(words_in(survey.facts[rel] for rel in survey.scouted)))
+
+
+def shapes_of(survey: Survey) -> dict[str, str]:
+    """What tells the facts of files from others, by path."""
+    return {rel: one.shape for rel, one in survey.scouted.items()}
+
+
+def changed_since(state: State, settings: str, shapes: Mapping[str, str]) -> list[str] | None:
+    """The files that have other facts than in a state; None where these are many, or not all that differs."""
+    if state.settings != settings or state.files.keys() != shapes.keys():
+        return None
+    changed = _other_facts(state, shapes)
+    return changed if len(changed) <= _MOST_CHANGED else None
+
+
+def _other_facts(state: State, shapes: Mapping[str, str]) -> list[str]:
+    """The files of now that have other facts than in a state, or are not there."""
+    nothing = ("", "", "")
+    return [rel for rel, shape in shapes.items() if state.files.get(rel, nothing)[1] != shape]

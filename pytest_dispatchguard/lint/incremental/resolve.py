@@ -1,0 +1,370 @@
+"""What is hot after bodies of functions changed, told from how it was found before: only what the changes
+reach is looked at, and what is not asked for is not read."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from functools import partial
+from typing import NamedTuple
+
+from pytest_dispatchguard.lint.callgraph.arguments import (
+    Arguments,
+    Given,
+    forms,
+    ruled_out,
+    rules_out,
+)
+from pytest_dispatchguard.lint.callgraph.calls import Edge, edges, edges_with
+from pytest_dispatchguard.lint.facts import CPU, CallFact, FunctionFact, HotFact
+from pytest_dispatchguard.lint.hotness.reachability import Before, Grounds, Reached, heated_again
+from pytest_dispatchguard.lint.incremental.hot_paths import Known, Trail
+
+Bodies = Mapping[str, Sequence[FunctionFact]]
+"""Functions whose bodies changed, by id, as they were."""
+
+
+class Moved(NamedTuple):
+    """What is other than it was."""
+
+    trails: Mapping[str, Trail | None]
+    """Of functions; None of those that no way leads to any more."""
+    callers: Mapping[str, set[str]]
+    """The functions that have ways to one."""
+    told: frozenset[str]
+    """The functions that are hot where they were not, no longer hot, hot in another way, or given something
+    else."""
+
+
+def moved(
+    grounds: Grounds, known: Known, bodies: Bodies, takes: AbstractSet[str] = frozenset()
+) -> Moved | None:
+    """What is hot after these bodies changed, of which the project has those of now, and these functions came
+    to take something else; None where that has to be found out anew. Nothing may have been recorded of the
+    project."""
+    work = _Work(grounds, known, bodies, takes)
+    work.spread()
+    return work.moved() if work.is_on_cpu_as_before() else None
+
+
+class _Work:
+    """What is found out, step by step, as `heat` does it for the whole project."""
+
+    def __init__(
+        self, grounds: Grounds, known: Known, bodies: Bodies, takes: AbstractSet[str]
+    ) -> None:
+        self.grounds, self.known, self.bodies, self.takes = grounds, known, bodies, takes
+        self.project = grounds.project
+        self.ways: dict[str, Sequence[Edge]] = {}
+        """Of functions whose bodies changed, and of those that ways lead to for the first time."""
+        self.runs: dict[str, Sequence[Edge]] = {}
+        self.more: dict[str, set[str]] = {}
+        """Functions that these have ways to, with those that have them."""
+        self.first: Mapping[str, Reached | None] = {}
+        self.given: dict[str, Given] = {}
+        self.then: Mapping[str, Reached | None] = {}
+        self.arguments = Arguments(self.project, self.fact, self.calling)
+
+    # -- as it was ---------------------------------------------------------------------------------
+
+    def ways_before(self, function_id: str) -> Sequence[Edge]:
+        """What a function had ways to."""
+        trail = self.known.of(function_id)
+        return () if trail is None else trail.ways
+
+    def runs_before(self, function_id: str) -> Sequence[Edge]:
+        """What of that its arguments left."""
+        trail = self.known.of(function_id)
+        return () if trail is None else trail.runs
+
+    def first_before(self, function_id: str) -> Reached | None:
+        """How it became hot when all ways counted."""
+        trail = self.known.of(function_id)
+        return None if trail is None else trail.first
+
+    def then_before(self, function_id: str) -> Reached | None:
+        """How it was hot."""
+        trail = self.known.of(function_id)
+        return None if trail is None else trail.then
+
+    def given_before(self, function_id: str) -> Given:
+        """What hot code gave it."""
+        trail = self.known.of(function_id)
+        return {} if trail is None else trail.given
+
+    # -- as it is ----------------------------------------------------------------------------------
+
+    def ways_now(self, function_id: str) -> Sequence[Edge]:
+        """What a function has ways to."""
+        found = self.ways.get(function_id)
+        if found is not None:
+            return found
+        trail = self.known.of(function_id)
+        if trail is None:
+            found = tuple(edges(self.project, function_id))
+        elif function_id in self.bodies:
+            found = self.ways_of_body(function_id, trail.ways)
+        else:
+            return trail.ways
+        self.ways[function_id] = found
+        for edge in found:
+            self.more.setdefault(edge.target, set()).add(function_id)
+        return found
+
+    def ways_of_body(self, function_id: str, before: Sequence[Edge]) -> Sequence[Edge]:
+        """What a function has ways to whose body changed: where calls came and nothing else, only these are
+        followed."""
+        more = self.came(function_id)
+        if more is None:
+            return tuple(edges(self.project, function_id))
+        return tuple(edges_with(self.project, function_id, before, more)) if more else before
+
+    def came(self, function_id: str) -> list[CallFact] | None:
+        """The calls that came to a body; None where more is other than that."""
+        return _came(self.bodies[function_id], self.project.functions[function_id])
+
+    def runs_now(self, function_id: str) -> Sequence[Edge]:
+        """What of its ways the arguments leave."""
+        found = self.runs.get(function_id)
+        if found is None:
+            trail = self.known.of(function_id)
+            return self.ways_now(function_id) if trail is None else trail.runs
+        return found
+
+    def first_now(self, function_id: str) -> Reached | None:
+        """How it becomes hot when all ways count."""
+        if function_id in self.first:
+            return self.first[function_id]
+        return self.first_before(function_id)
+
+    def then_now(self, function_id: str) -> Reached | None:
+        """How it is hot."""
+        return self.then[function_id] if function_id in self.then else self.then_before(function_id)
+
+    def callers(self, function_id: str) -> set[str]:
+        """All that have, or had, ways to a function."""
+        return self.known.callers(function_id) | self.more.get(function_id, set())
+
+    def fact(self, function_id: str) -> HotFact | None:
+        """Why it is hot when all ways count."""
+        reached = self.first_now(function_id)
+        return None if reached is None else reached.fact
+
+    def calling(self, function_id: str) -> list[str]:
+        """The functions that have ways to it when all ways count."""
+        callers = (s for s in self.callers(function_id) if self.first_now(s) is not None)
+        return [source for source in callers if function_id in _targets(self.ways_now(source))]
+
+    # -- step by step ------------------------------------------------------------------------------
+
+    def spread(self) -> None:
+        """Finds out what is hot when all ways count, what is given then, and what is hot for that."""
+        changed = sorted(self.bodies)
+        before = Before(self.first_before, self.ways_before)
+        self.first = heated_again(self.grounds, before, self.ways_now, self.callers, changed)
+        walked = {f for f in self.first if _counts(self.first[f]) != _counts(self.first_before(f))}
+        self.find_given(walked)
+        for function_id in {*self.bodies, *walked, *self.given}:
+            runs = self.runs_given(function_id)
+            if self.known.of(function_id) is None or runs != self.runs_before(function_id):
+                self.runs[function_id] = runs
+        before = Before(self.then_before, self.runs_before)
+        self.then = heated_again(
+            self.grounds, before, self.runs_now, self.callers, sorted(self.runs)
+        )
+
+    def find_given(self, walked: set[str]) -> None:
+        """Finds out what hot code gives where that may be something else: `walked` are the functions that
+        became hot, and those that are no longer."""
+        anew = walked | self.takes
+        for source in {*self.bodies, *walked}:
+            was = set() if self.first_before(source) is None else _targets(self.ways_before(source))
+            now = set() if self.first_now(source) is None else _targets(self.ways_now(source))
+            anew |= was ^ now
+            if source in walked:
+                anew |= now  # what only users call counts for less
+            anew.update(target for target in now & was if self.gives_otherwise(source, target))
+        looked: set[str] = set()
+        while anew:
+            function_id = anew.pop()
+            looked.add(function_id)
+            hot = self.first_now(function_id) is not None
+            given = self.arguments.of(function_id) if hot else {}
+            if given != self.given_before(function_id):
+                self.given[function_id] = given
+            # What is given nothing in particular, seen by itself, may be in what it hands on.
+            anew |= self.handed_on(function_id) - looked
+
+    def gives_otherwise(self, source: str, target: str) -> bool:
+        """Whether a function gives another something else than before."""
+        if source not in self.bodies:
+            return False
+        was = forms(self.project, self.bodies[source], target)
+        now = self.arguments.forms(source, target)
+        return (was and set(was)) != (now and set(now))
+
+    def handed_on(self, function_id: str) -> set[str]:
+        """The functions to which one gives what it was given, where that may be something in particular."""
+        reached = self.first_now(function_id) or self.first_before(function_id)
+        facts = self.project.functions[function_id]
+        if reached is None or len(reached.fact.path) == 1 or len(facts) > 1:
+            return set()
+        words = {"="} if function_id in self.takes else {f"={name}" for name in facts[0].defaults}
+        return {
+            target
+            for target in (_targets(self.ways_now(function_id)) if words else ())
+            for form in self.arguments.forms(function_id, target) or ()
+            if any(word in form for word in words)
+        }
+
+    def runs_given(self, function_id: str) -> Sequence[Edge]:
+        """What the arguments leave of a function's ways."""
+        before = self.given_before(function_id)
+        given = self.given.get(function_id, before)
+        if not given or not rules_out(self.project.functions[function_id], given):
+            return self.ways_now(function_id)
+        out = partial(ruled_out, given=given)
+        more = self.came(function_id) if function_id in self.bodies and given == before else None
+        if more is None:
+            return tuple(edges(self.project, function_id, out))
+        run = [call for call in more if not (call.under and out(call))]
+        known = self.runs_before(function_id)
+        return tuple(edges_with(self.project, function_id, known, run)) if run else known
+
+    def is_on_cpu_as_before(self) -> bool:
+        """Whether hot code gives tensors on the CPU where it did, and nowhere else."""
+        on_cpu = _OnCpu(self.known)
+        arguments = Arguments(self.project, self.fact_then, self.running)
+        touched = set(self.takes)
+        flipped = {f for f in self.then if _counts(self.then[f]) != _counts(self.then_before(f))}
+        touched |= flipped
+        for source in flipped:
+            touched |= _targets(self.runs_now(source)) if self.is_walked(source) else set()
+        more: dict[str, set[str]] = {}
+        for source in {*self.bodies, *self.first, *self.then, *self.runs}:
+            was = set() if self.known.of(source) is None else _targets(self.runs_before(source))
+            now = _targets(self.runs_now(source)) if self.is_walked(source) else set()
+            touched |= was - now
+            touched.update(target for target in now & was if self.gives_otherwise(source, target))
+            for target in now - was:
+                more.setdefault(target, set()).add(source)
+        for target, sources in more.items():
+            given = [(s, form) for s in sources for form in arguments.forms(s, target) or ()]
+            if on_cpu.of(target) or any(on_cpu.perhaps(source, form) for source, form in given):
+                touched.add(target)
+        return not any(
+            on_cpu.of(target)
+            or (self.then_now(target) is not None and arguments.is_on_cpu(target, on_cpu))
+            for target in touched
+        )
+
+    def fact_then(self, function_id: str) -> HotFact | None:
+        """Why it is hot."""
+        reached = self.then_now(function_id)
+        return None if reached is None else reached.fact
+
+    def running(self, function_id: str) -> list[str]:
+        """The functions that run it, by what they are given."""
+        callers = filter(self.is_walked, self.callers(function_id))
+        return [source for source in callers if function_id in _targets(self.runs_now(source))]
+
+    def is_walked(self, function_id: str) -> bool:
+        """Whether ways led to a function, and on."""
+        return self.first_now(function_id) is not None or self.then_now(function_id) is not None
+
+    def moved(self) -> Moved:
+        """What came of it."""
+        trails: dict[str, Trail | None] = {}
+        callers: dict[str, set[str]] = {}
+        told: set[str] = set()
+        for function_id in {*self.bodies, *self.first, *self.then, *self.given, *self.runs}:
+            before, now = self.known.of(function_id), self.trail(function_id)
+            if now == before:
+                continue
+            trails[function_id] = now
+            was, is_ = (set() if t is None else _targets(t.ways) for t in (before, now))
+            for target in was ^ is_:
+                there = callers.setdefault(target, set(self.known.callers(target)))
+                (there.add if target in is_ else there.discard)(function_id)
+            if _told(before) != _told(now):
+                told.add(function_id)
+        return Moved(trails, callers, frozenset(told))
+
+    def trail(self, function_id: str) -> Trail | None:
+        """What is found of a function."""
+        if not self.is_walked(function_id):
+            return None
+        before = self.known.of(function_id)
+        return Trail(
+            self.ways_now(function_id),
+            self.runs_now(function_id),
+            self.given.get(function_id, self.given_before(function_id)),
+            [] if before is None else before.on_cpu,
+            self.first_now(function_id),
+            self.then_now(function_id),
+        )
+
+
+class _OnCpu:
+    """The parameters that hot code gave tensors on the CPU, by function and name."""
+
+    def __init__(self, known: Known) -> None:
+        self._known = known
+
+    def of(self, function_id: str) -> Sequence[str]:
+        """Those of one function."""
+        trail = self._known.of(function_id)
+        return () if trail is None else trail.on_cpu
+
+    def __contains__(self, key: object) -> bool:
+        assert isinstance(key, tuple)
+        function_id, name = key
+        return name in self.of(function_id)
+
+    def perhaps(self, source: str, form: str) -> bool:
+        """Whether a function gives, in that form, something that may be on the CPU."""
+        return CPU in form or any(name in form for name in self.of(source))
+
+
+def _counts(reached: Reached | None) -> tuple[bool, bool]:
+    """Whether a function is hot, and whether only users make it so."""
+    return reached is not None, reached is not None and reached.fact.users
+
+
+def _targets(ways: Iterable[Edge]) -> set[str]:
+    return {edge.target for edge in ways}
+
+
+def _told(trail: Trail | None) -> object:
+    """What judges are told of a function."""
+    hot = None if trail is None else trail.then
+    return hot and trail and (hot.fact, trail.given)
+
+
+def _came(was: Sequence[FunctionFact], now: Sequence[FunctionFact]) -> list[CallFact] | None:
+    """The calls that came to a body, where all others are as they were and names stand for the same in them;
+    else None."""
+    if len(was) > 1 or len(now) > 1:
+        return None
+    ((old,), (new,)) = was, now
+    left = Counter(map(_led_by, old.calls))
+    more = []
+    for call in new.calls:
+        key = _led_by(call)
+        if left[key]:
+            left[key] -= 1
+        else:
+            more.append(call)
+    if left.total() or any(new.locals.get(name) != values for name, values in old.locals.items()):
+        return None
+    said = [call.name for call in old.calls]
+    said.extend(value for values in old.locals.values() for value in values)
+    words = {word for text in said for word in re.findall(r"\w+", text)}
+    return None if words & (new.locals.keys() - old.locals.keys()) else more
+
+
+def _led_by(call: CallFact) -> tuple[str, str, bool, tuple[str, ...]]:
+    """What of a call decides of where it leads."""
+    return call.name, call.how, call.loop, tuple(call.under)

@@ -1,0 +1,60 @@
+"""What is hot in a state of a project, as the cache keeps it: an index, and the briefs by their digests, so
+that states may have most of them in common."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from pytest_dispatchguard.config import Config
+from pytest_dispatchguard.lint.judge.catalog import Catalog
+from pytest_dispatchguard.lint.store.cache import Cache
+
+
+class Index(NamedTuple):
+    """What is hot, beside the briefs themselves."""
+
+    keys: Mapping[str, str]
+    """The digest of each brief, by path."""
+    hot: Mapping[str, int]
+    """The number of hot functions by path."""
+    idle: Sequence[str]
+    """As in `engine.Briefs`."""
+
+
+def settings_of(config: Config, catalog: Catalog, packaged: Iterable[str]) -> str:
+    """What hotness depends on beside files; `packaged` are the packages that are made to be installed."""
+    own = [
+        config.hot_roots,
+        config.cold,
+        config.import_roots,
+        config.tensor_types,
+        sorted(packaged),
+    ]
+    return json.dumps([own, sorted(catalog.hot_roots.items())])
+
+
+def index_of(cache: Cache, key: str) -> Index | None:
+    """What is hot in a state; None where the cache does not know."""
+    row = cache.get_many("heat", [key]).get(key)
+    return None if row is None else Index(*json.loads(row))
+
+
+def brief_of(cache: Cache, digest: str) -> str | None:
+    """A brief that an index names; None where the cache has lost it."""
+    return cache.get_many("brief", [digest]).get(digest)
+
+
+def mend(cache: Cache, digest: str, brief: str) -> None:
+    """Keeps a brief that the cache had lost."""
+    cache.put_many("brief", {digest: brief})
+
+
+def keep(cache: Cache, key: str, index: Index, new: Mapping[str, str]) -> None:
+    """Keeps what is hot in a state, and nothing of others but the briefs that they have in common: `new` has
+    those that the cache has not."""
+    cache.prune("heat", ())
+    cache.prune("brief", frozenset(index.keys.values()))
+    cache.put_many("brief", {index.keys[rel]: text for rel, text in new.items()})
+    cache.put_many("heat", {key: json.dumps(index)})

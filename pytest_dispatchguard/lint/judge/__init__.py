@@ -1,0 +1,1 @@
+"""Shows hot functions to the rules and collects their findings."""

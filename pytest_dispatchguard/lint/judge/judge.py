@@ -1,0 +1,363 @@
+"""Shows hot functions that hold something a rule looks for to the rules: text and a brief in, findings
+out."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+
+import libcst as cst
+
+from pytest_dispatchguard.lint.facts import Brief
+from pytest_dispatchguard.lint.internal_errors import mistake
+from pytest_dispatchguard.lint.judge import packs
+from pytest_dispatchguard.lint.judge.brief_parts import Answer, Asked, Parts
+from pytest_dispatchguard.lint.judge.place import Place
+from pytest_dispatchguard.lint.judge.rule import Rule
+from pytest_dispatchguard.lint.judge.target import Target, applies
+from pytest_dispatchguard.lint.kinds.reading import Reader, Scene, Seen, dotted
+from pytest_dispatchguard.lint.syntax.chunks import Lines, Outline
+from pytest_dispatchguard.lint.syntax.nesting import too_deep
+from pytest_dispatchguard.lint.syntax.positions import Position, positions
+from pytest_dispatchguard.lint.syntax.recursion import (
+    has_usual_stack,
+    with_more_frames,
+    with_room,
+)
+from pytest_dispatchguard.lint.syntax.surrogates import has_surrogates, put_back, without
+from pytest_dispatchguard.model import Finding, Span
+
+MOST_SECONDS = 10.0
+"""Of the processor, for one function: the largest that people write take a fraction of one."""
+_BETWEEN_LOOKS = 32
+"""Places that are judged between two looks at the clock."""
+_STATEMENT_LOOPS = (cst.For, cst.While)
+_COMPILES = re.compile(
+    r"torch\.compile|(?:\w+\.)*_?(?:torch|maybe|try|optional|conditional|lazy)_compiled?"
+    r"(?:_\w+)?|(?:\w+\.)*_?compile_(?:if|when|with|maybe)\w*"
+)
+_STEPS = frozenset({"backward", "step", "training_step", "train_step"})
+
+
+@dataclass(slots=True)
+class Judged:
+    """What judging one file gave."""
+
+    findings: list[Finding] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    """Rules that failed, a line each: never silent."""
+    asked: dict[str, Answer] = field(default_factory=dict)
+    """What rules asked of the file beside what the function holds, with the answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Rules made ready for judging: by event, and by the names they narrow it to."""
+
+    named: dict[tuple[str, str], tuple[Rule, ...]]
+    unnamed: dict[str, tuple[Rule, ...]]
+
+    def asking(self, seen: Seen) -> Iterable[Rule]:
+        """The rules that look for what was seen."""
+        return (
+            *self.unnamed.get(seen.event, ()),
+            *self.named.get((seen.event, seen.name), ()),
+        )
+
+
+@lru_cache(maxsize=8)
+def bench(target: Target, names: tuple[str, ...]) -> Bench:
+    """The rules of packs that are about the target, by what they look for."""
+    named: dict[tuple[str, str], list[Rule]] = defaultdict(list)
+    unnamed: dict[str, list[Rule]] = defaultdict(list)
+    for rule in packs.load(names).rules:
+        if not applies(target, rule.python, rule.torch):
+            continue
+        for look in rule.looks():
+            if not look.names:
+                unnamed[look.event].append(rule)
+            for name in look.names:
+                named[look.event, name].append(rule)
+    return Bench(
+        {key: tuple(rules) for key, rules in named.items()},
+        {key: tuple(rules) for key, rules in unnamed.items()},
+    )
+
+
+def judge_chunks(
+    lines: Lines, outlines: Iterable[Outline], brief: Brief, benched: Bench, target: Target
+) -> list[Judged]:
+    """The findings of functions of one file, function by function. Each is told that part of the brief alone
+    which is its own: what is found can depend on nothing else."""
+    make_room = with_more_frames if has_usual_stack() else with_room
+    return make_room(lambda: _judge_chunks(lines, outlines, brief, benched, target))
+
+
+def _judge_chunks(
+    lines: Lines, outlines: Iterable[Outline], brief: Brief, benched: Bench, target: Target
+) -> list[Judged]:
+    out = []
+    parts = Parts(brief)
+    for outline in outlines:
+        part = parts.of(outline.name, lines.chunk(outline)[0])
+        judge = partial(_judge_function, lines, outline, part, brief, benched, target)
+        judged = Judged()
+        try:
+            try:
+                judged = judge()
+            except RecursionError:
+                judged = with_room(judge)
+        except (RecursionError, TooDeep):
+            judged.findings = [unjudged(lines, outline, brief, "is nested too deeply to be judged")]
+        except cst.ParserSyntaxError as error:
+            # What the scout lets pass: tabs and spaces mixed, syntax newer than libcst.
+            said = f"cannot be parsed: {error.message}"
+            judged.findings = [
+                _unread(lines, outline, brief, error.raw_line, error.raw_column + 1, said)
+            ]
+        except Exception as error:  # noqa: BLE001 - one function must not hide what others hold
+            judged = Judged()
+            judged.problems.append(
+                mistake(f"{brief.path}:{outline.line}: {outline.name} could not be judged", error)
+            )
+        out.append(judged)
+    return out
+
+
+def unjudged(lines: Lines, outline: Outline, brief: Brief, said: str) -> Finding:
+    """That a function was not judged, and why."""
+    return _unread(lines, outline, brief, 1, 1, said)
+
+
+def _unread(
+    lines: Lines, outline: Outline, brief: Brief, line: int, column: int, said: str
+) -> Finding:
+    """Where and why a function was not judged."""
+    _, first, indented = lines.chunk(outline)
+    at = min(max(first, first + line - (2 if indented else 1)), len(lines.starts))
+    return Finding(
+        code="DG001",
+        rule="unparsable-file",
+        path=brief.path,
+        span=Span(at, column, at, column),
+        function=outline.name,
+        message=f"{outline.name} {said}, so it was not checked",
+        source=lines.line(at),
+    )
+
+
+def _given_up(lines: Lines, outline: Outline, brief: Brief) -> Finding:
+    """That the rest of a function was not judged, because that would have taken too long."""
+    told = unjudged(lines, outline, brief, "")
+    message = f"{outline.name} takes more than {MOST_SECONDS:g} s to check, so the rest of it was not checked"
+    return replace(told, certainty="note", message=message)
+
+
+class TooDeep(Exception):  # noqa: N818 - said of a function, no error of anybody's
+    """A function is nested more deeply than libcst can be trusted with."""
+
+
+class Chunk:
+    """One outermost function, parsed for itself, with positions in its file."""
+
+    def __init__(self, lines: Lines, outline: Outline) -> None:
+        self._lines = lines
+        source, first, indented = lines.chunk(outline)
+        # An `if` around an indented function keeps its columns, multi-line strings and all.
+        source = f"if 1:\n{source}\n" if indented else source + "\n"
+        if too_deep(source):
+            raise TooDeep
+        self.has_surrogates = has_surrogates(source)
+        if self.has_surrogates:
+            source = without(source)
+        self.module = _parsed(source)
+        self._shift = first - (2 if indented else 1)
+        self._positions: dict[int, Position] | None = None
+        self.function = _first_function(self.module)
+
+    def span(self, node: cst.CSTNode) -> Span:
+        """Where a whole node is in the file."""
+        if self._positions is None:
+            self._positions = positions(self.module)
+        line, column, end_line, end_column = self._positions[id(node)]
+        return Span(line + self._shift, column + 1, end_line + self._shift, end_column + 1)
+
+    def head(self, node: cst.CSTNode) -> Span:
+        """Where a finding on the node points: the node, or the header of a compound statement."""
+        whole = self.span(node)
+        last: cst.CSTNode | None = None
+        if isinstance(node, cst.With):
+            last = node.items[-1]
+        elif isinstance(node, cst.For):
+            last = node.iter
+        elif isinstance(node, cst.While | cst.If):
+            last = node.test
+        elif isinstance(node, cst.FunctionDef | cst.ClassDef):
+            last = node.name
+        if last is None:
+            return whole
+        end = self.span(last)
+        return Span(whole.line, whole.column, end.end_line, end.end_column)
+
+    def first_line(self, span: Span) -> str:
+        """The text of the line on which a span starts."""
+        return self._lines.line(span.line)
+
+
+def _parsed(source: str) -> cst.Module:
+    """The tree of a source. Every node checks itself when it is made, which for nodes that come from the
+    parser finds nothing and takes a fifth of the time; nodes that rules make are checked as ever."""
+    check = cst.CSTNode.__post_init__
+    cst.CSTNode.__post_init__ = _unchecked  # type: ignore[method-assign]  # put back below
+    try:
+        return cst.parse_module(source)
+    finally:
+        cst.CSTNode.__post_init__ = check  # type: ignore[method-assign]  # as above
+
+
+def _unchecked(self: cst.CSTNode) -> None:
+    """In place of a node's check of itself."""
+
+
+def _first_function(module: cst.Module) -> cst.FunctionDef:
+    node: cst.CSTNode = module.body[0]
+    if isinstance(node, cst.If):
+        node = node.body.body[0]
+    if not isinstance(node, cst.FunctionDef):
+        raise cst.ParserSyntaxError("no function here", lines=[], raw_line=1, raw_column=0)
+    return node
+
+
+def _judge_function(
+    lines: Lines, outer: Outline, brief: Brief, whole: Brief, benched: Bench, target: Target
+) -> Judged:
+    began = time.thread_time()
+    asked = Asked(whole)
+    out = Judged(asked=asked.answers)
+    chunk = Chunk(lines, outer)
+    reader = Reader(brief, outer.name, target.tensor_types)
+    reader.read(chunk.function)
+    hot_loops = _hot_loops(reader.events) or _feeding_loops(reader)
+    for number, seen in enumerate(reader.events):
+        rules = benched.asking(seen)
+        if not rules:
+            continue
+        if number % _BETWEEN_LOOKS == 0 and time.thread_time() - began > MOST_SECONDS:
+            out.findings.append(_given_up(lines, outer, brief))
+            break
+        fact = brief.hot.get(seen.scene.qualname)
+        if fact is None or (fact.only_loops and not _in_hot_loop(seen.scene, hot_loops)):
+            continue
+        for rule in rules:
+            if seen.scene.cold and not rule.also_cold:
+                continue
+            if not rule.also_compiled and _compiled(chunk.function, seen.scene.function):
+                continue
+            place = Place(
+                reader, asked, seen.scene, seen.node, (rule.code, rule.name), target,
+                chunk.head, chunk.span, chunk.first_line,
+            )  # fmt: skip
+            try:
+                out.findings.extend(_findings(rule.judge(seen.node, place)))
+            except RecursionError:
+                raise
+            # A rule that fails must not hide the others' findings, nor end the run as if clean.
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - for the reason above
+                line = _line(chunk, seen.node, outer.line)
+                what = f"{brief.path}:{line}: rule {rule.code} failed in {seen.scene.qualname}"
+                out.problems.append(mistake(what, error))
+    if chunk.has_surrogates:
+        out.findings = [put_back(finding) for finding in out.findings]
+    return out
+
+
+def _compiled(*functions: cst.FunctionDef) -> bool:
+    """Whether a function is decorated with `torch.compile`, or with what a project calls its way to it."""
+    for function in functions:
+        for decorator in function.decorators:
+            node = decorator.decorator
+            name = dotted(node.func if isinstance(node, cst.Call) else node) or ""
+            if _COMPILES.fullmatch(name):
+                return True
+            asked = node.args if isinstance(node, cst.Call) else ()
+            if name.endswith("partial") and any(dotted(a.value) == "torch.compile" for a in asked):
+                return True
+    return False
+
+
+def _findings(answer: object) -> list[Finding]:
+    """What a rule answered, which third parties write, held against what it may answer."""
+    if answer is None:
+        return []
+    if not isinstance(answer, Iterable) or isinstance(answer, str):
+        answer = (answer,)
+    findings = []
+    for one in answer:
+        if not isinstance(one, Finding):
+            raise TypeError(f"judge gave {one!r}, which is no Finding")
+        findings.append(one)
+    return findings
+
+
+def _line(chunk: Chunk, node: cst.CSTNode, otherwise: int) -> int:
+    """The line of a node, where it has one."""
+    try:
+        return chunk.span(node).line
+    except KeyError:
+        return otherwise
+
+
+_ASK_MODULES = frozenset({"eval", "train", "parameters", "state_dict", "zero_grad", "modules"})
+
+
+def _feeding_loops(reader: Reader) -> set[int]:
+    """The loops that feed a model: the innermost ones around a call of a module."""
+    calls = [seen for seen in reader.events if seen.event == "call"]
+    modules = {
+        dotted(seen.node.func.value)
+        for seen in calls
+        if seen.name in _ASK_MODULES
+        and isinstance(seen.node, cst.Call)
+        and isinstance(seen.node.func, cst.Attribute)
+    } - {None}
+    out = set()
+    for seen in calls:
+        if not isinstance(seen.node, cst.Call) or not seen.node.args:
+            continue
+        func = seen.node.func
+        kind = reader.kinds.get(id(func))
+        if dotted(func) in modules or (kind is not None and kind.what == "module"):
+            loops = [n for n in seen.scene.loops if isinstance(n, _STATEMENT_LOOPS)]
+            if loops:
+                out.add(id(loops[-1]))
+    return out
+
+
+def _hot_loops(events: Sequence[Seen]) -> set[int]:
+    """The loops that run once per step: the innermost ones around a backward or step."""
+    trains = any(seen.event == "call" and seen.name == "backward" for seen in events)
+    out = set()
+    for seen in events:
+        if (
+            seen.event == "call"
+            and seen.name in _STEPS
+            and not (trains and _of_schedule(seen.node))
+        ):
+            loops = [n for n in seen.scene.loops if isinstance(n, _STATEMENT_LOOPS)]
+            if loops:
+                out.add(id(loops[-1]))
+    return out
+
+
+def _of_schedule(node: cst.CSTNode) -> bool:
+    """Whether a step is that of a schedule: in a training once per epoch, as a rule."""
+    return isinstance(node, cst.Call) and "sched" in (dotted(node.func) or "").lower()
+
+
+def _in_hot_loop(scene: Scene, hot_loops: set[int]) -> bool:
+    loops = [n for n in scene.loops if isinstance(n, _STATEMENT_LOOPS)]
+    return any(id(n) in hot_loops for n in loops) if hot_loops else bool(loops)

@@ -1,0 +1,461 @@
+"""What a rule sees: one node, what surrounds it, what its values can be, and how to answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+import libcst as cst
+
+from pytest_dispatchguard.lint.facts import CalleeBrief, ClassBrief, HotFact
+from pytest_dispatchguard.lint.judge.brief_parts import Asked
+from pytest_dispatchguard.lint.judge.target import Target, is_needed, overlaps
+from pytest_dispatchguard.lint.kinds.kinds import UNKNOWN, Kind
+from pytest_dispatchguard.lint.kinds.reading import Reader, Scene, dotted, text
+from pytest_dispatchguard.lint.knowledge import cold_branches
+from pytest_dispatchguard.lint.syntax import nodes
+from pytest_dispatchguard.model import Certainty, Edit, Finding, Fix, Hot, Safety, Span, weaker
+
+IMPORTS = Span(0, 1, 0, 1)
+"""Where an edit that adds an import stands until the file's own place for imports is looked up."""
+
+Answer = TypeVar("Answer")
+
+
+class Place:
+    """One node shown to a rule. Asks of nodes (`kind`, `name`, `text` …) work for every expression of the
+    hot function; `finding` and `replace` make the answer."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        asked: Asked,
+        scene: Scene,
+        node: cst.CSTNode,
+        rule: tuple[str, str],
+        target: Target,
+        head: Callable[[cst.CSTNode], Span],
+        span: Callable[[cst.CSTNode], Span],
+        source: Callable[[Span], str],
+    ) -> None:
+        self._reader = reader
+        self._asked = asked
+        self.scene = scene
+        self.node = node
+        self._rule = rule
+        self.target = target
+        self._head = head
+        self._span = span
+        self._source = source
+
+    # -- what a value is -----------------------------------------------------------------------
+
+    def kind(self, node: cst.CSTNode) -> Kind:
+        """What the expression can be at this point of the program."""
+        return self._reader.kinds.get(id(node), UNKNOWN)
+
+    def is_tensor(self, node: cst.CSTNode) -> bool:
+        """Surely a tensor, wherever it lives."""
+        return self.kind(node).is_tensor
+
+    def on_device(self, node: cst.CSTNode) -> bool:
+        """Surely a tensor, and not known to live on the CPU: reading its value may wait for the device."""
+        return self.kind(node).on_device
+
+    def certainty(self, *nodes: cst.CSTNode) -> Certainty | None:
+        """For rules about tensors: "sure" when one of the nodes is surely a tensor that may live on a device,
+        "maybe" when one may be, None when none can be (or all live on the CPU)."""
+        kinds = [self.kind(n) for n in nodes]
+        if any(k.on_device for k in kinds):
+            return "sure"
+        if any(k.maybe_tensor and not k.host for k in kinds):
+            return "maybe"
+        return None
+
+    # -- what a name is ------------------------------------------------------------------------
+
+    def name(self, node: cst.CSTNode) -> str:
+        """The dotted name that a chain of names and attributes stands for, imports resolved: ``F.relu`` is
+        ``torch.nn.functional.relu``, a builtin is ``len``, an attribute of self is ``self.x``. Empty for
+        local values and anything else. For a call, that of its function."""
+        if isinstance(node, cst.Call):
+            node = node.func
+        found = self._reader.dotted_names.get(id(node))
+        return found if found is not None else ""
+
+    def last_name(self, call: cst.Call) -> str:
+        """The last name of what is called: ``item`` for ``x.sum().item()``."""
+        func = call.func
+        if isinstance(func, cst.Attribute):
+            return func.attr.value
+        return func.value if isinstance(func, cst.Name) else ""
+
+    def is_torch(self, call: cst.Call, *names: str) -> bool:
+        """Whether a call is ``torch.NAME(...)`` for one of the names."""
+        return self.name(call) in {f"torch.{n}" for n in names}
+
+    def spelling(self, name: str) -> str:
+        """How the file writes a dotted name with the imports it has: ``F.relu`` for
+        ``torch.nn.functional.relu``. Empty where none of them reaches it, or a local name hides them."""
+        known = self._asked.spelled(name)
+        found = [spelled for local, spelled in known if local not in self._reader.assigned]
+        return min(found, key=lambda f: (len(f), f), default="")
+
+    def is_taken(self, name: str) -> bool:
+        """Whether a plain name stands for something in the file, or in the function, already."""
+        return name in self._reader.assigned or self._asked.taken(name)
+
+    def receiver(self, call: cst.Call) -> cst.BaseExpression | None:
+        """``x`` of ``x.item()``; None for calls of plain names."""
+        return call.func.value if isinstance(call.func, cst.Attribute) else None
+
+    def argument(
+        self, call: cst.Call, position: int | None, keyword: str = ""
+    ) -> cst.BaseExpression | None:
+        """The argument given at a position or by keyword; None when it is not given (or hidden by * and
+        **)."""
+        index = 0
+        for arg in call.args:
+            if arg.star:
+                return None if not keyword else self._keyword(call, keyword)
+            if arg.keyword is not None:
+                if keyword and arg.keyword.value == keyword:
+                    return arg.value
+            else:
+                if position is not None and index == position:
+                    return arg.value
+                index += 1
+        return None
+
+    def _keyword(self, call: cst.Call, keyword: str) -> cst.BaseExpression | None:
+        return next(
+            (a.value for a in call.args if a.keyword is not None and a.keyword.value == keyword),
+            None,
+        )
+
+    def value_of(self, name: cst.CSTNode) -> cst.BaseExpression | None:
+        """The expression that a name surely holds here: the value of the one assignment that reaches it."""
+        return self._reader.values.get(id(name))
+
+    def callee(self, call: cst.Call) -> CalleeBrief | None:
+        """What is known of the project's own function that a call leads to."""
+        return self._reader.brief.callees.get(self._reader.callee_key(call.func))
+
+    def decorated_with(self, call: cst.Call, *names: str) -> bool:
+        """Whether a call leads to a project function that has one of these (dotted) decorators."""
+        callee = self.callee(call)
+        return callee is not None and any(d in names for d in callee.decorators)
+
+    def is_tree_call(self, call: cst.Call, *functions: str) -> bool:
+        """Whether a call is one of these functions of a tree library (`torch.utils._pytree`, optree, dm-tree,
+        jax.tree_util, keras.tree, and those named in the configuration)."""
+        name = self.name(call)
+        module, _, last = name.rpartition(".")
+        return last in functions and module in (*_TREE_MODULES, *self.target.tree_modules)
+
+    # -- where it is ---------------------------------------------------------------------------
+
+    @property
+    def function(self) -> cst.FunctionDef:
+        """The innermost function around the node."""
+        return self.scene.function
+
+    @property
+    def qualname(self) -> str:
+        """Its qualified name: ``Dense.call``."""
+        return self.scene.qualname
+
+    @property
+    def statement(self) -> cst.CSTNode:
+        """The statement that holds the node (for compound statements: when the node is in their header)."""
+        return self.scene.statement
+
+    @property
+    def block(self) -> tuple[cst.CSTNode, ...]:
+        """The statements of the block that holds the statement, in order."""
+        return self.scene.block
+
+    @property
+    def loops(self) -> tuple[cst.CSTNode, ...]:
+        """Loops and comprehensions around the node in its own function, outermost first."""
+        return self.scene.loops
+
+    @property
+    def conditions(self) -> tuple[tuple[cst.BaseExpression, bool], ...]:
+        """Conditions of the ifs around the node, outermost first, and whether they hold where the node is."""
+        return self.scene.conditions
+
+    def usual(self, test: cst.BaseExpression) -> bool | None:
+        """What a test says on nearly all calls: False of ``not self._initialized`` and of ``is_tracing()``;
+        None where that cannot be told."""
+        rare, rare_else = cold_branches.cold_branches(text(test))
+        return None if rare == rare_else else rare_else
+
+    @property
+    def withs(self) -> tuple[cst.With, ...]:
+        """With statements around the node."""
+        return self.scene.withs
+
+    @property
+    def hot(self) -> HotFact:
+        """Why the function is hot."""
+        return self._reader.brief.hot[self.scene.qualname]
+
+    @property
+    def per_call(self) -> bool:
+        """Whether the function runs once per op or call; False where it runs once per step of a training or
+        sampling loop, beside which a microsecond of Python is nothing, and where only users call it, of whom
+        nobody knows how often."""
+        return self.hot.per == "call" and not self.hot.only_loops and not self.hot.users
+
+    @property
+    def cls(self) -> ClassBrief | None:
+        """The class of the method, with what it inherits; None in plain functions. Of its methods it has
+        those that the function names; `defines` knows all."""
+        return self._reader.cls
+
+    def defines(self, *names: str) -> bool:
+        """Whether the class of the method has a method or a property of one of these names, its own or
+        inherited from classes of the project."""
+        return self._reader.cls is not None and any(
+            self._asked.defines(f"{self.class_name}.{name}") for name in names
+        )
+
+    @property
+    def class_name(self) -> str:
+        """Its name, empty in plain functions."""
+        return self._reader.class_name
+
+    @property
+    def self_name(self) -> str:
+        """``self``, as the method calls it; empty in plain functions."""
+        return self._reader.self_name
+
+    @property
+    def in_module(self) -> bool:
+        """Whether the function is a method of a module (torch.nn.Module, Keras layer, metric …)."""
+        return self._reader.cls is not None and self._reader.cls.is_module
+
+    @property
+    def module(self) -> str:
+        """The dotted name of the file's module."""
+        return self._reader.brief.module
+
+    @property
+    def imports(self) -> Sequence[str]:
+        """Top-level packages the file imports."""
+        return self._reader.brief.imports
+
+    def attribute_values(self, name: str) -> Sequence[str]:
+        """What the class assigns to ``self.NAME``, as `facts.Value` words."""
+        return self._reader.cls.attrs.get(name, ()) if self._reader.cls else ()
+
+    def global_values(self, name: str) -> Sequence[str]:
+        """What the file assigns to a module-level name, as `facts.Value` words."""
+        return self._asked.values(name)
+
+    def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
+        """The expression or simple statement around an expression; None where the header of a compound
+        statement holds it."""
+        return self._reader.parents.get(id(node))
+
+    def uses(self, name: str) -> int:
+        """How often the outermost function reads a local name."""
+        return self._reader.used.get(name, 0)
+
+    def assignments(self, name: str) -> int:
+        """How often the outermost function binds a local name (a parameter counts once)."""
+        return self._reader.assigned.get(name, 0)
+
+    def calls(self, *names: str) -> Iterator[tuple[cst.Call, Scene]]:
+        """All calls with one of these last names in the outermost function, in reading order, cold ones
+        too."""
+        for seen in self._reader.events:
+            if seen.event == "call" and (not names or seen.name in names):
+                assert isinstance(seen.node, cst.Call)
+                yield seen.node, seen.scene
+
+    def once(self, key: object, make: Callable[[], Answer]) -> Answer:
+        """What `make` gives, computed once for the outermost function, whichever rule asks first. The key
+        is the rule's own: ``("reads", id(function))``."""
+        memo = self._reader.memo
+        if key not in memo:
+            memo[key] = make()
+        answer: Answer = memo[key]
+        return answer
+
+    def subscripts(self) -> Iterator[tuple[cst.Subscript, Scene]]:
+        """All subscripts that are read in the outermost function, in reading order, cold ones too."""
+        for seen in self._reader.events:
+            if seen.event == "getitem":
+                assert isinstance(seen.node, cst.Subscript)
+                yield seen.node, seen.scene
+
+    def invariant(self, node: cst.CSTNode, loop: cst.CSTNode) -> bool:
+        """Whether an expression gives the same in every round of a loop, by its names: none of them is bound
+        in the loop, and none is a tensor or object that the loop changes in place."""
+        changed = self.once(("changed in", id(loop)), lambda: _changed_in(loop))
+        return not _names_in(node) & changed
+
+    # -- the text ------------------------------------------------------------------------------
+
+    def text(self, node: cst.CSTNode) -> str:
+        """The source of a node."""
+        # The node is kept with it: another one that is made later must not get its id.
+        return self.once(("text", id(node)), lambda: (node, text(node)))[1]
+
+    def same(self, a: cst.CSTNode, b: cst.CSTNode) -> bool:
+        """Whether two expressions read the same."""
+        return a is b or self.text(a) == self.text(b)
+
+    def dotted(self, node: cst.CSTNode) -> str:
+        """``a.b.c`` as written, empty when the node is no chain of names."""
+        return dotted(node) or ""
+
+    # -- the answer ----------------------------------------------------------------------------
+
+    def finding(
+        self,
+        node: cst.CSTNode,
+        message: str,
+        *,
+        certainty: Certainty = "sure",
+        fix: Fix | None = None,
+        dry: bool | None = False,
+    ) -> Finding:
+        """The verdict: this node, for this reason. A `note` surely costs, but what to do is the author's to
+        decide; `maybe` findings are shown with --pedantic only; where only users of the library make a place
+        hot, nothing is more than a note. `dry` are
+        those that surely wait for nothing, where others of the rule do, and are told with another price; None
+        where that is not known, and no price."""
+        code, rule = self._rule
+        fact = self.hot
+        span = self._head(node)
+        hot = Hot(
+            root=fact.root,
+            path=tuple(fact.path),
+            reason=fact.reason,
+            loop=fact.loop or bool(self.loops),
+            per="step" if fact.per == "step" else "call",
+            seen=fact.seen,
+            users=fact.users,
+        )
+        return Finding(
+            code=code,
+            rule=rule,
+            path=self._reader.brief.path,
+            span=span,
+            function=self.qualname,
+            message=message,
+            certainty=weaker(certainty, "note") if fact.users else certainty,
+            hot=hot,
+            fix=fix,
+            source=self._source(span),
+            dry=dry,
+        )
+
+    def replace(
+        self,
+        old: cst.CSTNode,
+        new: cst.CSTNode | str,
+        *,
+        safety: Safety,
+        message: str,
+        imports: Iterable[str] = (),
+    ) -> Fix:
+        """A fix that puts one node (or source text) in place of another. `imports` are whole statements
+        (``import itertools``) that the file needs for it; those it has already are not added again."""
+        return self.edits([(old, new)], safety=safety, message=message, imports=imports)
+
+    def edits(
+        self,
+        pairs: Iterable[tuple[cst.CSTNode, cst.CSTNode | str]],
+        *,
+        safety: Safety,
+        message: str,
+        imports: Iterable[str] = (),
+        more: Iterable[Edit] = (),
+    ) -> Fix:
+        """A fix of several replacements, made together or not at all. Statements are replaced without their
+        indentation and trailing comment: the new text's following lines need the statement's indentation
+        (`indent`). `more` are edits made by `head_edit` and `after`."""
+        path = self._reader.brief.path
+        edits = [
+            Edit(path, self._span(old), new if isinstance(new, str) else text(new))
+            for old, new in pairs
+        ]
+        edits.extend(more)
+        edits.extend(self._import_edits(imports))
+        return Fix(safety, message, tuple(edits))
+
+    def head_edit(self, statement: cst.CSTNode, new: str) -> Edit:
+        """Puts text in place of a compound statement's header, up to its colon."""
+        return Edit(self._reader.brief.path, self._head(statement), new)
+
+    def after(self, node: cst.CSTNode, new: str) -> Edit:
+        """Inserts text after a node."""
+        end = self._span(node)
+        at = Span(end.end_line, end.end_column, end.end_line, end.end_column)
+        return Edit(self._reader.brief.path, at, new)
+
+    def indent(self, node: cst.CSTNode) -> str:
+        """The indentation of the line on which a node starts."""
+        line = self._source(self._span(node))
+        return line[: len(line) - len(line.lstrip())]
+
+    def _import_edits(self, imports: Iterable[str]) -> Iterator[Edit]:
+        for statement in imports:
+            # Which of them the file has already is seen when its whole text is at hand.
+            yield Edit(self._reader.brief.path, IMPORTS, statement + "\n")
+
+    # -- the project ---------------------------------------------------------------------------
+
+    def supports_python(self, specifier: str) -> bool:
+        """Whether the linted project runs on a Python that the specifier (``>=3.11``) admits."""
+        return overlaps(self.target.python, specifier)
+
+    def needs_torch(self, specifier: str) -> bool:
+        """Whether every torch that the linted project admits satisfies the specifier (``>=2.1``)."""
+        return is_needed(self.target.torch, specifier)
+
+
+_TREE_MODULES = (
+    "torch.utils._pytree",
+    "torch.utils.pytree",
+    "torch.utils._cxx_pytree",
+    "optree",
+    "tree",
+    "jax.tree_util",
+    "jax.tree",
+    "keras.tree",
+    "keras.src.tree",
+    "keras.src.tree.tree_api",
+    "tensorflow.nest",
+    "tf.nest",
+)
+
+
+def _names_in(node: cst.CSTNode) -> set[str]:
+    """The names in a node, and of dotted ones all that leads there: `a`, `a.b` and `a.b.c`."""
+    found: set[str] = set()
+    for inner in nodes.walk(node):
+        if isinstance(inner, cst.Name):
+            found.add(inner.value)
+        elif isinstance(inner, cst.Attribute):
+            name = dotted(inner)
+            if name is not None:
+                found.add(name)
+    return found
+
+
+def _changed_in(loop: cst.CSTNode) -> set[str]:
+    """Names that a loop binds, writes through, or calls methods on that change them."""
+    found: set[str] = set()
+    for node in nodes.walk(loop):
+        for target in nodes.changed_by(node):
+            while isinstance(target, cst.Subscript):
+                target = target.value
+            name = dotted(target)
+            if name:
+                found.add(name)
+    return found

@@ -1,0 +1,265 @@
+"""What a rule is: one class that says what it looks for, judges it, and perhaps rewrites it."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from pytest_dispatchguard.lint.facts import COPYING_CALLS, HELPER_CALL, SIZED_CALLS
+from pytest_dispatchguard.model import Finding, RuleInfo
+
+if TYPE_CHECKING:
+    from pytest_dispatchguard.lint.judge.place import Place
+
+Event = Literal[
+    "call",
+    "truth",
+    "with",
+    "loop",
+    "iterate",
+    "getitem",
+    "setitem",
+    "assign",
+    "attribute",
+    "attribute-write",
+    "import",
+    "fstring",
+    "lambda",
+    "def",
+    "class",
+    "function",
+    "comparison",
+    "comprehension",
+    "helper-call",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A rule's question: which places are worth judging. The scout answers it for whole functions
+    without parsing them for real (`tokens`), the judge then shows each matching node to the rule."""
+
+    event: Event
+    names: frozenset[str] = frozenset()
+    """Narrows the event to these names; empty for all."""
+    tokens: frozenset[str] = frozenset()
+    """A function holds something to look at when its facts hold one of these."""
+
+
+def Call(
+    *names: str, arguments: int | None = None, place: Literal["", "loop", "bare", "self"] = ""
+) -> Look:
+    """Calls whose last name is one of these: ``Call("item")`` matches ``x.sum().item()`` and ``item(x)``.
+
+    To spare functions a closer look: `arguments` says that one of these has to be given just so many (0 to
+    3); `place`, that it has to stand in a loop, be called by its bare name, or be given `self` first. What
+    else the function calls by these names is shown as well."""
+    word = place or ("call" if arguments is None else f"call{arguments}")
+    return Look(
+        "call", frozenset(names), frozenset(f"{word}:{n}" for n in names) or frozenset({word})
+    )
+
+
+def ConstantCopy() -> Look:
+    """Calls of `tuple`, `list`, `set` and `frozenset`, in functions that give one of them something named
+    as constants are."""
+    return Look("call", COPYING_CALLS, frozenset({"constant-copy"}))
+
+
+def SizedCall() -> Look:
+    """Calls that want sizes or bounds (`range`, `torch.zeros`, `x.view`, …), in functions where one of them
+    may be given a tensor for a number."""
+    return Look("call", SIZED_CALLS, frozenset({"sized"}))
+
+
+def Truth() -> Look:
+    """Expressions asked for their truth: conditions of if, while, assert, ternaries and comprehension
+    filters, operands of `not`, `and`, `or`, arguments of `bool`. The node is the expression asked
+    (the single operands, never the `and`/`or`/`not` around them)."""
+    return Look("truth", frozenset(), frozenset({"truth"}))
+
+
+def With() -> Look:
+    """With statements (`cst.With`)."""
+    return Look("with", frozenset(), frozenset({"with"}))
+
+
+def Loop(having: Look | None = None) -> Look:
+    """For and while statements (`cst.For`, `cst.While`); with `having`, in functions that hold what that look
+    asks for."""
+    return Look("loop", frozenset(), having.tokens if having is not None else frozenset({"loop"}))
+
+
+def Iterated() -> Look:
+    """Expressions that are iterated: of for loops, comprehensions, `*x`, tuple unpacking, and the argument
+    of list, tuple, set, sorted, enumerate, zip, sum, max, min, any, all called with it."""
+    return Look("iterate", frozenset(), frozenset({"iterate"}))
+
+
+def Getitem() -> Look:
+    """Subscripts that are read (`cst.Subscript`)."""
+    return Look("getitem", frozenset(), frozenset({"subscript"}))
+
+
+def Setitem() -> Look:
+    """Assignments to a subscript: the node is the `cst.Assign` or `cst.AugAssign`."""
+    return Look("setitem", frozenset(), frozenset({"setitem"}))
+
+
+def Assignment() -> Look:
+    """Assignment statements (`cst.Assign`, `cst.AnnAssign`, `cst.AugAssign`)."""
+    return Look("assign", frozenset(), frozenset({"assign"}))
+
+
+def Elements() -> Look:
+    """Assignments to a subscript, in functions that write to elements by their number, or by the number of a
+    round."""
+    return Look("setitem", frozenset(), frozenset({"element"}))
+
+
+def Rounds() -> Look:
+    """For and while statements, in functions with a loop over `range` that may take elements by the number of
+    the round."""
+    return Look("loop", frozenset(), frozenset({"counted"}))
+
+
+def Tables() -> Look:
+    """Assignment statements, in functions that assign a dict of two entries or more as it is written down."""
+    return Look("assign", frozenset(), frozenset({"table"}))
+
+
+def Attribute(*names: str) -> Look:
+    """Attributes that are read, by their last name: ``Attribute("environ")``. Not the function of a call."""
+    return Look("attribute", frozenset(names), frozenset(f"attr:{n}" for n in names))
+
+
+def SelfWrite() -> Look:
+    """Statements that assign to an attribute of `self` (`cst.Assign`, `cst.AnnAssign`, `cst.AugAssign`)."""
+    return Look("attribute-write", frozenset(), frozenset({"self-write"}))
+
+
+def Import() -> Look:
+    """Import statements inside functions (`cst.Import`, `cst.ImportFrom`)."""
+    return Look("import", frozenset(), frozenset({"import"}))
+
+
+def FString() -> Look:
+    """Formatted strings (`cst.FormattedString`)."""
+    return Look("fstring", frozenset(), frozenset({"fstring"}))
+
+
+def Lambda() -> Look:
+    """Lambdas."""
+    return Look("lambda", frozenset(), frozenset({"lambda"}))
+
+
+def Def() -> Look:
+    """Functions defined inside the hot function (`cst.FunctionDef`)."""
+    return Look("def", frozenset(), frozenset({"def"}))
+
+
+def Class() -> Look:
+    """Classes defined inside the hot function (`cst.ClassDef`)."""
+    return Look("class", frozenset(), frozenset({"class"}))
+
+
+def MadeCall() -> Look:
+    """Calls in functions that call what they have just made: ``make(x)(y)``, or ``f = make(x)`` and then
+    ``f(y)``, with a call or a lambda for ``make(x)``. All calls of such functions are shown."""
+    return Look("call", frozenset(), frozenset({"made-call"}))
+
+
+def Comprehension(having: Look) -> Look:
+    """Comprehensions and generator expressions, in functions that hold something that a look asks for."""
+    return Look("comprehension", frozenset(), having.tokens)
+
+
+def HelperCall() -> Look:
+    """Calls of short helpers of the project that read what they are given."""
+    return Look("helper-call", frozenset(), frozenset({HELPER_CALL}))
+
+
+def MathCall(*names: str) -> Look:
+    """Calls of functions of `math` by these names."""
+    return Look("call", frozenset(names), frozenset({"math-call"}))
+
+
+def Comparison() -> Look:
+    """Comparisons (`cst.Comparison`)."""
+    return Look("comparison", frozenset(), frozenset({"comparison"}))
+
+
+def Function(*names: str, having: Iterable[Look] = ()) -> Look:
+    """Whole hot functions (`cst.FunctionDef`): those with one of these names, or those that hold
+    something that one of the looks in `having` asks for."""
+    tokens = {f"name:{n}" for n in names}
+    for look in having:
+        tokens |= look.tokens
+    return Look("function", frozenset(names), frozenset(tokens))
+
+
+def Decorated(*names: str) -> Look:
+    """Whole hot functions that have a decorator with one of these last names: ``Decorated("compile")``.
+    Functions inside them come too."""
+    return Look("function", frozenset(), frozenset(f"decorator:{n}" for n in names))
+
+
+class Rule:
+    """A pattern that costs host time on hot paths.
+
+    A subclass states what it is about in class attributes, and in its docstring as Markdown: one line of
+    summary, a blank line, then the sections ``## What it does``, ``## Why it costs``, ``## Example``,
+    ``## Instead``, ``## Fix safety``. It decides in `judge`, which is called once for every node that
+    `looks_for` matches, in hot functions only, outside cold regions (error paths, once-only guards).
+    """
+
+    code: ClassVar[str]
+    """``DG101``: two letters or more, then three digits."""
+    name: ClassVar[str]
+    """In kebab case: ``flatten-of-one-tensor``."""
+    origin: ClassVar[str]
+    """Where the pattern was paid for: ``keras#23183``."""
+    looks_for: ClassVar[Look | tuple[Look, ...]] = ()
+    fixes: ClassVar[Literal["safe", "unsafe", "none"]] = "none"
+    """The best fix this rule ever offers."""
+    default: ClassVar[bool] = True
+    """Whether the rule speaks without being selected by its own code."""
+    python: ClassVar[str] = ""
+    """Specifier of the Python releases on which the pattern costs: ``<3.12``. Empty: on all."""
+    torch: ClassVar[str] = ""
+    """Specifier of the torch releases on which the pattern costs. Empty: on all."""
+    also_compiled: ClassVar[bool] = True
+    """Whether it counts in functions that are compiled as well: what runs only while they are traced costs
+    their calls nothing."""
+    also_cold: ClassVar[bool] = False
+    """Whether cold regions of hot functions are shown too."""
+    running: ClassVar[bool] = False
+    """Whether only running code tells: the linter looks for nothing then."""
+
+    def judge(self, node: Any, place: Place) -> Finding | Iterable[Finding] | None:
+        """The verdict on one node: a finding (made by `place.finding`), several, or None."""
+        raise NotImplementedError
+
+    @classmethod
+    def looks(cls) -> tuple[Look, ...]:
+        """What the rule looks for, as a tuple."""
+        return cls.looks_for if isinstance(cls.looks_for, tuple) else (cls.looks_for,)
+
+    @classmethod
+    def info(cls) -> RuleInfo:
+        """What reports and docs tell of the rule."""
+        text = inspect.cleandoc(cls.__doc__ or "")
+        summary, _, rest = text.partition("\n\n")
+        return RuleInfo(
+            code=cls.code,
+            name=cls.name,
+            summary=" ".join(summary.split()),
+            help=textwrap.dedent(rest).strip(),
+            fix=cls.fixes,
+            origin=cls.origin,
+            default=cls.default,
+            running=cls.running,
+        )

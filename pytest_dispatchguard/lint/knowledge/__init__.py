@@ -1,0 +1,1 @@
+"""What is known of torch and the libraries around it: tables and patterns."""

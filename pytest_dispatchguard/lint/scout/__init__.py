@@ -1,0 +1,1 @@
+"""From source text to facts, with tree-sitter."""

@@ -1,0 +1,186 @@
+"""The scout at arguments: literals, parameters handed on, tensors that are surely on the CPU."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from tree_sitter import Node
+
+from pytest_dispatchguard.lint.facts import CPU, CPU_ATTRIBUTES, SOMETHING
+from pytest_dispatchguard.lint.scout.state import Reading, Walk
+from pytest_dispatchguard.lint.scout.values import (
+    PLAIN_KINDS,
+    dotted,
+    plain_literal,
+    resolved,
+    text,
+)
+
+_MOST_FORMS = 4
+"""Ways to call one name: more of them say nothing of its arguments."""
+_DEEPEST = 12
+"""Expressions in one another that are followed."""
+_TO_HOST = frozenset({"cpu", "numpy"})
+_MOVING = frozenset("to cuda xpu npu to_device type_as expand_as view_as like".split())
+_FACTORIES = frozenset(
+    """zeros ones empty full arange linspace logspace eye rand randn randint randperm from_numpy
+    tril_indices triu_indices""".split()
+)
+"""Functions of torch that make tensors with dimensions, on the CPU unless told a device."""
+_DTYPE = re.compile(
+    r"torch\.(?:b?float(?:16|32|64)?|double|half|int(?:8|16|32|64)?|long|short|uint8|bool|complex\d+)"
+)
+
+
+def forms(walk: Walk, reading: Reading, name: str) -> list[str]:
+    """The arguments of the calls of a name, as in `CallFact.given`."""
+    found: list[str] = []
+    for arguments in reading.arguments.get(name, ()):
+        form = _form(walk, reading, arguments)
+        if form not in found:
+            found.append(form)
+        if len(found) > _MOST_FORMS:
+            return ["*"]
+    return found
+
+
+def _form(walk: Walk, reading: Reading, arguments: Node) -> str:
+    if arguments.type != "argument_list":
+        return "?"  # a generator is the only argument
+    words = []
+    for argument in arguments.named_children:
+        kind = argument.type
+        if kind == "keyword_argument":
+            name, value = argument.named_children[0], argument.named_children[-1]
+            words.append(f"{text(walk.source, name)}={_word(walk, reading, value)}")
+        elif kind in ("list_splat", "dictionary_splat"):
+            words.append("*")
+        elif kind != "comment":
+            words.append(_word(walk, reading, argument))
+    return ",".join(words)
+
+
+def _word(walk: Walk, reading: Reading, value: Node) -> str:
+    kind = value.type
+    if kind == "identifier":
+        name = text(walk.source, value)
+        if name in reading.params and name not in reading.bindings:
+            return f"={name}"
+        return (walk.tensors_here and origin(walk, reading, value)) or "?"
+    if kind in PLAIN_KINDS:
+        return plain_literal(walk.source, value) or SOMETHING
+    known = walk.tensors_here and origin(walk, reading, value)
+    return known or (SOMETHING if _never_none(walk, value) else "?")
+
+
+_SOMETHING = frozenset(
+    """concatenated_string tuple list dictionary set list_comprehension lambda binary_operator
+    comparison_operator""".split()
+)
+_ALWAYS_THERE = frozenset("device dtype shape ndim layout".split())
+
+
+def _never_none(walk: Walk, value: Node) -> bool:
+    """Whether an expression gives something, whatever it is."""
+    if value.type == "attribute":
+        return text(walk.source, value.named_children[-1]) in _ALWAYS_THERE
+    if value.type == "call" and walk.tensors_here:
+        callee = dotted(walk.source, value.named_children[0])
+        last = callee.rpartition(".")[2]
+        full = resolved(callee, walk.imports)
+        return last in ("size", "dim", "numel") or full.startswith("torch.") or callee == "len"
+    return value.type in _SOMETHING
+
+
+def origin(walk: Walk, reading: Reading, node: Node, depth: int = 0) -> str:
+    """Where a tensor is that an expression gives: ``cpu``, ``~x`` for where the parameter `x` is, empty where
+    that cannot be told."""
+    kind = node.type
+    if depth > _DEEPEST:
+        return ""
+    if kind == "identifier":
+        return _of_name(walk, reading, text(walk.source, node), depth)
+    if kind == "call":
+        return _of_call(walk, reading, node, depth)
+    if kind in ("subscript", "parenthesized_expression", "unary_operator"):
+        parts = node.named_children
+        return origin(walk, reading, parts[0], depth + 1) if parts else ""
+    if kind in ("tuple", "expression_list"):
+        return _agreed(origin(walk, reading, part, depth + 1) for part in node.named_children)
+    if kind in ("binary_operator", "comparison_operator"):
+        return _any_on_cpu(walk, reading, node.named_children, depth)
+    if kind == "attribute" and text(walk.source, node.named_children[-1]) in CPU_ATTRIBUTES:
+        return CPU
+    return ""
+
+
+def _any_on_cpu(walk: Walk, reading: Reading, parts: Iterable[Node], depth: int) -> str:
+    """One operand on the CPU has only such for company."""
+    return CPU if any(origin(walk, reading, part, depth + 1) == CPU for part in parts) else ""
+
+
+def _agreed(origins: Iterable[str]) -> str:
+    found = set(origins)
+    return found.pop() if len(found) == 1 else ""
+
+
+def _of_name(walk: Walk, reading: Reading, name: str, depth: int) -> str:
+    bound = reading.bindings.get(name)
+    if bound is None:
+        return f"~{name}" if name in reading.params and name != reading.self_name else ""
+    if name in reading.params or len(bound) > 3:
+        return ""
+    return _agreed(
+        "" if isinstance(value, bool) else origin(walk, reading, value, depth + 1)
+        for value in bound
+    )
+
+
+def _of_call(walk: Walk, reading: Reading, node: Node, depth: int) -> str:
+    callee, arguments = node.named_children[0], node.named_children[-1]
+    if callee.type != "attribute":
+        return ""
+    method = text(walk.source, callee.named_children[-1])
+    owner = callee.named_children[0]
+    if method in _TO_HOST:
+        return CPU
+    given = arguments.named_children if arguments.type == "argument_list" else []
+    device = _device(walk, reading, given)
+    full = resolved(dotted(walk.source, callee), walk.imports)
+    if full.startswith("torch."):
+        if device is not None:
+            return CPU if device else ""
+        if full.removeprefix("torch.") in _FACTORIES:
+            return CPU
+        return _any_on_cpu(walk, reading, given, depth)
+    if method == "to" and given:
+        if given[0].type != "keyword_argument" and device is None:
+            device = _is_cpu(walk, reading, given[0])
+            if _DTYPE.fullmatch(text(walk.source, given[0])):
+                return origin(walk, reading, owner, depth + 1)
+        return CPU if device else ""
+    if method in _MOVING or device is not None:
+        return CPU if device else ""
+    return origin(walk, reading, owner, depth + 1)
+
+
+def _device(walk: Walk, reading: Reading, given: list[Node]) -> bool | None:
+    """Whether the `device` among the arguments is the CPU, None where there is none."""
+    for argument in given:
+        if argument.type == "keyword_argument":
+            name, value = argument.named_children[0], argument.named_children[-1]
+            if text(walk.source, name) == "device":
+                return _is_cpu(walk, reading, value)
+    return None
+
+
+def _is_cpu(walk: Walk, reading: Reading, node: Node) -> bool:
+    """Whether an expression is the CPU as a device: ``"cpu"``, ``torch.device("cpu")``, a local with that."""
+    if node.type == "identifier":
+        bound = reading.bindings.get(text(walk.source, node), ())
+        return (
+            len(bound) == 1 and not isinstance(bound[0], bool) and _is_cpu(walk, reading, bound[0])
+        )
+    written = text(walk.source, node)
+    return re.fullmatch(r"(?:torch\.device\()?[\"']cpu[\"']\)?", written) is not None

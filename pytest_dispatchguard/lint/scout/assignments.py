@@ -1,0 +1,187 @@
+"""The scout at assignments: what names and attributes are bound to."""
+
+from __future__ import annotations
+
+from tree_sitter import Node
+
+from pytest_dispatchguard.lint.facts import Value
+from pytest_dispatchguard.lint.scout.state import (
+    Handler,
+    Walk,
+    add_values,
+    is_self_attribute,
+    local_values,
+    visit,
+    visit_children,
+)
+from pytest_dispatchguard.lint.scout.tensor_guesses import ask_index, ask_iterated
+from pytest_dispatchguard.lint.scout.values import annotation, text, values
+
+
+def bind(walk: Walk, target: Node, value: Node | bool) -> None:
+    """Binds the names of a target: of a pattern, each to an unknown value."""
+    kind = target.type
+    if kind == "identifier":
+        walk.reading.bindings.setdefault(text(walk.source, target), []).append(value)
+    elif kind in ("pattern_list", "tuple_pattern", "list_pattern", "tuple", "list"):
+        inner = _part_value(walk, value)
+        for part in target.named_children:
+            bind(walk, part, inner)
+    elif kind in (
+        "list_splat_pattern",
+        "list_splat",
+        "as_pattern_target",
+        "parenthesized_expression",
+    ):
+        for part in target.named_children:
+            bind(walk, part, isinstance(value, bool) and value)
+
+
+def _part_value(walk: Walk, value: Node | bool) -> bool:
+    """Whether the parts of an unpacked value may be tensors."""
+    if isinstance(value, bool):
+        return value
+    if value.type == "attribute":
+        return not text(walk.source, value).endswith(
+            (".shape", "_shape", ".stride", ".kernel_size")
+        )
+    if value.type == "call":
+        return not text(walk.source, value).endswith((".size()", ".stride()"))
+    return True
+
+
+def bind_loop(walk: Walk, left: Node, right: Node) -> None:
+    """Binds the targets of a loop; what `range` and `enumerate` count is no tensor."""
+    value = True
+    if right.type == "call":
+        callee = text(walk.source, right.named_children[0])
+        if callee == "range":
+            value = False
+        elif callee == "enumerate" and left.type in ("pattern_list", "tuple_pattern"):
+            parts = left.named_children
+            bind(walk, parts[0], False)
+            for part in parts[1:]:
+                bind(walk, part, True)
+            return
+    if walk.where == "function":
+        bind(walk, left, value)
+
+
+def _assign_target(walk: Walk, target: Node, value: Node | None, declared: Node | None) -> None:
+    reading = walk.reading
+    kind = target.type
+    if kind == "identifier":
+        if walk.where == "function":
+            bind(walk, target, value if value is not None else True)
+            name = text(walk.source, target)
+            if declared is not None:
+                reading.declared.add(name)
+            if name in reading.globals:
+                add_values(
+                    walk.facts.assigns,
+                    name,
+                    local_values(walk, value) if value is not None else ["unknown"],
+                )
+            return
+        table = (
+            walk.facts.assigns
+            if walk.where == "module" or walk.class_ is None
+            else walk.class_.attrs
+        )
+        add_values(table, text(walk.source, target), _declared_values(walk, value, declared))
+    elif kind == "attribute":
+        parts = target.named_children
+        if parts[0].type == "identifier" and text(walk.source, parts[0]) == reading.self_name:
+            reading.looks.add("self-write")
+            if reading.owner is not None:
+                add_values(
+                    reading.owner.attrs,
+                    text(walk.source, parts[-1]),
+                    _declared_values(walk, value, declared),
+                )
+        else:
+            visit(walk, parts[0])
+    elif kind == "subscript":
+        ask_index(walk, target, "setitem")
+        if any(
+            index.type == "integer" or (walk.loop and index.type == "identifier")
+            for index in target.named_children[1:]
+        ):
+            reading.looks.add("element")
+        visit_children(walk, target)
+    elif kind in ("pattern_list", "tuple_pattern", "list_pattern"):
+        if value is not None and value.type in ("identifier", "call", "subscript"):
+            ask_iterated(walk, value)
+        if walk.where == "function":
+            bind(walk, target, value if value is not None else True)
+        for part in target.named_children:
+            if part.type in ("attribute", "subscript") or (
+                part.type == "identifier" and walk.where != "function"
+            ):
+                _assign_target(walk, part, None, None)
+
+
+def _declared_values(walk: Walk, value: Node | None, declared: Node | None) -> list[Value]:
+    found: list[Value] = []
+    if declared is not None:
+        found.append(annotation(walk.source, declared, walk.imports))
+    if value is not None:
+        if walk.where == "function":
+            new = local_values(walk, value)
+        else:
+            new = values(walk.source, value, walk.imports)
+        if declared is None or new != ["unknown"]:
+            found.extend(new)
+    elif declared is None:
+        found.append("unknown")
+    return found
+
+
+def _assignment(walk: Walk, node: Node) -> None:
+    walk.reading.looks.add("assign")
+    left = node.child_by_field_name("left")
+    right = node.child_by_field_name("right")
+    declared = node.child_by_field_name("type")
+    innermost = right
+    while innermost is not None and innermost.type == "assignment":
+        innermost = innermost.child_by_field_name("right")
+    if right is not None:
+        if right.type == "dictionary" and right.named_child_count > 1:
+            walk.reading.looks.add("table")
+        visit(walk, right)
+    if left is not None:
+        _assign_target(walk, left, innermost, declared)
+
+
+def _augmented(walk: Walk, node: Node) -> None:
+    walk.reading.looks.add("assign")
+    left = node.child_by_field_name("left")
+    right = node.child_by_field_name("right")
+    if right is not None:
+        visit(walk, right)
+    if left is None:
+        return
+    if left.type == "identifier":
+        if walk.where == "function":
+            bind(walk, left, right if right is not None else True)
+    elif left.type == "attribute":
+        if is_self_attribute(walk, left):
+            walk.reading.looks.add("self-write")
+        visit(walk, left)
+    elif left.type == "subscript":
+        ask_index(walk, left, "setitem")
+        visit(walk, left)
+
+
+def _named_expression(walk: Walk, node: Node) -> None:
+    parts = node.named_children
+    visit(walk, parts[-1])
+    if walk.where == "function":
+        bind(walk, parts[0], parts[-1])
+
+
+HANDLERS: dict[str, Handler] = {
+    "assignment": _assignment,
+    "augmented_assignment": _augmented,
+    "named_expression": _named_expression,
+}

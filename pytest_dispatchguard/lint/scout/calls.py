@@ -1,0 +1,320 @@
+"""The scout at calls, attributes and subscripts."""
+
+from __future__ import annotations
+
+import re
+
+from tree_sitter import Node
+
+from pytest_dispatchguard.lint.facts import COPYING_CALLS, SIZED_CALLS, CallFact
+from pytest_dispatchguard.lint.knowledge import tensor_words as words
+from pytest_dispatchguard.lint.scout.state import (
+    Handler,
+    Walk,
+    add_values,
+    is_self_attribute,
+    local_values,
+    note,
+    note_call,
+    visit,
+    visit_children,
+)
+from pytest_dispatchguard.lint.scout.tensor_guesses import (
+    ask,
+    ask_comprehended,
+    ask_index,
+    ask_iterated,
+    ask_truth,
+)
+from pytest_dispatchguard.lint.scout.values import dotted, resolved, text
+
+_TORCH_ROOTS = ("torch", "torch.nn.functional", "torch.special", "torch.linalg", "torch.functional")
+
+
+_OPTIMIZER = re.compile(r"opt|scaler", re.IGNORECASE)
+"""What takes a step with each batch, other than a schedule."""
+
+
+_CONSTANT = re.compile(r"\b(?:_*[A-Z][A-Z0-9_]*|__\w+__)\b")
+"""A name that is written as those of constants are."""
+
+
+def _call(walk: Walk, node: Node) -> None:
+    call_as(walk, node, "call")
+
+
+def call_as(walk: Walk, node: Node, how: str) -> None:
+    """Reads a call, noted as that `how` of `CallFact`."""
+    source, reading = walk.source, walk.reading
+    looks = reading.looks
+    parts = node.named_children
+    callee, arguments = parts[0], parts[-1]
+    kind = callee.type
+    last = ""
+    if kind == "identifier":
+        last = text(source, callee)
+        looks.add(f"bare:{last}")
+        note_call(walk, last, how, node)
+        reading.arguments.setdefault(last, []).append(arguments)
+    elif kind == "attribute":
+        named = callee.named_children
+        owner = named[0]
+        last = text(source, named[-1])
+        name = dotted(source, callee)
+        if name:
+            note_call(walk, name, how, node)
+            reading.arguments.setdefault(name, []).append(arguments)
+        if owner.type == "identifier":
+            if name.startswith("math."):
+                looks.add("math-call")
+            if last in words.TENSOR_METHODS:
+                _note_tensor_method(walk, text(source, owner), last, arguments)
+        else:
+            visit(walk, owner)
+    else:
+        if kind in ("call", "parenthesized_expression"):
+            looks.add("made-call")
+        if kind == "subscript":  # of a table of functions
+            table = dotted(source, callee.named_children[0])
+            if table:
+                note_call(walk, table, how, node)
+        elif kind == "call":
+            _note_made_name(walk, callee, how)
+        visit(walk, callee)
+    looks.add("call")
+    if last:
+        looks.add(f"call:{last}")
+        if walk.loop:
+            looks.add(f"loop:{last}")
+    if arguments.type != "argument_list":
+        if last in words.ITERATING_CALLS and kind == "identifier":
+            ask_comprehended(walk, arguments, last)
+        visit(walk, arguments)
+        return
+    given = arguments.named_children
+    if last and len(given) < 4:
+        looks.add(f"call{len(given)}:{last}")
+    if last in SIZED_CALLS and "sized" not in looks:
+        _ask_sizes(walk, last, callee, given)
+    if last in _CALLS_OF_NOTE or (given and last in words.TORCH_OPS):
+        call_of_note(walk, last, callee, given)
+    for argument in given:
+        kind = argument.type
+        if kind == "keyword_argument":
+            argument = argument.named_children[-1]
+            kind = argument.type
+        elif kind == "list_splat":
+            ask_iterated(walk, argument.named_children[-1])
+        if kind == "identifier":
+            name = text(source, argument)
+            if name == reading.self_name and argument is given[0]:
+                looks.add(f"self:{last}")
+            note(reading.passed, name, "passed", argument, walk.loop > 0)
+        elif kind == "attribute":
+            name = dotted(source, argument)
+            if name:
+                note(reading.passed, name, "passed", argument, walk.loop > 0)
+            _attribute(walk, argument)
+        else:
+            handler = walk.table[argument.kind_id]
+            if handler is not None:
+                handler(walk, argument)
+
+
+def _note_made_name(walk: Walk, callee: Node, how: str) -> None:
+    """Notes a call of ``getattr(self, f"forward_{mode}")(…)``, by the beginning of the name."""
+    parts = callee.named_children
+    given = parts[-1].named_children if parts[-1].type == "argument_list" else []
+    if text(walk.source, parts[0]) != "getattr" or len(given) < 2 or given[1].type != "string":
+        return
+    owner, inside = dotted(walk.source, given[0]), given[1].named_children
+    if owner != walk.reading.self_name or len(inside) < 2 or inside[1].type != "string_content":
+        return
+    begins = text(walk.source, inside[1])
+    if len(begins) > 2 and begins.isidentifier():
+        note_call(walk, f"{owner}.{begins}*", how, callee)
+
+
+_REGISTRATIONS = frozenset(
+    {"register_buffer", "register_parameter", "add_module", "register_module", "setattr"}
+)
+REMEMBERED = _REGISTRATIONS | words.HOOKS
+"""Calls that leave something behind, which other functions meet."""
+
+_CALLS_OF_NOTE = (
+    words.TYPE_TESTS | words.ITERATING_CALLS | {"bool", "backward", "remove", "step"} | REMEMBERED
+)
+
+
+def _ask_sizes(walk: Walk, last: str, callee: Node, given: list[Node]) -> None:
+    """Notes that a size or bound may be a tensor."""
+    if last == "range":
+        if callee.type != "identifier":
+            return
+    else:
+        imported = walk.imports.get(dotted(walk.source, callee).partition(".")[0])
+        if imported is not None and imported.partition(".")[0] != "torch":
+            return  # another library's, and modules have no sizes
+    for argument in given:
+        if argument.type == "keyword_argument":
+            argument = argument.named_children[-1]
+        parts = argument.named_children if argument.type in ("tuple", "list") else [argument]
+        for part in parts:
+            ask(walk, part, "sized")
+
+
+def call_of_note(walk: Walk, last: str, callee: Node, given: list[Node]) -> None:
+    """Reads a call that tells something by its name."""
+    reading = walk.reading
+    bare = callee.type == "identifier"
+    if last in ("backward", "step") and walk.loop:
+        if last == "backward":
+            reading.backward = True
+        else:
+            reading.step = True
+        if walk.rounds and (last == "backward" or _OPTIMIZER.search(text(walk.source, callee))):
+            reading.step_rounds.add(walk.rounds[-1])
+    if not given:
+        if last == "remove":
+            reading.removes = True
+        return
+    first = given[0]
+    if last in words.HOOKS:
+        for handed in given if last == "saved_tensors_hooks" else given[:1]:
+            _note_hook(walk, handed)
+    if last in words.TYPE_TESTS and first.type == "identifier":
+        reading.tested.add(text(walk.source, first))
+    if bare and last in COPYING_CALLS and "constant-copy" not in reading.looks:
+        written = walk.source[first.start_byte : given[-1].end_byte]
+        if _CONSTANT.search(written.decode("utf-8", "replace")):
+            reading.looks.add("constant-copy")
+    if bare and last in words.ITERATING_CALLS:
+        for argument in given:
+            if argument.type in ("identifier", "call", "subscript", "attribute", "binary_operator"):
+                ask_iterated(walk, argument)
+            elif argument.type in ("generator_expression", "list_comprehension"):
+                ask_comprehended(walk, argument, last)
+    elif bare and last == "bool":
+        ask_truth(walk, first)
+    elif last in _REGISTRATIONS:
+        _note_registration(walk, last, callee, given)
+    if last in words.TORCH_OPS and first.type == "identifier":
+        name = dotted(walk.source, callee)
+        root = resolved(name, walk.imports).rpartition(".")[0]
+        if root in _TORCH_ROOTS:
+            _note_tensor_use(walk, text(walk.source, first))
+
+
+def _note_hook(walk: Walk, handed: Node) -> None:
+    """Notes what is handed to torch to be called back: a function, ``partial(function, …)``, or what a call
+    gives."""
+    how = "hook"
+    if handed.type == "call":
+        callee, arguments = handed.named_children[0], handed.named_children[-1]
+        parts = arguments.named_children if arguments.type == "argument_list" else []
+        if dotted(walk.source, callee).rpartition(".")[2] == "partial" and parts:
+            handed = parts[0]
+        else:
+            handed, how = callee, "hook-factory"
+    name = dotted(walk.source, handed)
+    if name and walk.reading.fact is not None:
+        walk.reading.hooks.append(CallFact(name, handed.start_point[0] + 1, False, how))
+
+
+def _note_registration(walk: Walk, last: str, callee: Node, given: list[Node]) -> None:
+    owner, reading = walk.reading.owner, walk.reading
+    if owner is None:
+        return
+    if last == "setattr":
+        if len(given) < 3 or text(walk.source, given[0]) != reading.self_name:
+            return
+        given = given[1:]
+    elif not dotted(walk.source, callee).startswith(f"{reading.self_name}."):
+        return
+    if given[0].type != "string":
+        return
+    name = "".join(
+        text(walk.source, part) for part in given[0].named_children if part.type == "string_content"
+    )
+    if not name.isidentifier():
+        return
+    value = given[1] if len(given) > 1 else None
+    if value is not None and value.type == "keyword_argument":
+        value = value.named_children[-1]
+    if value is not None and value.type == "none":
+        add_values(owner.attrs, name, ["none"])
+    elif last == "register_buffer":
+        add_values(owner.attrs, name, ["buffer"])
+    elif last == "register_parameter":
+        add_values(owner.attrs, name, ["param"])
+    else:
+        add_values(
+            owner.attrs, name, local_values(walk, value) if value is not None else ["unknown"]
+        )
+
+
+def _note_tensor_method(walk: Walk, name: str, method: str, arguments: Node) -> None:
+    if method == "backward" and arguments.named_child_count:
+        return
+    if method == "view" and arguments.named_child_count == 1:
+        # `array.view(np.uint8)` is NumPy's, `x.view(-1)` and `x.view(shape)` are tensors'.
+        only = arguments.named_children[0]
+        if only.type == "attribute" and text(walk.source, only).startswith(
+            ("np.", "numpy.", "jnp.")
+        ):
+            return
+    _note_tensor_use(walk, name)
+
+
+def _note_tensor_use(walk: Walk, name: str) -> None:
+    reading = walk.reading
+    if name in reading.params:
+        if name not in reading.bindings:
+            reading.tensor_uses.add(name)
+    elif name in reading.bindings:
+        reading.tensor_uses.add(name)
+
+
+def _attribute(walk: Walk, node: Node) -> None:
+    source, reading = walk.source, walk.reading
+    parts = node.named_children
+    owner = parts[0]
+    attribute = text(source, parts[-1])
+    reading.looks.add(f"attr:{attribute}")
+    if owner.type == "identifier":
+        name = text(source, owner)
+        if name == reading.self_name:
+            note(reading.reads, f"{name}.{attribute}", "read", node, walk.loop > 0)
+        elif attribute in words.TENSOR_ATTRIBUTES:
+            _note_tensor_use(walk, name)
+        elif attribute in words.TENSOR_PAIR:
+            reading.pairs.add((name, attribute))
+            if all((name, one) in reading.pairs for one in words.TENSOR_PAIR):
+                _note_tensor_use(walk, name)
+    else:
+        visit(walk, owner)
+
+
+def _subscript(walk: Walk, node: Node) -> None:
+    reading = walk.reading
+    if any(part.type == "list" for part in node.named_children[1:]):
+        reading.looks.add("list-index")
+    if "subscript" not in reading.looks:
+        parts = node.named_children
+        ask_index(walk, node, "subscript")
+        if (
+            parts[-1].type == "slice"
+            and parts[0].type == "attribute"
+            and is_self_attribute(walk, parts[0])
+        ):
+            # A slice of a ModuleList builds a new one.
+            sliced = text(walk.source, parts[0].named_children[-1])
+            reading.hinges("subscript").attributes.add(sliced)
+    visit_children(walk, node)
+
+
+HANDLERS: dict[str, Handler] = {
+    "attribute": _attribute,
+    "call": _call,
+    "subscript": _subscript,
+}

@@ -1,0 +1,300 @@
+"""What can be decided only when a whole function, or the whole file, has been read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tree_sitter import Node
+
+from pytest_dispatchguard.lint.facts import CPU, CallFact, FileFacts, Value
+from pytest_dispatchguard.lint.knowledge import tensor_words as words
+from pytest_dispatchguard.lint.knowledge.cold_branches import names_in
+from pytest_dispatchguard.lint.scout.arguments import forms, origin
+from pytest_dispatchguard.lint.scout.state import Reading, Walk, binding_values, local_values
+from pytest_dispatchguard.lint.scout.tensor_api import (
+    calls_a_model,
+    documented_tensors,
+    feeds_a_model,
+    feeds_by,
+    goes_over_a_loader,
+    reads_what_it_is_given,
+    takes_tensors,
+)
+from pytest_dispatchguard.lint.scout.tensor_guesses import counts, may_be_tensor_attribute
+
+
+def settle(walk: Walk, reading: Reading, declared: bool) -> None:
+    """Decides what could not be decided before the whole function was read."""
+    fact = reading.fact
+    assert fact is not None
+    outer, walk.reading = walk.reading, reading
+    for token in reading.pending:
+        if token not in reading.looks and counts(walk, reading, token):
+            reading.looks.add(token)
+    if _calls_what_it_made(reading):
+        reading.looks.add("made-call")
+    fact.tensors = _tensors(reading)
+    fact.yields = reading.yields
+    fact.on_cpu = (
+        walk.tensors_here
+        and bool(reading.returns)
+        and all(node is not None and origin(walk, reading, node) == CPU for node in reading.returns)
+    )
+    fact.training_loop = reading.backward and reading.step
+    if fact.training_loop and reading.step_rounds:
+        _leave_steps(reading)
+    fact.feeds_model = walk.tensors_here and feeds_a_model(walk, reading)
+    fact.over_loader = goes_over_a_loader(walk, reading)
+    fact.returns_function = _returns_function(reading)
+    if not declared and not reading.yields:
+        fact.returns = _agreed_return(walk, reading)
+    walk.reading = outer
+    _keep_calls(walk, reading)
+
+
+def _leave_steps(reading: Reading) -> None:
+    """Of a training, only what a step does is done again and again: not what an epoch does."""
+    for key, call in reading.calls.items():
+        loops = reading.rounds.get(key)
+        if loops and not any(reading.step_rounds.intersection(around) for around in loops):
+            call.loop = False
+
+
+def _returns_function(reading: Reading) -> bool:
+    """Whether it hands out a function made in it, or what it was given, and nothing else."""
+    if not reading.nested and not any(
+        n is not None and n.type == "lambda" for n in reading.returns
+    ):
+        return False
+    made = False
+    for node in reading.returns:
+        if node is None or node.type == "none":
+            continue
+        names = _names_of(node)
+        if node.type == "lambda" or names & reading.nested:
+            made = True
+        elif node.type != "identifier" or not names <= reading.params:
+            return False
+    return made
+
+
+def _names_of(node: Node) -> set[str]:
+    """The names that stand in an expression."""
+    found: set[str] = set()
+    stack = [node]
+    while stack:
+        part = stack.pop()
+        if part.type == "identifier" and part.text is not None:
+            found.add(part.text.decode())
+        stack.extend(part.named_children)
+    return found
+
+
+def _calls_what_it_made(reading: Reading) -> bool:
+    """Whether a local that holds the result of a call, or a lambda, is called."""
+    return any(
+        not isinstance(bound, bool) and bound.type in ("call", "lambda")
+        for name, how in reading.calls
+        if how == "call"
+        for bound in reading.bindings.get(name, ())
+    )
+
+
+def _tensors(reading: Reading) -> list[str]:
+    """The names that the function uses as only a tensor can be used."""
+    found = []
+    for name in reading.tensor_uses:
+        if (
+            name in reading.tested
+            or name in (reading.self_name, "self", "cls")
+            or name in reading.hosts
+        ):
+            continue
+        if any(part in words.NOT_RECEIVERS for part in name.lower().split("_")):
+            continue
+        bound = reading.bindings.get(name)
+        if name not in reading.params and (bound is None or len(bound) != 1 or bound[0] is False):
+            continue
+        found.append(name)
+    return sorted(found)
+
+
+def _agreed_return(walk: Walk, reading: Reading) -> Value:
+    agreed: list[Value] = []
+    for node in reading.returns:
+        new = ["none"] if node is None else local_values(walk, node)
+        if new == ["unknown"] or len(new) > 1:
+            return "unknown"
+        agreed.extend(v for v in new if v not in agreed)
+        if len(agreed) > 1:
+            return "unknown"
+    if not agreed:
+        return "none"
+    return agreed[0]
+
+
+def _keep_calls(walk: Walk, reading: Reading) -> None:
+    """Keeps of all calls, reads and names passed on those that can lead to a function of the
+    project."""
+    fact = reading.fact
+    assert fact is not None
+    kept: list[CallFact] = []
+    given: dict[str, list[str]] = {}
+    own_package = walk.module.partition(".")[0]
+    for (name, how), call in reading.calls.items():
+        root, dot, rest = name.partition(".")
+        if how == "returned":
+            if root in reading.nested:
+                kept.append(call)
+            continue
+        if _leads_on(walk, reading, root, rest.rpartition(".")[2] if dot else "", own_package):
+            kept.append(call)
+            if call.under and call.loop:
+                call.under = [c for c in call.under if not reading.bindings.keys() & names_in(c)]
+            if how in ("call", "new-scope"):
+                if name not in given:
+                    given[name] = forms(walk, reading, name)
+                call.given = given[name]
+    called = {call.name for call in kept}
+    for name, call in reading.passed.items():
+        root, dot, _ = name.partition(".")
+        if root == reading.self_name or root in reading.nested:
+            kept.append(call)
+        elif root in reading.params or root in reading.bindings:
+            if not dot and binding_values(walk, reading, root):
+                fact.locals[root] = binding_values(walk, reading, root)
+                kept.append(call)
+        elif (
+            root in walk.imports and walk.imports[root].partition(".")[0] not in words.EXTERNAL
+        ) or (root not in walk.imports and root not in words.BUILTINS):
+            kept.append(call)
+    for name, call in reading.reads.items():
+        if name not in called and (name not in reading.passed):
+            kept.append(call)
+    if not reading.removes:
+        kept.extend(reading.hooks)
+    fact.calls = kept
+
+
+def _leads_on(walk: Walk, reading: Reading, root: str, last: str, own_package: str) -> bool:
+    fact = reading.fact
+    assert fact is not None
+    if root in ("super()", reading.self_name) or root in reading.nested:
+        return True
+    if root in reading.params or root in reading.bindings:
+        bound = binding_values(walk, reading, root)
+        if bound:
+            fact.locals[root] = bound
+            return True
+        return len(last) > 8 and "_" in last.strip("_")
+    target = walk.imports.get(root)
+    if target is not None:
+        top = target.partition(".")[0]
+        return top == own_package or top not in words.EXTERNAL
+    return True
+
+
+def finish(walk: Walk) -> FileFacts:
+    """The facts of the file, when all of it has been walked."""
+    facts = walk.facts
+    own = (
+        set(walk.reading.nested)
+        | set(facts.assigns)
+        | {c.name for c in facts.classes}
+        | set(walk.imports)
+    )
+    methods: dict[str, set[str]] = {}
+    for function in facts.functions:
+        owner, _, name = function.name.rpartition(".")
+        methods.setdefault(owner, set()).add(name)
+    has_torch = any(target.partition(".")[0] == "torch" for target in walk.imports.values())
+    has_torch = has_torch or any(
+        n == "*" and t.partition(".")[0] == "torch" for n, t in facts.imports
+    )
+    registered = _registered(facts)
+    models = _model_callers(walk) if walk.tensors_here else set()
+    stars = any(name == "*" for name, _ in facts.imports)
+    for reading in walk.readings:
+        fact = reading.fact
+        assert fact is not None
+        if not has_torch:
+            fact.tensors = []
+        elif reading.document:
+            fact.tensors = sorted({*fact.tensors, *documented_tensors(reading)})
+        fact.feeds_model = fact.feeds_model or feeds_by(reading, models)
+        fact.reads = has_torch and reads_what_it_is_given(walk, reading)
+        fact.takes_tensors = has_torch and takes_tensors(reading, reading.document)
+        attributes = reading.owner.attrs if reading.owner is not None else {}
+        defined = methods.get(reading.owner.name, set()) if reading.owner is not None else set()
+        prefix = f"{reading.self_name}."
+        kept: list[CallFact] = []
+        for call in fact.calls:
+            root = call.name.partition(".")[0]
+            if call.how.startswith("hook"):
+                kept.append(call)
+                continue
+            if (
+                root in words.BUILTINS
+                and root not in own
+                and root not in reading.nested
+                and not stars
+            ):
+                continue
+            if call.how in ("read", "passed") and call.name.startswith(prefix):
+                attribute = call.name[len(prefix) :].partition(".")[0]
+                if attribute in attributes and attribute not in defined:
+                    continue
+            kept.append(call)
+        fact.calls = [*_spelled_out(kept, defined), *registered.get(fact.name, ())]
+        for token, hinges in reading.pending.items():
+            if token not in reading.looks:
+                if any(may_be_tensor_attribute(attributes, n, token) for n in hinges.attributes):
+                    reading.looks.add(token)
+                elif hinges.calls:
+                    fact.hinges[token] = sorted(hinges.calls)
+        fact.looks = sorted(reading.looks)
+    return facts
+
+
+def _model_callers(walk: Walk) -> set[tuple[str, str]]:
+    """The functions of the file that call a model, each with the class that has it."""
+    return {
+        (reading.fact.name.rpartition(".")[0], reading.fact.name.rpartition(".")[2])
+        for reading in walk.readings
+        if reading.fact is not None
+        and "<locals>" not in reading.fact.name
+        and not reading.fact.name.endswith("__init__")
+        and calls_a_model(reading)
+    }
+
+
+def _spelled_out(calls: list[CallFact], methods: set[str]) -> list[CallFact]:
+    """Calls by the beginning of a name as calls of each method of the class that begins so."""
+    found = []
+    for call in calls:
+        if not call.name.endswith("*"):
+            found.append(call)
+            continue
+        owner, _, begins = call.name[:-1].rpartition(".")
+        found += [
+            replace(call, name=f"{owner}.{method}")
+            for method in sorted(methods)
+            if method.startswith(begins)
+        ]
+    return found
+
+
+def _registered(facts: FileFacts) -> dict[str, list[CallFact]]:
+    """Of functions that hand on by type (`functools.singledispatch`): those that are registered with them."""
+    found: dict[str, list[CallFact]] = {}
+    dispatching = {
+        function.name
+        for function in facts.functions
+        if any(d.rpartition(".")[2] == "singledispatch" for d in function.decorators)
+    }
+    for function in facts.functions if dispatching else ():
+        for decorator in function.decorators:
+            name, _, last = decorator.rpartition(".")
+            if last == "register" and name in dispatching:
+                found.setdefault(name, []).append(CallFact(function.name, function.line))
+    return found

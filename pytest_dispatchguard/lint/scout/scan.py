@@ -1,0 +1,150 @@
+"""The scout: source text to facts, by tree-sitter, without importing or running anything."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+from tree_sitter import Node
+
+from pytest_dispatchguard.lint.facts import FileFacts, FunctionFact
+from pytest_dispatchguard.lint.scout.finish import finish
+from pytest_dispatchguard.lint.scout.handlers import TABLES
+from pytest_dispatchguard.lint.scout.state import Walk, visit
+from pytest_dispatchguard.lint.syntax.grammar import tree_of
+from pytest_dispatchguard.lint.syntax.python_ast import parsed, with_newlines
+from pytest_dispatchguard.lint.syntax.recursion import with_room
+
+_FOREIGN = re.compile(
+    r"(?:import|from)[ \t]+(?:tensorflow|jax|flax|openvino|mlx|paddle|mindspore|mxnet|cntk)\b"
+)
+_MARK = re.compile(r"#\s*dispatchguard:\s*(hot|cold)\b")
+
+
+def scan(
+    text: str, module: str, is_package: bool, cold: Callable[[str], bool] | None = None
+) -> FileFacts:
+    """The facts of one file. `module` is its dotted name, `is_package` whether it is an
+    `__init__.py`; both are needed to resolve relative imports. Functions whose names are `cold` are spared
+    the closer look."""
+    text = with_newlines(text)
+    source = text.encode("utf-8", "surrogatepass")
+    root = tree_of(source).root_node
+    error = _error(text, source, root)
+    if error is not None:
+        return FileFacts(error=error)
+    try:
+        return _facts(text, source, module, is_package, root, cold)
+    except RecursionError:
+        try:
+            return with_room(lambda: _facts(text, source, module, is_package, root, cold))
+        except RecursionError:
+            return FileFacts(error=(1, 1, "nested too deeply to be read"))
+
+
+def _facts(
+    text: str,
+    source: bytes,
+    module: str,
+    is_package: bool,
+    root: Node,
+    cold: Callable[[str], bool] | None,
+) -> FileFacts:
+    if cold is not None and _foreign(text, root):
+        cold = _always
+    walk = Walk(source, module, is_package, _marks(text), TABLES, cold or _never)
+    visit(walk, root)
+    error = _parse(text) if walk.uneven else None
+    if error is not None:
+        return FileFacts(error=error)
+    facts = finish(walk)
+    if root.has_error:
+        facts.functions = list(_well_read(facts.functions, source))
+    return facts
+
+
+def _well_read(functions: Iterable[FunctionFact], source: bytes) -> Iterator[FunctionFact]:
+    """Those that stand where Python says, for a text that tree-sitter's grammar does not know all of."""
+    from pytest_dispatchguard.lint.syntax.unsupported import read_whole
+
+    ends = read_whole(source)
+    for function in functions:
+        end = ends.get((function.name, function.line))
+        if end is not None and end <= function.end_byte:
+            rest = source[end : function.end_byte].splitlines()
+            if not any(line.strip() and not line.lstrip().startswith(b"#") for line in rest):
+                yield function
+
+
+def _always(name: str) -> bool:
+    return True
+
+
+def _never(name: str) -> bool:
+    return False
+
+
+def _foreign(text: str, root: Node) -> bool:
+    """Whether a file is written for another framework: it imports one whenever it is imported itself, and
+    says nothing of torch."""
+    return "torch" not in text and any(
+        node.type in ("import_statement", "import_from_statement")
+        and _FOREIGN.match((node.text or b"").decode("utf-8", "replace"))
+        for node in root.named_children
+    )
+
+
+def _marks(text: str) -> dict[int, str]:
+    """Line to mark; a comment on a line of its own also stands under the negative of its line, for
+    the definition below it."""
+    if "dispatchguard:" not in text:
+        return {}
+    marks: dict[int, str] = {}
+    for number, line in enumerate(text.split("\n"), 1):
+        found = _MARK.search(line)
+        if found:
+            if line.lstrip().startswith("#"):
+                marks[-number] = found.group(1)
+            else:
+                marks[number] = found.group(1)
+    return marks
+
+
+def _error(text: str, source: bytes, root: Node) -> tuple[int, int, str] | None:
+    """Where and why the text is no Python; None where tree-sitter or Python can read it."""
+    nul = text.find("\0")
+    if nul >= 0:
+        line = text.count("\n", 0, nul) + 1
+        return line, nul - text.rfind("\n", 0, nul), "source code holds a NUL byte"
+    if not (root.has_error or _old_statement(source, root)):
+        return None
+    return _parse(text)
+
+
+def _parse(text: str) -> tuple[int, int, str] | None:
+    """Where and why Python itself cannot read the text."""
+    try:
+        parsed(text)
+    except SyntaxError as exc:
+        return exc.lineno or 1, max(exc.offset or 1, 1), exc.msg or "invalid syntax"
+    except (RecursionError, MemoryError):
+        return 1, 1, "nested too deeply to be read"
+    except ValueError as exc:
+        return 1, 1, str(exc)
+    return None
+
+
+def _old_statement(source: bytes, root: Node) -> bool:
+    """Whether there is a Python 2 print or exec statement, which tree-sitter lets pass."""
+    if b"print " not in source and b"exec " not in source and b"print\t" not in source:
+        return False
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        for child in node.named_children:
+            kind = child.type
+            if kind in ("print_statement", "exec_statement"):
+                return True
+            if kind.endswith(("_statement", "_clause", "_definition")) or kind == "block":
+                stack.append(child)
+    return False

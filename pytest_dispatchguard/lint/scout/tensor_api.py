@@ -1,0 +1,275 @@
+"""What tells the scout that a function takes tensors, and that a loop in it feeds a model: signatures,
+documentation and use, for want of callers."""
+
+from __future__ import annotations
+
+import re
+
+from tree_sitter import Node
+
+from pytest_dispatchguard.lint.knowledge.libraries import STEPS
+from pytest_dispatchguard.lint.knowledge.tensor_words import TENSOR_METHODS, TORCH_OPS
+from pytest_dispatchguard.lint.scout.state import Reading, Walk
+from pytest_dispatchguard.lint.scout.values import text
+
+_TENSOR = re.compile(
+    r"(?<![\w.])(?:\w+\.)*(?:Tensor|TensorDict(?:Base)?|TensorLike|Parameter|PackedSequence|"
+    r"(?:Float|Long|Int|Bool|Half|Byte)Tensor|Batch|Data|HeteroData|TensorType)\b"
+)
+_DOCUMENTED = re.compile(
+    r"[(\[`: ]~?(?:torch\.)?(?:\w*Tensor|TensorDict(?:Base)?|FloatTensor|LongTensor)\b|\btensors?\b"
+)
+_SETS_UP = re.compile(
+    r"\A[\s\"'rRuU]*(?:Loads?|Saves?|Writes?|Reads?|Downloads?|Plots?|Visuali[sz]es?|Draws?|Shows?|Prints?|"
+    r"Converts? (?:a |the |an )?(?:model|checkpoint|state|weights)|Exports?|Registers?|Builds?|Sets? up|"
+    r"Deprecated|Initiali[sz]es?|Constructs?|Parses?|Serializ|Deserializ|For (?:debugging|testing)|Helper "
+    r"for tests)\b",
+    re.IGNORECASE,
+)
+_SEVERAL = frozenset(
+    "parameters params grads gradients tensors tensor_list input_tensors grad_tensors".split()
+)
+"""Names of parameters that hold tensors wherever a function works with tensors at all."""
+_WALKS = ("parameters", "named_parameters", "buffers", "state_dict")
+_ASKS_MODULES = frozenset(
+    """eval train parameters named_parameters state_dict zero_grad requires_grad_ modules named_modules
+    load_state_dict""".split()
+)
+"""Methods of modules; whatever has them called is one."""
+_MODULE = re.compile(r"(?:^|[\[ |.,])(?:torch\.nn\.|nn\.)?(?:Module|PreTrainedModel)\b")
+_CALLED_MODEL = re.compile(
+    r"(?:self\.)?_?(?:\w+_)?(?:model|net|network|unet|transformer|policy|actor|critic|encoder|decoder|generator|"
+    r"discriminator|module|backbone|denoiser|llm|vae)"
+)
+"""What is called so, and called, is a model in a file that works with torch."""
+_ASKS_MODEL = re.compile(
+    _CALLED_MODEL.pattern
+    + r"(?:\.(?:module|forward|encode|decode|encoder|decoder|generator|model|predict|\w+_step|step))*"
+)
+"""The same of a part of it, or of one of its methods."""
+_LONGEST = 4000
+"""Characters of documentation that are read."""
+
+
+def document(walk: Walk, body: Node) -> str:
+    """The documentation of a function; empty where it has none."""
+    first = next((child for child in body.named_children if not child.is_extra), None)
+    if first is None or first.type != "expression_statement" or not first.named_child_count:
+        return ""
+    said = first.named_children[0]
+    return text(walk.source, said)[:_LONGEST] if said.type == "string" else ""
+
+
+_IN_EVERY_CALL = re.compile(
+    r"__call__|_?(?:step|update|apply|advance|reduce|decode|search|score|sample|compute|forward|loss)(?:_\w+)?"
+)
+"""Methods that are called over and over, by their names."""
+_OF_OBJECTS = TENSOR_METHODS - {
+    "size",
+    "view",
+    "dim",
+    "stride",
+    "t",
+    "chunk",
+    "narrow",
+    "detach",
+    "backward",
+}
+
+
+def _holds_tensors(reading: Reading, asked: set[str]) -> bool:
+    """Whether a method works on tensors that its object holds, or makes some each time it is called."""
+    fact = reading.fact
+    assert fact is not None
+    if not reading.self_name:
+        return False
+    prefix = f"{reading.self_name}."
+    if _computes(asked):
+        return True
+    held = any(
+        name.startswith(prefix) and name.count(".") > 1 and name.rpartition(".")[2] in _OF_OBJECTS
+        for name in asked
+    )
+    made = _IN_EVERY_CALL.fullmatch(fact.name.rpartition(".")[2]) is not None and any(
+        name.startswith("torch.") and name.count(".") == 1 for name in asked
+    )
+    return held or made
+
+
+_COMPUTES_WITH = 2
+"""Different operations of torch that show that a function computes."""
+
+
+def _computes(asked: set[str]) -> bool:
+    """Whether a function computes with tensors: it calls several operations of torch, whatever it is
+    given."""
+    called = {
+        name.rpartition(".")[2]
+        for name in asked
+        if name.startswith(("torch.", "F.")) and name.count(".") == 1
+    }
+    return len(called & (TORCH_OPS | _JOINING)) >= _COMPUTES_WITH
+
+
+_JOINING = frozenset("cat stack einsum where index_select meshgrid cdist bmm".split())
+
+
+_CLOCKS = frozenset({"perf_counter", "perf_counter_ns", "elapsed_time"})
+_PRINTS = 2
+"""So many lines are printed for somebody who waits for them."""
+
+
+def _tells_people(reading: Reading) -> bool:
+    """Whether a function prints several lines, or takes the time: a check, a demonstration, a measurement."""
+    clocks = any(name.rpartition(".")[2] in _CLOCKS for name, _ in reading.calls)
+    return clocks or len(reading.arguments.get("print", ())) >= _PRINTS
+
+
+_TELLS = re.compile(r"(?:get|has|is|num|count|to|supports)_")
+"""Methods that tell something of their object."""
+
+
+def takes_tensors(reading: Reading, documented: str) -> bool:
+    """Whether a function works on tensors that it is given: by an annotation, its use of them, or what its
+    documentation says."""
+    fact = reading.fact
+    assert fact is not None
+    if _SETS_UP.match(documented) or _tells_people(reading):
+        return False
+    own = {name for name in reading.params if name not in (reading.self_name, "self", "cls")}
+    looks, asked = reading.looks, {name for name, _ in reading.calls}
+    if fact.tensors and (own or not _TELLS.match(fact.name.rpartition(".")[2])):
+        return True
+    if not own:
+        return _holds_tensors(reading, asked)
+    annotated = (
+        value[4:]
+        for name in own
+        for value in reading.param_values.get(name, ())
+        if value.startswith("ann:")
+    )
+    if any(_TENSOR.search(value) for value in annotated):
+        return True
+    if _holds_tensors(reading, asked):
+        return True
+    if any(f"{name}.{walk}" in asked for name in own for walk in _WALKS):
+        return bool(reading.tensor_uses or {"call:mul_", "call:copy_", "call:lerp_"} & looks)
+    if own & _SEVERAL and reading.tensor_uses:
+        return True
+    if _computes(asked) and not reading.hosts >= own:
+        return True
+    arguments = re.search(r"\b(?:Args|Arguments|Parameters|Inputs?)\b|:param", documented)
+    return arguments is not None and bool(_DOCUMENTED.search(documented, arguments.start()))
+
+
+_DOCUMENTED_PARAMETER = re.compile(
+    r"^[ \t]*(?::param[ \t]+)?[`*]{0,2}(\w+)[`*]{0,2}[ \t]*(?:[(:]|[ \t]-)[ \t]*:?(?:class:|obj:)?[`~]{0,3}"
+    r"(?:torch\.)?(?:Float|Long|Bool|Int|Half|cuda\.)?(?:Float)?Tensor\b(?![ \t]*(?:or|\||,[ "
+    r"\t]*(?:list|int|float)))",
+    re.MULTILINE,
+)
+
+
+def documented_tensors(reading: Reading) -> set[str]:
+    """The parameters that the documentation says are tensors, where no annotation says anything."""
+    found = set(_DOCUMENTED_PARAMETER.findall(reading.document))
+    return {
+        name
+        for name in found & reading.params
+        if not any(v.startswith("ann:") for v in reading.param_values.get(name, ()))
+        and name not in reading.tested
+        and name not in reading.hosts
+    }
+
+
+_READS = frozenset(
+    "call:item call:tolist call:cpu call:numpy bare:float bare:int bare:bool call:any call:all call:equal "
+    "call:allclose".split()
+)
+_LONGEST_HELPER = 30
+"""Lines."""
+
+
+def reads_what_it_is_given(walk: Walk, reading: Reading) -> bool:
+    """Whether a function is a short helper that reads one of its parameters."""
+    fact = reading.fact
+    assert fact is not None
+    own = reading.params - {reading.self_name, "self", "cls"}
+    if not own or fact.end_line - fact.line > _LONGEST_HELPER or _READS.isdisjoint(reading.looks):
+        return False
+    written = walk.source[fact.start_byte : fact.end_byte].decode("utf-8", "replace")
+    names = "|".join(map(re.escape, sorted(own)))
+    return (
+        re.search(
+            rf"(?<![\w.])(?:{names})(?:\.\w+(?:\([^()]*\))?|\[[^\]]*\])*?\.(?:item|tolist|cpu|numpy)\(\)"
+            rf"|(?<![\w.])(?:float|int|bool)\((?:{names})(?:\.(?!shape|size|numel|dim|item)\w+(?:\([^()]*\))?)+\)"
+            rf"|\b(?:if|assert|bool\(|while|not|and|or)[ \n(]+(?:not[ (]+)*"
+            rf"(?:torch\.(?:any|all|equal|allclose)\([^#\n]*(?<![\w.])(?:{names})\b"
+            rf"|(?:torch\.\w+\()?[^#\n=:]*(?<![\w.])(?:{names})\b(?!\.(?:shape|size|dim))[^#\n:]*\.(?:any|all)\(\))",
+            written,
+        )
+        is not None
+    )
+
+
+def calls_a_model(reading: Reading) -> bool:
+    """Whether a function calls a model, or a part of one, by its name."""
+    return any(how == "call" and _ASKS_MODEL.fullmatch(name) for name, how in reading.calls)
+
+
+def feeds_by(reading: Reading, models: set[tuple[str, str]]) -> bool:
+    """Whether a loop calls a function beside it, or a method of its own class, that calls a model."""
+    fact = reading.fact
+    assert fact is not None
+    owner = fact.name.rpartition(".")[0] if reading.self_name else ""
+    for (name, how), call in reading.calls.items():
+        if how != "call" or not call.loop or not reading.rounds.get((name, how)):
+            continue
+        root, dot, last = name.partition(".")
+        if dot and root == reading.self_name and "." not in last and (owner, last) in models:
+            return True
+        if not dot and ("", name) in models:
+            return True
+    return False
+
+
+_OVER_LOADER = re.compile(
+    r"^[ \t]*(?:async )?for [^\n]+? in [^\n]*\b\w*(?:data_?loader|loader|data_?set|data_?source)\b",
+    re.MULTILINE,
+)
+
+
+def goes_over_a_loader(walk: Walk, reading: Reading) -> bool:
+    """Whether a function that is called as a step goes through a data loader or set, by its name: all batches
+    of an epoch."""
+    fact = reading.fact
+    assert fact is not None
+    if "loop" not in reading.looks or not STEPS.fullmatch(fact.name.rpartition(".")[2]):
+        return False
+    written = walk.source[fact.start_byte : fact.end_byte].decode("utf-8", "replace")
+    return _OVER_LOADER.search(written) is not None
+
+
+def feeds_a_model(walk: Walk, reading: Reading) -> bool:
+    """Whether a loop calls what is surely a module: the function asks it for its parameters, sets it to
+    evaluate, says that it is one, or calls it one."""
+    modules = {
+        name.rpartition(".")[0]
+        for name, how in reading.calls
+        if how == "call" and name.rpartition(".")[2] in _ASKS_MODULES and "." in name
+    }
+    modules |= {
+        name
+        for name, values in reading.param_values.items()
+        if any(value.startswith("ann:") and _MODULE.search(value[4:]) for value in values)
+    }
+    modules |= {
+        name for name, how in reading.calls if how == "call" and _CALLED_MODEL.fullmatch(name)
+    }
+    modules -= {"", reading.self_name, "super()", "self"}
+    return any(
+        call.loop and reading.rounds.get((name, "call"))
+        for name in modules
+        for call in (reading.calls.get((name, "call")),)
+        if call is not None
+    )

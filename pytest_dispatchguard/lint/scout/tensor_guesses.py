@@ -1,0 +1,278 @@
+"""Whether an expression can be a tensor, by its syntax: only then rules need to look at it."""
+
+from __future__ import annotations
+
+import re
+
+from tree_sitter import Node
+
+from pytest_dispatchguard.lint.facts import Value
+from pytest_dispatchguard.lint.knowledge import tensor_words as words
+from pytest_dispatchguard.lint.scout.state import (
+    Hinges,
+    Reading,
+    Walk,
+    is_self_attribute,
+    parts_of,
+)
+from pytest_dispatchguard.lint.scout.values import dotted, text
+
+
+def doubt(walk: Walk, node: Node, hinges: Hinges) -> bool:
+    """Whether an expression may be a tensor whatever stands in it is; else it may be one only if one of the
+    `hinges` is, which are added to."""
+    kind = node.type
+    if kind == "identifier":
+        hinges.names.add(text(walk.source, node))
+        return False
+    if kind == "attribute":
+        parts = node.named_children
+        attribute = text(walk.source, parts[-1])
+        if attribute in words.READABLE_TENSOR_ATTRIBUTES:
+            return True
+        if parts[0].type == "identifier" and text(walk.source, parts[0]) == walk.reading.self_name:
+            hinges.attributes.add(attribute)
+        return False
+    if kind == "call":
+        return _doubt_of_call(walk, node, hinges)
+    if kind == "comparison_operator":
+        return _doubt_of_comparison(walk, node, hinges)
+    if kind in (
+        "parenthesized_expression",
+        "unary_operator",
+        "binary_operator",
+        "boolean_operator",
+        "await",
+    ):
+        found = False
+        for child in node.named_children:
+            found = doubt(walk, child, hinges) or found
+        return found
+    if kind == "conditional_expression":
+        parts = parts_of(node)
+        first = doubt(walk, parts[0], hinges)
+        return doubt(walk, parts[-1], hinges) or first
+    if kind == "subscript":
+        return doubt(walk, node.named_children[0], hinges)
+    if kind == "named_expression":
+        return doubt(walk, node.named_children[-1], hinges)
+    return kind in ("yield", "ERROR")
+
+
+def _doubt_of_call(walk: Walk, node: Node, hinges: Hinges) -> bool:
+    callee = node.named_children[0]
+    kind = callee.type
+    if kind not in ("identifier", "attribute"):
+        return True
+    last = text(walk.source, callee if kind == "identifier" else callee.named_children[-1])
+    host = words.HOST_FUNCTIONS if kind == "identifier" else words.HOST_METHODS
+    if last in host or last.startswith(words.HOST_PREFIXES):
+        return False
+    name = dotted(walk.source, callee)
+    root = name.partition(".")[0]
+    package = walk.imports.get(root, "").partition(".")[0]
+    foreign = package != walk.module.partition(".")[0]
+    if foreign and package in words.HOST_PACKAGES:
+        return False
+    if not name or (foreign and package in words.EXTERNAL):
+        return True
+    reading = walk.reading
+    if root in (reading.self_name, "super()") and reading.owner is not None:
+        hinges.calls.add(f"{reading.owner.name}.{name}")
+    elif root not in reading.params and root not in reading.bindings:
+        hinges.calls.add(name)
+    elif root == name or last in words.CONTAINER_METHODS:
+        return True
+    else:
+        hinges.receivers.add(root)
+    return False
+
+
+def _doubt_of_comparison(walk: Walk, node: Node, hinges: Hinges) -> bool:
+    for child in node.children:
+        if not child.is_named and child.type in ("is", "is not", "in", "not in"):
+            looked_for = parts_of(node)  # a number, perhaps in a tensor
+            number = child.type.endswith("in") and looked_for[0].type in ("integer", "float")
+            return number and len(looked_for) == 2 and doubt(walk, looked_for[1], hinges)
+    operands = parts_of(node)
+    for operand in operands:
+        if operand.type in (
+            "string",
+            "none",
+            "list",
+            "tuple",
+            "concatenated_string",
+            "dictionary",
+            "set",
+        ):
+            return False
+    for operand in operands:
+        if operand.type == "attribute" and not is_self_attribute(walk, operand):
+            attribute = text(walk.source, operand.named_children[-1])
+            if attribute in ("shape", "ndim", "dtype", "device", "name", "__class__", "layout"):
+                return False
+    found = False
+    for operand in operands:
+        found = doubt(walk, operand, hinges) or found
+    return found
+
+
+def ask(walk: Walk, node: Node, token: str) -> None:
+    """Sets the token if the expression may be a tensor, now or when the names in it are known."""
+    reading = walk.reading
+    if token in reading.looks:
+        return
+    if doubt(walk, node, reading.hinges(token)):
+        reading.looks.add(token)
+
+
+def ask_truth(walk: Walk, node: Node) -> None:
+    """Notes that the truth of an expression is asked."""
+    kind = node.type
+    if kind == "parenthesized_expression":
+        for child in node.named_children:
+            ask_truth(walk, child)
+    elif kind not in ("boolean_operator", "not_operator"):  # they ask for their operands themselves
+        ask(walk, node, "truth")
+
+
+def ask_iterated(walk: Walk, node: Node) -> None:
+    """Notes that an expression is iterated or unpacked."""
+    if node.type == "call":
+        callee = node.named_children[0]
+        last = text(
+            walk.source, callee.named_children[-1] if callee.type == "attribute" else callee
+        )
+        if last in words.SEQUENCE_CALLS or last in words.ITERATING_CALLS or last == "range":
+            return
+    ask(walk, node, "iterate")
+
+
+_SELECTING = ("narrow", "select")
+
+
+def ask_counted(walk: Walk, left: Node, right: Node, start: int, end: int) -> None:
+    """Notes that what runs in each round of a loop, from `start` to `end`, may take an element by the number
+    of the round."""
+    if right.type != "call" or text(walk.source, right.named_children[0]) != "range":
+        return
+    written = walk.source[start:end].decode("utf-8", "replace")
+    number = re.compile(rf"\b{re.escape(text(walk.source, left))}\b")
+    if any(word in written for word in _SELECTING) or (
+        left.type != "identifier" or number.search(written.partition("[")[2])
+    ):
+        walk.reading.looks.add("counted")
+
+
+def ask_index(walk: Walk, node: Node, token: str) -> None:
+    """Sets the token if one of the indices may be a tensor."""
+    for index in node.named_children[1:]:
+        kind = index.type
+        if kind in ("integer", "string", "ellipsis", "none", "true", "false", "comment"):
+            continue
+        if kind == "unary_operator" and index.children[0].type == "~":
+            walk.reading.looks.add(token)
+        elif kind in ("slice", "tuple", "list", "expression_list"):
+            _index_parts(walk, index, token)
+        else:
+            ask(walk, index, token)
+
+
+def _index_parts(walk: Walk, index: Node, token: str) -> None:
+    for part in index.named_children:
+        if part.type in ("slice", "tuple"):
+            _index_parts(walk, part, token)
+        else:
+            ask(walk, part, token)
+
+
+def ask_comprehended(walk: Walk, generator: Node, last: str) -> None:
+    """``any(x > 0 for x in …)`` asks the truth of every element."""
+    if last in ("any", "all") and generator.named_child_count:
+        ask_truth(walk, generator.named_children[0])
+
+
+def may_be_tensor_attribute(attributes: dict[str, list[Value]], name: str, token: str) -> bool:
+    """Whether an attribute of self may be a tensor (or, where it is sliced, a list of modules)."""
+    for value in attributes.get(name, ()):
+        if value in ("param", "buffer"):
+            return True
+        if value.startswith("ann:") and "Tensor" in value:
+            return True
+        if value.startswith("call:torch."):
+            if token == "subscript":
+                return True
+            if not value.startswith(("call:torch.nn.", "call:torch.device", "call:torch.jit")):
+                return True
+        if value.startswith("call:") and token == "subscript" and "ModuleList" in value:
+            return True
+    return False
+
+
+def _given_tensor(reading: Reading, name: str, sized: bool) -> bool:
+    """Whether a parameter may be known to be a tensor: by its annotation, by its use or by a test, or because
+    `forward` is given tensors. Of the others nobody will say so."""
+    declared = [v for v in reading.param_values.get(name, ()) if v.startswith("ann:")]
+    if sized:  # given as a size it is a number, unless it says that it is not
+        return any("Tensor" in value for value in declared)
+    fact = reading.fact
+    at_forward = fact is not None and fact.name.rpartition(".")[2] == "forward"
+    told = name in reading.tensor_uses or name in reading.tested
+    return bool(declared) or at_forward or told
+
+
+def counts(walk: Walk, reading: Reading, token: str) -> bool:
+    """Whether a token counts for what is bound to the names it hinges on; what else it hinges on for them is
+    added to its hinges."""
+    hinges = reading.pending[token]
+    return _any_may_be(walk, reading, hinges, hinges, token == "sized", set()) or any(
+        _is_local(reading, call) for call in hinges.calls
+    )
+
+
+_Asked = set[tuple[str, bool]]
+
+
+def _any_may_be(
+    walk: Walk, reading: Reading, those: Hinges, hinges: Hinges, sized: bool, asked: _Asked
+) -> bool:
+    return any(
+        _may_be(walk, reading, name, hinges, sized, asked) for name in sorted(those.names)
+    ) or any(_may_be(walk, reading, name, hinges, False, asked) for name in sorted(those.receivers))
+
+
+def _may_be(
+    walk: Walk, reading: Reading, name: str, hinges: Hinges, sized: bool, asked: _Asked
+) -> bool:
+    """Whether a name may stand for a tensor, by all that is bound to it in the function."""
+    if (name, sized) in asked or name == reading.self_name:
+        return False
+    asked.add((name, sized))
+    bound = reading.bindings.get(name)
+    in_params = name in reading.params
+    if in_params and name not in reading.hosts and _given_tensor(reading, name, sized):
+        return True
+    if bound is None:
+        return not (sized or in_params or name.isupper())
+    told = name in reading.tensor_uses or name in reading.tested or name in reading.declared
+    for value in bound:
+        if isinstance(value, bool):
+            if value:
+                return True
+            continue
+        inner = Hinges()
+        if doubt(walk, value, inner):
+            return True
+        if told and (inner.names or inner.receivers or inner.calls):
+            return True
+        if _any_may_be(walk, reading, inner, hinges, sized, asked):
+            return True
+        hinges.attributes |= inner.attributes
+        hinges.calls |= inner.calls
+    return False
+
+
+def _is_local(reading: Reading, call: str) -> bool:
+    """Whether what is called belongs to the function alone, so that the project says nothing of it."""
+    root = call.partition(".")[0]
+    return root in reading.params or root in reading.bindings

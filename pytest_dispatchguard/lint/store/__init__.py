@@ -1,0 +1,1 @@
+"""What runs leave for later runs: the cache file, its signatures, facts as JSON."""

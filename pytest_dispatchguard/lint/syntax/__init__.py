@@ -1,0 +1,1 @@
+"""Helpers on Python's syntax, for tree-sitter and libcst."""

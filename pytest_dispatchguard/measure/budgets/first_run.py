@@ -1,0 +1,76 @@
+"""The first call of subject and reference: do they return the same, and is a call fit to be repeated."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator, Coroutine, Generator
+from typing import Any, NamedTuple
+
+from pytest_dispatchguard.measure.budgets.agreement import Tolerance, disagreement, kept
+from pytest_dispatchguard.measure.budgets.subject import Subject
+from pytest_dispatchguard.model import UserError
+
+_EXACT = Tolerance(0.0, 0.0)
+
+
+class FirstRun(NamedTuple):
+    """What came out."""
+
+    differ: str
+    """What subject and reference differ in; empty where they agree or need not."""
+    note: str
+    """What repeated calls will see; empty where they see what the first did."""
+
+
+def first_run(subject: Subject) -> FirstRun:
+    """Runs subject and reference once each."""
+    __tracebackhide__ = True
+    with subject.in_mode():
+        subject.prepare()
+        before = {} if subject.fresh else kept(_inputs(subject))
+        result = subject.call.once()()
+        _refuse_unused(result)
+        note = _changed(subject, before)
+        if subject.reference is None:
+            return FirstRun("", note)
+        if subject.tolerance is not None:
+            result = kept(result)  # the reference may work on the same tensors
+        subject.prepare()
+        expected = subject.reference.once()()
+    if subject.tolerance is None:
+        return FirstRun("", note)
+    try:
+        return FirstRun(disagreement(result, expected, subject.tolerance), note)
+    except RecursionError:
+        raise UserError(
+            "the results are nested too deeply to be compared: say .unchecked()"
+        ) from None
+
+
+def _inputs(subject: Subject) -> dict[str, Any]:
+    """The tensors and containers that a call is given, but for what it is to write into."""
+    given = {f"argument {i}": value for i, value in enumerate(subject.call.args)}
+    given |= {name: value for name, value in subject.call.kwargs.items() if name != "out"}
+    torch = sys.modules.get("torch")
+    kinds = (list, dict) if torch is None else (list, dict, torch.Tensor)
+    return {name: value for name, value in given.items() if isinstance(value, kinds)}
+
+
+def _changed(subject: Subject, before: dict[str, Any]) -> str:
+    now = _inputs(subject)
+    for name, was in before.items():
+        if disagreement(was, now[name], _EXACT):
+            return (
+                f"{subject.name} changes its {name}, so that later calls see what earlier ones left: "
+                ".setup(fn) makes fresh state"
+            )
+    return ""
+
+
+def _refuse_unused(result: object) -> None:
+    """A generator or coroutine has done nothing yet."""
+    if isinstance(result, Coroutine):
+        result.close()  # else Python warns of what was never awaited
+    if isinstance(result, Generator | Coroutine | AsyncGenerator):
+        made = type(result).__name__.replace("_", " ")
+        raise UserError(f"the subject only makes a {made}: name a function that uses it up")

@@ -1,0 +1,265 @@
+"""What the plugin hands on of one pytest run: the fixture's subjects to verdicts, verdicts to the report."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from pytest_dispatchguard.measure.budgets.budget_file import (
+    Recorded,
+    as_text,
+    key_of,
+    load,
+    updated,
+    version_of,
+)
+from pytest_dispatchguard.measure.budgets.first_run import first_run
+from pytest_dispatchguard.measure.budgets.limits import Marker, limits_for
+from pytest_dispatchguard.measure.budgets.subject import Overhead, Subject
+from pytest_dispatchguard.measure.budgets.verdicts import Timing, judged, refuse_unheld
+from pytest_dispatchguard.measure.layers.layers import of_subject
+from pytest_dispatchguard.measure.timing.devices import KINDS, LAZY, here
+from pytest_dispatchguard.measure.timing.timing import Sample
+from pytest_dispatchguard.measure.workers.messages import Request, Samples
+from pytest_dispatchguard.model import Limit, Outcome, UserError, Verdict
+from pytest_dispatchguard.runtime.compiled.counts import failure
+from pytest_dispatchguard.runtime.counters import counters
+from pytest_dispatchguard.runtime.torch_private import unheard
+
+_MOST_OF_A_KIND = 5
+"""Lines about the budget file of one kind, before the rest is only counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a run wants of the tests that name subjects, beside that subject and reference agree."""
+
+    recorded: Recorded = field(default_factory=dict)
+    """What the budget file holds them against."""
+    request: Request | None = None
+    """How they are to be timed; None where only counters count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What became of a test that names subjects."""
+
+    wrong: str = ""
+    """What is wrong with its budget as a whole; empty where nothing is."""
+    verdicts: Sequence[Verdict] = ()
+    samples: Samples = field(default_factory=dict)
+
+
+def settle(
+    node_id: str,
+    overhead: Overhead | None,
+    markers: Sequence[Marker],
+    settings: Sequence[tuple[str, Mapping[str, Any]]],
+    asked: Asked | None,
+    device: str | None = None,
+) -> Settled:
+    """Runs what a test named, and where figures are asked for, counts and times it. `device` is the one of
+    the test's `overhead_device`."""
+    __tracebackhide__ = True
+    verdicts: list[Verdict] = []
+    samples: dict[int, list[Sample]] = {}
+    subjects = overhead.subjects if overhead is not None else []
+    several, version_here = len(subjects) > 1, version_of(machine())
+    try:
+        limits = limits_for(node_id, markers, settings, "overhead_budget")
+        wrong = "" if subjects else _nothing_named(limits)
+    except UserError as error:
+        wrong = str(error)
+    if wrong:
+        name = node_id.rpartition("::")[2]
+        return Settled(wrong, [Verdict(node_id, name, "error", {}, reason=wrong)])
+    _tell_apart(subjects)
+    for number, subject in enumerate(subjects):
+        try:
+            refuse_unheld(subject, limits)
+            with unheard():
+                differ, note = first_run(subject)
+            if differ:
+                said = f"{subject.name} and its reference disagree: {differ}\n{note}".rstrip()
+                verdicts.append(Verdict(node_id, subject.name, "fail", {}, reason=said))
+            elif asked is not None and asked.request is not None and asked.request.layers:
+                with unheard():
+                    verdicts.append(_taken_apart(node_id, subject, asked.request.layers, device))
+            elif asked is not None:
+                recorded = asked.recorded.get(key_of(node_id, subject.name, several), {}).get(
+                    version_here
+                )
+                timing = _timing(asked.request, number, len(subjects), device)
+                with unheard():
+                    verdict, sample = judged(
+                        *(node_id, subject, limits, recorded, timing, note),
+                        compared=asked.request is not None,
+                        counted=counters.OF_LAZY if device == LAZY else (),
+                    )
+                verdicts.append(verdict)
+                if sample is not None:
+                    samples[number] = [sample]
+        except Exception as error:
+            known = error if isinstance(error, UserError) else asked and failure(error)
+            if not known:
+                raise
+            said = f"{subject.name}: {known}"
+            verdicts.append(Verdict(node_id, subject.name, "error", {}, reason=said))
+    return Settled("", verdicts, samples)
+
+
+def _taken_apart(node_id: str, subject: Subject, seconds: float, device: str | None) -> Verdict:
+    """What there is to tell of a verdict that fails: the layers of its subject and its reference."""
+    verdict = Verdict(node_id, subject.name, "fail", {})
+    try:
+        found = of_subject(subject, subject.name, seconds, device=device)
+        if subject.reference is None:
+            return replace(verdict, layers=found)
+        reference = of_subject(subject, "its reference", seconds, subject.reference, device)
+    except Exception as error:  # noqa: BLE001 - what fails here is no failure of the subject
+        said = f"it could not be taken apart: {type(error).__name__}: {error}".splitlines()[0]
+        return replace(verdict, reason=said)
+    return replace(verdict, layers=found, reference_layers=reference)
+
+
+def _tell_apart(subjects: Sequence[Subject]) -> None:
+    """Gives subjects that are called the same a number: the second f is `f #2`."""
+    seen: Counter[str] = Counter()
+    for subject in subjects:
+        seen[subject.name] += 1
+        if seen[subject.name] > 1:
+            subject.name = f"{subject.name} #{seen[subject.name]}"
+
+
+def _timing(request: Request | None, number: int, of: int, device: str | None) -> Timing | None:
+    if request is None or not request.seconds:
+        return None
+    return Timing(
+        request.seconds / of,
+        request.confidence,
+        request.known.get(number, ()),
+        here(device),
+        request.fully,
+    )
+
+
+def broken(node_id: str, overhead: Overhead, error: BaseException) -> list[Verdict]:
+    """The verdicts of a test of which a subject failed by itself."""
+    said = f"{type(error).__name__}: {error}"
+    outcome: Outcome = "error"
+    if type(error).__name__ == "Skipped":
+        outcome, said = "skipped", str(error)
+    return [
+        Verdict(node_id, subject.name, outcome, {}, reason=said) for subject in overhead.subjects
+    ]
+
+
+def not_compiled(node_id: str, error: BaseException) -> Verdict | None:
+    """The verdict of a test in which something cannot be compiled; None where it fails by itself."""
+    known = failure(error)
+    if known is None:
+        return None
+    return Verdict(node_id, node_id.rpartition("::")[2], "error", {}, reason=str(known))
+
+
+def properties(verdicts: Sequence[Verdict]) -> list[tuple[str, object]]:
+    """Verdicts as properties of a test's report, as junit files show them."""
+    found: list[tuple[str, object]] = []
+    for verdict in verdicts:
+        figures: dict[str, object] = {"verdict": verdict.verdict, **verdict.counters}
+        if verdict.measured is not None:
+            figures["subject_us"] = round(verdict.measured.subject_us.value, 4)
+            ratio = verdict.measured.ratio
+            if ratio is not None:
+                figures["ratio"] = round(ratio.value, 4)
+                figures["ratio_interval"] = f"{ratio.low:.4f} to {ratio.high:.4f}"
+        found += [(f"overhead {verdict.subject} {name}", value) for name, value in figures.items()]
+    return found
+
+
+def _nothing_named(limits: Mapping[str, Limit]) -> str:
+    return "the test has a budget and names no subject: call overhead(...)" if limits else ""
+
+
+def machine() -> dict[str, str]:
+    """What counts depend on."""
+    found = {"python": ".".join(map(str, sys.version_info[:3]))}
+    torch = _installed("torch")
+    return {**found, "torch": torch} if torch else found
+
+
+@cache
+def _installed(name: str) -> str:
+    """The version of a package, which is read from files; empty where it is not there."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
+
+
+def keyed(verdicts: Sequence[Verdict]) -> list[tuple[str, Verdict]]:
+    """Verdicts with what they are recorded under."""
+    per_test = Counter(verdict.node_id for verdict in verdicts)
+    return [(key_of(v.node_id, v.subject, per_test[v.node_id] > 1), v) for v in verdicts]
+
+
+def rewritten(path: Path, verdicts: Sequence[Verdict], collected: Collection[str]) -> str:
+    """The budget file's new text. Of the files that were collected whole, tests that are not there any more
+    are taken out."""
+    counted_now = [(key, verdict) for key, verdict in keyed(verdicts) if verdict.counters]
+    gone = partial(_is_gone, collected, verdicts)
+    return as_text(updated(load(path), counted_now, version_of(machine()), gone))
+
+
+def _is_gone(collected: Collection[str], verdicts: Sequence[Verdict], key: str) -> bool:
+    """Whether an entry is of a test that was measured and has no such subject, or of a test file that was
+    collected and of no test in it. A test on a device that is not here may well be there."""
+    tests = {v.node_id for v in verdicts if v.counters}
+    if any(_is_of(key, node_id) for node_id in tests):
+        return key not in {known for known, _ in keyed(verdicts)}
+    files = {node_id.partition("::")[0] for node_id in collected}
+    if key.partition("::")[0] not in files or any(_is_of(key, test) for test in collected):
+        return False
+    words = re.split(r"[-\[\]]", key.rpartition("::")[2])
+    return not any(word in KINDS and word != "cpu" for word in words)
+
+
+def _is_of(key: str, node_id: str) -> bool:
+    return key == node_id or key.startswith(f"{node_id} (")
+
+
+def compared(verdicts: Sequence[Verdict], path: Path, collected: Collection[str]) -> list[str]:
+    """What to say of the budget file beside failures: what it lacks, what is gone, what has got cheaper."""
+    if not path.exists():
+        return []
+    missing = [key for key, v in keyed(verdicts) if v.recorded is None and v.counters]
+    stale = [key for key in load(path) if _is_gone(collected, verdicts, key)]
+    cheaper = [
+        key
+        for key, verdict in keyed(verdicts)
+        if any(verdict.counters.get(n, number) < number for n, number in _recorded(verdict))
+    ]
+    lines = [
+        *_few(f"{path.name} has no entry of this Python and torch for {key}" for key in missing),
+        *_few(f"{path.name} has an entry for {key}, which is not there any more" for key in stale),
+        *_few(f"{key} does less than {path.name} records" for key in cheaper),
+    ]
+    return [*lines, "`pytest --overhead-budget=update` records what is found"] if lines else []
+
+
+def _few(lines: Iterable[str]) -> list[str]:
+    """The first lines, and how many more there are."""
+    every = list(lines)
+    left = len(every) - _MOST_OF_A_KIND
+    return every if left <= 1 else [*every[:_MOST_OF_A_KIND], f"… and {left} more like this"]
+
+
+def _recorded(verdict: Verdict) -> Iterable[tuple[str, float]]:
+    return (verdict.recorded or {}).items()

@@ -1,0 +1,1 @@
+"""Where the time of one call goes, layer by layer."""

@@ -1,0 +1,1 @@
+"""Measurements of other revisions and earlier runs."""

@@ -1,0 +1,217 @@
+"""Another revision of the project, checked out beside it: the work tree, index and stash are not touched."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pytest_dispatchguard.git import complaint, run_git
+from pytest_dispatchguard.measure.workers.workers import Launch
+from pytest_dispatchguard.model import UserError
+
+AGAINST = "--overhead-against"
+_PREFIX = "dispatchguard-base-"
+
+
+class Revision:
+    """A revision in a temporary git worktree, until it is removed."""
+
+    def __init__(self, top: Path, name: str, option: str = AGAINST) -> None:
+        self.top = top
+        self.name = name
+        self._option = option
+        """What asked for it, for messages."""
+        _sweep(top)
+        self._folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")).resolve()
+        self.tree = self._folder / "tree"
+        self._built = self._folder / "built"
+        self._path: list[str] | None = None
+        """The folder with what must be built, once that is known."""
+        try:
+            add = ("worktree", "add", "--quiet", "--no-checkout", "--force", "--detach")
+            self._asked(top, *add, str(self.tree), commit_of(top, name, option))
+            # By itself: what is configured may hold for the new worktree alone.
+            self._asked(self.tree, "reset", "--quiet", "--hard")
+        except BaseException:
+            self.remove()
+            raise
+
+    def _asked(self, folder: Path, *words: str) -> None:
+        answer = run_git(folder, *words)
+        if answer is None or answer.returncode:
+            said = complaint(answer)
+            raise UserError(f"{self._option}: {self.name} cannot be checked out: {said}")
+
+    def remove(self) -> None:
+        """Takes the worktree away again, and what git noted of it."""
+        if not self._folder.exists():
+            return
+        run_git(self.top, "worktree", "remove", "--force", str(self.tree))
+        shutil.rmtree(self._folder, ignore_errors=True)
+        # Where it was not whole, its folder's being gone lets git forget it: ours alone, no other worktree.
+        run_git(self.top, "worktree", "remove", "--force", str(self.tree))
+
+    def launch(self, launch: Launch) -> Launch:
+        """How workers of this revision are started, given how those of the work tree are."""
+        moved = self.moved
+        folder = Path(moved(str(launch.folder)))
+        if not folder.is_dir():
+            raise UserError(f"it has no folder {launch.folder.name}/")
+        environment = dict(launch.environment)
+        if environment.get("PYTHONPATH"):
+            parts = environment["PYTHONPATH"].split(os.pathsep)
+            environment["PYTHONPATH"] = os.pathsep.join(map(moved, parts))
+        # What must not be imported: the work tree's own modules, in place of the revision's.
+        environment["DISPATCHGUARD_NOT_FROM"] = str(self.top)
+        roots = [self.tree, self.tree / "src"]
+        if self._path is None:
+            self._path = self._extensions()
+        path = _unique(
+            [*self._path, *map(str, filter(Path.is_dir, roots)), *map(moved, launch.path)]
+        )
+        return replace(
+            launch,
+            arguments=self._arguments(launch),
+            folder=folder,
+            path=path,
+            environment=environment,
+        )
+
+    def _arguments(self, launch: Launch) -> list[str]:
+        """The words of the command line for this revision: paths moved, those that it lacks left out. Single
+        tests are found by their names later, so their file is given whole."""
+        words, given, found = [], 0, 0
+        for word in launch.arguments:
+            file = word.partition("::")[0]
+            if word.startswith("-") or not (launch.folder / file).exists():
+                words.append(_moved_argument(word, self.moved))
+                continue
+            there = Path(self.moved(str(launch.folder / file)))
+            given, found = given + 1, found + there.exists()
+            if there.exists():
+                words.append(str(there) if Path(file).is_absolute() else file)
+        if given and not found:
+            raise UserError("it has none of the files that are tested")
+        return words
+
+    def moved(self, path: str) -> str:
+        """The same place in this revision; what lies outside of the project, or in an environment inside
+        of it, stays."""
+        resolved = Path(path).resolve() if path else Path.cwd().resolve()
+        if resolved.is_relative_to(self.top) and not _is_installed(resolved, self.top):
+            return str(self.tree / resolved.relative_to(self.top))
+        return path
+
+    def _extensions(self) -> list[str]:
+        """The folder that a package which must be built is built into; none for what need not be."""
+        if not must_be_built(self.top):
+            return []
+        pip = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--disable-pip-version-check",
+        ]
+        done = subprocess.run(
+            [*pip, "--target", str(self._built), str(self.tree)],
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+        if done.returncode:
+            said = [
+                line for line in done.stderr.decode(errors="replace").splitlines() if line.strip()
+            ]
+            raise UserError(
+                f"{self._option}: {self.name} must be built, and `pip install` failed: "
+                f"{said[-1].strip() if said else done.returncode}"
+            )
+        return [str(self._built)]
+
+
+def _sweep(top: Path) -> None:
+    """Takes away what runs left that were killed before they could."""
+    answer = run_git(top, "worktree", "list", "--porcelain")
+    for line in [] if answer is None else os.fsdecode(answer.stdout).splitlines():
+        tree = Path(line.removeprefix("worktree "))
+        found = re.match(rf"{_PREFIX}(\d+)-", tree.parent.name)
+        if found is None or not tree.parent.is_dir() or _runs(int(found[1])):
+            continue
+        run_git(top, "worktree", "remove", "--force", str(tree))
+        shutil.rmtree(tree.parent, ignore_errors=True)
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass  # somebody else's, and so not ours to end
+    return True
+
+
+def top_of(folder: Path, option: str = AGAINST) -> Path:
+    """The top of the git repository that a folder lies in."""
+    answer = run_git(folder, "rev-parse", "--show-toplevel")
+    if answer is None:
+        raise UserError(f"{option} needs git, which cannot be started here; install it")
+    if answer.returncode:
+        raise UserError(f"{option}: {folder} is not in a git work tree; leave the option out")
+    return Path(os.fsdecode(answer.stdout.rstrip(b"\n"))).resolve()
+
+
+def must_be_built(top: Path) -> bool:
+    """Whether a project has modules that a compiler makes: there are some in its work tree."""
+    listed = run_git(top, "ls-files", "--others", "-z", "--", "*.so", "*.pyd", "*.dylib")
+    made = [] if listed is None else [os.fsdecode(p) for p in listed.stdout.split(b"\0") if p]
+    return not all(_is_installed(top / path, top) or path.startswith("build/") for path in made)
+
+
+def commit_of(top: Path, name: str, option: str = AGAINST) -> str:
+    """The commit that a revision names."""
+    words = ("rev-parse", "--verify", "--quiet", "--end-of-options", name + "^{commit}")
+    answer = run_git(top, *words)
+    if answer is None or answer.returncode:
+        raise UserError(f'{option}: git knows no revision "{name}"; fetch or mend it')
+    return answer.stdout.decode("ascii").strip()
+
+
+def strays(top: Path, files: Iterable[tuple[str, str]]) -> list[str]:
+    """Modules that came from the work tree: names of those whose file lies in it."""
+    found = []
+    for name, file in files:
+        path = Path(file).resolve()
+        if path.is_relative_to(top) and not _is_installed(path, top):
+            found.append(name)
+    return sorted(found)
+
+
+def _is_installed(path: Path, top: Path) -> bool:
+    """Whether a path inside the project belongs to an environment there, not to the project's sources."""
+    if "site-packages" in path.parts:
+        return True
+    inner = path.relative_to(top).parts
+    return any((top.joinpath(*inner[: i + 1]) / "pyvenv.cfg").exists() for i in range(len(inner)))
+
+
+def _moved_argument(word: str, moved: Callable[[str], str]) -> str:
+    """An argument of the command line; a path in it, also behind an option's `=`, is that of the revision."""
+    option, equals, value = word.partition("=")
+    if word.startswith("-") and equals and Path(value).is_absolute():
+        return f"{option}={moved(value)}"
+    return moved(word) if Path(word).is_absolute() else word
+
+
+def _unique(paths: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(paths))

@@ -1,0 +1,157 @@
+"""Files of runs: pyperf's, so that its commands read them, with our verdicts in their metadata."""
+
+from __future__ import annotations
+
+import io
+import json
+import platform
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pytest_dispatchguard.measure.budgets import session
+from pytest_dispatchguard.measure.budgets.budget_file import version_of
+from pytest_dispatchguard.measure.timing.timing import Sample
+from pytest_dispatchguard.measure.workers.messages import (
+    pack_verdicts,
+    unpack_samples,
+    unpack_verdicts,
+)
+from pytest_dispatchguard.model import Base, UserError, Verdict
+
+FOLDER = Path(".dispatchguard", "runs")
+_OURS = "dispatchguard"
+"""The metadata that carries a verdict."""
+_LEAST = 1e-12
+"""Seconds: pyperf takes no zero."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a run found of one subject."""
+
+    key: str
+    verdict: Verdict
+    samples: Sequence[Sample]
+    metadata: Sequence[Mapping[str, Any]]
+    """What pyperf knows of the machine, for each process that measured."""
+
+
+def path_of(root: Path, name: str) -> Path:
+    """Where a run of that name is kept."""
+    if not re.fullmatch(r"[\w][\w.+-]*", name):
+        raise UserError(
+            f"--overhead-save: a run is named by letters, digits, dots and dashes, not {name!r}"
+        )
+    return root / FOLDER / f"{name}.json"
+
+
+def found(root: Path, folder: Path, name: str) -> Path:
+    """The file that `--overhead-compare` means: a file of that path, or a run of that name."""
+    file = folder / name
+    if file.is_file():
+        return file
+    named = root / FOLDER / f"{name}.json"
+    if named.is_file():
+        return named
+    known = sorted(path.stem for path in (root / FOLDER).glob("*.json"))
+    there = f"there is {', '.join(known)}" if known else "none is saved yet (--overhead-save=NAME)"
+    raise UserError(f"--overhead-compare: no file and no run is called {name!r}; {there}")
+
+
+def taken(verdicts: Sequence[Verdict], told: str) -> list[Taken]:
+    """What the report of a test says of its subjects."""
+    data = json.loads(told)
+    samples = unpack_samples(data["samples"])
+    return [
+        Taken(key, verdict, samples.get(i, ()), data["metadata"])
+        for i, (key, verdict) in enumerate(session.keyed(verdicts))
+    ]
+
+
+def as_text(run: Sequence[Taken]) -> str:
+    """A run as one of pyperf's files: two benchmarks a subject, a run a process."""
+    import pyperf
+
+    benchmarks = []
+    for one in run:
+        plain = replace(one.verdict, lines=(), base=None)
+        row = json.dumps({**json.loads(pack_verdicts([plain]))[0], "versions": _versions()})
+        for side, suffix in ((0, ""), (1, " (reference)")):
+            runs = [
+                _run(
+                    pyperf,
+                    one.key + suffix,
+                    sample,
+                    side,
+                    {**about, **({} if side else {_OURS: row})},
+                )
+                # A process in which this subject failed has no sample of it.
+                for sample, about in zip(one.samples, one.metadata, strict=False)
+                if sample.values[side]
+            ]
+            if runs:
+                benchmarks.append(pyperf.Benchmark(runs))
+    if not benchmarks:
+        return ""
+    text = io.StringIO()
+    pyperf.BenchmarkSuite(benchmarks).dump(text)
+    return text.getvalue()
+
+
+def _run(pyperf: Any, name: str, sample: Sample, side: int, about: Mapping[str, Any]) -> Any:
+    values = [max(us / 1e6, _LEAST) for us in sample.values[side]]
+    metadata = {**about, "name": name, "loops": sample.loops[side], "unit": "second"}
+    return pyperf.Run(values, metadata=metadata, collect_metadata=False)
+
+
+def load(path: Path, name: str) -> dict[str, Base]:
+    """The subjects of a saved run, by what they are recorded under."""
+    import pyperf
+
+    try:
+        suite = pyperf.BenchmarkSuite.load(str(path))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError) as error:
+        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UserError(f"--overhead-compare: {path.name} is no file of pyperf: {said}") from None
+    bases = {}
+    for benchmark in suite:
+        row = benchmark.get_metadata().get(_OURS)
+        found = json.loads(row) if row is not None else {}
+        versions = found.pop("versions", "")
+        for verdict in unpack_verdicts(json.dumps([found])):
+            # Counters hold for one Python and one torch.
+            alike = versions == _versions()
+            counters = verdict.counters if alike else {}
+            shown = name if alike else f"{name} ({versions})"
+            facts = verdict.compiled if alike else None
+            bases[benchmark.get_name()] = Base(
+                shown, counters, verdict.measured, compiled=facts, earlier=True
+            )
+    if not bases:
+        raise UserError(
+            f"--overhead-compare: {path.name} holds no run that --overhead-save has written"
+        )
+    return bases
+
+
+def _versions() -> str:
+    return version_of(session.machine())
+
+
+def processor() -> str:
+    """What this machine's processor calls itself."""
+    said = str(about_machine().get("cpu_model_name") or platform.processor() or platform.machine())
+    for sign in ("(R)", "(TM)", "@"):
+        said = said.replace(sign, "")
+    return " ".join(said.split())
+
+
+def about_machine() -> dict[str, Any]:
+    """What pyperf knows of this machine and process."""
+    import pyperf
+
+    known: dict[str, Any] = pyperf.Run([1.0], collect_metadata=True).get_metadata()
+    return {k: v for k, v in known.items() if k not in ("name", "unit", "loops")}

@@ -1,0 +1,1 @@
+"""Prices of rules, measured on their specimens."""

@@ -1,0 +1,1 @@
+"""Timing calls: blocks, turns, devices, and how sure the figures are."""

@@ -1,0 +1,64 @@
+"""What has to be settled before blocks of calls are timed: how many calls make a block, and quiet."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import repeat
+from typing import NamedTuple
+
+from pytest_dispatchguard.measure.timing.calling import Block
+from pytest_dispatchguard.measure.timing.devices import Device
+from pytest_dispatchguard.runtime.counters.garbage_collector import collector_off
+
+_SLOW_NS = 10_000_000
+"""A call that takes so long need not be called often to know that one is a block."""
+
+
+class Pace(NamedTuple):
+    """How many calls make a block, and what one takes."""
+
+    loops: int
+    call_ns: float
+
+
+def pace(block: Block, prepare: Callable[[], object] | None, device: Device) -> Pace:
+    """Finds how many calls make a block, and warms up what learns from calls."""
+    loops = 1
+    while True:
+        took = []
+        for _ in range(5):
+            if prepare is not None:
+                prepare()
+            device.wait()
+            took.append(block(repeat(None, loops)))
+            if took[-1] > _SLOW_NS:
+                break
+        device.wait()
+        if min(took) >= device.block_ns / 2 or loops >= device.most_calls:
+            break
+        loops *= 2
+    wanted = round(loops * max(device.block_ns / max(min(took), 1), 1))
+    return Pace(max(1, min(wanted, device.most_calls)), min(took) / loops)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """No garbage collector, no tracer, no profiler; what is alive already is no garbage to look for."""
+    trace, profile = sys.gettrace(), sys.getprofile()
+    sys.settrace(None)
+    sys.setprofile(None)
+    gc.collect()
+    frozen = gc.get_freeze_count() > 0  # by somebody who will not have it undone
+    if not frozen:
+        gc.freeze()
+    try:
+        with collector_off():
+            yield
+    finally:
+        if not frozen:
+            gc.unfreeze()
+        sys.setprofile(profile)
+        sys.settrace(trace)

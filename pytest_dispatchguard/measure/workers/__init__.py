@@ -1,0 +1,1 @@
+"""The processes that measure, and how they are talked to."""

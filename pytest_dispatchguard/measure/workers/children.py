@@ -1,0 +1,184 @@
+"""Forked children that answer requests, a line each: a crash, a leak or a changed global stays with the
+child, and who asked is told what became of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pytest_dispatchguard.measure.timing import devices
+
+Answer = dict[str, Any]
+Ends = tuple[int, int]
+_PATIENCE = 2.0
+"""Seconds a child has to end by itself."""
+_OOM_SCORE = Path("/proc/self/oom_score_adj")
+
+
+def may_fork() -> bool:
+    """Whether a test can run in a child: not where an accelerator may be in use already."""
+    return hasattr(os, "fork") and devices.accelerator() is None
+
+
+class Child:
+    """One forked child."""
+
+    def __init__(self, answer: Callable[[str, Ends], Answer], closed: Sequence[int] = ()) -> None:
+        """`answer` gets each request, and the ends of pipes that it came from and is answered by. `closed`
+        are ends that are none of the child's business."""
+        requests, self._requests = os.pipe()
+        self._replies, replies = os.pipe()
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore"
+            )  # from Python 3.12 on, of threads that a child does not have
+            self._pid = os.fork()
+        if self._pid == 0:
+            for end in (self._requests, self._replies, *closed):
+                os.close(end)
+            _live(answer, requests, replies)
+        os.close(requests)
+        os.close(replies)
+        self._gone: Answer = {}
+        """What became of it."""
+
+    def ask(self, request: str, timeout: float | None, asking: int | None = None) -> Answer:
+        """What the child says to a request, or under `died` what became of it; then it is gone. Nothing comes
+        from `asking` before there is an answer, unless who asks is gone."""
+        if self._gone:
+            return self._gone
+        answer = self._answer(request, timeout, asking)
+        if "died" in answer:
+            self._gone = answer
+        return answer
+
+    def _answer(self, request: str, timeout: float | None, asking: int | None) -> Answer:
+        try:
+            _write(self._requests, request.encode())
+        except BrokenPipeError:
+            pass  # what became of it is told below
+        heard = self._heard(timeout, asking)
+        if heard is None:
+            self.end()
+            return {
+                "died": f"was given up after {timeout:g} s without an answer "
+                "(--overhead-timeout allows longer)"
+            }
+        try:
+            answer: Answer = json.loads(heard)
+        except ValueError:
+            answer = {"died": _fate(self.end(_PATIENCE))}
+        else:
+            if "died" in answer:
+                self.end(_PATIENCE)
+        return answer
+
+    def _heard(self, timeout: float | None, asking: int | None) -> bytes | None:
+        """A line, which others that hold the pipe open cannot keep back; less where the child is gone, and
+        None where the time is up."""
+        heard = b""
+        give_up = None if timeout is None else time.monotonic() + timeout
+        ends = [self._replies] if asking is None else [self._replies, asking]
+        while not heard.endswith(b"\n"):
+            left = None if give_up is None else max(0.0, give_up - time.monotonic())
+            ready, _, _ = select.select(ends, [], [], left)
+            if asking in ready:
+                self.interrupt()
+                os._exit(1)
+            if not ready:
+                return None
+            read = os.read(self._replies, 1 << 16)
+            if not read:
+                break
+            heard += read
+        return heard
+
+    def interrupt(self) -> None:
+        """Ends a child as Ctrl-C does: it may put away what it has set up."""
+        try:
+            os.kill(self._pid, signal.SIGINT)
+        except ProcessLookupError:
+            pass
+        self.end(_PATIENCE)
+
+    def end(self, patience: float = 0.0) -> int:
+        """Ends a child that is not gone, and what it has started, which would disturb what follows; its exit
+        status. It has so many seconds to end by itself."""
+        if self._gone:
+            return 0
+        os.close(self._requests)
+        status = self._waited(patience)
+        try:
+            os.killpg(self._pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass  # it has not come as far as to have a group, or nothing is left of it
+        if status is None:
+            os.kill(self._pid, signal.SIGKILL)
+            status = os.waitpid(self._pid, 0)[1]
+        os.close(self._replies)
+        self._gone = {"died": "was ended"}
+        return os.waitstatus_to_exitcode(status)
+
+    def _waited(self, patience: float) -> int | None:
+        """The status of a child that ends in time."""
+        give_up = time.monotonic() + patience
+        while True:
+            pid, status = os.waitpid(self._pid, os.WNOHANG)
+            if pid:
+                return status
+            if time.monotonic() > give_up:
+                return None
+            time.sleep(0.001)
+
+
+def _live(answer: Callable[[str, Ends], Answer], requests: int, replies: int) -> NoReturn:
+    """The life of a child: it ends when nobody asks any more, or with what it cannot answer."""
+    child = os.getpid()
+    status = 1
+    try:
+        os.setpgid(0, 0)
+        _go_first()
+        with os.fdopen(requests, "rb", closefd=False) as lines:
+            while line := lines.readline():
+                try:
+                    said = answer(line.decode().rstrip("\n"), (requests, replies))
+                except BaseException as error:  # noqa: BLE001 - whatever ends it is told
+                    said = {"died": f"ended by {type(error).__name__}: {error}"}
+                if os.getpid() != child:
+                    break  # what was run has forked; the child itself answers
+                _write(replies, json.dumps(said, default=str).encode())
+                if "died" in said:
+                    break
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _go_first() -> None:
+    """Has Linux end the child, and not who waits for it, where the memory of the machine is used up."""
+    try:
+        _OOM_SCORE.write_text("1000")
+    except OSError:
+        pass  # another system, or one that does not allow it
+
+
+def _write(end: int, line: bytes) -> None:
+    data = line + b"\n"
+    while data:
+        data = data[os.write(end, data) :]
+
+
+def _fate(status: int) -> str:
+    if status >= 0:
+        return f"ended by itself with status {status}"
+    try:
+        return f"was killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"was killed by signal {-status}"

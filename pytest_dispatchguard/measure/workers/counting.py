@@ -1,0 +1,301 @@
+"""The part of a pytest run that has tests counted in one process for all of them, replaced when it dies.
+
+It is forked from a server that was forked itself when all was collected and nothing had run, so that it
+counts to the unit what pytest's process would, and costs half a millisecond a test. A child for each test
+costs 20 ms once torch is there, and a worker such as times need would import and collect everything again.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import sys
+import warnings
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any, Protocol
+
+import pytest
+
+from pytest_dispatchguard.measure.workers import coverage
+from pytest_dispatchguard.measure.workers.children import Answer, Child, Ends, may_fork
+from pytest_dispatchguard.measure.workers.measuring import (
+    Measuring,
+    failed,
+    is_measured,
+    report_from,
+    tear_down,
+)
+
+_PATIENCE = 3.0
+"""Seconds the server has to end what it has started."""
+_TOLD_BY_OTHERS = (
+    "pytest_runtest_logstart",
+    "pytest_runtest_logreport",
+    "pytest_runtest_logfinish",
+    "pytest_warning_recorded",
+)
+"""What is told in pytest's own process alone."""
+
+
+class Watcher(Protocol):
+    """A part of the plugin that sees tests run, and is to hear of what ran in another process."""
+
+    def begin_anew(self) -> None:
+        """There: forgets what was seen before."""
+
+    def handed(self) -> str:
+        """There: what was seen, as text."""
+
+    def take(self, handed: str) -> None:
+        """Here: adds what was seen there."""
+
+
+class Counting:
+    """Has tests counted."""
+
+    def __init__(
+        self,
+        timeout: float,
+        watchers: Callable[[], Sequence[Watcher]],
+        workers: Callable[[], Measuring],
+    ) -> None:
+        self.timeout = timeout
+        self._watchers = watchers
+        self._start_workers = workers
+        self._measuring: Measuring | None = None
+        """What counts in a worker, where forking is not safe."""
+        self._server: Child | None = None
+        self._asking = False
+        self._next: dict[pytest.Item, tuple[int, int | None]] = {}
+        """Of tests that are counted, where they are in the session, and where the next one is."""
+
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, Any, None]:
+        """Starts the server before anything has run, and ends it after all has."""
+        places = [i for i, item in enumerate(session.items) if is_measured(item)]
+        if not places or session.config.option.collectonly or _is_by_hand(session.config):
+            yield
+            return
+        following = [*places[1:], None]
+        self._next = {session.items[i]: (i, j) for i, j in zip(places, following, strict=True)}
+        if may_fork():
+            session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # made before the fork, so that all share it
+            _flush(session.config)
+            self._server = Child(Server(session, self.timeout, self._watchers()).answer)
+        else:
+            self._measuring = self._start_workers()
+            self._measuring.pytest_collection_finish(session)
+        yield
+        if self._server is not None:
+            if not self._asking:  # else it was interrupted, and so is the process that counts
+                for report in self._ask({}).get("reports", ()):
+                    session.config.hook.pytest_runtest_logreport(report=report_from(report))
+            self._server.end(_PATIENCE)
+        if self._measuring is not None:
+            self._measuring.pytest_unconfigure()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> bool | None:
+        """Takes the place of running a test that has a budget."""
+        if self._measuring is not None:
+            return self._measuring.pytest_runtest_protocol(item, nextitem)
+        if self._server is None or item not in self._next:
+            return None
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        for report in self._reports(item, nextitem):
+            item.ihook.pytest_runtest_logreport(report=report)
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        tear_down(item, nextitem)
+        return True
+
+    def _reports(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> Sequence[pytest.TestReport]:
+        """The reports of a test that was counted, or one that says why there are none."""
+        place, following = self._next[item]
+        if nextitem in self._next:  # pytest-xdist has an order of its own
+            following, _ = self._next[nextitem]
+        _flush(item.config)
+        try:
+            answer = self._ask({"item": place, "next": following})
+        except pytest.fail.Exception as error:  # a plugin's time limit, while we wait
+            answer = {"lost": f"was given up: {error}"}
+        lost = answer.get("lost", answer.get("died"))
+        if lost is None:
+            self._take(item, answer)
+            return [report_from(report) for report in answer["reports"]]
+        said = f"{item.name} could not be counted: the process that counted it {lost}"
+        report = failed(item, said)
+        report.sections = _output(item.config)
+        return [report]
+
+    def _ask(self, request: Mapping[str, Any]) -> Answer:
+        assert self._server is not None
+        self._asking = True
+        answer = self._server.ask(json.dumps(request), None)
+        self._asking = False
+        return answer
+
+    def _take(self, item: pytest.Item, answer: Answer) -> None:
+        """Adds what was seen where the test ran."""
+        for watcher, handed in zip(self._watchers(), answer["seen"], strict=True):
+            watcher.take(handed)
+        coverage.take(answer["covered"])
+        for row in answer["warnings"]:
+            kind = getattr(sys.modules.get(row["module"]), row["category"], UserWarning)
+            message = warnings.WarningMessage(row["message"], kind, row["file"], row["line"])
+            item.ihook.pytest_warning_recorded.call_historic(
+                kwargs={
+                    "warning_message": message,
+                    "nodeid": row["nodeid"],
+                    "when": row["when"],
+                    "location": None,
+                }
+            )
+
+
+class Server:
+    """What runs in the server: it has a process that counts, and passes requests on to it."""
+
+    def __init__(
+        self, session: pytest.Session, timeout: float, watchers: Sequence[Watcher]
+    ) -> None:
+        self.session = session
+        self.timeout = timeout
+        self.watchers = watchers
+        self._counter: Child | None = None
+
+    def answer(self, request: str, ends: Ends) -> Answer:
+        """Has a request answered, by a new process where the last one died."""
+        if self._counter is None:
+            self._counter = Child(Counter(self.session, self.watchers).answer, closed=ends)
+        answer = self._counter.ask(request, self.timeout, ends[0])
+        if "died" not in answer:
+            return answer
+        self._counter = None
+        return {"lost": answer["died"]}
+
+
+class Counter:
+    """What runs in the process that counts: pytest itself, but for what it tells."""
+
+    def __init__(self, session: pytest.Session, watchers: Sequence[Watcher]) -> None:
+        self.session = session
+        self.watchers = watchers
+        self.told: Told | None = None
+
+    def answer(self, request: str, _: Ends) -> Answer:
+        """Runs a test, or ends what is set up where none is named."""
+        if self.told is None:
+            self.told = _alone(self.session.config)
+        told, data = self.told, json.loads(request)
+        told.reports.clear()
+        told.warnings.clear()
+        for watcher in self.watchers:
+            watcher.begin_anew()
+        coverage.begin_anew()
+        items = self.session.items
+        following = None if data.get("next") is None else items[data["next"]]
+        try:
+            if "item" in data:
+                item = items[data["item"]]
+                tear_down(item, item)
+                item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
+                told.last = item
+            elif told.last is not None:
+                tear_down(told.last, None)
+        except BaseException:
+            self.session._setupstate.teardown_exact(None)
+            raise
+        _flush(self.session.config)
+        return {
+            "reports": told.reports,
+            "warnings": told.warnings,
+            "seen": [watcher.handed() for watcher in self.watchers],
+            "covered": coverage.handed(),
+        }
+
+
+class Told:
+    """Takes what others would tell, for pytest's own process to tell."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.reports: list[Any] = []
+        self.warnings: list[dict[str, Any]] = []
+        self.last: pytest.Item | None = None
+        """What ran last."""
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keeps a report."""
+        hook = self.config.hook.pytest_report_to_serializable
+        self.reports.append(hook(config=self.config, report=report))
+
+    def pytest_warning_recorded(
+        self, warning_message: warnings.WarningMessage, when: str, nodeid: str
+    ) -> None:
+        """Keeps a warning."""
+        kind = warning_message.category
+        self.warnings.append(
+            {
+                "module": kind.__module__,
+                "category": kind.__qualname__,
+                "message": str(warning_message.message),
+                "file": warning_message.filename,
+                "line": warning_message.lineno,
+                "when": when,
+                "nodeid": nodeid,
+            }
+        )
+
+    def pytest_enter_pdb(self) -> None:
+        """There is no terminal here to debug at."""
+        pytest.fail(
+            "a breakpoint in a test that is counted in a process of its own: "
+            "say --pdb, or leave --overhead-budget out",
+            pytrace=False,
+        )
+
+
+def _alone(config: pytest.Config) -> Told:
+    """Makes this process one that counts: nobody else tells of what it does."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.get_num_threads() > 1:
+        # Threads that collecting has started stay behind: who waits for them waits for ever.
+        torch.set_num_threads(1)
+    if faulthandler.is_enabled():
+        faulthandler.enable(2)  # where a crash happened is shown with its test
+    config.pluginmanager.unregister(name="dispatchguard-counting")
+    for name in _TOLD_BY_OTHERS:
+        caller = getattr(config.hook, name)
+        for implementation in caller.get_hookimpls():
+            caller._remove_plugin(implementation.plugin)
+    told = Told(config)
+    config.pluginmanager.register(told, "dispatchguard-told")
+    return told
+
+
+def _is_by_hand(config: pytest.Config) -> bool:
+    """Whether somebody debugs, or wants to see how tests are set up."""
+    options = ("usepdb", "trace", "setuponly", "setupshow")
+    return any(config.getoption(name, False) for name in options)
+
+
+def _flush(config: pytest.Config) -> None:
+    """Writes what waits to be written: a forked process would write it once more, or take it along."""
+    reporter = config.pluginmanager.getplugin("terminalreporter")
+    if reporter is not None:
+        reporter.flush()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+
+
+def _output(config: pytest.Config) -> list[tuple[str, str]]:
+    """What a process printed before it died, as sections of a report."""
+    capture = config.pluginmanager.getplugin("capturemanager")
+    if capture is None or not capture.is_globally_capturing():
+        return []
+    read = zip(("stdout", "stderr"), capture.read_global_capture(), strict=True)
+    return [(f"Captured {name} call", text) for name, text in read if text]

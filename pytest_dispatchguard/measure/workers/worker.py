@@ -1,0 +1,156 @@
+"""A worker: pytest itself on the same selection, which measures tests when it is asked to, each in a child
+forked after the imports, so that a crash, a leak or a changed global stays with its test."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+from pytest_dispatchguard.measure.revisions import run_files
+from pytest_dispatchguard.measure.revisions.checkout import strays
+from pytest_dispatchguard.measure.timing.calling import Call
+from pytest_dispatchguard.measure.workers.children import Child, may_fork
+from pytest_dispatchguard.measure.workers.messages import Request, pack_samples, unpack_request
+from pytest_dispatchguard.runtime.counters import counters
+
+REQUEST: pytest.StashKey[Request] = pytest.StashKey()
+"""What is asked of the test that runs now."""
+SAMPLES: pytest.StashKey[Any] = pytest.StashKey()
+"""What was measured of a test."""
+
+
+def made_quiet(config: pytest.Config) -> None:
+    """Switches off what other plugins would do in a run of their own: no processes, no files, no order."""
+    option = config.option
+    quiet: dict[str, Any] = {
+        "numprocesses": None,
+        "dist": "no",
+        "tx": [],
+        "maxfail": 0,
+        "lf": False,
+        "failedfirst": False,
+        "newfirst": False,
+        "stepwise": False,
+        "stepwise_skip": False,
+        "xmlpath": None,
+        "usepdb": False,
+        "trace": False,
+        "log_file": None,
+        "collectonly": False,
+        "benchmark_disable": True,
+    }
+    for name, value in quiet.items():
+        if hasattr(option, name):
+            setattr(option, name, value)
+    if getattr(option, "basetemp", None):
+        option.basetemp = f"{option.basetemp}-overhead-{os.getpid()}"
+
+
+class Worker:
+    """The plugin of a worker's run: in place of running the tests, it waits to be asked."""
+
+    def __init__(self, config: pytest.Config, requests: int, replies: int, *, saving: bool) -> None:
+        self.config = config
+        self.requests = requests
+        self.replies = replies
+        self.saving = saving
+        """Whether what is measured is kept, with what pyperf knows of the machine."""
+        self.uncollected: dict[str, str] = {}
+        """Files that cannot be collected, and why."""
+        for end in (requests, replies):
+            os.set_inheritable(end, False)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> NoReturn:
+        """Answers requests until nobody asks any more, and ends the process."""
+        items = {item.nodeid: item for item in session.items}
+        self.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # children share it
+        _warm_up()
+        self._say({"ready": len(items), "forks": may_fork(), "strays": _strays()})
+        waiting = b""
+        while True:
+            read = os.read(self.requests, 1 << 16)
+            if not read:
+                # Not by the usual way: what plugins write at the end of a run is the asking run's to write.
+                self.config._ensure_unconfigure()
+                os._exit(0)
+            waiting += read
+            while b"\n" in waiting:
+                line, _, waiting = waiting.partition(b"\n")
+                request = unpack_request(line.decode())
+                item = items.get(request.node_id)
+                self._say(
+                    {"missing": self._missing(request.node_id)}
+                    if item is None
+                    else self._measured(item, request)
+                )
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Keeps what cannot be collected."""
+        if report.failed:
+            self.uncollected[report.nodeid] = report.longreprtext.strip().splitlines()[-1].strip()
+
+    def _missing(self, node_id: str) -> str:
+        """Why a test is not there."""
+        for place, said in self.uncollected.items():
+            if node_id == place or node_id.startswith(place + "::"):
+                return f"{place} cannot be collected there: {said}"
+        return "there is no such test"
+
+    def _say(self, message: dict[str, Any]) -> None:
+        data = json.dumps(message, default=str).encode() + b"\n"
+        while data:
+            data = data[os.write(self.replies, data) :]
+
+    def _measured(self, item: pytest.Item, request: Request) -> dict[str, Any]:
+        def run(*_: object) -> dict[str, Any]:
+            return {**_run(item, request, self.saving), "strays": _strays()}
+
+        if not may_fork():
+            return run()
+        child = Child(run, closed=(self.requests, self.replies))
+        answer = child.ask("", request.timeout, self.requests)
+        child.end()
+        return answer
+
+
+def _strays() -> list[str]:
+    """Modules of the work tree, in a worker of another revision: it would measure the wrong code."""
+    top = os.environ.get("DISPATCHGUARD_NOT_FROM")
+    if top is None:
+        return []
+    files = ((name, getattr(module, "__file__", None)) for name, module in sys.modules.items())
+    return strays(Path(top), [(name, file) for name, file in files if file])
+
+
+def _warm_up() -> None:
+    """Does once what every child would do again: what torch imports when it is first counted, and garbage
+    that is found among what the imports made."""
+    torch = sys.modules.get("torch")
+    counters.count(Call(len, ("",)).once() if torch is None else Call(torch.ones, (1,)).once())
+    gc.collect()
+    gc.freeze()
+
+
+def _run(item: pytest.Item, request: Request, saving: bool) -> dict[str, Any]:
+    item.config.stash[REQUEST] = request
+    item.stash[SAMPLES] = {}
+    # Where no child runs the test, the next request must not find what this run leaves.
+    before = item.user_properties, item._report_sections
+    item.user_properties, item._report_sections = list(before[0]), list(before[1])
+    reports: Iterable[pytest.TestReport] = runtestprotocol(item, log=False, nextitem=None)
+    to_serializable = item.config.hook.pytest_report_to_serializable
+    item.user_properties, item._report_sections = before
+    return {
+        "reports": [to_serializable(config=item.config, report=report) for report in reports],
+        "samples": pack_samples(item.stash.get(SAMPLES, {})),
+        "metadata": run_files.about_machine() if saving else {},
+    }

@@ -1,0 +1,175 @@
+"""Workers, seen from the run that asks them: started, asked, waited for, ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pytest_dispatchguard.measure.workers.messages import Request
+from pytest_dispatchguard.model import UserError
+
+_START_TIMEOUT = 600.0
+_GRACE = 30.0
+"""Seconds a worker may take to say that a test is given up."""
+_PATIENCE = 2.0
+"""Seconds a worker has to end by itself."""
+_TICK = 0.2
+_MOST_SAID = 12
+"""Lines of a broken worker's output that are shown."""
+
+# The path is set before pytest is found, so that a worker imports what the run that asks it imports.
+_START = (
+    "import json, os, sys; sys.path[:] = json.loads(os.environ.pop('DISPATCHGUARD_PATH')); "
+    "import pytest; raise SystemExit(pytest.main(sys.argv[1:]))"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How workers of one source tree are started."""
+
+    arguments: Sequence[str]
+    """Those of the run that asks."""
+    folder: Path
+    path: Sequence[str]
+    """Where modules are looked for."""
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+
+
+class Worker:
+    """One running worker."""
+
+    def __init__(self, launch: Launch, number: int) -> None:
+        command = [sys.executable, *subprocess._args_from_interpreter_flags(), "-c", _START]  # type: ignore[attr-defined]  # multiprocessing's own way
+        environment = _environment(launch, number)
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
+        requests, self._requests = os.pipe()
+        self._replies, replies = os.pipe()
+        command += [*launch.arguments, f"--overhead-worker={requests},{replies}"]
+        try:
+            self._process = subprocess.Popen(
+                command,
+                cwd=launch.folder,
+                env=environment,
+                pass_fds=(requests, replies),
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=self._log,
+                start_new_session=True,  # ended as one group, and not by the terminal's Ctrl-C
+            )
+        except OSError as error:
+            self._close()
+            raise UserError(f"a worker cannot be started in {launch.folder}: {error}") from None
+        finally:
+            os.close(requests)
+            os.close(replies)
+        self._heard = b""
+        self.forks: bool | None = None
+        """Whether it measures each test in a child of its own; None before it has said so, and where it
+        cannot measure at all."""
+
+    def wait(self, tick: Callable[[], None]) -> None:
+        """Waits until it has imported and collected. `tick` is called now and then."""
+        if self.forks is None:
+            ready = self._answer(_START_TIMEOUT, tick)
+            self._refuse_strays(ready)
+            self.forks = bool(ready["forks"])
+
+    def ask(self, request: Request, tick: Callable[[], None]) -> dict[str, Any]:
+        """What becomes of a request. `tick` is called now and then while it is waited for."""
+        self.wait(tick)
+        data = request.packed().encode() + b"\n"
+        try:
+            while data:
+                data = data[os.write(self._requests, data) :]
+        except BrokenPipeError:
+            self._gone()
+        answer = self._answer(request.timeout + _GRACE, tick)
+        self._refuse_strays(answer)
+        return answer
+
+    def _refuse_strays(self, answer: Mapping[str, Any]) -> None:
+        if answer.get("strays"):
+            self.forks = None
+            self.end()
+            raise UserError(
+                f"the base would be measured with {answer['strays'][0]} of the work tree: "
+                "it is imported from there whatever the path says"
+            )
+
+    def _answer(self, timeout: float, tick: Callable[[], None]) -> dict[str, Any]:
+        give_up = time.monotonic() + timeout
+        while b"\n" not in self._heard:
+            if time.monotonic() > give_up:
+                self.end()
+                raise UserError(f"the worker said nothing for {timeout:g} s and was ended")
+            if not select.select([self._replies], [], [], _TICK)[0]:
+                tick()
+                continue
+            read = os.read(self._replies, 1 << 16)
+            if not read:
+                self._gone()
+            self._heard += read
+        line, _, self._heard = self._heard.partition(b"\n")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _gone(self) -> None:
+        status = self._process.wait()
+        self._log.seek(0)
+        lines = self._log.read().decode(errors="replace").splitlines()
+        said = "".join(f"\n    {line}" for line in lines[-_MOST_SAID:] if line.strip())
+        self.end()
+        raise UserError(f"the worker ended with status {status}{said and '; it said:'}{said}")
+
+    def end(self) -> None:
+        """Ends the worker and all that it started: it is told to, and where it does not listen, made to."""
+        if self._log.closed:
+            return
+        os.close(self._requests)
+        self._requests = -1
+        try:
+            self._process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            pass
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass  # nothing is left of it
+        self._process.wait()
+        self._close()
+
+    def _close(self) -> None:
+        for end in (self._requests, self._replies):
+            if end >= 0:
+                os.close(end)
+        self._log.close()
+
+
+def _environment(launch: Launch, number: int) -> dict[str, str]:
+    """That of the run that asks, with one thread unless it says how many, and for every worker another
+    seed of hashes and another size: both move times a little."""
+    found = {
+        name: value
+        for name, value in launch.environment.items()
+        if not name.startswith(("PYTEST_XDIST_", "PYTEST_CURRENT_TEST", "COV_CORE_"))
+    }
+    if not found.get("TORCH_LOGS", "-"):
+        del found["TORCH_LOGS"]  # torch cannot be imported where it is empty
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        found.setdefault(name, "1")
+    if number or "PYTHONHASHSEED" not in found:
+        found["PYTHONHASHSEED"] = str(1 + number)
+    found["DISPATCHGUARD_PAD"] = "." * (97 * number)
+    found["DISPATCHGUARD_PATH"] = json.dumps([os.fspath(path) for path in launch.path])
+    return found

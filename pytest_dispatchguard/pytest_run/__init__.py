@@ -1,0 +1,1 @@
+"""The parts of a pytest run that the plugin switches on."""

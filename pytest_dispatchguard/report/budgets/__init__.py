@@ -1,0 +1,1 @@
+"""Verdicts, layers, guards and the history of budgets, for people and programs."""

@@ -1,0 +1,194 @@
+"""``--format markdown``: for a comment on a pull request, or a summary page of a CI step."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from itertools import groupby
+
+from pytest_dispatchguard.edits import apply_edits
+from pytest_dispatchguard.model import Finding, Fix, Hot, OperationsAt, Report
+from pytest_dispatchguard.report.budgets import operations
+from pytest_dispatchguard.report.diff import unified
+from pytest_dispatchguard.report.options import Options, Sources
+from pytest_dispatchguard.report.wording import (
+    cost,
+    count,
+    dearest_files_first,
+    docs_url,
+    footing,
+    headline,
+    heat_notes,
+    noted,
+    remedy,
+    statement,
+)
+from pytest_dispatchguard.visible import one_line, visible, without_commands
+
+LIMIT = 60_000
+"""Characters; GitHub takes no comment of more than 65,536."""
+
+CODE = re.compile(r"(?<!`)`[^`\n]+`(?!`)")
+"""What a message has as code."""
+_SIGNS = re.compile(r"([\\`*_\[\]<>|~])")
+
+
+def render(report: Report, options: Options) -> str:
+    """Findings file by file in a list, each with its reason, its price and the diff of its fix."""
+    sources = cache(options.source)
+    out = f"### dispatchguard: {escape(headline(report))}\n"
+    if footing(report):
+        out += f"\n{escape(footing(report))}\n"
+    notes = "".join(f"\n> {escape(note)}\n" for note in report.notes)
+    if report.operations is not None:
+        notes += _operations(report.operations)
+    told = report.of("sure", "maybe")
+    findings = list(told) if report.ranked else dearest_files_first(told)
+    notes = _noted(report, LIMIT // 3) + notes
+    return out + listed(findings, sources, LIMIT - len(out) - len(notes)) + notes
+
+
+def _noted(report: Report, room: int) -> str:
+    """The notes, a line each, to unfold: as many as are asked for and there is room for."""
+    found = [note for group in noted(report) for note in group]
+    if not found:
+        return ""
+    title = f"{count(len(found), 'note')}: a cost where they stand; what to do is yours to decide"
+    out = f"\n<details><summary>{title}</summary>\n\n"
+    shown = 0
+    for note in found[: report.most_notes]:
+        line = f"- {linked(note)} {code(f'{note.path}:{note.span.line}')}: {escape(note.message)}\n"
+        if len(out) + len(line) > room:
+            break
+        out, shown = out + line, shown + 1
+    rest = len(found) - shown
+    return out + (f"- … and {rest} more\n" if rest else "") + "\n</details>\n"
+
+
+def listed(findings: Sequence[Finding], sources: Sources, most: int) -> str:
+    """Findings file by file, as many as there is room for."""
+    out, told = "", 0
+    for path, group in groupby(findings, key=lambda finding: finding.path):
+        block = f"\n#### {code(path)}\n"
+        for finding in group:
+            block += f"\n{_item(finding, sources)}"
+            if len(out) + len(block) > most:
+                rest = len(findings) - told
+                return f"{out}\n… and {rest} more, left out here for their length.\n"
+            out, block, told = out + block, "", told + 1
+    return out
+
+
+def _operations(lines: Sequence[OperationsAt]) -> str:
+    out = f"\n#### {operations.title(lines)}\n"
+    table = operations.rows(lines)
+    if table:
+        out += "\n| per call | calls | place | function | operations |\n| --: | --: | --- | --- | --- |\n"
+    for row in table:
+        cells = [row.per_call, row.calls, code(row.place), code(row.function)]
+        told = "<br>".join(escape(text) for text in (row.operations, *row.remarks))
+        out += f"| {' | '.join([*cells, told])} |\n"
+    return out + (f"\n{operations.rest(lines)}\n" if operations.rest(lines) else "")
+
+
+def escape(text: str) -> str:
+    """Text that Markdown shows as it is, on one line; what is in backticks stays code."""
+    line = one_line(" ".join(text.split()))
+    out, done = "", 0
+    for match in CODE.finditer(line):
+        out += _escape_plain(line[done : match.start()]) + match.group()
+        done = match.end()
+    return out + _escape_plain(line[done:])
+
+
+def _escape_plain(text: str) -> str:
+    # An @ before a word would call a person or a team of that name to the page.
+    return _SIGNS.sub(r"\\\1", text).replace("&", "&amp;").replace("@", "@<!-- -->")
+
+
+def code(text: str) -> str:
+    """A name as code, whatever is in it."""
+    line = one_line(" ".join(text.split()))
+    ticks = "`" * (_longest_ticks(line) + 1)
+    pad = " " if line.startswith("`") or line.endswith("`") else ""
+    return f"{ticks}{pad}{line}{pad}{ticks}"
+
+
+def fence_around(text: str) -> str:
+    """A fence that no line of a text ends."""
+    return "`" * max(3, _longest_ticks(text) + 1)
+
+
+def _longest_ticks(text: str) -> int:
+    return max(map(len, re.findall("`+", text)), default=0)
+
+
+def _item(finding: Finding, sources: Sources) -> str:
+    where = f" in {code(finding.function)}" if finding.function else ""
+    rule = linked(finding)
+    lines = [f"- {rule} line {finding.span.line}{where}: {escape(statement(finding))}"]
+    lines += reasons(finding)
+    if finding.fix is not None:
+        lines += "", *shown_fix(finding, finding.fix, sources(finding.path))
+    return _indented(lines)
+
+
+def linked(finding: Finding) -> str:
+    """A finding's code, with a link to its page."""
+    return f"**[{finding.code}]({docs_url(finding.code)})**"
+
+
+def reasons(finding: Finding) -> list[str]:
+    """Why a place is hot and what it costs, as a paragraph of its own; nothing where neither is known."""
+    facts = []
+    if finding.hot is not None:
+        facts.append(f"hot: {_heat(finding.hot)}")
+    if finding.price is not None:
+        facts.append(f"**{cost(finding.price)}**")
+    return ["", " · ".join(facts)] if facts else []
+
+
+def _heat(hot: Hot) -> str:
+    way = " → ".join(code(name) for name in hot.path or (hot.root,))
+    return f"{escape(hot.reason)}: {way} {escape(heat_notes(hot))}".rstrip()
+
+
+def shown_fix(finding: Finding, fix: Fix, text: str | None) -> list[str]:
+    """What a fix does, with its diff to unfold where it can be had."""
+    title = f"fix: {escape(remedy(fix))}"
+    diff = "" if text is None else _diff(finding.path, fix, text)
+    if not diff:
+        return [title]
+    fence = fence_around(diff)
+    # Markdown is not read inside the tag, HTML is: code spans become tags there.
+    summary = CODE.sub(lambda match: f"<code>{match.group()[1:-1]}</code>", _html(remedy(fix)))
+    return [
+        f"<details><summary>fix: {summary}</summary>",
+        "",
+        f"{fence}diff",
+        *diff.rstrip("\n").split("\n"),
+        fence,
+        "",
+        "</details>",
+    ]
+
+
+def _html(text: str) -> str:
+    line = one_line(" ".join(text.split()))
+    escaped = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return escaped.replace("@", "@<!-- -->")
+
+
+def _diff(path: str, fix: Fix, text: str) -> str:
+    try:
+        after = apply_edits(text, (edit for edit in fix.edits if edit.path == path))
+    except ValueError:
+        # The file is no longer the one that was judged.
+        return ""
+    return without_commands(visible(unified(path, text, after).replace("\r\n", "\n")))
+
+
+def _indented(lines: Sequence[str]) -> str:
+    first, *rest = lines
+    return "".join(f"{line}\n" for line in (first, *(f"  {line}" if line else "" for line in rest)))

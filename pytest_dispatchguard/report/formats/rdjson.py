@@ -1,0 +1,75 @@
+"""``--format rdjson``: for reviewdog, which makes review comments and suggestions of it."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from pytest_dispatchguard.edits import split_lines
+from pytest_dispatchguard.model import Finding, Report, Span
+from pytest_dispatchguard.report.formats.json_ import dump
+from pytest_dispatchguard.report.options import Options, Sources
+from pytest_dispatchguard.report.review.suggestions import one_edit
+from pytest_dispatchguard.report.wording import (
+    HOME,
+    NAME,
+    details,
+    docs_url,
+    ordered,
+    severity,
+    statement,
+)
+
+_SEVERITIES = {"error": "ERROR", "warning": "WARNING", "note": "INFO", "hint": "INFO"}
+
+
+def render(report: Report, options: Options) -> str:
+    """One JSON object with a diagnostic for each finding."""
+    sources = cache(options.source)
+    return dump(
+        {
+            "source": {"name": NAME, "url": HOME},
+            "severity": "WARNING",
+            "diagnostics": [_diagnostic(finding, sources) for finding in ordered(report)],
+        }
+    )
+
+
+def _diagnostic(finding: Finding, sources: Sources) -> dict[str, Any]:
+    text = sources(finding.path)
+    lines = _known_lines(finding, text)
+    diagnostic: dict[str, Any] = {
+        "message": "\n".join((statement(finding), *details(finding))),
+        "location": {"path": finding.path, "range": _range(finding.span, lines)},
+        "severity": _SEVERITIES[severity(finding)],
+        "code": {"value": finding.code, "url": docs_url(finding.code)},
+    }
+    edit = one_edit(finding, text)
+    if edit is not None:
+        place = _range(edit.span, lines)
+        if "column" in place["start"] and "column" in place["end"]:
+            diagnostic["suggestions"] = [{"range": place, "text": edit.replacement}]
+    return diagnostic
+
+
+def _known_lines(finding: Finding, text: str | None) -> dict[int, str]:
+    if text is not None:
+        return dict(enumerate(split_lines(text), start=1))
+    return {finding.span.line: finding.source} if finding.source else {}
+
+
+def _range(span: Span, lines: dict[int, str]) -> dict[str, Any]:
+    return {
+        "start": _position(span.line, span.column, lines),
+        "end": _position(span.end_line, span.end_column, lines),
+    }
+
+
+def _position(line: int, column: int, lines: dict[int, str]) -> dict[str, int]:
+    # reviewdog counts bytes of UTF-8; a column of 1 is the same in bytes and characters.
+    if column == 1:
+        return {"line": line, "column": 1}
+    if line not in lines:
+        return {"line": line}
+    before = lines[line][: column - 1]
+    return {"line": line, "column": len(before.encode("utf-8", "surrogatepass")) + 1}

@@ -1,0 +1,257 @@
+"""``--format text``: for people at a terminal; in colour through rich, else plain and stable."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, lru_cache
+from unicodedata import combining, east_asian_width
+
+from pytest_dispatchguard.edits import split_lines
+from pytest_dispatchguard.model import Finding, Fix, Hot, OperationsAt, Report
+from pytest_dispatchguard.report.budgets import operations
+from pytest_dispatchguard.report.diff import lines_changed_by
+from pytest_dispatchguard.report.lines import Line, written
+from pytest_dispatchguard.report.options import Options, Sources
+from pytest_dispatchguard.report.wording import (
+    NOTES,
+    accounts,
+    cost,
+    count,
+    footing,
+    headline,
+    heat,
+    noted,
+    place,
+    ranked,
+    remedy,
+    statement,
+)
+from pytest_dispatchguard.visible import one_line
+
+MOST_CHANGED = 12
+"""Changed lines shown under a fix; ``--diff`` shows all."""
+
+_TAB = 4
+
+
+def render(report: Report, options: Options) -> str:
+    """Findings file by file, the numbers, then what else there is to say."""
+    return written(list(_lines(report, options)), color=options.color)
+
+
+def _lines(report: Report, options: Options) -> Iterator[Line]:
+    sources = cache(options.source)
+    told = report.of("sure", "maybe")
+    for finding in told if report.ranked else ranked(told):
+        yield from _finding(finding, sources, options)
+        yield []
+    yield from _notes(report, options)
+    yield [(headline(report), "bold" if told else "bold green")]
+    if footing(report):
+        yield [(footing(report), "")]
+    for note in report.notes:
+        yield [("note: ", "bold"), (_one_line(note), "")]
+    for title, lines in accounts(report.findings):
+        yield [(title, "bold")]
+        yield from ([(f"  {_one_line(line)}", "magenta")] for line in lines)
+    if report.operations is not None:
+        yield from _operations(report.operations)
+
+
+def _notes(report: Report, options: Options) -> Iterator[Line]:
+    """A line for each note, function by function, those that cost most first."""
+    groups = noted(report)
+    if not groups:
+        return
+    yield [(NOTES, "bold")]
+    left = report.most_notes
+    for group in groups:
+        if left is not None and left <= 0:
+            break
+        first, shown = group[0], group[:left]
+        reason = f"  {first.hot.reason}" if first.hot is not None else ""
+        head = f"{_one_line(options.shown(first.path))} {first.function}".rstrip()
+        yield [
+            (f"  {head}", "bold"),
+            (_shortened(reason, max(options.width - len(head) - 2, 8))[0], "dim"),
+        ]
+        for finding in shown:
+            yield _note(finding, options.width)
+        left = None if left is None else left - len(shown)
+    rest = 0 if report.most_notes is None else len(report.of("note")) - report.most_notes
+    if rest > 0:
+        yield [(f"  … and {count(rest, 'more note')}: --notes shows all, --no-notes none", "dim")]
+    yield []
+
+
+def _note(finding: Finding, width: int) -> Line:
+    where = f"    {place(finding)} "
+    message, cut = _shortened(
+        _visible(_one_line(finding.message)), max(width - len(where) - len(finding.code) - 2, 20)
+    )
+    return [
+        (where, "dim"),
+        (finding.code, "yellow"),
+        (f" {message}{'…' if cut else ''}", ""),
+    ]
+
+
+def _operations(lines: Sequence[OperationsAt]) -> Iterator[Line]:
+    yield []
+    yield [(operations.title(lines), "bold")]
+    table = [operations.HEAD, *operations.rows(lines)]
+    wide = [
+        max(map(_cells, column)) for column in zip(*(row.columns for row in table), strict=True)
+    ]
+    for row in table if len(table) > 1 else ():
+        cells = [
+            _cell(text, wide[number], right=number < 2) for number, text in enumerate(row.columns)
+        ]
+        style = "dim" if row is operations.HEAD else ""
+        yield [("  ".join(["", *cells, row.operations]), style)]
+        for remark in row.remarks:
+            yield [(" " * (wide[0] + wide[1] + 6), ""), (remark, "yellow")]
+    if operations.rest(lines):
+        yield [(f"  {operations.rest(lines)}", "")]
+
+
+def _cell(text: str, wide: int, *, right: bool = False) -> str:
+    room = " " * (wide - _cells(text))
+    return room + text if right else text + room
+
+
+def _finding(finding: Finding, sources: Sources, options: Options) -> Iterator[Line]:
+    width = options.width
+    safe = finding.fix is not None and finding.fix.safety == "safe"
+    message, *more = statement(finding).splitlines() or [""]
+    yield [
+        (_one_line(options.shown(finding.path)), "bold"),
+        (f":{place(finding)}", "dim"),
+        (" ", ""),
+        (finding.code, "bold red"),
+        ("[*]" if safe else "", "cyan"),
+        (f" {message}", ""),
+    ]
+    for line in more:
+        yield [(f"  {line}", "")]
+    if finding.hot is not None:
+        yield [(f"  hot: {_fitted_heat(finding.hot, width - len('  hot: '))}", "dim")]
+    if finding.price is not None:
+        yield [(f"  {cost(finding.price)}", "magenta")]
+    yield from _excerpt(finding, sources(finding.path), width)
+    if finding.fix is not None:
+        yield from _fix(finding, finding.fix, sources(finding.path), width)
+
+
+def _fitted_heat(hot: Hot, width: int) -> str:
+    """The way from the root with as much left out of its middle as the line needs."""
+    told = heat(hot)
+    path = hot.path
+    keep = len(path) - 1
+    while _cells(told) > width and keep >= 2:
+        head, tail = (keep + 1) // 2, keep // 2
+        told = heat(hot, (*path[:head], "…", *path[-tail:]))
+        keep -= 1
+    return told
+
+
+def _excerpt(finding: Finding, text: str | None, width: int) -> Iterator[Line]:
+    span = finding.span
+    source = finding.source
+    if text is not None:
+        lines = _source_lines(text)
+        source = lines[span.line - 1] if span.line <= len(lines) else ""
+    source = source.rstrip("\r\n")
+    if not source.strip():
+        return
+    end = span.end_column - 1 if span.end_line == span.line else len(source)
+    start = min(span.column - 1, len(source))
+    before, marked, after = (
+        _visible(source[:start]),
+        _visible(source[start : max(end, start)]),
+        _visible(source[max(end, start) :]),
+    )
+    number = str(span.line)
+    gutter = " " * len(number)
+    room = max(width - len(number) - len("  |  "), 20)
+    before, marked, after = _cropped(before, marked.rstrip(), after, room)
+    yield [(f"  {number} | ", "blue"), (before + marked + after, "")]
+    carets = "^" * max(_cells(marked), 1)
+    yield [(f"  {gutter} | ", "blue"), (" " * _cells(before), ""), (carets, "bold red")]
+
+
+@lru_cache(maxsize=16)
+def _source_lines(text: str) -> list[str]:
+    return split_lines(text)
+
+
+def _cropped(before: str, marked: str, after: str, room: int) -> tuple[str, str, str]:
+    """Cut a long line at its ends, so that what is marked can be seen."""
+    indent = len(before) - len(before.lstrip())
+    if _cells(before + marked + after) <= room:
+        return before, marked, after
+    if _cells(before + marked) > room:
+        before = before[indent:]
+        spare = room - min(_cells(marked), room // 2) - 1
+        if _cells(before) > spare:
+            kept = _fitting(reversed(before), spare - 1)
+            before = f"…{before[len(before) - kept :]}"
+    marked, cut = _shortened(marked, room - _cells(before) - 1)
+    if cut:
+        return before, f"{marked}…", ""
+    after, cut = _shortened(after, room - _cells(before + marked) - 1)
+    return before, marked, f"{after}…" if cut else after
+
+
+def _shortened(text: str, room: int) -> tuple[str, bool]:
+    if _cells(text) <= room:
+        return text, False
+    return text[: _fitting(text, room)], True
+
+
+def _fitting(text: Iterable[str], room: int) -> int:
+    """How many of the first characters fit."""
+    used = itertools.accumulate(map(_cells, text))
+    return sum(1 for _ in itertools.takewhile(lambda cells: cells <= room, used))
+
+
+def _fix(finding: Finding, fix: Fix, text: str | None, width: int) -> Iterator[Line]:
+    message, *more = remedy(fix).splitlines() or [""]
+    yield [("  fix: ", "bold green"), (message, "green")]
+    for line in more:
+        yield [(f"       {line}", "green")]
+    if text is None:
+        return
+    try:
+        edits = [edit for edit in fix.edits if edit.path == finding.path]
+        rows = lines_changed_by(_source_lines(text), edits)
+    except ValueError:
+        # The file is no longer the one that was judged.
+        return
+    numbers = max((len(str(number)) for _, number, _ in rows), default=0)
+    for sign, number, line in rows[:MOST_CHANGED]:
+        shown, cut = _shortened(_visible(line).rstrip(), max(width - numbers - 7, 20))
+        style = "red" if sign == "-" else "green"
+        piece = f"{sign} {shown}{'…' if cut else ''}"
+        yield [(f"  {number:>{numbers}} ", "blue"), (piece, style)]
+    if len(rows) > MOST_CHANGED:
+        yield [(f"  … {len(rows) - MOST_CHANGED} more changed lines: see --diff", "dim")]
+
+
+def _visible(text: str) -> str:
+    """Text that stays on its line and has no say in how a terminal looks."""
+    return one_line(text.replace("\t", " " * _TAB))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.splitlines())
+
+
+def _cells(text: str) -> int:
+    """The columns of a terminal that a text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text
+    )

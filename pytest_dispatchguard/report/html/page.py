@@ -1,0 +1,179 @@
+"""``--format html``: all that is known of a project as one page, which asks nothing of any network."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+from pytest_dispatchguard.model import OperationsAt, Report, Verdict
+from pytest_dispatchguard.report.budgets import operations
+from pytest_dispatchguard.report.charts import svg
+from pytest_dispatchguard.report.html import budgets as html_budgets
+from pytest_dispatchguard.report.html import findings as html_findings
+from pytest_dispatchguard.report.html.elements import (
+    Html,
+    asset,
+    el,
+    embedded,
+    hashed,
+    prose,
+    wide,
+)
+from pytest_dispatchguard.report.options import Options, Sources
+from pytest_dispatchguard.report.wording import NAME, accounts, count, fixable, footing, headline
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a page is made of; what is not known is left out."""
+
+    version: str
+    report: Report | None = None
+    verdicts: Sequence[Verdict] | None = None
+    machine: Mapping[str, str] = field(default_factory=dict)
+    """What the verdicts were measured on."""
+    trends: html_budgets.Trends = field(default_factory=dict)
+    sources: Sources = field(default=lambda path: None)
+
+
+def render(report: Report, options: Options) -> str:
+    """A page of findings."""
+    return page(Known(report.version, report, sources=options.source))
+
+
+def page(known: Known) -> str:
+    """The page. It is readable without its script, all but what the script says is missing."""
+    report, verdicts = known.report, known.verdicts
+    findings = html_findings.in_order(report.findings) if report is not None else []
+    sources = cache(known.sources)
+    parts = [("summary", "Summary", _summary(known))]
+    if verdicts is not None:
+        budgets = html_budgets.section(verdicts, known.trends)
+        parts.append(("budgets", "Budgets", budgets))
+    if waiting := html_findings.sync_map(findings):
+        parts.append(("waits", "Waits", waiting))
+    if report is not None and report.operations is not None:
+        parts.append(("operations", "Operations", _operations(report.operations)))
+    if report is not None:
+        parts.append(("findings", "Findings", html_findings.section(findings, sources)))
+    style, script = svg.themes() + asset("page.css"), asset("page.js")
+    told = embedded([]) if report is None else html_findings.data(findings, sources)
+    body = el(
+        "body",
+        el("a", "Skip to the end of the menu", href="#main", class_="skip"),
+        _head([(name, title) for name, title, _ in parts]),
+        el("main", *(part for _, _, part in parts), id="main", tabindex="-1"),
+        el("script", Html(told), type="application/json", id="data"),
+    )
+    head = el(
+        "head",
+        el("meta", charset="utf-8"),
+        el("meta", http_equiv="Content-Security-Policy", content=_policy(style, script)),
+        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        el("meta", name="referrer", content="no-referrer"),
+        el("title", _title(known)),
+        el("style", Html(style)),
+        el("script", Html(script)),
+    )
+    return f"<!doctype html>\n{el('html', head, body, lang='en')}\n"
+
+
+def _policy(style: str, script: str) -> str:
+    """Nothing from anywhere; no script and no style but the page's own."""
+    return (
+        f"default-src 'none'; style-src {hashed(style)}; script-src {hashed(script)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _title(known: Known) -> str:
+    parts = [] if known.report is None else [count(len(known.report.findings), "finding")]
+    parts += [] if known.verdicts is None else [count(len(known.verdicts), "budget")]
+    return f"{NAME}: {', '.join(parts)}" if parts else NAME
+
+
+def _head(sections: Sequence[tuple[str, str]]) -> Html:
+    links = [el("li", el("a", title, href=f"#{name}")) for name, title in sections]
+    return el(
+        "header",
+        el("p", NAME, class_="name"),
+        el("nav", el("ul", *links), aria_label="Parts of this page"),
+        el("button", "Theme: as the system", type="button", id="theme", hidden=True),
+    )
+
+
+def _summary(known: Known) -> Html:
+    report = known.report
+    told: list[Html] = []
+    if report is not None:
+        told.append(el("p", headline(report)))
+        told += [el("p", footing(report))] if footing(report) else []
+        told += [el("p", el("b", "Note: "), prose(note), class_="note") for note in report.notes]
+        for title, lines in accounts(report.findings):
+            told += el("p", title), el("ul", *(el("li", line) for line in lines))
+    figures = [
+        el("div", el("dt", name), el("dd", str(number)))
+        for name, number in [*_of_report(report), *_of_verdicts(known.verdicts)]
+    ]
+    about = [
+        el("div", el("dt", name), el("dd", value))
+        for name, value in [*known.machine.items(), (NAME, known.version)]
+    ]
+    return el(
+        "section",
+        el("h1", _title(known), id="summary-title"),
+        el("dl", *figures, class_="figures"),
+        *told,
+        el("dl", *about, class_="about", aria_label="Machine and versions"),
+        id="summary",
+        aria_labelledby="summary-title",
+    )
+
+
+def _of_report(report: Report | None) -> list[tuple[str, int]]:
+    if report is None:
+        return []
+    safe, unsafe = fixable(report.findings)
+    return [
+        ("findings", len(report.of("sure"))),
+        ("notes", len(report.of("note"))),
+        ("files with findings", len({finding.path for finding in report.findings})),
+        ("about the device", sum(map(html_findings.waits, report.findings))),
+        ("with a fix", safe + unsafe),
+        ("uncertain", len(report.of("maybe"))),
+    ]
+
+
+def _of_verdicts(verdicts: Sequence[Verdict] | None) -> list[tuple[str, int]]:
+    counts = Counter[str](verdict.verdict for verdict in verdicts or ())
+    return [
+        (f"{html_budgets.SIGNS[word]} {word}", counts[word])
+        for word in html_budgets.SIGNS
+        if counts[word]
+    ]
+
+
+def _operations(lines: Sequence[OperationsAt]) -> Html:
+    rows = [
+        el(
+            "tr",
+            *(el("td", cell) for cell in (row.per_call, row.calls)),
+            *(el("td", el("code", cell)) for cell in (row.place, row.function)),
+            el("td", row.operations, *(el("p", remark) for remark in row.remarks)),
+        )
+        for row in operations.rows(lines)
+    ]
+    head = (*operations.HEAD.columns, operations.HEAD.operations)
+    titles = [el("th", title, scope="col") for title in head]
+    table = el("table", el("thead", el("tr", *titles)), el("tbody", *rows))
+    return el(
+        "section",
+        el("h2", "Operations", id="operations-title"),
+        el("p", operations.title(lines)),
+        wide("Table of operations", table) if rows else "",
+        el("p", operations.rest(lines)) if operations.rest(lines) else "",
+        id="operations",
+        aria_labelledby="operations-title",
+    )

@@ -1,0 +1,1 @@
+"""What a review says, for people and for code hosts."""

@@ -1,0 +1,32 @@
+"""A review as the JSON of GitHub's call that creates one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pytest_dispatchguard.model import Review
+from pytest_dispatchguard.report.formats.json_ import dump
+from pytest_dispatchguard.report.options import Options
+from pytest_dispatchguard.report.review.markdown import Comment, body, comments, summary
+
+
+def render(review: Review, options: Options) -> str:
+    """The request's body."""
+    return dump(as_object(review, options))
+
+
+def as_object(review: Review, options: Options) -> dict[str, Any]:
+    """The request's body: a summary, and a comment for each place."""
+    return {
+        "event": "COMMENT",
+        "body": summary(review, options, commented=True),
+        "comments": [comment_object(comment, options) for comment in comments(review, options)],
+    }
+
+
+def comment_object(comment: Comment, options: Options) -> dict[str, Any]:
+    """One comment; the first line is only named where there are several."""
+    place: dict[str, Any] = {"path": comment.path, "line": comment.last, "side": "RIGHT"}
+    if comment.first < comment.last:
+        place |= {"start_line": comment.first, "start_side": "RIGHT"}
+    return {**place, "body": body(comment, options)}

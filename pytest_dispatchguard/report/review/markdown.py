@@ -1,0 +1,243 @@
+"""What a review says: the summary of a change, and a comment for each place in it, as Markdown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from hashlib import sha256
+from pathlib import PurePath
+
+from pytest_dispatchguard.model import BudgetChange, CostlyLine, Finding, Outcome, Remark, Review
+from pytest_dispatchguard.report.budgets.markdown import SIGNS
+from pytest_dispatchguard.report.fingerprint import fingerprints
+from pytest_dispatchguard.report.formats.markdown import (
+    LIMIT,
+    code,
+    escape,
+    fence_around,
+    linked,
+    listed,
+    reasons,
+    shown_fix,
+)
+from pytest_dispatchguard.report.options import Options, Sources
+from pytest_dispatchguard.report.review.suggestions import Lines, whole_lines
+from pytest_dispatchguard.report.wording import NAME, bill, cost, count, remedy, statement
+from pytest_dispatchguard.visible import one_line
+
+_MOST_OF_BUDGETS = LIMIT // 2
+_MOST_GONE = 20
+_MOST_LINES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """One comment on lines of a change."""
+
+    remark: Remark
+    fingerprint: str
+    """The same as long as the finding is; in the comment, out of sight."""
+    suggestion: Lines | None
+    """Lines that take the place of others, all of which the change shows."""
+
+    prefix: str = ""
+    """From the top of the repository to the project."""
+
+    @property
+    def path(self) -> str:
+        """The file that it is on, from the top of the repository."""
+        return self.prefix + self.remark.finding.path
+
+    @property
+    def first(self) -> int:
+        """The first of its lines."""
+        return self.remark.first if self.suggestion is None else self.suggestion.first
+
+    @property
+    def last(self) -> int:
+        """The last of its lines."""
+        return self.remark.last if self.suggestion is None else self.suggestion.last
+
+
+def render(review: Review, options: Options) -> str:
+    """The whole review on one page."""
+    return summary(review, options, commented=False)
+
+
+def mark(fingerprint: str) -> str:
+    """What a comment holds, out of sight, by which a later run knows it."""
+    return f"<!-- {NAME}: {fingerprint} -->"
+
+
+def summary_mark(review: Review) -> str:
+    """By what a summary is known that an earlier run posted: each project of a repository has its own."""
+    if not review.prefix:
+        return f"<!-- {NAME}: summary -->"
+    name = sha256(review.prefix.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return f"<!-- {NAME}: summary {name} -->"
+
+
+def comments(review: Review, options: Options) -> list[Comment]:
+    """A comment for each new finding at lines of the change."""
+    sources = cache(options.source)
+    found = [remark.finding for remark in review.remarks]
+    names = fingerprints([replace(f, path=review.prefix + f.path) for f in found])
+    return [
+        Comment(remark, name, _suggestion(remark, sources), review.prefix)
+        for remark, name in zip(review.remarks, names, strict=True)
+    ]
+
+
+def _suggestion(remark: Remark, sources: Sources) -> Lines | None:
+    finding = remark.finding
+    if finding.fix is None:
+        return None
+    lines = whole_lines(finding, sources(finding.path))
+    shown = remark.shown
+    inside = lines is not None and shown.first <= lines.first <= lines.last <= shown.last
+    return lines if inside else None
+
+
+def body(comment: Comment, options: Options, opening: str = "suggestion") -> str:
+    """The text of a comment. `opening` is what the code host calls a block of lines to put in place."""
+    finding = comment.remark.finding
+    lines = [f"{linked(finding)} {escape(statement(finding))}", *reasons(finding)]
+    if finding.fix is not None and comment.suggestion is not None:
+        text = "\n".join(comment.suggestion.text)
+        fence = fence_around(text)
+        lines += ["", f"fix: {escape(remedy(finding.fix))}", "", f"{fence}{opening}"]
+        lines += [*comment.suggestion.text, fence]
+    elif finding.fix is not None:
+        lines += ["", *shown_fix(finding, finding.fix, options.source(finding.path))]
+    return "\n".join((*lines, "", mark(comment.fingerprint))) + "\n"
+
+
+def headline(review: Review) -> str:
+    """What the change does, in one line."""
+    parts = []
+    notes = sum(finding.certainty == "note" for finding in review.new)
+    if len(review.new) > notes:
+        parts.append(count(len(review.new) - notes, "new finding"))
+    if notes:
+        parts.append(count(notes, "new note"))
+    if review.fixed:
+        parts.append(f"{len(review.fixed)} gone")
+    outcomes = Counter(change.verdict for change in review.budgets or ())
+    words: dict[Outcome, str] = {
+        "fail": "over budget",
+        "error": "broken",
+        "undecided": "undecided",
+    }
+    parts += [f"{outcomes[o]} {words[o]}" for o in words if outcomes[o]]
+    moved = outcomes["pass"] + outcomes["skipped"]
+    if moved:
+        parts.append(f"{count(moved, 'budget')} moved")
+    if parts:
+        return ", ".join(parts)
+    return "nothing new" + (", every budget as it was" if review.budgets is not None else "")
+
+
+def summary(review: Review, options: Options, *, commented: bool) -> str:
+    """The review as one comment. What is `commented` on at its lines is only counted here."""
+    sources = cache(options.source)
+    out = f"### dispatchguard: {escape(headline(review))}\n"
+    out += f"\nHeld against {code(review.base)}.\n"
+    costs = bill(review.new)
+    if costs:
+        out += "\nWhat the new lines cost in a call of each root:\n\n"
+        out += "".join(f"- {escape(line)}\n" for line in costs)
+    rest = "".join((*_gone(review.fixed), *_budgets(review), *_notes(review)))
+    rest += f"\n{summary_mark(review)}\n"
+    room = LIMIT - len(out) - len(rest)
+    here = [remark.finding for remark in review.remarks]
+    if here and commented:
+        told = "comment stands" if len(here) == 1 else "comments stand"
+        out += f"\n{len(here)} {told} at the lines of the change.\n"
+    elif here:
+        out += listed(here, sources, room)
+    if review.others:
+        which = (
+            "Without a comment of their own:"
+            if commented
+            else "In lines that the change does not show:"
+        )
+        out += f"\n{which}\n"
+        out += listed(review.others, sources, max(room - len(out), 0))
+    return out + rest
+
+
+def _gone(findings: Sequence[Finding]) -> Iterator[str]:
+    if not findings:
+        return
+    yield "\n#### Gone, thank you\n\n"
+    for finding in findings[:_MOST_GONE]:
+        where = f" in {code(finding.function)}" if finding.function else ""
+        price = f": {cost(finding.price)}" if finding.price is not None else ""
+        yield f"- {linked(finding)}{where}, {code(finding.path)}{price}\n"
+    if len(findings) > _MOST_GONE:
+        yield f"- … and {len(findings) - _MOST_GONE} more\n"
+
+
+def _notes(review: Review) -> Iterator[str]:
+    for note in review.notes:
+        yield f"\n> {escape(note)}\n"
+
+
+def _budgets(review: Review) -> Iterator[str]:
+    if review.budgets is None:
+        return
+    yield "\n#### Budgets\n"
+    kept = count(review.kept, "budget")
+    if not review.budgets:
+        yield f"\n{kept} as before: not a counter moved.\n" if review.kept else "\nNo budgets.\n"
+        return
+    yield "\n| test | verdict | counters that moved | times |\n| --- | --- | --- | ---: |\n"
+    left, used = len(review.budgets), 0
+    for change in review.budgets:
+        moved = "<br>".join(f"{escape(m.name)}: {m.before} → {m.now}" for m in change.moved)
+        times = "" if change.change is None else f"{change.change.value:.3f}"
+        name = code(f"{change.node_id} ({change.subject})" if change.subject else change.node_id)
+        # Even in code a bar would end the cell.
+        cells = [
+            name.replace("|", "\\|"),
+            f"{SIGNS[change.verdict]} {change.verdict}",
+            moved,
+            times,
+        ]
+        row = f"| {' | '.join(cells)} |\n"
+        if used + len(row) > _MOST_OF_BUDGETS:
+            yield f"\n… and {left} more, left out here for their length.\n"
+            return
+        left, used = left - 1, used + len(row)
+        yield row
+    if review.kept:
+        yield f"\n{kept} more as before.\n"
+    for change in review.budgets:
+        told = causes(change)
+        if told:
+            text = "\n".join(map(one_line, told))
+            fence = fence_around(text)
+            block = f"\n{code(change.node_id)}\n\n{fence}text\n{text}\n{fence}\n"
+            if used + len(block) > _MOST_OF_BUDGETS:
+                yield "\n… what moved the others is left out here for its length.\n"
+                return
+            used += len(block)
+            yield block
+
+
+def causes(change: BudgetChange) -> list[str]:
+    """What became dearer and where, a line each."""
+    told = [line for line in change.reason.splitlines()[:1] if line]
+    lines = sorted(change.lines, key=lambda line: -(line.extra or 0))
+    told += [_costly(line) for line in lines[:_MOST_LINES] if line.extra]
+    for group in change.guards[:_MOST_LINES]:
+        place = f" at {group.place}: {group.text}" if group.place else ""
+        told.append(f"+{group.extra} guards {group.kind} of {group.pattern}{place}")
+    return told
+
+
+def _costly(line: CostlyLine) -> str:
+    path = PurePath(line.path).as_posix()
+    return f"+{line.extra} instructions at {path}:{line.line}: {line.text.strip()}"

@@ -1,0 +1,1 @@
+"""Exact counts of what one call does."""

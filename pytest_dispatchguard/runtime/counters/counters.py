@@ -1,0 +1,108 @@
+"""Exact counts of what one call does: the same to the unit on one Python and one torch."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from types import FunctionType
+
+from pytest_dispatchguard.runtime import torch_private
+from pytest_dispatchguard.runtime.compiled import counts as compiled
+from pytest_dispatchguard.runtime.counters import allocations
+from pytest_dispatchguard.runtime.counters.calls import calls
+from pytest_dispatchguard.runtime.counters.garbage_collector import collector_off
+from pytest_dispatchguard.runtime.counters.instructions import instructions_by_place
+
+OF_PYTHON = ("instructions", "py_calls", "c_calls", "py_allocations")
+OF_TORCH = ("dispatches", "functions", "tensor_allocations")
+OF_LAZY = ("lazy_ops",)
+OF_GHOST = ("syncs",)
+OF_COMPILER = compiled.NAMES
+NAMES = OF_PYTHON + OF_TORCH + OF_COMPILER + OF_LAZY + OF_GHOST
+"""All counters, in the order in which they are told; those of the compiler are counted where a call runs
+compiled code, the last where there is a lazy device, or a ghost."""
+ALWAYS = tuple(name for name in OF_PYTHON + OF_TORCH if name != "py_allocations")
+"""Those that are counted unless others are asked for; the rest takes a hundred times as long."""
+COUNTABLE = OF_PYTHON + OF_TORCH if allocations.COUNTABLE else ALWAYS
+"""Those that this Python allows."""
+
+_WARM_UPS = 2
+"""Calls before any is counted: what is set up once is none of a call's cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What one call did."""
+
+    values: Mapping[str, int]
+    varying: tuple[str, ...] = ()
+    """Counters that differ from call to call: the greatest is kept."""
+    compiled: bool = False
+    """Whether it ran compiled code; told where instructions were counted."""
+
+
+def count(
+    run: FunctionType,
+    names: Collection[str] = ALWAYS,
+    prepare: Callable[[], object] = lambda: None,
+) -> Counts:
+    """Counts, each group in a call of its own, and twice, so that a call that does more each time shows.
+    `prepare` runs before every call, uncounted. A call that compiles each time is not counted: torch's
+    compiler would be."""
+    for _ in range(_WARM_UPS - 1):
+        prepare()
+        run()
+    prepare()
+    if compiled.compiles(run):
+        return Counts({}, compiled=True)
+    with collector_off():
+        _, files = _once(run, names, prepare)  # what is compiled, or made, because somebody watches
+        (first, _), (second, _) = _once(run, names, prepare), _once(run, names, prepare)
+        if first != second:
+            first, (second, _) = second, _once(run, names, prepare)
+    varying = tuple(name for name in first if first[name] != second[name])
+    most = {name: max(first[name], second[name]) for name in first}
+    prepare()
+    return Counts(most, varying, compiled.runs_compiled(run, files))
+
+
+def _once(
+    run: FunctionType, names: Collection[str], prepare: Callable[[], object]
+) -> tuple[dict[str, int], set[str]]:
+    """The counters, and where torch's compiler is there, the files whose code ran."""
+    found: dict[str, int] = {}
+    files: set[str] = set()
+    if "instructions" in names:
+        prepare()
+        places = instructions_by_place(run)
+        found["instructions"] = places.total()
+        if torch_private.compiler_is_there():
+            files = {path for path, _ in places}
+    if "py_calls" in names or "c_calls" in names:
+        prepare()
+        found["py_calls"], found["c_calls"] = calls(run)
+    if "py_allocations" in names and "py_allocations" in COUNTABLE:
+        prepare()
+        found["py_allocations"] = allocations.blocks(run)
+    if any(name in names for name in OF_TORCH):
+        found |= dict.fromkeys(OF_TORCH, 0)
+    if any(name in names for name in OF_TORCH) and "torch" in sys.modules:
+        from pytest_dispatchguard.runtime.counters import (
+            torch_calls,  # code that never imported torch asks nothing of it
+        )
+
+        prepare()
+        found["dispatches"], found["tensor_allocations"] = torch_calls.dispatched(run)
+        prepare()
+        functions = torch_calls.functions(run)
+        if functions is None:
+            del found["functions"]
+        else:
+            found["functions"] = functions
+    if "lazy_ops" in names:
+        prepare()
+        before = torch_private.lazy_operations()
+        run()
+        found["lazy_ops"] = torch_private.lazy_operations() - before
+    return {name: found[name] for name in NAMES if name in names and name in found}, files

@@ -1,0 +1,86 @@
+"""Counts what a call asks of torch: functions, operations, memory for tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import FunctionType
+from typing import Any, NamedTuple
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from pytest_dispatchguard.runtime.hooks.dispatch_mode import DispatchMode
+from pytest_dispatchguard.runtime.tensors import storage_of, tensors
+from pytest_dispatchguard.runtime.torch_private import (
+    compiler_is_there,
+    lookups,
+    modes_are_guarded,
+)
+
+
+class Dispatched(NamedTuple):
+    """What one call sent through the dispatcher."""
+
+    operations: int
+    """ATen operations."""
+    allocations: int
+    """Results with memory of their own."""
+
+
+class _Dispatches(DispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.operations = 0
+        self.allocations = 0
+        self._seen: dict[int, Any] = {}
+        """Storages by their address: held, so that no other takes its place."""
+
+    def run(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Runs an operation, and counts it."""
+        self.operations += 1
+        for given in tensors((args, kwargs)):
+            self._is_new(given)
+        made = func(*args, **kwargs)
+        self.allocations += sum(self._is_new(tensor) for tensor in tensors(made))
+        return made
+
+    def _is_new(self, tensor: torch.Tensor) -> bool:
+        storage = storage_of(tensor)
+        if storage is None or storage._cdata in self._seen:
+            return False
+        self._seen[storage._cdata] = storage
+        return True
+
+
+class _Functions(TorchFunctionMode):  # type: ignore[misc]  # torch is not read when types are checked
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        self.calls += 1
+        return func(*args, **(kwargs or {}))
+
+
+def dispatched(run: FunctionType) -> Dispatched:
+    """Runs a function once and counts the operations that reach the dispatcher, below autograd."""
+    with _Dispatches() as mode:
+        run()
+    return Dispatched(mode.operations, mode.allocations)
+
+
+def functions(run: FunctionType) -> int | None:
+    """Runs a function once and counts the calls of torch's Python functions, methods and attributes; None
+    where this torch would compile what it runs for the one that counts."""
+    if compiler_is_there() and modes_are_guarded() and lookups(run):
+        return None
+    with _Functions() as mode:
+        run()
+    calls: int = mode.calls
+    return calls

@@ -1,0 +1,221 @@
+"""What the ghost does to operations: those meant for it run on the CPU, their results are on it, those that
+mix it with the host fail as they would on a GPU, and those that make the host wait are recorded."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from functools import cache
+from types import FunctionType
+from typing import Any, NamedTuple
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from pytest_dispatchguard.runtime.ghost.marks import is_ghost, mark
+from pytest_dispatchguard.runtime.hooks.dispatch_mode import DispatchMode
+from pytest_dispatchguard.runtime.hooks.function_calls import paused, resumed
+from pytest_dispatchguard.runtime.syncs.operations import SyncOp, syncs
+from pytest_dispatchguard.runtime.syncs.syncs import Notes, quiet
+from pytest_dispatchguard.runtime.tensors import tensors
+
+HOST = torch.device("cpu")
+_TWO_DEVICES = (
+    "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
+)
+_MAY_MIX = frozenset(
+    {
+        "aten::copy_",
+        "aten::_to_copy",
+        "aten::set_",
+        "aten::set_data",
+        "aten::_foreach_copy_",
+        "aten::index",
+        "aten::index_put",
+        "aten::index_put_",
+        "aten::_index_put_impl_",
+        # Lengths and batch sizes of sequences are wanted on the host.
+        "aten::_pack_padded_sequence",
+        "aten::_pad_packed_sequence",
+        "aten::_pack_padded_sequence_backward",
+        "aten::lstm",
+        "aten::gru",
+        "aten::rnn_tanh",
+        "aten::rnn_relu",
+        "aten::_ctc_loss",
+        "aten::_ctc_loss_backward",
+        "aten::tensor_split",
+    }
+)
+_FILLS = frozenset({"aten::masked_fill_", "aten::index_fill_"})
+"""What writing a number through a mask or indices comes down to from 2.15 on where all is on one device, as
+it is on the CPU that the ghost computes on."""
+_INDEXED = {"aten::index": False, "aten::index_put": True, "aten::index_put_": True}
+_READS = {
+    "__bool__": ("truth", "DG401"),
+    "__nonzero__": ("truth", "DG401"),
+    "__contains__": ("in", "DG401"),
+    "is_nonzero": ("truth", "DG401"),
+    "__float__": ("float", "DG412"),
+    "__int__": ("int", "DG412"),
+    "__long__": ("int", "DG412"),
+    "__complex__": ("complex", "DG412"),
+    "__index__": ("index", "DG427"),
+    "__format__": ("format", "DG415"),
+}
+"""What a value is read back for, by the function that does: other functions than these read items."""
+_READ = "aten::_local_scalar_dense"
+_SYNCS = syncs(torch.__version__)
+_local = threading.local()
+
+
+def _made_on_ghost() -> bool | None:
+    """Where what is made now is to be: on the ghost, as the function that runs was given ghosts; on the host,
+    as it was asked for that; None where neither is so."""
+    answer: bool | None = getattr(_local, "made_on_ghost", None)
+    return answer
+
+
+class _Known(NamedTuple):
+    """What there is to know of an operation, asked of torch once."""
+
+    composite: bool
+    name: str
+    waits: tuple[SyncOp, ...]
+
+
+@cache
+def _known(func: Any) -> _Known:
+    if not hasattr(func, "_schema"):  # an operator that takes functions, such as flex_attention
+        return _Known(False, str(func.name()), ())
+    composite = torch._C._dispatch_has_kernel_for_dispatch_key(
+        func.name(), "CompositeImplicitAutograd"
+    )
+    name = func._schema.name
+    return _Known(composite, name, _SYNCS.get(name, ()))
+
+
+class Calls(TorchFunctionMode):  # type: ignore[misc]  # torch is not read when types are checked
+    """Notes whether what runs was given ghosts: what it makes on the way is then on the ghost too. Leads
+    those who took a function from torch before it was replaced (`from torch import tensor`) to what stands in
+    its place."""
+
+    def __init__(self, replaced: Mapping[Any, Callable[..., Any]]) -> None:
+        super().__init__()
+        self.replaced = replaced
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        tracer = paused()
+        kwargs = kwargs or {}
+        func = self.replaced.get(func, func)
+        before = _made_on_ghost()
+        outermost = getattr(_local, "function", None) is None
+        if outermost:
+            _local.function = getattr(func, "__name__", "")
+        device = kwargs.get("device")
+        if device is not None and torch.device(device).type == "cpu":
+            _local.made_on_ghost = False
+        else:
+            given = tensors((args, kwargs) if kwargs else args)
+            _local.made_on_ghost = any(map(is_ghost, given)) or None
+        try:
+            if _local.made_on_ghost and func is torch.nn.functional.one_hot:
+                return self._one_hot(func, args, kwargs)
+            # What is no Python code runs none but this package's.
+            if isinstance(func, FunctionType):
+                resumed(tracer)
+                tracer = None
+            return func(*args, **kwargs)
+        finally:
+            resumed(tracer)
+            _local.made_on_ghost = before
+            if outermost:
+                _local.function = None
+
+    def _one_hot(
+        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """The CPU checks the values where a GPU does not; without a number of classes both look for it."""
+        classes = args[1] if len(args) > 1 else kwargs.get("num_classes", -1)
+        if classes < 0:
+            classes = int(args[0].max()) + 1
+        with quiet():
+            return func(args[0], classes)
+
+
+class Operations(DispatchMode):
+    """Runs every ATen operation."""
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """What is traced would trace what stands in for the GPU: better that nothing is."""
+        return False
+
+    def __init__(self, notes: Notes) -> None:
+        super().__init__()
+        self.notes = notes
+
+    def run(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Runs an operation on the CPU; what waits is noted, and what comes of ghosts is one."""
+        tracer = paused()
+        try:
+            return self._run(func, args, kwargs)
+        finally:
+            resumed(tracer)
+
+    def _run(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        composite, name, waits = _known(func)
+        if composite:
+            # In inference mode they come whole; elsewhere torch takes them apart before.
+            with self:
+                return func.decompose(*args, **kwargs)
+        device = kwargs.get("device")
+        asked = device is not None and device.type == "cuda"
+        if asked:
+            kwargs = {**kwargs, "device": HOST}
+        given = tensors((args, kwargs) if kwargs else args)
+        ghosts = [is_ghost(tensor) for tensor in given]
+        some = any(ghosts)
+        if some and not all(ghosts):
+            self._check(name, args, given, ghosts)
+        if some:
+            for wait in waits:
+                if wait.when(args, kwargs):
+                    self._note(name, wait)
+        made = func(*args, **kwargs)
+        where = _made_on_ghost()
+        without = not given and device == HOST
+        if asked or (where is not False and some) or (where and without):
+            known = {id(tensor) for tensor in given}
+            for tensor in tensors(made):
+                if id(tensor) not in known:
+                    mark(tensor)
+        return made
+
+    def _note(self, name: str, wait: SyncOp) -> None:
+        said = (wait.name, wait.code)
+        if name == _READ:
+            said = _READS.get(getattr(_local, "function", None) or "", said)
+        self.notes.note(said[0], wait.why, said[1])
+
+    def _check(self, name: str, args: Any, given: Any, ghosts: Any) -> None:
+        """Whether ghosts and tensors of the host may meet here."""
+        if name in _INDEXED:
+            if not is_ghost(args[0]):
+                raise RuntimeError(
+                    "indices should be either on cpu or on the same device as the indexed tensor (cpu)"
+                )
+            if _INDEXED[name] and not is_ghost(args[2]) and args[2].dim():
+                raise RuntimeError(_TWO_DEVICES)
+        elif name in _FILLS and getattr(_local, "function", None) == "__setitem__":
+            pass
+        elif name not in _MAY_MIX and any(
+            tensor.dim() and not ghost for tensor, ghost in zip(given, ghosts, strict=True)
+        ):
+            raise RuntimeError(_TWO_DEVICES)

@@ -1,0 +1,1 @@
+"""Hooks into Python and torch: functions entered, instructions run, operations dispatched."""

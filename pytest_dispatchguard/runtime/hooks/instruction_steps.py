@@ -1,0 +1,129 @@
+"""Calls back for every instruction of a call that has begun, and for every function it calls, until it ends:
+by `sys.monitoring` where Python has it, by the tracer that tells of functions before 3.12."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any, Protocol
+
+from pytest_dispatchguard.runtime.hooks import function_calls
+
+Stop = Callable[[], None]
+
+
+class Watcher(Protocol):
+    """Is told of what a call does, in its own thread."""
+
+    def instruction(self, frame: FrameType, offset: int) -> None:
+        """An instruction comes next, of the call's own function or of one that it calls."""
+
+    def entered(self, frame: FrameType) -> None:
+        """A function begins that it calls, itself or on the way."""
+
+    def left(self, frame: FrameType, result: object) -> None:
+        """A function ends, the call's own at last; the result is None where it raised."""
+
+
+def step_through(frame: FrameType, watcher: Watcher) -> Stop | None:
+    """Tells of the rest of a call whose function begins now. Gives what ends that before the call does; None
+    where nothing can be told, as somebody else traces."""
+    if sys.version_info >= (3, 12):
+        return _by_monitoring(frame, watcher)
+    else:
+        return _by_tracing(frame, watcher)
+
+
+def _by_tracing(frame: FrameType, watcher: Watcher) -> Stop | None:
+    before = sys.gettrace()
+    if before is None or not function_calls.traces_by(before):
+        return None
+    over = False
+
+    def opened(inner: FrameType, event: Any, arg: Any) -> Any:
+        before(inner, event, arg)
+        if over:
+            stop()  # in case that it came back by who had put it aside
+            return None
+        inner.f_trace_opcodes = True
+        inner.f_trace_lines = False
+        watcher.entered(inner)
+        return step
+
+    def step(inner: FrameType, event: str, arg: Any) -> Any:
+        if not over:
+            if event == "opcode":
+                watcher.instruction(inner, inner.f_lasti)
+            elif event == "return":
+                watcher.left(inner, arg)
+                if inner is frame:
+                    stop()
+        if over:
+            inner.f_trace_opcodes = False
+            inner.f_trace = None  # a frame that holds this would live on
+            return None
+        return step
+
+    def stop() -> None:
+        nonlocal over
+        over = True
+        if sys.gettrace() is opened:
+            sys.settrace(before)
+
+    frame.f_trace_opcodes = True
+    frame.f_trace_lines = False
+    frame.f_trace = step
+    sys.settrace(opened)
+    return stop
+
+
+if sys.version_info >= (3, 12):
+
+    def _by_monitoring(frame: FrameType, watcher: Watcher) -> Stop | None:
+        monitoring = sys.monitoring
+        events = monitoring.events
+        tool = next((n for n in function_calls.TOOLS if monitoring.get_tool(n) is None), None)
+        if tool is None:
+            return None
+        thread, ident = threading.get_ident(), threading.get_ident
+
+        def instruction(code: CodeType, offset: int) -> None:
+            if ident() == thread:
+                watcher.instruction(sys._getframe(1), offset)
+
+        def started(code: CodeType, offset: int) -> None:
+            if ident() == thread:
+                watcher.entered(sys._getframe(1))
+
+        def ended(code: CodeType, offset: int, result: object) -> None:
+            if ident() == thread:
+                inner = sys._getframe(1)
+                watcher.left(inner, None if isinstance(result, BaseException) else result)
+                if inner is frame:
+                    stop()
+
+        def stop() -> None:
+            if monitoring.get_tool(tool) != _NAME:
+                return
+            monitoring.set_events(tool, events.NO_EVENTS)
+            for event in told:
+                monitoring.register_callback(tool, event, None)
+            monitoring.free_tool_id(tool)
+
+        told: dict[int, Callable[..., object]] = {
+            events.INSTRUCTION: instruction,
+            events.PY_START: started,
+            events.PY_RETURN: ended,
+            events.PY_UNWIND: ended,
+        }
+        monitoring.use_tool_id(tool, _NAME)
+        for event, callback in told.items():
+            monitoring.register_callback(tool, event, callback)
+        monitoring.set_events(
+            tool, events.INSTRUCTION | events.PY_START | events.PY_RETURN | events.PY_UNWIND
+        )
+        return stop
+
+    _NAME = "dispatchguard-steps"

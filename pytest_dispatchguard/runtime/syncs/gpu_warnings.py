@@ -1,0 +1,134 @@
+"""Where the host waits for a GPU that is there: torch warns of it, and what it warns of is recorded."""
+
+from __future__ import annotations
+
+import ast
+import opcode
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, NamedTuple
+
+from pytest_dispatchguard.runtime.foreign import own_frames
+from pytest_dispatchguard.runtime.source_text import asks_for_truth, place_in, text_at
+from pytest_dispatchguard.runtime.syncs import torch_mode
+from pytest_dispatchguard.runtime.syncs.syncs import Notes, Recorder, is_there
+
+_SAID = "called a synchronizing CUDA operation"
+
+
+class _Known(NamedTuple):
+    operation: str
+    why: str
+    code: str
+
+
+_READ = "a value is read back to the host"
+_COUNT = "the host waits to learn how many there are"
+_COPY = "the host waits until memory is copied"
+_CALLS = {
+    "item": _Known("item", _READ, "DG411"),
+    "tolist": _Known("tolist", _READ, "DG413"),
+    "bool": _Known("truth", _READ, "DG401"),
+    "any": _Known("truth", _READ, "DG404"),
+    "all": _Known("truth", _READ, "DG404"),
+    "float": _Known("float", _READ, "DG412"),
+    "int": _Known("int", _READ, "DG412"),
+    "complex": _Known("complex", _READ, "DG412"),
+    "str": _Known("str", _READ, "DG415"),
+    "repr": _Known("repr", _READ, "DG415"),
+    "format": _Known("format", _READ, "DG415"),
+    "print": _Known("print", _READ, "DG415"),
+    "equal": _Known("equal", _READ, "DG429"),
+    "allclose": _Known("allclose", _READ, "DG429"),
+    "nonzero": _Known("nonzero", _COUNT, "DG421"),
+    "argwhere": _Known("argwhere", _COUNT, "DG421"),
+    "where": _Known("where", _COUNT, "DG421"),
+    "masked_select": _Known("masked_select", _COUNT, "DG422"),
+    "unique": _Known("unique", _COUNT, "DG424"),
+    "unique_consecutive": _Known("unique_consecutive", _COUNT, "DG424"),
+    "bincount": _Known("bincount", _COUNT, "DG425"),
+    "repeat_interleave": _Known("repeat_interleave", _COUNT, "DG426"),
+    "range": _Known("index", _READ, "DG427"),
+    "cpu": _Known("copy to the host", _COPY, "DG414"),
+    "numpy": _Known("copy to the host", _COPY, "DG414"),
+    "cuda": _Known("copy to the device", _COPY, "DG510"),
+    "tensor": _Known("copy to the device", _COPY, "DG510"),
+    "as_tensor": _Known("copy to the device", _COPY, "DG510"),
+    "synchronize": _Known("synchronize", "the host waits for the device", "DG431"),
+}
+"""What torch's warning leaves open, by the name of what was called."""
+_TRUTH = _Known("truth", _READ, "DG401")
+_MASK_READ = _Known("mask read", _COUNT, "DG422")
+_MASK_WRITE = _Known("mask write", _COUNT, "DG423")
+_TEXT = _Known("format", _READ, "DG415")
+_STORE = opcode.opmap["STORE_SUBSCR"]
+
+
+def may_be_seen() -> bool:
+    """Whether there can be a GPU to wait for: none under a ghost, and none of a torch that was built without.
+    Whether there is one is not asked: that alone would begin to use it."""
+    torch = sys.modules.get("torch")
+    return not is_there() and (torch is None or bool(torch.backends.cuda.is_built()))
+
+
+@contextmanager
+def recording() -> Iterator[Recorder]:
+    """Records the waits of what runs inside. Code that filters warnings while it runs may hide some."""
+    recorder = Recorder()
+    notes = Notes([recorder])
+    module: Any = warnings
+    with warnings.catch_warnings():
+        warnings.filterwarnings("always", message=_SAID)
+        show = module._showwarnmsg
+
+        def shown(message: warnings.WarningMessage) -> None:
+            if not str(message.message).startswith(_SAID):
+                show(message)
+                return
+            place = next(own_frames(sys._getframe(1)), None)
+            notes.note(*(_TRUTH if place is None else _called(place)))
+
+        module._showwarnmsg = shown
+        try:
+            with torch_mode.mode("warn"):
+                yield recorder
+        finally:
+            module._showwarnmsg = show
+
+
+def _called(frame: FrameType) -> _Known:
+    """What runs in a frame, by its source."""
+    if frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] == _STORE:
+        return _MASK_WRITE
+    if frame.f_lasti >= 0 and asks_for_truth(frame.f_code, frame.f_lasti):
+        return _TRUTH
+    source = text_at(frame.f_code.co_filename, place_in(frame))
+    try:
+        node = ast.parse(source.strip()).body[0]
+    except (SyntaxError, IndexError, ValueError):
+        return _TRUTH  # the head of an `if`, a `while`, an `assert` over several lines
+    value = getattr(node, "value", None)
+    return _known(value) if isinstance(value, ast.expr) else _TRUTH
+
+
+def _known(node: ast.expr) -> _Known:
+    if isinstance(node, ast.Subscript):
+        return _MASK_READ
+    if isinstance(node, ast.JoinedStr | ast.FormattedValue):
+        return _TEXT
+    if not isinstance(node, ast.Call):
+        return _TRUTH
+    function = node.func
+    name = getattr(function, "attr", None) or getattr(function, "id", "") or "call"
+    if name in ("to", "copy_"):
+        return _CALLS["cpu" if _to_host(node) else "cuda"]
+    return _CALLS.get(name) or _Known(name, "the host waits for the device", "DG411")
+
+
+def _to_host(node: ast.Call) -> bool:
+    """Whether a copy that waits is one to the host, by what it is told."""
+    words = [ast.unparse(given) for given in (*node.args, *(k.value for k in node.keywords))]
+    return any("cpu" in word or "host" in word for word in words)

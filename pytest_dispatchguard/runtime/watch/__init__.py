@@ -1,0 +1,1 @@
+"""Watches a program for work that costs more than it needs to."""

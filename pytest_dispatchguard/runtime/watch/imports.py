@@ -1,0 +1,72 @@
+"""Counts the imports that functions make while they run: each looks its module up, and its names."""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import CodeType
+from typing import Any
+
+from pytest_dispatchguard.runtime.foreign import is_user_s
+from pytest_dispatchguard.runtime.syncs.syncs import Sync, place_of
+
+_WHY = "an import looks its module up, and its names, each time: import once"
+_WORTH = 3
+"""Times that an import is made before it is told: the first one is the module's own work."""
+
+
+class Importing:
+    """What was seen so far of functions whose files are the project's `own`."""
+
+    def __init__(self, own: Callable[[str], bool]) -> None:
+        self._own = own
+        # By the identity of code: equal code of another file is another function.
+        self._known: dict[int, tuple[CodeType, bool]] = {}
+        """Whether code is a function of the project; kept, so that no other takes its place."""
+        self._seen: dict[tuple[int, int, str], list[Any]] = {}
+        """By function, line and module: how to tell of it, and how often."""
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Counts what runs inside, in all threads."""
+        before = builtins.__import__
+
+        def counted(name: str, *rest: Any, **named: Any) -> Any:
+            self._note(name)
+            return before(name, *rest, **named)
+
+        builtins.__import__ = counted
+        try:
+            yield
+        finally:
+            if builtins.__import__ is counted:  # whoever came later takes his own off himself
+                builtins.__import__ = before
+
+    @property
+    def times(self) -> Counter[Sync]:
+        """The imports that were made again and again."""
+        found: Counter[Sync] = Counter()
+        for seen, number in list(self._seen.values()):
+            if number >= _WORTH:
+                found[seen] += number
+        return found
+
+    def _note(self, name: str) -> None:
+        frame = sys._getframe(2)
+        code = frame.f_code
+        if id(code) not in self._known:
+            self._known[id(code)] = code, self._counts(code)
+        if self._known[id(code)][1]:
+            known = self._seen.get((id(code), frame.f_lineno, name))
+            if known is None:
+                seen = Sync(f"import {name}", _WHY, "DG602", place_of(frame), waits=False)
+                known = self._seen[id(code), frame.f_lineno, name] = [seen, 0]
+            known[1] += 1
+
+    def _counts(self, code: CodeType) -> bool:
+        function = bool(code.co_flags & inspect.CO_OPTIMIZED)
+        return function and is_user_s(code) and self._own(code.co_filename)

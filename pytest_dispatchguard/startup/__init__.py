@@ -1,0 +1,1 @@
+"""How the command starts, and what makes it start sooner."""

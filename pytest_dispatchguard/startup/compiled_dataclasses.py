@@ -1,0 +1,124 @@
+"""Keeps the methods of dataclasses from one process to the next, as Python keeps what it compiles of modules.
+
+`dataclasses` writes the methods of each class as text, and compiles that whenever the class is imported. The
+nodes of libcst and the classes of this package are three hundred: without this, a quarter of the time that a
+check of one changed file takes went there."""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import marshal
+import os
+import sys
+import zlib
+from contextlib import suppress
+
+from pytest_dispatchguard.startup.user_folder import own_folder
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import CodeType
+    from typing import Any
+
+_OURS = ("libcst", "pytest_dispatchguard", "dispatchguard_rules")
+"""The packages whose methods are kept: what other people import is theirs."""
+_MOST = 6000
+"""Texts: with more, those of earlier releases are among them."""
+
+
+_keep: Callable[[], None] | None = None
+
+
+def keep() -> None:
+    """Keeps, if it has begun, what had to be compiled."""
+    if _keep is not None:
+        _keep()
+
+
+def begin() -> Callable[[], None]:
+    """From here on, has `dataclasses` compile nothing that is kept; gives what keeps, later, what had to be
+    compiled all the same. Does nothing where there is no folder for it, or where it has begun before."""
+    path = None if "exec" in vars(dataclasses) else _path()
+    if path is None:
+        return lambda: None
+    known = _read(path)
+    used: dict[str, bytes] = {}
+
+    def run(source: Any, *names: Any, **more: Any) -> None:
+        if isinstance(source, str):
+            ours = bool(names) and type(names[0]) is dict and _is_ours(names[0])
+            source = code_of(source) if ours else _compiled(source)
+        builtins.exec(source, *names, **more)
+
+    def code_of(text: str) -> CodeType:
+        if text in known:
+            used[text] = known[text]
+            code: CodeType = marshal.loads(known[text])
+            return code
+        code = _compiled(text)
+        used[text] = marshal.dumps(code)
+        return code
+
+    def keep_used() -> None:
+        if not used.keys() <= known.keys():
+            merged = {**known, **used}
+            _write(path, merged if len(merged) <= _MOST else used)
+
+    # `dataclasses` finds it before the builtin function of that name.
+    vars(dataclasses)["exec"] = run
+    global _keep
+    _keep = keep_used
+    return keep_used
+
+
+def _is_ours(names: dict[str, Any]) -> bool:
+    """Whether these are the names of one of our modules."""
+    return str(names.get("__name__")).partition(".")[0] in _OURS
+
+
+def _compiled(text: str) -> CodeType:
+    """As `dataclasses` would: what this module has from the future is not for others."""
+    return compile(text, "<string>", "exec", dont_inherit=True)
+
+
+def _path() -> str | None:
+    """Where they are kept: in this user's folder for what may be lost."""
+    home = os.environ.get("HOME")
+    base = os.environ.get("XDG_CACHE_HOME") or (f"{home}/.cache" if home else "")
+    if not hasattr(os, "getuid") or not base.startswith("/"):
+        return None
+    with suppress(OSError):
+        os.makedirs(base, 0o700, exist_ok=True)  # noqa: PTH103 - pathlib costs what is to be saved
+    folder = own_folder(base.rstrip("/"), "dispatchguard")
+    # Another Python reads other code, and leaves other things out of it.
+    python = f"{sys.version} {sys.flags.optimize}".encode()
+    tag = sys.implementation.cache_tag
+    return None if folder is None else f"{folder}/methods-{tag}-{zlib.crc32(python):08x}"
+
+
+def _read(path: str) -> dict[str, bytes]:
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - the same
+            data = file.read()
+        if zlib.crc32(data[4:]).to_bytes(4, "big") != data[:4]:
+            return {}
+        known = marshal.loads(data[4:])
+    except (OSError, EOFError, ValueError, TypeError):
+        return {}
+    return known if isinstance(known, dict) else {}
+
+
+def _write(path: str, known: dict[str, bytes]) -> None:
+    data = marshal.dumps(known)
+    temporary = f"{path}.{os.getpid()}"
+    with suppress(OSError):
+        try:
+            with open(temporary, "wb") as file:  # noqa: PTH123 - the same
+                file.write(zlib.crc32(data).to_bytes(4, "big") + data)
+            os.replace(temporary, path)  # noqa: PTH105 - the same
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary)  # noqa: PTH108 - the same
+            raise

@@ -1,0 +1,231 @@
+"""What users of a library call, and what they do not."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+
+import pytest
+
+from pytest_dispatchguard.lint.callgraph.project import build
+from pytest_dispatchguard.lint.facts import HotFact
+from pytest_dispatchguard.lint.hotness.public_api import REASON
+from pytest_dispatchguard.lint.hotness.solve import solve
+from pytest_dispatchguard.lint.scout.scan import scan
+from pytest_dispatchguard.lint.sources.module_names import module_name
+
+
+def heat_of(files: Mapping[str, str], *packaged: str) -> dict[str, HotFact]:
+    """Dotted name to fact of all that is hot in a library of these packages."""
+    facts = {
+        path: scan(textwrap.dedent(text), module_name(path), path.endswith("__init__.py"))
+        for path, text in files.items()
+    }
+    solved = solve(build(facts, packaged=frozenset(packaged)))
+    return {function.replace(":", "."): fact for function, fact in solved.hot.items()}
+
+
+def one(body: str, path: str = "lib/ops.py") -> set[str]:
+    text = "import torch\nfrom torch import Tensor\n" + textwrap.dedent(body)
+    return {name.removeprefix("lib.ops.") for name in heat_of({path: text}, "lib")}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "def clip(x: Tensor): return x",
+        "def clip(x: 'torch.Tensor | None' = None): return x",
+        "def clip(xs: list[Tensor]): return xs",
+        "def clip(x): return x.unsqueeze(0)",
+        "def clip(x): return torch.relu(x)",
+        '''
+        def clip(x):
+            """Clips.
+
+            Args:
+                x (torch.Tensor): what to clip
+            """
+            return x
+        ''',
+        "def clip(model, rate):\n    for p in model.parameters():\n        p.mul_(rate)\n",
+    ],
+    ids=["annotated", "optional", "list", "method", "operation", "documented", "of a model"],
+)
+def test_functions_that_take_tensors_are_called_by_users(body: str) -> None:
+    assert one(body) == {"clip"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "def clip(x: int): return x",
+        "def _clip(x: Tensor): return x",
+        "def load_weights(x: Tensor): return x",
+        "def build_table(x: Tensor): return x",
+        "def plot(x: Tensor): return x",
+        "class _Hidden:\n    def clip(self, x: Tensor): return x\n",
+        "class Shown:\n    def __init__(self, x: Tensor): self.x = x\n",
+        "def outer():\n    def clip(x: Tensor): return x\n    return clip\n",
+        '''
+        def clip(x: Tensor):
+            """Loads what was clipped."""
+            return x
+        ''',
+        "@deprecated\ndef clip(x: Tensor): return x",
+    ],
+    ids=[
+        "no tensor", "private", "loads", "builds", "plots", "of a private class", "set up", "nested",
+        "documented as loading", "deprecated",
+    ],
+)  # fmt: skip
+def test_other_functions_are_not(body: str) -> None:
+    assert one(body) == set()
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["tests/ops.py", "lib/scripts/ops.py", "lib/examples/ops.py", "lib/plotting.py", "ops.py"],
+)
+def test_places_that_no_step_comes_to(path: str) -> None:
+    assert one("def clip(x: Tensor): return x", path) == set()
+
+
+def test_an_application_has_none() -> None:
+    text = "import torch\ndef clip(x: torch.Tensor): return x\n"
+    assert heat_of({"app/ops.py": text}) == {}
+
+
+def test_what_they_call_is_hot_by_them() -> None:
+    text = (
+        "import torch\ndef clip(x: torch.Tensor): return _bound(x)\n"
+        "def _bound(x): return x.item()\ndef _load(x): return x\n"
+    )
+    found = heat_of({"lib/ops.py": text}, "lib")
+    assert found["lib.ops._bound"].users
+    assert found["lib.ops._bound"].path == ["lib.ops.clip", "lib.ops._bound"]
+    assert found["lib.ops.clip"].reason == REASON
+    assert "lib.ops._load" not in found
+
+
+def test_what_the_project_calls_from_a_hot_place_is_hot_by_that() -> None:
+    text = (
+        "import torch\nclass M(torch.nn.Module):\n    def forward(self, x): return clip(x)\n"
+        "def clip(x: torch.Tensor): return bound(x)\ndef bound(x: torch.Tensor): return x\n"
+    )
+    found = heat_of({"lib/ops.py": text}, "lib")
+    assert not any(fact.users for fact in found.values())
+    assert found["lib.ops.bound"].path == ["lib.ops.M.forward", "lib.ops.clip", "lib.ops.bound"]
+
+
+def test_what_hot_code_gives_is_not_what_users_may_give() -> None:
+    text = (
+        "import torch\nclass M(torch.nn.Module):\n"
+        "    def forward(self, x): return clip(x)\n"
+        "def clip(x: torch.Tensor, check=False):\n"
+        "    if check:\n        _look(x)\n    return x\n"
+        "def checked(x: torch.Tensor): return clip(x, True)\n"
+        "def _look(x): return x.item()\n"
+    )
+    found = heat_of({"lib/ops.py": text}, "lib")
+    assert not found["lib.ops.clip"].users
+    assert "lib.ops._look" not in found
+
+
+# -- other roots -------------------------------------------------------------------------------------
+
+
+def hot(body: str) -> dict[str, HotFact]:
+    found = heat_of({"m.py": "import torch\n" + textwrap.dedent(body)})
+    return {name.removeprefix("m."): fact for name, fact in found.items()}
+
+
+def test_a_class_with_backward_and_step_is_called_in_every_step() -> None:
+    found = hot(
+        "class Engine:\n    def backward(self, loss): loss.backward()\n    def step(self): pass\n"
+    )
+    assert {name: fact.per for name, fact in found.items()} == {
+        "Engine.backward": "step",
+        "Engine.step": "step",
+    }
+    assert hot("class Walk:\n    def step(self): pass\n") == {}
+    assert hot("class Undo:\n    def backward(self): pass\n") == {}
+
+
+def test_steps_are_known_by_their_names_where_torch_is() -> None:
+    body = "def train_step(batch): return batch\n"
+    assert hot(body)["train_step"].per == "step"
+    assert heat_of({"m.py": body}) == {}
+    assert hot("def training_steps(n): return n\n") == {}
+    assert heat_of({"tests/m.py": f"import torch\n{body}"}) == {}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "def evaluate(model, loader):\n    model.eval()\n    for b in loader:\n        note(model(b))\n",
+        "def sample(net: torch.nn.Module, steps):\n    for t in steps:\n        note(net(t))\n",
+        (
+            "class T:\n    def run_all(self, loader):\n        self.net.train()\n"
+            "        while True:\n            note(self.net(loader))\n"
+        ),
+    ],
+    ids=["evaluates", "annotated", "attribute"],
+)
+def test_loops_that_feed_a_model(body: str) -> None:
+    found = hot(f"{body}def note(x): return x.item()\n")
+    (root,) = (fact for fact in found.values() if len(fact.path) == 1)
+    assert (root.reason, root.only_loops) == ("a loop that feeds a model", True)
+    assert found["note"].per == "step"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "def evaluate(model, loader):\n    model.eval()\n    return model(loader)\n",
+        "def runs(f, loader):\n    for b in loader:\n        f(b)\n",
+        "def outside(model, loader):\n    model.eval()\n    for b in loader:\n        note(b)\n",
+    ],
+    ids=["no loop", "no model", "not in the loop"],
+)
+def test_loops_that_feed_none(body: str) -> None:
+    assert hot(f"{body}def note(x): return x.item()\n") == {}
+
+
+@pytest.mark.parametrize(
+    "base",
+    ["torch.nn.modules.loss._Loss", "torch.nn.modules.batchnorm._BatchNorm", "torchvision.ops.MLP"],
+)
+def test_private_classes_of_torch_are_known(base: str) -> None:
+    module = base.rpartition(".")[0]
+    found = heat_of(
+        {"m.py": f"import {module}\nclass L({base}):\n    def forward(self, x): return x\n"}
+    )
+    assert found["m.L.forward"].reason == "forward of a torch.nn.Module"
+
+
+# -- ways that are not calls by name -----------------------------------------------------------------
+
+
+LAYER = "class L(torch.nn.Module):\n"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        LAYER
+        + "    def __init__(self):\n        self.ways = {'a': self.one, 'b': two}\n"
+        + "    def forward(self, x): return self.ways[x](x)\n    def one(self, x): return x\n",
+        LAYER
+        + "    def forward(self, x): return WAYS[x](x)\ndef one(x): return x\n"
+        "WAYS = {'a': one, 'b': two}\n",
+        LAYER + "    def forward(self, x, kind): return getattr(self, f'run_{kind}')(x)\n"
+        "    def run_one(self, x): return two(x)\n    def other(self, x): return x\n",
+        "import functools\n" + LAYER + "    def forward(self, x): return f(x)\n"
+        "@functools.singledispatch\ndef f(x): return x\n@f.register\ndef _(x: int): return two(x)\n",
+    ],
+    ids=["a table of the object", "a table of the module", "a made name", "by type"],
+)  # fmt: skip
+def test_functions_are_reached(body: str) -> None:
+    found = hot(f"{body}def two(x): return x\n")
+    assert "two" in found
+    assert not any(name.endswith("other") for name in found)

@@ -1,0 +1,100 @@
+"""What a change of a file is to the others."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from pytest_dispatchguard.lint.facts import FileFacts
+from pytest_dispatchguard.lint.incremental.changes import Change, change_of, roots_in, words_in
+from pytest_dispatchguard.lint.scout import scan
+
+
+def scanned(text: str) -> FileFacts:
+    return scan.scan(textwrap.dedent(text), "m", False)
+
+
+def test_a_body_counts_where_it_was_walked() -> None:
+    old, new = scanned("def f(x):\n    g(x)\n"), scanned("def f(x):\n    h(x)\n")
+    assert change_of(old, new, frozenset()) == Change([], [], {}, False)
+    assert change_of(old, new, frozenset({"f"})) == Change([], [], {"f": old.functions}, False)
+
+
+def test_tensors_count_where_a_body_was_walked() -> None:
+    text = "import torch\ndef f(x):\n    g()\n"
+    old, new = scanned(text), scanned(f"{text}    x.unsqueeze(0)\n")
+    assert change_of(old, new, frozenset()) == Change([], [], {}, False, offers=True)
+    change = change_of(old, new, frozenset({"f"}))
+    assert change is not None
+    assert change.tensors
+
+
+@pytest.mark.parametrize(
+    ("text", "change"),
+    [
+        ("def f(x, y):\n    g(x)\n", {"takes": {"f"}}),
+        ("def f(x=None):\n    g(x)\n", {"takes": {"f"}}),
+        ("def f(x):\n    g(x)\n    return h(x)\n", {"returns": {"f"}}),
+        ("import h\ndef f(x):\n    g(x)\n", {"bound": {"h"}}),
+        ("h = 1\ndef f(x):\n    g(x)\n", {"bound": {"h"}}),
+        ("@g\ndef f(x):\n    g(x)\n", None),
+        ("def f(y):\n    g(y)\n", {"takes": {"f"}}),
+        ("import f\ndef f(x):\n    g(x)\n", None),
+        ("from h import *\ndef f(x):\n    g(x)\n", None),
+        ("class H:\n    pass\ndef f(x):\n    g(x)\n", None),
+    ],
+)
+def test_what_others_see_is_told_apart(text: str, change: dict[str, set[str]] | None) -> None:
+    found = change_of(scanned("def f(x):\n    g(x)\n"), scanned(text), frozenset())
+    assert found == (None if change is None else Change([], [], {}, False, **change))
+
+
+@pytest.mark.parametrize(
+    ("line", "same"), [("self.y = g(x)", True), ("self.y = torch.nn.Linear(1, 1)", False)]
+)
+def test_attributes_count_where_they_do_not_make_a_module(line: str, same: bool) -> None:
+    text = "import torch\nclass C:\n    def f(self, x):\n        self.x = g(x)\n"
+    found = change_of(scanned(text), scanned(f"{text}        {line}\n"), frozenset())
+    assert found == (Change([], [], {}, False, attrs=frozenset({"C"})) if same else None)
+
+
+def test_words_are_those_that_lead_somewhere() -> None:
+    text = """
+        from a.b import c as d
+        E = f.g(1)
+
+        class H(I.j):
+            k: L = None
+
+            @m
+            def n(self, o: P = None) -> Q[R]:
+                s = T()
+                s.u(o)
+                self.v(w=x)
+
+        def y():
+            return H
+    """
+    words = words_in([scanned(text)])
+    assert set("a b c d E f g H I j k L m P Q R T u v".split()) - words == set()
+    assert words.isdisjoint({"n", "y"})
+
+
+def test_roots_are_the_names_that_are_looked_up() -> None:
+    text = """
+        from a.b import c as d
+        E = f.g(1)
+
+        class H(i.j):
+            k: l.m[n] = None
+
+            @o.p
+            def q(self):
+                s = t.u()
+                s.v(w)
+                self.x.y()
+    """
+    roots = roots_in(scanned(text))
+    assert set("f i l n o t s self".split()) <= roots
+    assert roots.isdisjoint(set("a b c d g j m p u v y".split()))

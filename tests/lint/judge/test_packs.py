@@ -1,0 +1,97 @@
+"""The built-in pack loads, and says of itself what runs need to know without importing it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_dispatchguard.lint.judge import catalog as catalogs
+from pytest_dispatchguard.lint.judge import packs
+from pytest_dispatchguard.lint.judge.rule import Look, Rule
+from pytest_dispatchguard.lint.store.cache import Cache
+
+
+def test_rules_are_sorted_and_proper() -> None:
+    rules = packs.load().rules
+    codes = [r.code for r in rules]
+    assert codes == sorted(set(codes))
+    assert all(re.fullmatch(r"DG[1-9]\d\d", c) for c in codes if c.startswith("DG"))
+    names = [r.name for r in rules]
+    assert len(set(names)) == len(names)
+    for rule in rules:
+        assert isinstance(rule, Rule)
+        assert all(isinstance(look, Look) and look.tokens for look in rule.looks())
+        assert rule.info().summary.endswith(".")
+
+
+def test_the_catalog_tells_of_all_rules_and_of_the_linter_itself() -> None:
+    made = packs.catalog()
+    assert [i.code for i in made.infos] == sorted(
+        {r.code for r in packs.load().rules} | {"DG001", "DG002"}
+    )
+    assert made.tokens >= packs.load().rules[0].looks()[0].tokens
+    assert made.files
+    assert all(Path(f).is_file() for f in made.files)
+    assert made.stamp == catalogs.stamp(made.files)
+
+
+def test_the_catalog_is_kept_and_made_anew_when_a_file_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = tmp_path / "pack.py"
+    watched.write_text("one")
+    made = packs.catalog()
+    calls: list[int] = []
+
+    def count() -> catalogs.Catalog:
+        calls.append(1)
+        files = (str(watched),)
+        return catalogs.Catalog(
+            made.infos, made.tokens, made.hot_roots, made.packs, files, catalogs.stamp(files)
+        )
+
+    monkeypatch.setattr(packs, "catalog", count)
+    cache = Cache.open(tmp_path / "cache.sqlite", "1")
+    first = catalogs.catalog(cache)
+    assert catalogs.catalog(cache) == first
+    assert len(calls) == 1
+    watched.write_text("three")
+    assert catalogs.catalog(cache).stamp != first.stamp
+    assert len(calls) == 2
+    cache.close()
+
+
+def test_names_that_a_file_told_are_never_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "poison_of_a_cache.py").write_text("raise SystemExit('imported')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert packs.load(("dispatchguard_rules", "poison_of_a_cache")) == packs.load()
+
+
+def test_the_fingerprint_sees_packs_come_and_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    before = catalogs.fingerprint()
+    (tmp_path / "notes.txt").write_text("no pack")
+    assert catalogs.fingerprint() == before
+    (tmp_path / "pack-1.0.dist-info").mkdir()
+    assert catalogs.fingerprint() != before
+
+
+def test_a_known_project_is_checked_without_importing_rules_or_libcst(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("x = 1\n")
+    words = "import sys; from pytest_dispatchguard.cli import main; s = main(['check', '.']); print(s); "
+    words += (
+        "print([m for m in ('libcst', 'dispatchguard_rules', 'torch', 'rich') if m in sys.modules])"
+    )
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", words], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+    assert done.stdout.splitlines()[-2:] == ["0", "[]"]

@@ -1,0 +1,769 @@
+from __future__ import annotations
+
+import gc
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_dispatchguard.lint.facts import FileFacts, FunctionFact
+from pytest_dispatchguard.lint.knowledge.libraries import cold_by_name
+from pytest_dispatchguard.lint.scout.scan import scan
+from pytest_dispatchguard.lint.store.packing import pack_facts, unpack_facts
+
+
+def facts_of(text: str, module: str = "pkg.mod", is_package: bool = False) -> FileFacts:
+    return scan(textwrap.dedent(text), module, is_package)
+
+
+def function(text: str, name: str = "f") -> FunctionFact:
+    return next(f for f in facts_of(text).functions if f.name == name)
+
+
+def looks(
+    body: str, header: str = "def f(x: Tensor, y: Tensor, mask: Tensor = None, training=False):"
+) -> set[str]:
+    text = "import torch\n" + header + "\n" + textwrap.indent(textwrap.dedent(body), "    ")
+    return set(function(text).looks)
+
+
+# --- names and places ---------------------------------------------------------------------------
+
+
+def test_functions_have_qualified_names_and_exact_places() -> None:
+    text = "import a\n\n@a.deco\ndef f(x):\n    def g(): ...\n    return g\nclass C:\n    def m(self): ...\n"
+    facts = facts_of(text)
+    assert [f.name for f in facts.functions] == ["f", "f.<locals>.g", "C.m"]
+    first = facts.functions[0]
+    assert (first.line, first.end_line) == (4, 6)
+    assert text.encode()[first.start_byte : first.end_byte].decode().startswith("@a.deco\ndef f(x)")
+    assert first.decorators == ["a.deco"]
+    assert first.params == ["x"]
+    assert first.returns_function
+
+
+def test_places_count_bytes_of_utf8() -> None:
+    text = '"""äöü"""\ndef f():\n    return "ß"\n'
+    fact = facts_of(text).functions[0]
+    assert text.encode()[fact.start_byte : fact.end_byte].decode() == 'def f():\n    return "ß"'
+
+
+def test_imports_are_resolved_against_the_module() -> None:
+    text = """
+    import torch.nn.functional as F
+    import os.path
+    from . import sibling
+    from ..up import thing as other
+    from .star import *
+    try:
+        import fast
+    except ImportError:
+        import slow as fast
+    def f():
+        from torch import nn
+    """
+    assert facts_of(text, "pkg.sub.mod").imports == [
+        ("F", "torch.nn.functional"),
+        ("os", "os"),
+        ("sibling", "pkg.sub.sibling"),
+        ("other", "pkg.up.thing"),
+        ("*", "pkg.sub.star"),
+        ("fast", "fast"),
+        ("fast", "slow"),
+        ("nn", "torch.nn"),
+    ]
+    assert facts_of("from .a import b\n", "pkg.sub", True).imports == [("b", "pkg.sub.a.b")]
+
+
+def test_classes_know_what_their_methods_assign() -> None:
+    text = """
+    import torch
+    from torch import nn
+    class Layer(nn.Module, Generic[T]):
+        scale: float
+        flag = True
+        def __init__(self, size: int, act=None, bias=True):
+            super().__init__()
+            self.size = size
+            self.bias = bias
+            self.act = act
+            self.linear = nn.Linear(size, size)
+            self.weight = nn.Parameter(torch.empty(size))
+            self.register_buffer("mask", torch.ones(3))
+            self.register_parameter("extra", None)
+            layers = nn.ModuleList()
+            self.layers = layers
+            self.fn = torch.relu
+            self.pick = nn.ReLU() if act else nn.GELU()
+    """
+    [fact] = facts_of(text).classes
+    assert fact.bases == ["nn.Module", "Generic"]
+    assert fact.attrs == {
+        "scale": ["ann:float"],
+        "flag": ["bool"],
+        "size": ["ann:int"],
+        "bias": ["bool"],
+        "act": ["none", "unknown"],
+        "linear": ["call:torch.nn.Linear"],
+        "weight": ["param"],
+        "mask": ["buffer"],
+        "extra": ["none"],
+        "layers": ["call:torch.nn.ModuleList"],
+        "fn": ["name:torch.relu"],
+        "pick": ["call:torch.nn.ReLU", "call:torch.nn.GELU"],
+    }
+
+
+def test_module_level_names() -> None:
+    text = "import torch\nA = 3\nB = torch.zeros(2)\nrelu = torch.nn.functional.relu\nC: 'Tensor' = None\n"
+    assert facts_of(text).assigns == {
+        "A": ["int"],
+        "B": ["call:torch.zeros"],
+        "relu": ["name:torch.nn.functional.relu"],
+        "C": ["ann:Tensor", "none"],
+    }
+
+
+def test_marks() -> None:
+    text = """
+    def a():  # dispatchguard: hot
+        pass
+    # dispatchguard: cold
+    def b():
+        pass
+    @deco  # dispatchguard: hot
+    def c():
+        x = 1  # dispatchguard: cold
+    class D:  # dispatchguard: hot
+        pass
+    def e():
+        pass
+    """
+    facts = facts_of(text)
+    assert [f.mark for f in facts.functions] == ["hot", "cold", "hot", ""]
+    assert facts.classes[0].mark == "hot"
+
+
+# --- calls ----------------------------------------------------------------------------------------
+
+
+def test_calls_and_all_that_may_lead_on() -> None:
+    text = """
+    import functools
+    from pkg import tree, Spec, apply
+    class C:
+        def f(self, x):
+            spec = Spec(x)
+            spec.check()
+            for part in self.parts:
+                self.helper(part)
+            with tree.scope():
+                tree.map(self.visit, x)
+            fn = functools.partial(local, 1)
+            apply(fn, x)
+            return super().f(self.width)
+    def local(): ...
+    """
+    fact = function(text, "C.f")
+    calls = {(c.name, c.how, c.loop) for c in fact.calls}
+    assert {
+        ("Spec", "call", False),
+        ("spec.check", "call", False),
+        ("self.helper", "call", True),
+        ("tree.scope", "new-scope", False),
+        ("self.visit", "passed", False),
+        ("apply", "call", False),
+        ("fn", "passed", False),
+        ("super().f", "call", False),
+        ("self.width", "passed", False),
+    } <= calls
+    assert fact.locals == {"spec": ["call:pkg.Spec"], "fn": ["name:local"]}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "raise ValueError(helper(x))",
+        "try:\n    pass\nexcept Exception:\n    helper(x)",
+        "assert x, helper(x)",
+        "if torch.jit.is_tracing():\n    helper(x)",
+        "if x is None:\n    helper(x)\n    raise ValueError",
+        "if x:\n    pass\nelse:\n    helper(x)\n    raise ValueError",
+        "if self._n is None:\n    self._n = helper(x)",
+        "if self._n is not None:\n    return self._n\nself._n = helper(x)\nreturn self._n",
+        "y = helper(x) if torch.jit.is_scripting() else x",
+        "if x:\n    pass\nelif self.verbose:\n    helper(x)",
+        "y = plans.get(x)\nif y is None:\n    plans[x] = y = helper(x)",
+        "if x:\n    logger.warning('no')\n    return helper(x)",
+        "for y in x:\n    if y:\n        logging.error('no')\n        helper(x)\n        continue",
+        "if torch.cuda.is_current_stream_capturing():\n    helper(x)",
+        "if x and use_legacy_cache:\n    logger.warning_once('old')\n    helper(x)",
+        "if x.deprecated_mask is not None:\n    warnings.warn('old')\n    y = helper(x)",
+        "if getattr(x, '_hooks_installed', False):\n    return\nhelper(x)",
+        "if self._n is not None:\n    y = self._n\nelse:\n    y = self._n = helper(x)",
+        "if self.init_done:\n    return x\nelse:\n    helper(x)\n    self.init_done = True",
+        "y = (plans.get(x))\nif y is not None:\n    y = y + 1\n    return y\ny = plans[x] = helper(x)",
+        "y = self.plans.get(x)\nif y is None:\n    y = helper(x)\n    self.plans[x] = y",
+        "y = plans[x]\nif y is not None:\n    return y\ny = helper(x)\nplans[x] = y\nreturn y",
+        "if x:\n    y = plans.get(1)\nelse:\n    y = plans.get(2)\nif y is None:\n    plans[1] = helper(x)",
+        "if self._n is None:\n    if x:\n        self._n = helper(x)\n    else:\n        self._n = 0",
+        "if x not in _PLANS:\n    with lock:\n        _PLANS[x] = helper(x)",
+        "try:\n    if x:\n        return 1\n    else:\n        return 0\nexcept E:\n    pass\nhelper(x)",
+    ],
+)
+def test_cold_regions_do_not_count(body: str) -> None:
+    found = function("def f(self, x):\n" + textwrap.indent(body, "    "))
+    assert "helper" not in [c.name for c in found.calls]
+    assert "call:helper" not in found.looks
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if helper(x) is None:\n    raise ValueError",
+        "try:\n    helper(x)\nfinally:\n    pass",
+        "if not torch.jit.is_tracing():\n    helper(x)",
+        "if x is None:\n    x = helper(x)",
+        "g = lambda: helper(x)",
+        "if self.a is not None:\n    return self.a\nself.b = helper(x)",
+        "own = {}\ny = own.get(x)\nif y is None:\n    own[x] = helper(x)",
+        "if x:\n    logger.info('yes')\n    return helper(x)",
+        "if x:\n    logger.warning('no')\n    helper(x)",
+        "if x:\n    self.warn('no')\n    return helper(x)",
+        "if x:\n    logger.warning_once('slow')\n    return helper(x)",
+        "if use_legacy_cache:\n    helper(x)",
+        "if not self.legacy:\n    warnings.warn('new')\n    helper(x)",
+        "if not self.is_patched:\n    helper(x)",
+        "if x:\n    y = None\nelse:\n    y = plans.get(x)\nif y is None:\n    plans[x] = helper(x)",
+        "if getattr(x, 'training', False):\n    return\nhelper(x)",
+        "if self.a is not None:\n    self.a = 1\nelse:\n    helper(x)",
+        "y = self.get(1)\nif y is None:\n    self[1] = helper(x)",
+        "if self.a is not None:\n    y = self.a\nelse:\n    y = self.b = helper(x)",
+        "y = x.get(1)\nif y is None:\n    x[1] = helper(x)",
+        "y = plans.get(x)\nif y is None:\n    others[x] = helper(x)",
+        "y = plans.get(x)\ny = x\nif y is None:\n    plans[x] = helper(x)",
+        "if self._n is None:\n    if x:\n        self._n = 1\n    helper(x)",
+        "try:\n    if x:\n        return plans[x]\nexcept KeyError:\n    pass\nhelper(x)",
+        "y = plans.pop(x)\nif y is None:\n    plans[x] = helper(x)",
+    ],
+)
+def test_hot_regions_do(body: str) -> None:
+    found = function("def f(self, x):\n" + textwrap.indent(body, "    "))
+    assert "helper" in [c.name for c in found.calls]
+    assert "call:helper" in found.looks
+
+
+def test_what_the_function_around_binds_is_no_lasting_container() -> None:
+    text = """
+    def f(self, xs):
+        own = {}
+        def once(k):
+            m = own.get(k)
+            if m is None:
+                m = own[k] = helper(k)
+            return m
+        return [once(x) for x in xs]
+    """
+    assert "helper" in [c.name for c in function(text, "f.<locals>.once").calls]
+
+
+def test_comprehensions_are_loops() -> None:
+    fact = function("def f(xs):\n    return [g(x) for x in h(xs)]\n")
+    assert {c.name: c.loop for c in fact.calls} == {"g": True, "h": False}
+
+
+def test_training_loops() -> None:
+    text = "def f(o, m):\n    for b in d:\n        m(b).backward()\n        o.step()\n"
+    assert function(text).training_loop
+    assert not function("def f(o, m):\n    m(b).backward()\n    o.step()\n").training_loop
+
+
+def test_what_an_epoch_does_is_no_step() -> None:
+    fact = function("""
+        def f(o, model, loader, scheduler):
+            for epoch in range(9):
+                begin(epoch)
+                for batch in loader:
+                    both(batch)
+                    for part in batch:
+                        loss(model, part).backward()
+                    if batch:
+                        o.optimizer.step()
+                    log(batch)
+                scheduler.step()
+                both(epoch)
+                while True:
+                    evaluate(model)
+    """)
+    assert fact.training_loop
+    loops = {c.name: c.loop for c in fact.calls if c.name in "begin both loss log evaluate".split()}
+    assert loops == {"begin": False, "both": True, "loss": True, "log": True, "evaluate": False}
+
+
+def test_hooks_are_told() -> None:
+    text = "class C:\n    def __init__(self, m):\n        m.register_forward_hook(self.hook)\n"
+    assert ("self.hook", "hook") in [(c.name, c.how) for c in function(text, "C.__init__").calls]
+
+
+def test_hooks_that_are_taken_away_again_are_not_told() -> None:
+    text = "def f(m):\n    h = [x.register_forward_hook(g) for x in m]\n    for x in h:\n        x.remove()\n"
+    assert "hook" not in [c.how for c in function(text, "f").calls]
+    assert "hook" in [c.how for c in function(text.replace("x.remove()", "x.remove(1)"), "f").calls]
+
+
+# --- looks ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if mask:\n    pass",
+        "if x > 0:\n    pass",
+        "if x.sum() > 0 and training:\n    pass",
+        "while x.any():\n    pass",
+        "assert not x.isnan().any()",
+        "y = 1 if mask else 2",
+        "z = y or x",
+        "return [v for v in x if v]",
+        "ok = x.any()\nif ok:\n    pass",
+        "return bool(x)",
+        "return any(v > 0 for v in x)",
+    ],
+)
+def test_truth_of_a_possible_tensor(body: str) -> None:
+    assert "truth" in looks(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if mask is None:\n    pass",
+        "if training:\n    pass",
+        "if x.shape[0] > 2:\n    pass",
+        "if x.ndim == 3 and x.dtype != torch.float32:\n    pass",
+        "if isinstance(x, list) or callable(y):\n    pass",
+        "if len(x):\n    pass",
+        "if x.dim() == 2:\n    pass",
+        "if 'a' in y:\n    pass",
+        "if y == 'same':\n    pass",
+        "n = len(x)\nif n > 2:\n    pass",
+        "n = x.shape[0]\nif n:\n    pass",
+        "for i in range(3):\n    if i > 1:\n        pass",
+        "if not is_flag(x):\n    pass",
+        "if x.requires_grad:\n    pass",
+        "ok = mask is None\nif ok:\n    pass",
+    ],
+)
+def test_truth_of_a_host_value_is_passed_over(body: str) -> None:
+    assert "truth" not in looks(body)
+
+
+def test_truth_of_an_attribute_counts_where_it_is_a_tensor() -> None:
+    text = """
+    import torch
+    class C(torch.nn.Module):
+        def __init__(self):
+            self.flag = True
+            self.register_buffer("ready", torch.zeros(1))
+        def f(self, x):
+            if self.flag:
+                pass
+        def g(self, x):
+            if self.ready:
+                pass
+    """
+    assert "truth" not in function(text, "C.f").looks
+    assert "truth" in function(text, "C.g").looks
+
+
+@pytest.mark.parametrize(
+    ("body", "token", "there"),
+    [
+        ("return x[mask]", "subscript", True),
+        ("return x[~y]", "subscript", True),
+        ("return x[x > 0]", "subscript", True),
+        ("return x[:, 0], x[..., None], x['a'], x[1:3]", "subscript", False),
+        ("for i in range(2):\n    x[i]", "subscript", False),
+        ("x[mask] = 0", "setitem", True),
+        ("x[0] = 0", "setitem", False),
+        ("for v in x:\n    pass", "iterate", True),
+        ("for v in range(3):\n    pass", "iterate", False),
+        ("for k, v in y.items():\n    pass", "iterate", False),
+        ("a, b = x", "iterate", True),
+        ("a, b = x.shape", "iterate", False),
+        ("a, b = torch.chunk(x, 2)", "iterate", False),
+        ("return list(x)", "iterate", True),
+        ("return sum(len(v) for v in [1])", "iterate", False),
+        ("return f'{x}'", "fstring", True),
+        ("return 'plain'", "fstring", False),
+        ("import os", "import", True),
+        ("def g(): pass", "def", True),
+        ("return lambda: 1", "lambda", True),
+        ("return x.data.shape", "attr:data", True),
+        ("return x.item()", "call:item", True),
+        ("with torch.no_grad():\n    pass", "with", True),
+        ("while False:\n    pass", "loop", True),
+        ("return x == y", "comparison", True),
+        ("for i in range(n):\n    x[i]", "counted", True),
+        ("for i in range(n):\n    y[m[0], i] = 1", "counted", True),
+        ("for i in range(n):\n    x.narrow(0, i, 1)", "counted", True),
+        ("for i in range(n):\n    f(i)", "counted", False),
+        ("for i in x:\n    y[i]", "counted", False),
+        ("return [x[i] for i in range(n)]", "counted", True),
+        ("return [f(i) for i in range(n)]", "counted", False),
+        ("return tuple(_TYPES)", "constant-copy", True),
+        ("return list(pkg.NAMES  # all of them\n)", "constant-copy", True),
+        ("return tuple(types)", "constant-copy", False),
+        ("return sorted(NAMES)", "constant-copy", False),
+        ("x = 1", "assign", True),
+        ("pass", "name:f", True),
+    ],
+)
+def test_tokens(body: str, token: str, there: bool) -> None:
+    assert (token in looks(body)) is there
+
+
+def test_what_a_nested_function_holds_its_outer_one_holds() -> None:
+    found = looks("def g():\n    return x.item()\nreturn g")
+    assert "call:item" in found
+    assert "name:g" not in found
+
+
+def test_writing_to_self_counts() -> None:
+    text = "class C:\n    def f(self):\n        self.x = 1\n    def g(self, o):\n        o.x = 1\n"
+    assert "self-write" in function(text, "C.f").looks
+    assert "self-write" not in function(text, "C.g").looks
+
+
+# --- tensors by use -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("return x.unsqueeze(0)", ["x"]),
+        ("return torch.relu(x)", ["x"]),
+        ("return x.mean()", []),
+        ("if isinstance(x, list): pass\nreturn x.unsqueeze(0)", []),
+        ("x = torch.as_tensor(x)\nreturn x.unsqueeze(0)", []),
+        ("z = x.unsqueeze(0)\nx = z\nreturn x", ["x"]),
+        ("h = net(x)\nreturn h.softmax(-1)", ["h"]),
+        ("return torch.tensor(x)", []),
+        ("return training.unsqueeze(0)", []),
+        ("return x.view(np.uint8)", []),
+        ("g = lambda x: x.unsqueeze(0)", []),
+        ("return torch.zeros(x.shape, device=x.device)", ["x"]),
+        ("return torch.zeros(3, device=x.device)", []),
+        ("x = load(x.shape)\nreturn torch.zeros(3, device=x.device)", []),
+    ],
+)
+def test_names_used_as_only_tensors_are(body: str, found: list[str]) -> None:
+    text = "import torch\ndef f(x, training=False):\n" + textwrap.indent(body, "    ")
+    assert function(text).tensors == found
+
+
+def test_without_torch_nothing_is_surely_a_tensor() -> None:
+    assert function("def f(x):\n    return x.unsqueeze(0)\n").tensors == []
+
+
+@pytest.mark.parametrize(
+    ("text", "returns"),
+    [
+        ("def f() -> 'Tensor': ...", "ann:Tensor"),
+        ("import torch as t\ndef f(x) -> t.Tensor: ...", "ann:torch.Tensor"),
+        ("import torch\ndef f(x):\n    return torch.zeros(2)", "call:torch.zeros"),
+        ("def f(x):\n    if x: return 1\n    return 2", "int"),
+        ("def f(x):\n    if x: return 1\n    return 'a'", "unknown"),
+        ("def f(x):\n    return x.sum()", "unknown"),
+        ("def f(x): ...", "none"),
+    ],
+)
+def test_what_is_returned(text: str, returns: str) -> None:
+    assert function(text).returns == returns
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+
+def test_broken_syntax_is_placed() -> None:
+    line, column, message = facts_of("x = 1\ndef f(:\n    pass\n").error or (0, 0, "")
+    assert line == 2
+    assert column > 1
+    assert message
+
+
+@pytest.mark.parametrize("text", ["print 'x'\n", "def f():\n    print x\n", "x = \0\n"])
+def test_what_is_no_python_is_an_error(text: str) -> None:
+    assert scan(text, "m", False).error is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\ufeffx = 1\n",
+        "x = 1\r\nif x:\r\n\ty = 2\r\n",
+        "\x0cdef f():\n\treturn 1\n",
+        "match x:\n    case [a, *b]:\n        f(a)\n",
+        "s = 'print x'\n",
+    ],
+)
+def test_odd_but_right_text_is_none(text: str) -> None:
+    assert scan(text, "m", False).error is None
+
+
+def nested() -> Iterator[str]:
+    yield "x = " + "(" * 500 + "1" + ")" * 500 + "\n"
+    yield "x = " + "+".join(["y"] * 3000) + "\n"
+    yield "".join("    " * i + "if x:\n" for i in range(90)) + "    " * 90 + "f(x)\n"
+    yield "def f(x):\n    return x" + ".g(1)" * 700 + "\n"
+
+
+@pytest.mark.parametrize("text", list(nested()))
+def test_deep_nesting_ends_well(text: str) -> None:
+    limit = sys.getrecursionlimit()
+    scan(text, "m", False)
+    assert sys.getrecursionlimit() == limit
+
+
+def test_a_long_file() -> None:
+    facts = scan("def f(x):\n    return g(x)\n" * 10_000, "m", False)
+    assert len(facts.functions) == 10_000
+
+
+STATEMENTS = st.recursive(
+    st.sampled_from(
+        [
+            "x = f(y)",
+            "return x",
+            "self.a = b[c]",
+            "raise E(x)",
+            "import torch",
+            "a, b = x",
+            "assert x, y",
+        ]
+    ),
+    lambda inner: st.builds(
+        lambda head, body: head + ":\n" + textwrap.indent("\n".join(body), "    "),
+        st.sampled_from(
+            [
+                "if x",
+                "for i in x",
+                "while f(x)",
+                "with f() as g",
+                "def f(a, *b, c=1, **d)",
+                "class C(B)",
+            ]
+        ),
+        st.lists(inner, min_size=1, max_size=3),
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(STATEMENTS, max_size=4))
+def test_generated_code_is_read_and_survives_json(statements: list[str]) -> None:
+    text = "\n".join(statements) + "\n"
+    facts = scan(text, "pkg.m", False)
+    source = text.encode()
+    for fact in facts.functions:
+        assert source[fact.start_byte : fact.end_byte].startswith(b"def ")
+        assert fact.looks == sorted(fact.looks)
+    assert unpack_facts(pack_facts(facts)) == facts
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(max_size=80))
+def test_any_text_is_answered(text: str) -> None:
+    assert isinstance(scan(text, "m", False), FileFacts)
+
+
+# --- what is spared -------------------------------------------------------------------------------
+
+
+def spared(text: str, path: str = "pkg/mod.py") -> FileFacts:
+    text = textwrap.dedent(text)
+    return scan(text, "pkg.mod", False, cold_by_name(path, text))
+
+
+def test_cold_functions_are_read_for_what_others_live_by() -> None:
+    text = """
+    import torch
+    class C(torch.nn.Module):
+        def build(self, shape):
+            if shape:
+                self.w = torch.nn.Parameter(torch.zeros(shape))
+            with open("x") as f:
+                self.register_buffer("b", torch.zeros(3))
+            for i in range(3):
+                helper(i)
+                self.n: int = i
+            setattr(self, "s", torch.nn.Linear(2, 2))
+            self.register_forward_hook(self.after)
+            def inner(x):
+                return helper(x)
+            return inner
+        def forward(self, x):
+            return helper(x)
+    """
+    facts = spared(text)
+    full = facts_of(text)
+    assert facts.classes == full.classes
+    build, inner, forward = facts.functions
+    assert [c.name for c in build.calls] == ["inner", "self.after"]
+    assert build.returns_function
+    assert (inner, forward) == tuple(full.functions[1:])
+
+
+def test_training_loops_are_read_wherever_they_stand() -> None:
+    text = "def main():\n    for b in d:\n        loss(b).backward()\n        o.step()\n"
+    assert spared(text).functions[0].training_loop
+    assert spared(text, "scripts/train.py").functions[0].training_loop
+    assert not spared(text, "tests/test_train.py").functions[0].training_loop
+
+
+@pytest.mark.parametrize(
+    ("head", "foreign"),
+    [
+        ("import tensorflow as tf\n", True),
+        ("from jax import numpy as jnp\n", True),
+        ("import jax\nimport torch\n", False),
+        ("try:\n    import jax\nexcept ImportError:\n    jax = None\n", False),
+        ('"""Example:\n\nimport jax\n"""\n', False),
+        ("import numpy as np\n", False),
+    ],
+)
+def test_files_of_other_frameworks_are_passed_over(head: str, foreign: bool) -> None:
+    text = head + "def f(x):\n    return helper(x)\n"
+    assert (spared(text).functions[0].calls == []) is foreign
+
+
+def test_what_the_user_marks_hot_is_read_whatever_its_name_and_file() -> None:
+    text = "import jax\n# dispatchguard: hot\ndef build(x):\n    return helper(x)\n"
+    assert [c.name for c in spared(text).functions[0].calls] == ["helper"]
+
+
+def test_bad_indentation_is_told_in_cold_functions_too() -> None:
+    text = "def build():\n    a = 1\n      b = 2\n"
+    assert spared(text).error is not None
+
+
+# --- parameters -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("def f(x):\n    if x: pass\n", False),
+        ("def f(x: Tensor):\n    if x: pass\n", True),
+        ("def f(x: int):\n    if x: pass\n", False),
+        ("def f(x):\n    if x: pass\n    return x.unsqueeze(0)\n", True),
+        ("class C:\n    def forward(self, x):\n        if x: pass\n", True),
+        ("def f(x):\n    y = x.sum()\n    if y: pass\n", False),
+        ("def f(x: Tensor):\n    y = x.sum()\n    if y: pass\n", True),
+        ("def f(x):\n    if isinstance(x, Tensor) and x.sum(): pass\n", True),
+        ("class C:\n    def forward(self, x):\n        if x.sum(): pass\n", True),
+        ("class C:\n    def call(self, x):\n        if x.sum(): pass\n", False),
+    ],
+)
+def test_a_parameter_of_which_nothing_is_known_is_no_tensor(text: str, asked: bool) -> None:
+    assert ("truth" in facts_of("import torch\n" + text).functions[0].looks) is asked
+
+
+@pytest.mark.parametrize(
+    ("body", "asked"),
+    [
+        ("torch.zeros(n, 4)", False),
+        ("x.view(-1, n)", False),
+        ("torch.zeros(x.max(), 4)", True),
+        ("m = x.max()\n    range(m)", True),
+        ("m = int(x.max())\n    range(m)", False),
+        ("m = math.ceil(n)\n    range(m)", False),
+        ("x.reshape((x.sum(), 2))", True),
+    ],
+)
+def test_sizes_that_may_be_tensors(body: str, asked: bool) -> None:
+    text = f"import math, torch\ndef f(x: torch.Tensor, n):\n    {body}\n"
+    assert ("sized" in facts_of(text).functions[0].looks) is asked
+
+
+def test_calls_that_are_given_self_first() -> None:
+    text = "class C:\n    def m(self, x):\n        hasattr(self, 'a'); getattr(x, 'b', self); self.m(self)\n"
+    found = set(function(text, "C.m").looks)
+    assert {"self:hasattr", "self:m"} <= found
+    assert "self:getattr" not in found
+
+
+# --- what hinges on calls -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "hinges"),
+    [
+        ("if helper(n): pass", {"truth": ["helper"]}),
+        ("if helper(n) > other.helper(n): pass", {"truth": ["helper", "other.helper"]}),
+        ("y = helper(n)\nwhile not y: pass", {"truth": ["helper"]}),
+        ("y = helper(n)\nz = y + 1\nif z: pass", {"truth": ["helper"]}),
+        ("a, b = helper(n)", {"iterate": ["helper"]}),
+        ("x[helper(n)]", {"subscript": ["helper"]}),
+        ("range(helper(n))", {"sized": ["helper"]}),
+        ("if self.helper(n): pass", {"truth": ["C.self.helper"]}),
+        ("if super().helper(n): pass", {"truth": ["C.super().helper"]}),
+        ("if collections.Counter(n): pass", {}),
+        ("if is_helper(n) or len(n): pass", {}),
+    ],
+)
+def test_what_hinges_on_calls_is_left_for_those_who_know_them(
+    body: str, hinges: dict[str, list[str]]
+) -> None:
+    text = "import collections, other, torch\nclass C:\n    def m(self, x: torch.Tensor, n):\n"
+    found = function(text + textwrap.indent(body, "        ") + "\n", "C.m")
+    assert found.hinges == hinges
+    assert not {"truth", "iterate", "sized", "subscript"} & set(found.looks)
+
+
+def test_a_project_may_be_called_like_a_package_that_gives_no_tensors() -> None:
+    text = "from rich import helper\ndef f(n):\n    if helper(n): pass\n"
+    assert facts_of(text, "rich.mod").functions[0].hinges == {"truth": ["helper"]}
+    assert facts_of(text, "pkg.mod").functions[0].hinges == {}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if torch.any(n): pass",
+        "if helper(n)(n): pass",
+        "helper = n.helper\nif helper(n): pass",
+        "y = helper(n)\nif y: pass\ny.unsqueeze(0)",
+        "y = helper(n)\nif isinstance(y, torch.Tensor) and y: pass",
+        "y: torch.Tensor = helper(n)\nif y: pass",
+        "y = helper(n)\nz = y\nif z: pass\nz.unsqueeze(0)",
+        "for y in helper(n):\n    if y: pass",
+        "xs = {}\nif xs.pop(n): pass",
+        "if n[0].sum(): pass",
+        "if x.sum(): pass",
+        "if helper(n) or x.sum(): pass",
+    ],
+)
+def test_what_the_function_itself_tells_hinges_on_nothing(body: str) -> None:
+    text = "import torch\ndef f(x: torch.Tensor, n):\n" + textwrap.indent(body, "    ") + "\n"
+    found = function(text)
+    assert "truth" in found.looks
+    assert "truth" not in found.hinges
+
+
+def test_nothing_of_a_file_stays_in_a_circle_where_no_collector_runs() -> None:
+    text = (Path(__file__).parents[3] / "rules" / "allocations.py").read_text(encoding="utf-8")
+    scan(text, "rules.allocations", False)
+    gc.collect()
+    gc.disable()
+    try:
+        scan(text, "rules.allocations", False)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()

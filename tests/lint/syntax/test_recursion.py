@@ -1,0 +1,32 @@
+"""Deep recursion finds room, and what fails there fails here."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+import pytest
+
+from pytest_dispatchguard.lint.syntax.recursion import with_room
+
+
+def down(depth: int) -> int:
+    return 0 if depth == 0 else 1 + down(depth - 1)
+
+
+def test_there_is_room_for_deep_recursion() -> None:
+    limit, size = sys.getrecursionlimit(), threading.stack_size()
+    with pytest.raises(RecursionError):
+        down(20_000)
+    assert with_room(lambda: down(20_000)) == 20_000
+    assert (sys.getrecursionlimit(), threading.stack_size()) == (limit, size)
+
+
+def test_what_has_no_end_is_an_error() -> None:
+    with pytest.raises(RecursionError):
+        with_room(lambda: down(10**9))
+
+
+def test_errors_are_handed_on() -> None:
+    with pytest.raises(ZeroDivisionError):
+        with_room(lambda: 1 // 0)
