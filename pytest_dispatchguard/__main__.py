@@ -7,6 +7,6 @@ if __name__ == "__main__":
         # `python -m` puts the current folder first: what lies there is to be read, never imported.
         del sys.path[0]
 
-    from pytest_dispatchguard.startup.start import command
+    from pytest_dispatchguard.start import command
 
     command()

@@ -137,7 +137,7 @@ points = distribution("pytest-dispatchguard").entry_points
 print(json.dumps(sorted([p.group, p.name, p.value] for p in points)))
 """
     assert json.loads(run(python, "-c", code, cwd=tmp_path)) == [
-        ["console_scripts", "dispatchguard", "pytest_dispatchguard.startup.start:command"],
+        ["console_scripts", "dispatchguard", "pytest_dispatchguard.start:command"],
         ["dispatchguard", "builtin", "dispatchguard_rules"],
         ["pytest11", "dispatchguard", "pytest_dispatchguard.plugin"],
     ]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _BEGIN = (
     "import marshal, sys; sys.path[:] = marshal.loads(sys.stdin.buffer.read());"
-    "from pytest_dispatchguard.startup.start import stand_by; stand_by()"
+    "from pytest_dispatchguard.start import stand_by; stand_by()"
 )
 """What a daemon is started with: it imports nothing from the folder it is started in."""
 _OWN_FILES = ("/dev/", "/proc/")

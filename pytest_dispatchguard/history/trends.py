@@ -12,10 +12,10 @@ from pytest_dispatchguard.config import did_you_mean, find_root, nearest
 from pytest_dispatchguard.history import store
 from pytest_dispatchguard.history.checkouts import checkout_of
 from pytest_dispatchguard.history.databases import Database
+from pytest_dispatchguard.history.pytest_ini import setting
 from pytest_dispatchguard.history.shards import Shard, joined
 from pytest_dispatchguard.model import Checkout, Kept, Point, Run, Trend, UserError, Verdict
 from pytest_dispatchguard.project_folder import made
-from pytest_dispatchguard.pytest_run.ini import setting
 from pytest_dispatchguard.report.budgets import history as report
 from pytest_dispatchguard.report.budgets import read_json
 

@@ -22,8 +22,8 @@ from pathlib import Path
 import dispatchguard_rules
 import pytest
 
+from pytest_dispatchguard import start
 from pytest_dispatchguard.daemon import wire
-from pytest_dispatchguard.startup import start
 
 if not wire.POSSIBLE:
     pytest.skip("daemons need fork and Unix sockets", allow_module_level=True)
@@ -448,7 +448,7 @@ def test_a_folder_that_is_gone_is_told(served: User) -> None:
     gone.mkdir()
     code = (
         "import os, sys; os.rmdir(os.getcwd()); sys.argv[1:] = ['check', '--daemon']; del sys.path[0];"
-        "from pytest_dispatchguard.startup.start import command; command()"
+        "from pytest_dispatchguard.start import command; command()"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_dispatchguard.history.pytest_ini import setting
 from pytest_dispatchguard.model import UserError
-from pytest_dispatchguard.pytest_run.ini import setting
 
 NAME = "overhead_history"
 INI = f"[pytest]\n{NAME} = postgresql+psycopg://ci:p%40s#s@db/overhead  # ours\n"
