@@ -22,65 +22,57 @@ PARTS = frozenset({"lint", "measure", "report", "runtime"})
 ARROWS = {
     "__init__": BASE | PARTS | {"hookspecs"},
     "__main__": frozenset({"start"}),
-    # `progress` is what the command line shows while it works; editors show the same, by `working`.
-    "apart": BASE | PARTS,
-    "bisecting": BASE | PARTS | {"", "trends"},
     "cli": frozenset({"", "commands", "config", "model", "visible"}),
     "commands": BASE
     | PARTS
-    | {
-        "",
-        "apart",
-        "bisecting",
-        "completions",
-        "daemon",
-        "pricing",
-        "progress",
-        "reporting",
-        "reviewing",
-    }
-    | {"running", "server", "setting_up", "settings", "trends"},
-    "completions": frozenset(),
+    | {"", "daemon", "history", "post", "prices", "pytest_run", "server", "settings"},
     "config": frozenset({"model", "settings"}),
-    "daemon": frozenset({"", "own_folder"}),
+    "daemon": frozenset({"", "startup"}),
     "edits": frozenset({"model"}),
     "git": frozenset(),
-    "history": frozenset({"git", "model", "project_folder"}),
+    "history": BASE | {"", "measure", "report"},
     "hookspecs": BASE | {"lint"},
-    "lint": BASE | {"", "hookspecs", "precompiled", "prices"},
+    "lint": BASE | {"", "hookspecs", "prices", "startup"},
     "measure": BASE | {"", "hookspecs", "runtime"},
     "model": frozenset(),
-    "visible": frozenset(),
-    # Two parts of the plugin: what may be asked of it, and what it tells.
-    "options": frozenset({"measure", "report"}),
-    "own_folder": frozenset(),
+    "plugin": BASE | PARTS | {"", "hookspecs", "pytest_run"},
     "post": frozenset({"model", "report", "visible"}),
-    "gathering": BASE | PARTS | {"", "losses", "options", "trends"},
-    "precompiled": frozenset({"own_folder"}),
     "prices": frozenset({"model", "project_folder"}),
-    "pytest_ini": frozenset({"config", "model"}),
-    "pricing": BASE | PARTS | {"prices"},
     "profile": frozenset({"config", "model", "project_folder"}),
     "project_folder": frozenset({"model"}),
-    "recording": BASE | PARTS | {"losses"},
-    "linting": BASE | PARTS | {"losses"},
-    "losses": frozenset({"model"}),
-    "plugin": BASE | PARTS | {"", "gathering", "hookspecs", "linting", "options", "recording"},
-    "progress": frozenset({"visible"}),
+    "pytest_run": BASE | PARTS | {"", "history"},
     "report": frozenset({"edits", "model", "visible"}),
-    "reviewing": BASE | PARTS | {"post"},
-    "reporting": BASE | PARTS | {"", "trends"},
-    "running": BASE | PARTS | {"recording"},
     "runtime": BASE | {"", "hookspecs"},
-    # Where the command begins: it hands itself to the daemon, and tells the daemon what to import.
-    "start": BASE | {"cli", "commands", "daemon", "lint", "precompiled", "progress", "report"},
-    "trends": BASE | PARTS | {"history", "pytest_ini"},
-    "server": BASE | {"", "lint", "report", "working"},
-    "setting_up": BASE | {"", "lint", "templates"},
+    "server": BASE | {"", "lint", "report"},
     "settings": frozenset(),
-    "templates": frozenset({""}),
-    "working": frozenset({"", "progress"}),
+    # It hands itself to the daemon, and tells the daemon what to import.
+    "start": BASE | {"cli", "commands", "daemon", "lint", "report", "startup"},
+    "startup": frozenset(),
+    "visible": frozenset(),
 }
+
+# The floors of each part, lowest first. A module or folder may import what stands on a floor below its own.
+FLOORS = {
+    "lint": (
+        ("facts", "internal_errors", "ready_process"),
+        ("sources", "syntax", "workers"),
+        ("knowledge", "isolated"),
+        ("scout", "callgraph", "store"),
+        ("kinds",),
+        ("hotness",),
+        ("judge", "results"),
+        ("incremental",),
+        ("engine",),
+        ("newly_hot",),
+        ("check",),
+        ("hot", "known_hot", "observed", "review", "resident"),
+    ),
+}
+
+MOST_MODULES = 14
+MOST_LINES = 600
+MOST_LINES_OF_A_FUNCTION = 60
+GENERATED = frozenset({"torch_classes.py"})
 
 MAY_IMPORT_TORCH = ("measure", "runtime")
 
@@ -144,6 +136,102 @@ def test_imports_point_one_way(path: Path) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def place(path: Path) -> str:
+    """The module or folder of its part that a module belongs to: ``sources``, ``check``."""
+    parts = path.relative_to(ROOT / PACKAGE).parts
+    return parts[1].removesuffix(".py") if len(parts) > 1 else ""
+
+
+@pytest.mark.parametrize("name", FLOORS)
+def test_every_module_has_its_floor(name: str) -> None:
+    there = {place(path) for path in (ROOT / PACKAGE / name).rglob("*.py")} - {"__init__"}
+    assert there == {one for floor in FLOORS[name] for one in floor}
+
+
+@pytest.mark.parametrize("name", FLOORS)
+def test_imports_lead_down(name: str) -> None:
+    floors = {one: number for number, floor in enumerate(FLOORS[name]) for one in floor}
+    wrong = []
+    for path in sorted((ROOT / PACKAGE / name).rglob("*.py")):
+        here = place(path)
+        for imported, line in imports(path):
+            parts = imported.split(".")
+            if here == "__init__" or parts[:2] != [PACKAGE, name] or len(parts) < 3:
+                continue
+            to = parts[2]
+            if to in floors and to != here and floors[to] >= floors[here]:
+                wrong.append(f"{shown(path)}:{line}: {here} imports {to}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_module_imports_itself_by_others() -> None:
+    """Imports inside functions and for type checkers count."""
+    paths = {module_name(path): path for path in modules()}
+    waiting = {
+        name: {known for imported, _ in imports(path) if (known := module_in(imported, paths))}
+        - {name}
+        for name, path in paths.items()
+    }
+    while True:
+        free = {name for name, needed in waiting.items() if not needed & waiting.keys()}
+        if not free:
+            break
+        waiting = {name: needed for name, needed in waiting.items() if name not in free}
+    ways = {name: sorted(needed & waiting.keys()) for name, needed in waiting.items()}
+    assert not circle(ways), f"each imports the next: {', '.join(circle(ways))}"
+
+
+def module_name(path: Path) -> str:
+    """The dotted name of a module."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    if parts[0] == "rules":
+        parts = ("dispatchguard_rules", *parts[1:])
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def module_in(name: str, paths: dict[str, Path]) -> str:
+    """The module of ours that an imported name is, or lies in. The package itself gives its names lazily."""
+    while name and name not in paths:
+        name = name.rpartition(".")[0]
+    return "" if name == PACKAGE else name
+
+
+def circle(ways: dict[str, list[str]]) -> list[str]:
+    """Modules of which each imports the next; none where there is no circle."""
+    if not ways:
+        return []
+    seen = [min(ways)]
+    while ways[seen[-1]][0] not in seen:
+        seen.append(ways[seen[-1]][0])
+    return seen[seen.index(ways[seen[-1]][0]) :]
+
+
+def test_circles_are_found() -> None:
+    assert circle({}) == []
+    assert circle({"a": ["b"], "b": ["c"], "c": ["b"]}) == ["b", "c"]
+
+
+@pytest.mark.parametrize(
+    "folder", sorted({p.parent for p in modules()}), ids=lambda p: p.relative_to(ROOT).as_posix()
+)
+def test_a_folder_has_few_modules(folder: Path) -> None:
+    assert len([p for p in folder.glob("*.py") if p.name != "__init__.py"]) <= MOST_MODULES
+
+
+@pytest.mark.parametrize("path", [p for p in modules() if p.name not in GENERATED], ids=shown)
+def test_modules_and_functions_are_short(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text.count("\n") <= MOST_LINES
+    long = [
+        f"{node.name}: {node.end_lineno - node.lineno + 1} lines"
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.end_lineno is not None
+        and node.end_lineno - node.lineno >= MOST_LINES_OF_A_FUNCTION
+    ]
+    assert not long
+
+
 @pytest.mark.parametrize(
     "path",
     [p for p in sorted((ROOT / PACKAGE).rglob("*.py")) if part(p) not in MAY_IMPORT_TORCH],
@@ -173,8 +261,8 @@ def test_the_arrows_are_read_as_they_are_written() -> None:
     assert target("pytest_dispatchguard.Rule") == ""
     assert target("pytest_dispatchguard") == ""
     assert target("libcst") is None
-    model = list(imports(ROOT / PACKAGE / "model.py"))
-    assert all(target(name) is None for name, _ in model)
+    visible = list(imports(ROOT / PACKAGE / "visible.py"))
+    assert visible and all(target(name) is None for name, _ in visible)
 
 
 # The ghost stands in for torch: what it replaces is private more often than not.
