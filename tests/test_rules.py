@@ -384,7 +384,7 @@ def test_definitions_are_compared_without_names_and_docstrings() -> None:
 
 def test_loading_the_pack_imports_no_torch() -> None:
     call = (
-        "import sys; from pytest_dispatchguard.lint import packs; packs.load(); "
+        "import sys; from pytest_dispatchguard.lint.judge import packs; packs.load(); "
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", call], check=False).returncode == 0

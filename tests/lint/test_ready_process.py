@@ -94,7 +94,7 @@ def test_ends_with_the_process_that_began_it(tmp_path: Path) -> None:
     program = f"""
 import os, time
 from pathlib import Path
-from pytest_dispatchguard.lint.ahead import Ahead
+from pytest_dispatchguard.lint.ready_process import Ahead
 Ahead.begin(lambda: Path({str(tmp_path / "pid")!r}).write_text(str(os.getpid())))
 while not Path({str(tmp_path / "pid")!r}).exists():
     time.sleep(0.01)
@@ -107,7 +107,7 @@ os.kill(os.getpid(), {int(signal.SIGKILL)})
 
 def test_what_is_written_is_written_once(tmp_path: Path) -> None:
     program = """
-from pytest_dispatchguard.lint.ahead import Ahead
+from pytest_dispatchguard.lint.ready_process import Ahead
 print("before")
 ahead = Ahead.begin(lambda: None)
 assert list(ahead.map(print, ["within"])) == [None]

@@ -503,7 +503,7 @@ def test_a_configuration_that_never_was_good(root: Path) -> None:
 
 IMPATIENT = """
 import sys
-from pytest_dispatchguard import progress
+from pytest_dispatchguard.report import progress
 progress.PATIENCE = progress.EVERY = 0.001
 sys.argv = ["dispatchguard", "server"]
 from pytest_dispatchguard.cli import command

@@ -206,7 +206,7 @@ def test_threads_that_allow_at_once(device: dict[str, Any]) -> None:
 def test_torch_may_be_imported_later() -> None:
     program = """
 import sys
-from pytest_dispatchguard.runtime import device_waits
+from pytest_dispatchguard.runtime.syncs import gpu_warnings as device_waits
 with device_waits.recording() as seen:
     assert "torch" not in sys.modules
     import torch
