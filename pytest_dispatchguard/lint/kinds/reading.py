@@ -17,9 +17,8 @@ import libcst as cst
 
 from pytest_dispatchguard.lint.callgraph import constant_conditions
 from pytest_dispatchguard.lint.facts import Brief, ClassBrief
-from pytest_dispatchguard.lint.hotness.profile import settled
-from pytest_dispatchguard.lint.judge.rule import Event
 from pytest_dispatchguard.lint.kinds import signatures
+from pytest_dispatchguard.lint.kinds.events import Event
 from pytest_dispatchguard.lint.kinds.kinds import (
     DICT,
     EMPTY,
@@ -36,6 +35,7 @@ from pytest_dispatchguard.lint.kinds.kinds import (
     filled,
     join,
 )
+from pytest_dispatchguard.lint.kinds.recorded_types import with_recorded_types
 from pytest_dispatchguard.lint.knowledge import cold_branches
 from pytest_dispatchguard.lint.syntax.positions import source_of
 
@@ -283,7 +283,7 @@ class Reader:
             kind = self.names.kinds.get(name)
             if kind is None or name == self.self_name:
                 continue
-            now = settled(kind, words)
+            now = with_recorded_types(kind, words)
             self.names.kinds[name] = now
             if name in self._known and not now.maybe_tensor:
                 self._known -= {name}
