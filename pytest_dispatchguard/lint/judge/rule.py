@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from pytest_dispatchguard.lint.dataflow.scene import Event
 from pytest_dispatchguard.lint.facts import COPYING_CALLS, HELPER_CALL, SIZED_CALLS
-from pytest_dispatchguard.lint.kinds.events import Event
 from pytest_dispatchguard.model import Finding, RuleInfo
 
 if TYPE_CHECKING:
