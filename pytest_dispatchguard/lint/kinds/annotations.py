@@ -11,6 +11,8 @@ from pytest_dispatchguard.lint.kinds.kinds import (
     FUNCTION,
     NESTED,
     NONE,
+    OTHER,
+    SCALAR,
     SHAPE,
     TEXT,
     UNKNOWN,
@@ -22,19 +24,43 @@ from pytest_dispatchguard.lint.kinds.kinds import (
 _JAXTYPING = frozenset(
     "Float Int Bool Num Shaped Integer Real Complex Inexact Float16 Float32 Float64 Int32 Int64 UInt8".split()
 )
-
-
 _OPTIONAL = re.compile(r"^(?:typing\.)?Optional\[(.*)\]$", re.S)
-
-
 _UNION = re.compile(r"^(?:typing\.)?Union\[(.*)\]$", re.S)
-
-
 _SEQUENCE = re.compile(
     r"^(?:typing\.|collections\.abc\.)?"
     r"(List|list|Sequence|Iterable|Iterator|Set|set|frozenset|Tuple|tuple|Dict|dict|Mapping|OrderedDict|Collection)\[(.*)\]$",
     re.S,
 )
+_WRAPPERS = frozenset({"Annotated", "Final", "ClassVar", "Required", "NotRequired"})
+"""Their first argument is the type."""
+_TENSOR_NAMES: dict[str, Dtype] = {
+    "Tensor": "", "FloatTensor": "", "LongTensor": "int", "IntTensor": "int", "BoolTensor": "bool",
+}  # fmt: skip
+_OTHER_FRAMEWORKS = ("tf.", "tensorflow.", "jax.", "paddle.", "keras.")
+_BY_NAME: dict[str, Kind] = {
+    "int": Kind("scalar", dtype="int"),
+    "float": Kind("scalar", dtype="float"),
+    "bool": Kind("scalar", dtype="bool"),
+    **dict.fromkeys(("complex", "numbers.Number", "Number", "torch.types.Number"), SCALAR),
+    **dict.fromkeys(("str", "bytes"), TEXT),
+    "None": NONE,
+    **dict.fromkeys(
+        ("list", "tuple", "set", "List", "Tuple", "typing.List", "typing.Tuple"), NESTED
+    ),
+    **dict.fromkeys(
+        ("dict", "Dict", "typing.Dict", "OrderedDict", "collections.OrderedDict"), DICT
+    ),
+    **dict.fromkeys(
+        ("torch.device", "torch.dtype", "torch.Generator", "torch.memory_format"), OTHER
+    ),
+    **dict.fromkeys(("numpy.ndarray", "np.ndarray"), Kind("other", cls="numpy")),
+}
+_BY_LAST_NAME: dict[str, Kind] = {
+    "Literal": TEXT,
+    **dict.fromkeys(("Callable", "Type"), FUNCTION),
+    "Size": SHAPE,
+    **dict.fromkeys(("Any", "object", "TensorLike"), UNKNOWN),
+}
 
 
 def _split_top(text: str, separator: str) -> list[str]:
@@ -79,70 +105,21 @@ def annotation_kind(text: str, tensor_types: tuple[str, ...] = ()) -> Kind:
         return out
     base = text.partition("[")[0].strip()
     last = base.rpartition(".")[2]
-    if last in ("Annotated", "Final", "ClassVar", "Required", "NotRequired"):
+    if last in _WRAPPERS:
         return annotation_kind(_first_inside(text), tensor_types)
-    if is_tensor_class(base, tensor_types) or last in (
-        "Tensor",
-        "FloatTensor",
-        "LongTensor",
-        "BoolTensor",
-        "IntTensor",
-    ):
-        if (
-            base.startswith(("tf.", "tensorflow.", "jax.", "paddle.", "keras."))
-            and base not in tensor_types
-        ):
+    if is_tensor_class(base, tensor_types) or last in _TENSOR_NAMES:
+        if base.startswith(_OTHER_FRAMEWORKS) and base not in tensor_types:
             return UNKNOWN
-        named: dict[str, Dtype] = {"LongTensor": "int", "IntTensor": "int", "BoolTensor": "bool"}
-        return Kind("tensor", dtype=named.get(last, ""))
+        return Kind("tensor", dtype=_TENSOR_NAMES.get(last, ""))
     if last in _JAXTYPING and "[" in text and (base == last or base.startswith("jaxtyping.")):
         return annotation_kind(_first_inside(text), tensor_types)
-    if base in (
-        "int",
-        "float",
-        "bool",
-        "complex",
-        "numbers.Number",
-        "Number",
-        "torch.types.Number",
-    ):
-        dtype = base if base in ("int", "float", "bool") else ""
-        return Kind("scalar", dtype=dtype)  # type: ignore[arg-type]  # one of the four
-    if base in ("str", "bytes") or last == "Literal":
-        return TEXT
-    if base == "None":
-        return NONE
     if match := _SEQUENCE.match(text):
         return _sequence_kind(match[1], match[2], tensor_types)
-    if base in (
-        "list",
-        "tuple",
-        "List",
-        "Tuple",
-        "set",
-        "typing.List",
-        "typing.Tuple",
-    ):
-        return NESTED
-    if base in ("dict", "Dict", "typing.Dict", "OrderedDict", "collections.OrderedDict"):
-        return DICT
-    if last in ("Callable", "Type"):
-        return FUNCTION
-    if base in ("torch.Size",) or last == "Size":
-        return SHAPE
-    if base in (
-        "torch.device",
-        "torch.dtype",
-        "torch.Generator",
-        "torch.memory_format",
-        "numpy.ndarray",
-        "np.ndarray",
-    ):
-        return Kind("other", cls="numpy" if "nd" in base else "")
+    kind = _BY_NAME.get(base) or _BY_LAST_NAME.get(last)
+    if kind is not None:
+        return kind
     if is_module_class(base) or base == "torch.nn.Module":
         return Kind("modules" if base in MODULE_LISTS else "module", cls=base)
-    if last in ("Any", "object", "TensorLike") or base == "typing.Any":
-        return UNKNOWN
     return Kind("unknown", cls=base)
 
 

@@ -17,6 +17,7 @@ from pytest_dispatchguard.lint.kinds.kinds import (
     TENSORS,
     TEXT,
     UNKNOWN,
+    Dtype,
     Kind,
     join,
 )
@@ -143,6 +144,16 @@ def returns_tensor(name: str) -> bool:
     return name in _SHARED
 
 
+_SHAPE_KEEPERS = frozenset("detach clone bool long int float".split())
+_DTYPE_KEEPERS = frozenset(
+    "view reshape permute transpose squeeze unsqueeze expand expand_as contiguous clone detach "
+    "flatten repeat roll "
+    "index_select gather select narrow flip t unfold view_as reshape_as unflatten movedim tril "
+    "triu masked_fill "
+    "repeat_interleave tile take cumsum".split()
+)
+
+
 def _tensor_method(
     receiver: Kind,
     name: str,
@@ -150,7 +161,6 @@ def _tensor_method(
     keywords: Mapping[str, Kind],
     texts: Mapping[str, str],
 ) -> Kind | None:
-    sure = receiver.sure
     kind: Kind | None
     if name in ("item", "__int__", "__float__", "__bool__"):
         kind = replace(SCALAR, dtype=receiver.dtype)
@@ -164,59 +174,51 @@ def _tensor_method(
         kind = SHAPE
     elif name in torch_ops.METHODS_HOST:
         kind = SCALAR
-    elif name == "cpu":
-        kind = replace(receiver, host=True, built=False)
-    elif name == "cuda":
-        kind = replace(receiver, host=False, built=False)
+    elif name in ("cpu", "cuda"):
+        kind = replace(receiver, host=name == "cpu", built=False)
     elif name in ("to", "type"):
         kind = _cast(receiver, args, keywords, texts)
     elif name in torch_ops.METHODS_OVERLOADED:
-        two = bool(args) and args[0].what == "tensor"
-        split = not two and (args or {"dim", "return_inverse", "return_counts"} & set(keywords))
-        kind = (
-            Kind("nested", element=replace(TENSOR, host=receiver.host))
-            if split
-            else operation_kind(name, [receiver, *args] if two else [receiver], keywords)
-        )
+        kind = _overloaded_method(receiver, name, args, keywords)
     elif name in torch_ops.METHODS_TUPLE:
         kind = Kind("nested", element=Kind("tensor", host=receiver.host, dtype=receiver.dtype))
     elif name in torch_ops.METHODS or name.endswith("_"):
-        dims: list[Kind] = [a for a in args if a.what != "tensor"] if name in REDUCTIONS else []
-        whole = name in REDUCTIONS and not dims and not ({"dim", "axis", "keepdim"} & set(keywords))
-        keeps = (
-            receiver.dtype
-            if name not in BOOL_RESULT | INT_RESULT and name in _DTYPE_KEEPERS
-            else ""
-        )
-        kind = replace(
-            placed(TENSOR, [receiver, *args]),
-            dtype="bool" if name in BOOL_RESULT else "int" if name in INT_RESULT else keeps,
-            ndim=0
-            if whole
-            else (
-                receiver.ndim
-                if name in ("detach", "clone", "bool", "long", "int", "float")
-                else None
-            ),
-        )
+        kind = _operation_method(receiver, name, args, keywords)
         if name.startswith("new_"):
             kind = moved_to(replace(kind, host=receiver.host), keywords, texts)
     elif name in ("register_hook", "backward", "retain_grad"):
         kind = NONE
-    elif name in ("data_ptr", "get_device", "nelement", "ndimension", "type_"):
+    elif name in ("data_ptr", "nelement", "ndimension"):
         kind = SCALAR
     else:
         return None
-    return kind if sure else replace(kind, sure=False)
+    return kind if receiver.sure else replace(kind, sure=False)
 
 
-_DTYPE_KEEPERS = frozenset(
-    "view reshape permute transpose squeeze unsqueeze expand expand_as contiguous clone detach "
-    "flatten repeat roll "
-    "index_select gather select narrow flip t unfold view_as reshape_as unflatten movedim tril "
-    "triu masked_fill "
-    "repeat_interleave tile take cumsum".split()
-)
+def _overloaded_method(
+    receiver: Kind, name: str, args: Sequence[Kind], keywords: Mapping[str, Kind]
+) -> Kind:
+    """``x.max()`` and ``x.max(y)`` return a tensor, ``x.max(dim=0)`` returns two."""
+    if args and args[0].what == "tensor":
+        return operation_kind(name, [receiver, *args], keywords)
+    if args or {"dim", "return_inverse", "return_counts"} & set(keywords):
+        return Kind("nested", element=replace(TENSOR, host=receiver.host))
+    return operation_kind(name, [receiver], keywords)
+
+
+def _operation_method(
+    receiver: Kind, name: str, args: Sequence[Kind], keywords: Mapping[str, Kind]
+) -> Kind:
+    """The tensor that a method returns: the dtype that its name promises, and how many dimensions it has."""
+    ndim = receiver.ndim if name in _SHAPE_KEEPERS else None
+    if name in REDUCTIONS:
+        dimensions_given = any(a.what != "tensor" for a in args)
+        if not dimensions_given and not ({"dim", "axis", "keepdim"} & set(keywords)):
+            ndim = 0
+    dtype: Dtype = "bool" if name in BOOL_RESULT else "int" if name in INT_RESULT else ""
+    if not dtype and name in _DTYPE_KEEPERS:
+        dtype = receiver.dtype
+    return replace(placed(TENSOR, [receiver, *args]), dtype=dtype, ndim=ndim)
 
 
 def _cast(
