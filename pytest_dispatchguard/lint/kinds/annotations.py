@@ -115,9 +115,9 @@ def annotation_kind(text: str, tensor_types: tuple[str, ...] = ()) -> Kind:
         return annotation_kind(_first_inside(text), tensor_types)
     if match := _SEQUENCE.match(text):
         return _sequence_kind(match[1], match[2], tensor_types)
-    kind = _BY_NAME.get(base) or _BY_LAST_NAME.get(last)
-    if kind is not None:
-        return kind
+    named = _BY_NAME.get(base) or _BY_LAST_NAME.get(last)
+    if named is not None:
+        return named
     if is_module_class(base) or base == "torch.nn.Module":
         return Kind("modules" if base in MODULE_LISTS else "module", cls=base)
     return Kind("unknown", cls=base)
