@@ -21,7 +21,7 @@ _HOMES = {
     **dict.fromkeys(("ghost",), "runtime.ghost.ghost"),
     **dict.fromkeys(("Kind",), "lint.kinds.kinds"),
     **dict.fromkeys(("Place",), "lint.judge.place"),
-    **dict.fromkeys(("Scene",), "lint.kinds.reading"),
+    **dict.fromkeys(("Scene",), "lint.dataflow.scene"),
     **dict.fromkeys(
         (
             "Assignment",
@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pytest_dispatchguard.hookspecs import hookimpl, hookspec
+    from pytest_dispatchguard.lint.dataflow.scene import Scene
     from pytest_dispatchguard.lint.judge.place import Place
     from pytest_dispatchguard.lint.judge.rule import (
         Assignment,
@@ -109,7 +110,6 @@ if TYPE_CHECKING:
         With,
     )
     from pytest_dispatchguard.lint.kinds.kinds import Kind
-    from pytest_dispatchguard.lint.kinds.reading import Scene
     from pytest_dispatchguard.lint.syntax import nodes
     from pytest_dispatchguard.model import (
         Certainty,

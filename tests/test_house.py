@@ -59,6 +59,7 @@ FLOORS = {
         ("knowledge", "isolated"),
         ("scout", "callgraph", "store"),
         ("kinds",),
+        ("dataflow",),
         ("hotness",),
         ("judge", "results"),
         ("incremental",),

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from pytest_dispatchguard.config import Config
 from pytest_dispatchguard.edits import apply_edits, offsets
 from pytest_dispatchguard.lint import engine
-from pytest_dispatchguard.lint.judge.catalog import Catalog, catalog
+from pytest_dispatchguard.lint.judge.cached_catalog import catalog
+from pytest_dispatchguard.lint.judge.catalog import Catalog
 from pytest_dispatchguard.lint.results.fixes import fix
 from pytest_dispatchguard.lint.scout import scan
 from pytest_dispatchguard.lint.sources.files import Discovery, File

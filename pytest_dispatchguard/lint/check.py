@@ -24,8 +24,8 @@ from pytest_dispatchguard.config import (
 )
 from pytest_dispatchguard.lint import engine
 from pytest_dispatchguard.lint.incremental.survey import Progress, Texts
+from pytest_dispatchguard.lint.judge.cached_catalog import catalog as catalog_of
 from pytest_dispatchguard.lint.judge.catalog import Catalog, Codes, fingerprint
-from pytest_dispatchguard.lint.judge.catalog import catalog as catalog_of
 from pytest_dispatchguard.lint.sources.files import (
     Discovery,
     File,

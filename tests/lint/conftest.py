@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dispatchguard.lint.judge.catalog import Catalog, catalog
+from pytest_dispatchguard.lint.judge.cached_catalog import catalog
+from pytest_dispatchguard.lint.judge.catalog import Catalog
 from pytest_dispatchguard.lint.store.cache import Cache
 
 from .relinted import Linted, count_solutions

@@ -10,7 +10,8 @@ import pytest
 from pytest_dispatchguard.config import Config
 from pytest_dispatchguard.lint import engine
 from pytest_dispatchguard.lint.facts import FileFacts
-from pytest_dispatchguard.lint.judge.catalog import Catalog, catalog
+from pytest_dispatchguard.lint.judge.cached_catalog import catalog
+from pytest_dispatchguard.lint.judge.catalog import Catalog
 from pytest_dispatchguard.lint.sources.files import Discovery, File, Unreadable
 from pytest_dispatchguard.lint.store.cache import Cache
 from pytest_dispatchguard.lint.syntax import chunks

@@ -3,22 +3,12 @@ functions that have changed since they were recorded it says nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from pytest_dispatchguard.config import PROFILE
 from pytest_dispatchguard.lint.callgraph.calls import Edge
 from pytest_dispatchguard.lint.facts import FileFacts
-from pytest_dispatchguard.lint.kinds.kinds import (
-    DICT,
-    FUNCTION,
-    MODULE,
-    NESTED,
-    SCALAR,
-    TENSOR,
-    TEXT,
-    Kind,
-)
 from pytest_dispatchguard.lint.syntax.chunks import Lines
 from pytest_dispatchguard.profile import Profile, Seen, digest
 
@@ -163,45 +153,6 @@ def with_seen(edges: Iterable[Edge], source: str, known: Observed) -> tuple[Edge
     return tuple(found.values())
 
 
-_KINDS: dict[str, Kind] = {
-    "tensor": TENSOR,
-    "module": MODULE,
-    **dict.fromkeys(("int", "float", "bool", "complex"), SCALAR),
-    **dict.fromkeys(("str", "bytes"), TEXT),
-    **dict.fromkeys(("list", "tuple", "set", "frozenset"), NESTED),
-    "dict": DICT,
-    **dict.fromkeys(("function", "method", "builtin_function_or_method"), FUNCTION),
-}
-_NONE = "NoneType"
-
-
 def kinds_of(seen: Seen) -> dict[str, list[str]]:
     """Of each parameter: the kinds of values it was seen with."""
     return {name: sorted(kinds) for name, kinds in seen.kinds.items() if kinds}
-
-
-def settled(kind: Kind, words: Sequence[str]) -> Kind:
-    """The kind of a parameter that reading takes for `kind` and that was seen with values of these kinds."""
-    others = [word for word in words if word != _NONE]
-    optional = kind.optional or _NONE in words
-    seen = {word: _KINDS.get(word) for word in others}
-    if not seen or None in seen.values():
-        return kind  # nothing, or things that may be anything
-    whats = {known.what for known in _each(seen.values())}
-    if whats == {"tensor"}:
-        if kind.what == "tensor":
-            return replace(kind, sure=True, optional=optional)
-        return replace(TENSOR, optional=optional) if kind.what == "unknown" else kind
-    if "tensor" in whats:
-        return kind
-    if kind.what == "tensor" and kind.sure:
-        return kind.maybe()  # what reads like a tensor was never one
-    if kind.what in ("tensor", "unknown") and len(whats) == 1:
-        first, *_ = _each(seen.values())
-        same = all(known == first for known in _each(seen.values()))
-        return replace(first if same else NESTED, optional=optional)
-    return kind
-
-
-def _each(kinds: Iterable[Kind | None]) -> list[Kind]:
-    return [kind for kind in kinds if kind is not None]

@@ -1,22 +1,16 @@
-"""What a run needs to know of the rules when it does not judge, kept in the cache: importing the rules
-costs more than most runs over a known project take."""
+"""What a run needs to know about the rules before it has to judge anything."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pytest_dispatchguard import __version__
-from pytest_dispatchguard.lint.store.cache import Cache
 from pytest_dispatchguard.model import Price, RuleInfo
-
-_NAMESPACE, _KEY = "rules", "catalog"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +70,13 @@ def stamp(files: Iterable[str]) -> str:
 def fingerprint() -> str:
     """Changes when the linter itself does, when Python does, or when something is installed or removed:
     what a cache may be trusted for."""
-    here = Path(__file__).parent
-    own = sorted(e.path for e in os.scandir(here) if e.name.endswith(".py"))
+    linter = Path(__file__).parent.parent
+    own = sorted(
+        os.path.join(folder, name)  # noqa: PTH118 - as in `stamp`
+        for folder, _, names in os.walk(linter)
+        for name in names
+        if name.endswith(".py")
+    )
     return f"{__version__}:{sys.version_info[:3]}:{stamp([*_installed(), *own])}"
 
 
@@ -95,44 +94,3 @@ def _installed() -> Iterable[str]:
                 )
         except OSError:
             continue
-
-
-def catalog(cache: Cache | None) -> Catalog:
-    """The catalog: the kept one while it is true, else by importing all packs."""
-    kept = {} if cache is None else cache.get_many(_NAMESPACE, [_KEY])
-    if _KEY in kept:
-        found = _unpacked(json.loads(kept[_KEY]))
-        if found.stamp == stamp(found.files):
-            return found
-    from pytest_dispatchguard.lint.judge import packs  # imports every rule
-
-    made = packs.catalog()
-    if cache is not None:
-        cache.put_many(_NAMESPACE, {_KEY: json.dumps(_packed(made))})
-    return made
-
-
-def _packed(made: Catalog) -> list[Any]:
-    infos = [asdict(i) for i in made.infos]
-    roots = {base: list(methods) for base, methods in made.hot_roots.items()}
-    return [infos, sorted(made.tokens), roots, list(made.packs), list(made.files), made.stamp]
-
-
-def _unpacked(row: list[Any]) -> Catalog:
-    infos, tokens, roots, packs, files, stamped = row
-    return Catalog(
-        tuple(map(_info, infos)),
-        frozenset(tokens),
-        {base: tuple(methods) for base, methods in roots.items()},
-        tuple(packs),
-        tuple(files),
-        stamped,
-    )
-
-
-def _info(row: dict[str, Any]) -> RuleInfo:
-    return RuleInfo(**{**row, "price": _price(row["price"])})
-
-
-def _price(row: dict[str, Any] | None) -> Price | None:
-    return None if row is None else Price(**{**row, "dry": _price(row["dry"])})

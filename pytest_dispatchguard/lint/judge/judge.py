@@ -12,6 +12,9 @@ from functools import lru_cache, partial
 
 import libcst as cst
 
+from pytest_dispatchguard.lint.dataflow.reader import Reader
+from pytest_dispatchguard.lint.dataflow.scene import Scene, Seen
+from pytest_dispatchguard.lint.dataflow.statements import read_function
 from pytest_dispatchguard.lint.facts import Brief
 from pytest_dispatchguard.lint.internal_errors import mistake
 from pytest_dispatchguard.lint.judge import packs
@@ -19,7 +22,6 @@ from pytest_dispatchguard.lint.judge.brief_parts import Answer, Asked, Parts
 from pytest_dispatchguard.lint.judge.place import Place
 from pytest_dispatchguard.lint.judge.rule import Rule
 from pytest_dispatchguard.lint.judge.target import Target, applies
-from pytest_dispatchguard.lint.kinds.reading import Reader, Scene, Seen, dotted
 from pytest_dispatchguard.lint.syntax.chunks import Lines, Outline
 from pytest_dispatchguard.lint.syntax.nesting import too_deep
 from pytest_dispatchguard.lint.syntax.positions import Position, positions
@@ -28,6 +30,7 @@ from pytest_dispatchguard.lint.syntax.recursion import (
     with_more_frames,
     with_room,
 )
+from pytest_dispatchguard.lint.syntax.spelling import dotted
 from pytest_dispatchguard.lint.syntax.surrogates import has_surrogates, put_back, without
 from pytest_dispatchguard.model import Finding, Span
 
@@ -239,8 +242,7 @@ def _judge_function(
     asked = Asked(whole)
     out = Judged(asked=asked.answers)
     chunk = Chunk(lines, outer)
-    reader = Reader(brief, outer.name, target.tensor_types)
-    reader.read(chunk.function)
+    reader = read_function(chunk.function, brief, outer.name, target.tensor_types)
     hot_loops = _hot_loops(reader.events) or _feeding_loops(reader)
     for number, seen in enumerate(reader.events):
         rules = benched.asking(seen)

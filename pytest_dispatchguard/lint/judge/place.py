@@ -7,13 +7,15 @@ from typing import TypeVar
 
 import libcst as cst
 
+from pytest_dispatchguard.lint.dataflow.reader import Reader
+from pytest_dispatchguard.lint.dataflow.scene import Scene
 from pytest_dispatchguard.lint.facts import CalleeBrief, ClassBrief, HotFact
 from pytest_dispatchguard.lint.judge.brief_parts import Asked
 from pytest_dispatchguard.lint.judge.target import Target, is_needed, overlaps
 from pytest_dispatchguard.lint.kinds.kinds import UNKNOWN, Kind
-from pytest_dispatchguard.lint.kinds.reading import Reader, Scene, dotted, text
 from pytest_dispatchguard.lint.knowledge import cold_branches
 from pytest_dispatchguard.lint.syntax import nodes
+from pytest_dispatchguard.lint.syntax.spelling import dotted, text
 from pytest_dispatchguard.model import Certainty, Edit, Finding, Fix, Hot, Safety, Span, weaker
 
 IMPORTS = Span(0, 1, 0, 1)

@@ -8,33 +8,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from pytest_dispatchguard.lint.dataflow.scene import Event
 from pytest_dispatchguard.lint.facts import COPYING_CALLS, HELPER_CALL, SIZED_CALLS
 from pytest_dispatchguard.model import Finding, RuleInfo
 
 if TYPE_CHECKING:
     from pytest_dispatchguard.lint.judge.place import Place
-
-Event = Literal[
-    "call",
-    "truth",
-    "with",
-    "loop",
-    "iterate",
-    "getitem",
-    "setitem",
-    "assign",
-    "attribute",
-    "attribute-write",
-    "import",
-    "fstring",
-    "lambda",
-    "def",
-    "class",
-    "function",
-    "comparison",
-    "comprehension",
-    "helper-call",
-]
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,3 +135,25 @@ def filled(container: Kind, value: Kind) -> Kind:
     if container.element is None or container.element.what == "unknown":
         return container
     return replace(container, items=None, element=join(container.element, value))
+
+
+def element_of(kind: Kind) -> Kind:
+    """What iterating over a value gives."""
+    if kind.what == "nested":
+        if kind.cls == "dict":
+            return UNKNOWN  # its keys
+        if kind.element is not None and kind.element.what != "unknown":
+            return kind.element
+        if kind.items:
+            out = kind.items[0]
+            for item in kind.items[1:]:
+                out = join(out, item)
+            return out
+        return UNKNOWN
+    if kind.what == "tensor":
+        return replace(kind, ndim=None, optional=False)
+    if kind.what == "modules":
+        return MODULE
+    if kind.what == "text":
+        return TEXT
+    return UNKNOWN

@@ -5,21 +5,10 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 
-import pytest
-
 from pytest_dispatchguard.lint.callgraph.project import build
 from pytest_dispatchguard.lint.facts import HotFact
-from pytest_dispatchguard.lint.hotness.profile import Observed, observed, settled
+from pytest_dispatchguard.lint.hotness.profile import Observed, observed
 from pytest_dispatchguard.lint.hotness.solve import solve
-from pytest_dispatchguard.lint.kinds.kinds import (
-    MODULE,
-    NESTED,
-    SCALAR,
-    TENSOR,
-    TEXT,
-    UNKNOWN,
-    Kind,
-)
 from pytest_dispatchguard.lint.scout.scan import scan
 from pytest_dispatchguard.profile import Profile, Seen, digest
 
@@ -134,27 +123,3 @@ def test_the_user_s_word_stands_above_what_was_seen() -> None:
     profile.functions["m.py", "setup_mask"].digest = digest(lines[11:13])
     _, hot = read(profile, text)
     assert "m:setup_mask" not in hot
-
-
-@pytest.mark.parametrize(
-    ("kind", "words", "expected"),
-    [
-        (TENSOR.maybe(), ["tensor"], TENSOR),
-        (UNKNOWN, ["tensor"], TENSOR),
-        (UNKNOWN, ["NoneType", "tensor"], Kind("tensor", optional=True)),
-        (UNKNOWN, ["int", "tensor"], UNKNOWN),
-        (TENSOR.maybe(), ["float"], SCALAR),
-        (TENSOR, ["float", "int"], TENSOR.maybe()),
-        (TENSOR, ["NoneType"], TENSOR),
-        (TENSOR.maybe(), ["numpy.ndarray"], TENSOR.maybe()),
-        (TENSOR.maybe(), ["numpy.ndarray", "tensor"], TENSOR.maybe()),
-        (UNKNOWN, ["str"], TEXT),
-        (UNKNOWN, ["module"], MODULE),
-        (UNKNOWN, ["list", "dict"], NESTED),
-        (UNKNOWN, ["int", "str"], UNKNOWN),
-        (SCALAR, ["tensor"], SCALAR),
-        (UNKNOWN, [], UNKNOWN),
-    ],
-)
-def test_what_was_seen_settles_what_is_open(kind: Kind, words: list[str], expected: Kind) -> None:
-    assert settled(kind, words) == expected

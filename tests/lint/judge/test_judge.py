@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator
+from typing import Any
 
 import libcst as cst
 import pytest
@@ -242,14 +243,14 @@ def test_a_rule_that_fails_is_told_and_hides_nothing() -> None:
 def test_a_function_that_cannot_be_judged_is_told_and_hides_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    read = judge.Reader.read
+    read = judge.read_function
 
-    def broken(self: judge.Reader, function: cst.FunctionDef) -> None:
+    def broken(function: cst.FunctionDef, *rest: Any) -> judge.Reader:
         if function.name.value == "odd":
             raise IndexError("out of\nrange")
-        read(self, function)
+        return read(function, *rest)
 
-    monkeypatch.setattr(judge.Reader, "read", broken)
+    monkeypatch.setattr(judge, "read_function", broken)
     result = judged(
         """
         # dispatchguard: hot

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from pytest_dispatchguard import lint
+from pytest_dispatchguard.lint.judge import cached_catalog, packs
 from pytest_dispatchguard.lint.judge import catalog as catalogs
-from pytest_dispatchguard.lint.judge import packs
 from pytest_dispatchguard.lint.judge.rule import Look, Rule
 from pytest_dispatchguard.lint.store.cache import Cache
 
@@ -56,11 +57,11 @@ def test_the_catalog_is_kept_and_made_anew_when_a_file_changes(
 
     monkeypatch.setattr(packs, "catalog", count)
     cache = Cache.open(tmp_path / "cache.sqlite", "1")
-    first = catalogs.catalog(cache)
-    assert catalogs.catalog(cache) == first
+    first = cached_catalog.catalog(cache)
+    assert cached_catalog.catalog(cache) == first
     assert len(calls) == 1
     watched.write_text("three")
-    assert catalogs.catalog(cache).stamp != first.stamp
+    assert cached_catalog.catalog(cache).stamp != first.stamp
     assert len(calls) == 2
     cache.close()
 
@@ -82,6 +83,21 @@ def test_the_fingerprint_sees_packs_come_and_go(
     assert catalogs.fingerprint() == before
     (tmp_path / "pack-1.0.dist-info").mkdir()
     assert catalogs.fingerprint() != before
+
+
+def test_the_fingerprint_covers_every_module_of_the_linter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stamped: set[str] = set()
+    monkeypatch.setattr(catalogs, "stamp", stamped.update)
+    catalogs.fingerprint()
+    root = Path(lint.__path__[0])
+    names = {
+        Path(file).relative_to(root).as_posix()
+        for file in stamped
+        if Path(file).is_relative_to(root)
+    }
+    assert {"engine.py", "dataflow/reader.py", "scout/scan.py", "judge/judge.py"} <= names
 
 
 def test_a_known_project_is_checked_without_importing_rules_or_libcst(tmp_path: Path) -> None:

@@ -11,13 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_dispatchguard.lint.callgraph import project
+from pytest_dispatchguard.lint.dataflow.reader import Reader
+from pytest_dispatchguard.lint.dataflow.statements import read_function
 from pytest_dispatchguard.lint.facts import Brief
 from pytest_dispatchguard.lint.hotness import solve
 from pytest_dispatchguard.lint.judge import briefs, judge
 from pytest_dispatchguard.lint.kinds.kinds import Kind
-from pytest_dispatchguard.lint.kinds.reading import Reader, text
 from pytest_dispatchguard.lint.scout import scan
 from pytest_dispatchguard.lint.syntax import chunks
+from pytest_dispatchguard.lint.syntax.spelling import text
 
 HEAD = """
 from __future__ import annotations
@@ -42,9 +44,7 @@ def read(source: str) -> Reader:
     facts = scan.scan(whole, "mod", False)
     lines = chunks.Lines(whole)
     for outline in chunks.worth_judging(facts, brief.hot, (), {}, (), frozenset({"call:show"})):
-        reader = Reader(brief, outline.name)
-        reader.read(judge.Chunk(lines, outline).function)
-        return reader
+        return read_function(judge.Chunk(lines, outline).function, brief, outline.name)
     raise AssertionError("no hot function calls show")
 
 
@@ -1231,10 +1231,9 @@ def test_every_expression_gets_a_kind(expressions: list[str], loop: bool) -> Non
     source = "def f(self, x, y):\n" + "\n".join(f"    {line}" for line in lines)
     function = cst.parse_module(source).body[0]
     assert isinstance(function, cst.FunctionDef)
-    reader = Reader(Brief("mod.py", "mod", names={"torch": ["torch"]}), "f")
-    reader.read(function)
-    again = Reader(Brief("mod.py", "mod", names={"torch": ["torch"]}), "f")
-    again.read(function)
+    brief = Brief("mod.py", "mod", names={"torch": ["torch"]})
+    reader = read_function(function, brief, "f")
+    again = read_function(function, brief, "f")
     assert reader.kinds == again.kinds
     for event in reader.events:
         if isinstance(event.node, cst.BaseExpression):

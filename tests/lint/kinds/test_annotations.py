@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_dispatchguard.lint.kinds.annotations import annotation_kind
+from pytest_dispatchguard.lint.kinds.fact_values import value_kind
 from pytest_dispatchguard.lint.kinds.kinds import UNKNOWN
-from pytest_dispatchguard.lint.kinds.signatures import annotation_kind, value_kind
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,176 @@
+"""Which branches of a function are cold, and which of its blocks are left early."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+
+import libcst as cst
+
+from pytest_dispatchguard.lint.dataflow.narrowing import decided
+from pytest_dispatchguard.lint.dataflow.reader import Reader
+from pytest_dispatchguard.lint.knowledge import cold_branches
+from pytest_dispatchguard.lint.syntax.spelling import dotted, text
+
+_LINES = frozenset({cst.SimpleStatementLine, cst.SimpleStatementSuite})
+_ALWAYS_RUNNING = frozenset({cst.With, cst.Try, cst.TryStar})
+"""Statements whose body runs whatever they find."""
+
+
+def cold_branches_of(
+    reader: Reader, node: cst.If, rest: Sequence[cst.CSTNode]
+) -> tuple[bool, bool, bool]:
+    """Whether the body, the else and what follows the statement are cold."""
+    condition = text(node.test)
+    body = _statements(node.body)
+    orelse = _statements(node.orelse.body) if isinstance(node.orelse, cst.Else) else ()
+    returns = _returns(body)
+    filled = origins = filled_else = filled_after = frozenset[str]()
+    if cold_branches.worth_asking(condition):  # of no other does it matter what is filled
+        origins = _looked_up(reader, condition)
+        filled, filled_else = _assigned(reader, body), _assigned(reader, orelse)
+        filled_after = _assigned(reader, rest) if returns else filled_after
+    body_cold, else_cold = cold_branches.cold_branches(
+        condition,
+        body_assigns=filled | origins,
+        orelse_assigns=filled_else | origins if orelse else (),
+        body_raises=_raises(body)
+        or _gives_up(body)
+        or cold_branches.of_the_past(condition, _called(body)),
+        orelse_raises=_raises(orelse),
+    )
+    rest_cold = cold_branches.rest_is_cold(
+        condition, body_returns=returns, following_assigns=filled_after | origins
+    )
+    holds = decided(reader, node.test)
+    return body_cold or holds is False, else_cold or holds is True, rest_cold or holds is True
+
+
+def _assigned(reader: Reader, statements: Sequence[cst.CSTNode]) -> frozenset[str]:
+    """The names that statements assign, as `guards` wants them."""
+    names = _assigned_names(statements, reader.globals)
+    return frozenset(names | {f"global {name}" for name in names & reader.globals})
+
+
+def _looked_up(reader: Reader, condition: str) -> frozenset[str]:
+    """What the names of a condition were looked up in last, where that outlives the call, and no other
+    way leaves them empty."""
+    found = set()
+    for name in cold_branches.names_in(condition):
+        value = None if name in reader.set_to_none else reader.last_values.get(name)
+        container: cst.BaseExpression | None = None
+        if type(value) is cst.Subscript:
+            container = value.value
+        elif type(value) is cst.Call and type(value.func) is cst.Attribute:
+            container = value.func.value if value.func.attr.value == "get" else None
+        kept = dotted(container) if container is not None else None
+        own = kept in reader.names.kinds or kept == reader.self_name
+        if kept and ("." in kept or not own):
+            found.add(cold_branches.looked_up(name, kept))
+    return frozenset(found)
+
+
+def _statements(body: cst.BaseSuite) -> Sequence[cst.CSTNode]:
+    if isinstance(body, cst.IndentedBlock):
+        return body.body
+    return [body]
+
+
+def _smalls(statements: Iterable[cst.CSTNode]) -> Iterable[cst.CSTNode]:
+    for statement in statements:
+        if type(statement) in _LINES:
+            yield from statement.body  # type: ignore[attr-defined]  # both have one
+        else:
+            yield statement
+
+
+def _assigned_names(statements: Iterable[cst.CSTNode], declared: AbstractSet[str]) -> set[str]:
+    """The lasting names that statements assign, whatever they find: attributes, what has items, and what is
+    declared global."""
+    found: set[str] = set()
+    for small in _smalls(statements):
+        targets: list[cst.BaseExpression] = []
+        if type(small) is cst.Assign:
+            targets = [t.target for t in small.targets]
+        elif type(small) is cst.AnnAssign or type(small) is cst.AugAssign:
+            targets = [small.target]
+        elif type(small) is cst.If:
+            found |= _assigned_in_all(small, declared)
+        elif type(small) in _ALWAYS_RUNNING:
+            found |= _assigned_names(_statements(small.body), declared)  # type: ignore[attr-defined]  # all have one
+        for target in targets:
+            whole = target
+            while type(target) is cst.Subscript:
+                target = target.value
+            name = dotted(target) or ""
+            if "." in name or name in declared or (name and target is not whole):
+                found.add(name)
+    return found
+
+
+def _assigned_in_all(node: cst.If, declared: AbstractSet[str]) -> set[str]:
+    """The lasting names that each branch of an `if` assigns."""
+    found = _assigned_names(_statements(node.body), declared)
+    if isinstance(node.orelse, cst.If):
+        return found & _assigned_in_all(node.orelse, declared)
+    if node.orelse is None:
+        return set()
+    return found & _assigned_names(_statements(node.orelse.body), declared)
+
+
+def _last(statements: Sequence[cst.CSTNode]) -> cst.CSTNode | None:
+    """The last of them, of several on one line too."""
+    smalls = list(_smalls(statements[-1:]))
+    return smalls[-1] if smalls else None
+
+
+def _raises(statements: Sequence[cst.CSTNode]) -> bool:
+    return type(_last(statements)) is cst.Raise
+
+
+def _gives_up(statements: Sequence[cst.CSTNode]) -> bool:
+    """Whether a block logs that something is wrong, and leaves."""
+    return _leaves(statements) and any(map(cold_branches.complains, _called(statements)))
+
+
+def _called(statements: Sequence[cst.CSTNode]) -> list[str]:
+    """The names of what statements call for nothing but what it does."""
+    said = [small.value for small in _smalls(statements) if isinstance(small, cst.Expr)]
+    return [dotted(one.func) or "" for one in said if isinstance(one, cst.Call)]
+
+
+def only_errors_continue(node: cst.Try | cst.TryStar) -> bool:
+    """Whether what follows a `try` in its block runs only where that failed: ``try: return CACHE[key]``."""
+    return (
+        bool(node.handlers)
+        and _leaves(_statements(node.body))
+        and node.orelse is None
+        and node.finalbody is None
+        and all(h.type is None or cold_branches.is_rare(text(h.type)) for h in node.handlers)
+    )
+
+
+def suppresses_errors(node: cst.With) -> bool:
+    """Whether what follows a `with` in its block runs only where that failed: ``with ignore_oom(): return
+    …``."""
+    entered = [item.item for item in node.items]
+    return _leaves(_statements(node.body)) and any(
+        isinstance(one, cst.Call) and cold_branches.swallows(dotted(one.func) or "")
+        for one in entered
+    )
+
+
+def _leaves(statements: Sequence[cst.CSTNode]) -> bool:
+    """Whether the end of a block is not reached, as far as its last statement tells."""
+    last = _last(statements)
+    while isinstance(last, cst.If):
+        if last.orelse is None or not _leaves(_statements(last.body)):
+            return False
+        if isinstance(last.orelse, cst.Else):
+            return _leaves(_statements(last.orelse.body))
+        last = last.orelse
+    return isinstance(last, cst.Return | cst.Continue | cst.Break)
+
+
+def _returns(statements: Sequence[cst.CSTNode]) -> bool:
+    return type(_last(statements)) is cst.Return

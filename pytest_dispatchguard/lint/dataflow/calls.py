@@ -1,0 +1,193 @@
+"""Calls: what they return, and what they do to their arguments."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import libcst as cst
+
+from pytest_dispatchguard.lint.dataflow.conditions import read_condition
+from pytest_dispatchguard.lint.dataflow.containers import read_comprehension
+from pytest_dispatchguard.lint.dataflow.lookups import kind_of_attribute
+from pytest_dispatchguard.lint.dataflow.reader import Reader
+from pytest_dispatchguard.lint.kinds.classes import module_call_kind
+from pytest_dispatchguard.lint.kinds.fact_values import value_kind
+from pytest_dispatchguard.lint.kinds.functions import function_kind
+from pytest_dispatchguard.lint.kinds.kinds import (
+    DICT,
+    EMPTY,
+    FUNCTION,
+    TENSOR,
+    UNKNOWN,
+    Kind,
+    filled,
+)
+from pytest_dispatchguard.lint.kinds.methods import method_kind, method_kind_by_name, returns_tensor
+from pytest_dispatchguard.lint.kinds.placement import followed, on_cpu
+from pytest_dispatchguard.lint.kinds.torch_functions import FACTORIES, LIKE
+from pytest_dispatchguard.lint.syntax.spelling import text
+
+_NEEDS_TEXT = FACTORIES | LIKE | {"device", "to", "type"}
+_ITERATING = frozenset(
+    "list tuple set sorted enumerate zip sum max min any all reversed map".split()
+)
+"""Functions that iterate over their argument."""
+_ADDING = frozenset({"append", "appendleft", "add"})
+"""Methods that add their argument to a list or set."""
+_GATHERS_OBJECTS = frozenset({"all_gather_object", "gather_object", "broadcast_object_list"})
+"""Collectives that fill the list they are given with the objects of other processes."""
+
+
+def read_call(reader: Reader, node: cst.Call) -> Kind:
+    """Read a call: its function, its arguments, what it returns, and what it adds to a container."""
+    func = node.func
+    reader.parents[id(func)] = node
+    receiver = UNKNOWN
+    if type(func) is cst.Attribute:
+        receiver = reader.read(func.value, func)
+        reader.kinds[id(func)] = kind_of_attribute(reader, func, receiver)
+        last = func.attr.value
+    else:
+        reader.kinds[id(func)] = reader.read(func)
+        last = func.value if type(func) is cst.Name else ""
+    name = reader.resolve(func)
+    if name is not None:
+        reader.dotted_names[id(func)] = name
+    args, keywords, texts = _read_arguments(reader, node, last, name)
+    reader.emit("call", node, last)
+    if reader.reading_callees and reader.callee_key(func) in reader.reading_callees:
+        reader.emit("helper-call", node, last)
+    if last in _ADDING and len(args) == 1 and isinstance(func, cst.Attribute):
+        _add_element(reader, func.value, args[0])
+    if last in _GATHERS_OBJECTS and node.args:
+        reader.bind(node.args[0].value, Kind("nested", element=UNKNOWN), None)
+    return _call_kind(reader, node, func, name, last, receiver, args, keywords, texts)
+
+
+def _add_element(reader: Reader, holder: cst.BaseExpression, value: Kind) -> None:
+    """Record that a list holds one more value: ``xs``, ``lists[key]`` or ``lists.setdefault(key, [])``."""
+    whole = holder.value if isinstance(holder, cst.Subscript) else holder
+    if isinstance(holder, cst.Call) and isinstance(holder.func, cst.Attribute):
+        if holder.func.attr.value != "setdefault":
+            return
+        whole = holder.func.value
+    known = reader.names.kinds.get(whole.value) if isinstance(whole, cst.Name) else None
+    if not isinstance(whole, cst.Name) or known is None or known.what != "nested":
+        return
+    if whole is not holder:
+        value = filled(known.element or EMPTY, value)
+        known = replace(known, element=None, items=())
+    reader.names.kinds[whole.value] = filled(known, value)
+
+
+def _read_arguments(
+    reader: Reader, node: cst.Call, last: str, name: str | None
+) -> tuple[list[Kind], dict[str, Kind], dict[str, str]]:
+    args: list[Kind] = []
+    keywords: dict[str, Kind] = {}
+    texts: dict[str, str] = {}
+    wants_text = last in _NEEDS_TEXT
+    truth = name == "bool"
+    iterates = name in _ITERATING
+    for i, arg in enumerate(node.args):
+        value = arg.value
+        reader.parents[id(value)] = node
+        if name in ("any", "all") and isinstance(value, cst.GeneratorExp | cst.ListComp):
+            kind = read_comprehension(reader, value, truth_of_element=True)
+            reader.kinds[id(value)] = kind
+        else:
+            kind = read_condition(reader, value) if truth else reader.read(value)
+        if arg.star == "*":
+            reader.emit("iterate", value)
+            args.append(Kind("unknown"))
+        elif arg.star == "**":
+            keywords["**"] = kind
+        elif arg.keyword is not None:
+            keywords[arg.keyword.value] = kind
+            if wants_text:
+                texts[arg.keyword.value] = _device_text(reader, value)
+        else:
+            args.append(kind)
+            if wants_text:
+                texts[str(i)] = _device_text(reader, value)
+            if iterates and (len(node.args) == 1 or name in ("zip", "enumerate", "sum", "map")):
+                reader.emit("iterate", value)
+    return args, keywords, texts
+
+
+def _device_text(reader: Reader, value: cst.BaseExpression) -> str:
+    """The source of an argument, or of the literal or `torch.device` that a name is known to hold."""
+    if isinstance(value, cst.Name):
+        held = reader.names.values.get(value.value)
+        if isinstance(held, cst.SimpleString) or (
+            isinstance(held, cst.Call) and reader.resolve(held.func) == "torch.device"
+        ):
+            return text(held)
+    return text(value)
+
+
+def _call_kind(
+    reader: Reader,
+    node: cst.Call,
+    func: cst.BaseExpression,
+    name: str | None,
+    last: str,
+    receiver: Kind,
+    args: list[Kind],
+    keywords: dict[str, Kind],
+    texts: dict[str, str],
+) -> Kind:
+    if "return_tensors" in keywords:
+        # Tokenizers and image processors return CPU tensors.
+        return Kind("nested", element=Kind("tensor", sure=False, host=True), cls="dict")
+    if name is not None:
+        if name in reader.tensor_types:
+            return TENSOR
+        if name == "collections.defaultdict" and args:
+            return replace(DICT, element=_default_kind(reader, node.args[0].value))
+        kind = function_kind(name, args, keywords, texts)
+        if kind is not None:
+            return kind
+    own_attribute = name is not None and name.startswith("self.") and name.count(".") > 1
+    if (
+        isinstance(func, cst.Attribute)
+        and _is_undetermined(receiver)
+        and (name is None or own_attribute)
+    ):
+        chained = (
+            isinstance(func.value, cst.Call)
+            and isinstance(func.value.func, cst.Attribute)
+            and returns_tensor(func.value.func.attr.value)
+        )
+        kind = method_kind_by_name(last, args, keywords, texts, chained)
+        if kind is not None:
+            return kind
+    if isinstance(func, cst.Attribute):
+        kind = method_kind(receiver, last, args, keywords, texts)
+        if kind is not None:
+            return kind
+    callee = reader.brief.callees.get(reader.callee_key(func))
+    if callee is not None:
+        kind = value_kind(callee.returns, reader.tensor_types)
+        kind = on_cpu(kind) if callee.on_cpu else kind
+        if kind.what != "unknown" or kind.cls:
+            return followed(kind, [*args, *keywords.values()])
+        if callee.returns_function:
+            return FUNCTION
+    called = reader.kinds.get(id(func), UNKNOWN)
+    if called.what in ("module", "modules"):
+        kind = module_call_kind(called.cls)
+        return kind if kind is not None else TENSOR.maybe()
+    if called.cls in reader.tensor_types and called.cls:
+        return TENSOR
+    return UNKNOWN
+
+
+def _default_kind(reader: Reader, factory: cst.BaseExpression) -> Kind:
+    """What the factory of a `defaultdict` makes."""
+    return EMPTY if reader.resolve(factory) in ("list", "set") else UNKNOWN
+
+
+def _is_undetermined(kind: Kind) -> bool:
+    """Whether nothing is known about a value, or only that it may be a tensor."""
+    return (kind.what == "unknown" and not kind.cls) or (kind.maybe_tensor and not kind.sure)

@@ -1,0 +1,73 @@
+"""What the parameters of a function can be: annotations, defaults, recorded types."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import libcst as cst
+
+from pytest_dispatchguard.lint.dataflow.reader import Reader
+from pytest_dispatchguard.lint.kinds.kinds import TENSOR, UNKNOWN, Kind
+from pytest_dispatchguard.lint.kinds.recorded_types import with_recorded_types
+
+_NOT_A_TENSOR = re.compile(
+    r"(?:^|_)(?:shape|shapes|size|sizes)(?:_|$)|^(?:use|is|do|has|return)_|^output_(?:attentions|hidden_states)$"
+)
+
+
+def bind_parameters(reader: Reader, params: cst.Parameters, function: str) -> None:
+    """Bind the parameters of a function to what their annotations and defaults say."""
+    plain = [*params.posonly_params, *params.params]
+    is_module = reader.cls is not None and reader.cls.is_module
+    for i, p in enumerate([*plain, *params.kwonly_params]):
+        name = p.name.value
+        if name == reader.self_name and i == 0:
+            continue
+        kind = UNKNOWN
+        if p.annotation is not None:
+            kind = reader.annotation(p.annotation.annotation)
+            if kind.what == "tensor" and _NOT_A_TENSOR.search(name):
+                kind = kind.maybe()  # its name says that it is a shape or a flag
+            if kind.cls == "dict" and kind.element is not None:
+                # A batch also holds settings and counts that stay on the host.
+                kind = replace(kind, element=kind.element.maybe())
+        default = p.default
+        guessed = (
+            p.annotation is None
+            and is_module
+            and function == "forward"
+            and name not in reader.known_tensors
+        )
+        if default is not None:
+            given = reader.read(default)
+            if given.what == "none":
+                if guessed and not _NOT_A_TENSOR.search(name):
+                    kind = TENSOR.maybe()
+                kind = replace(kind, optional=True)
+            elif kind.what == "unknown" and not kind.cls and given.what in ("scalar", "text"):
+                kind = given
+            elif kind.what == "tensor" and given.what in ("scalar", "text"):
+                kind = kind.maybe()
+        elif guessed:
+            kind = TENSOR.maybe()
+        reader.bind_name(name, kind)
+    if isinstance(params.star_arg, cst.Param):
+        star = params.star_arg
+        inner = reader.annotation(star.annotation.annotation) if star.annotation else UNKNOWN
+        reader.bind_name(star.name.value, Kind("nested", element=inner))
+    if params.star_kwarg is not None:
+        reader.bind_name(params.star_kwarg.name.value, Kind("nested", element=UNKNOWN, cls="dict"))
+
+
+def apply_recorded_types(reader: Reader, seen: Mapping[str, Sequence[str]]) -> None:
+    """Let the types that a recorded run passed to parameters decide what is still open."""
+    for name, words in seen.items():
+        kind = reader.names.kinds.get(name)
+        if kind is None or name == reader.self_name:
+            continue
+        now = with_recorded_types(kind, words)
+        reader.names.kinds[name] = now
+        if name in reader.known_tensors and not now.maybe_tensor:
+            reader.known_tensors -= {name}

@@ -1,0 +1,71 @@
+"""The kinds of attributes and globals, from the values that the scout noted for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from pytest_dispatchguard.lint.facts import Value
+from pytest_dispatchguard.lint.kinds.annotations import annotation_kind
+from pytest_dispatchguard.lint.kinds.classes import is_tensor_class
+from pytest_dispatchguard.lint.kinds.functions import function_kind
+from pytest_dispatchguard.lint.kinds.kinds import (
+    DICT,
+    FUNCTION,
+    NESTED,
+    NONE,
+    TENSOR,
+    TEXT,
+    UNKNOWN,
+    Kind,
+    join,
+)
+
+
+@lru_cache(maxsize=4096)
+def value_kind(value: Value, tensor_types: tuple[str, ...] = ()) -> Kind:
+    """The kind of what a fact's value word stands for."""
+    head, _, rest = value.partition(":")
+    if head == "call":
+        if is_tensor_class(rest, tensor_types):
+            return Kind("tensor")
+        kind = function_kind(rest, (), {}, {})
+        if kind is not None:
+            # An attribute may be moved later: a tensor in it is not known to stay on the CPU.
+            if kind.what != "tensor":
+                return kind
+            return replace(kind, host=False, roaming=kind.host, built=False)
+        return Kind("unknown", cls=rest)
+    if head == "ann":
+        return annotation_kind(rest, tensor_types)
+    simple: dict[str, Kind] = {
+        "param": TENSOR,
+        "buffer": TENSOR,
+        "int": Kind("scalar", dtype="int"),
+        "float": Kind("scalar", dtype="float"),
+        "bool": Kind("scalar", dtype="bool"),
+        "str": TEXT,
+        "none": NONE,
+        "tuple": NESTED,
+        "list": NESTED,
+        "dict": DICT,
+        "function": FUNCTION,
+    }
+    return simple.get(head, UNKNOWN)
+
+
+def values_kind(values: Sequence[Value], tensor_types: tuple[str, ...] = ()) -> Kind:
+    """The kind of a name that is assigned several values."""
+    values = [value for value in values if not value.startswith("item:")]
+    promised = [v for v in values if v.startswith("ann:") and value_kind(v, tensor_types).is_tensor]
+    if promised:
+        values = [*promised, *(v for v in values if v == "none")]
+    if not values:
+        return UNKNOWN
+    out = value_kind(values[0], tensor_types)
+    for value in values[1:]:
+        out = join(out, value_kind(value, tensor_types))
+    if out.roaming and not {"param", "buffer"}.isdisjoint(values):
+        return replace(out, roaming=False)  # goes where its module goes
+    return out
