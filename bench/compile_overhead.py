@@ -105,7 +105,7 @@ def measured(name: str, gradient: bool) -> Row:
     import torch
 
     from pytest_dispatchguard.measure.timing.calling import Call
-    from pytest_dispatchguard.runtime.call_tree import CallTree
+    from pytest_dispatchguard.runtime.hooks.call_tree import CallTree
 
     say(name)
     torch.compiler.reset()
@@ -139,7 +139,7 @@ def ways(call: Any, calls: Sequence[Any]) -> dict[str, Arm]:
     from pytest_dispatchguard.measure.layers.functions import again
     from pytest_dispatchguard.measure.layers.statements import Statement, statements_arm
     from pytest_dispatchguard.runtime.compiled import calls as compiled
-    from pytest_dispatchguard.runtime.torch_private import compiled_code_found
+    from pytest_dispatchguard.runtime.torch_private.compiler import compiled_code_found
 
     def alone(
         *chosen: Any, around: Callable[[], AbstractContextManager[object]] = nullcontext

@@ -266,11 +266,11 @@ def ways(length: int, size: int) -> dict[str, Callable[[], Any]]:
 
     from pytest_dispatchguard.measure.layers.replays import loop_arm
     from pytest_dispatchguard.measure.timing.turns import Arm
-    from pytest_dispatchguard.runtime import torch_private
     from pytest_dispatchguard.runtime.aten_loops import Operation
+    from pytest_dispatchguard.runtime.torch_private import dispatcher, lazy_backend
 
-    below = torch_private.below_autograd
-    execute = torch_private.lazy_trace_executed
+    below = dispatcher.below_autograd
+    execute = lazy_backend.lazy_trace_executed
 
     def inference() -> Any:
         with torch.inference_mode():

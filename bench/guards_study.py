@@ -115,13 +115,13 @@ def compiled(name: str, number: int, x: Any, expected: Any) -> tuple[Callable[[]
     """One form, compiled, and how many guards it has."""
     import torch
 
-    from pytest_dispatchguard.runtime import torch_private
     from pytest_dispatchguard.runtime.compiled.guards import guards_of
+    from pytest_dispatchguard.runtime.torch_private import compiler
 
     maker, options = FORMS[name]
     model = getattr(fresh_forms(), maker)(number)
     function = torch.compile(model, options=eval(options, {"torch": torch}))
-    with torch_private.compiled_codes() as codes:
+    with compiler.compiled_codes() as codes:
         found = function(x)
     if not torch.allclose(found, expected, rtol=1e-4):
         raise BenchError(f"{name} computes something else")

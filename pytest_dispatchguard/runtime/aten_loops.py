@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from pytest_dispatchguard.runtime import torch_private
 from pytest_dispatchguard.runtime.hooks.dispatch_mode import DispatchMode
 from pytest_dispatchguard.runtime.hooks.torch_calls import TorchCall
+from pytest_dispatchguard.runtime.torch_private import dispatcher
 
 Loop = Callable[[int], object]
 """Runs its operations so many times."""
@@ -33,7 +33,7 @@ class Operation:
     @property
     def schema(self) -> Any:
         """What it takes and returns."""
-        return torch_private.schema_of(self.overload)
+        return dispatcher.schema_of(self.overload)
 
     @property
     def name(self) -> str:
@@ -59,10 +59,10 @@ class Operation:
             return Operation(torch.ops.aten.copy_.default, [there, self.values[0], False])
         schema = self.schema
         wanted = [(a.name, str(a.type)) for a in schema.arguments]
-        for other in torch_private.overloads_of(self.overload):
+        for other in dispatcher.overloads_of(self.overload):
             if torch.Tag.generated in other.tags:
                 continue  # it makes a result, and copies it
-            parameters = torch_private.schema_of(other).arguments
+            parameters = dispatcher.schema_of(other).arguments
             places = [a for a in parameters if a.is_out]
             given = [(a.name, str(a.type)) for a in parameters if not a.is_out]
             if places and given == wanted and all(str(a.type) == "Tensor" for a in places):
@@ -104,7 +104,7 @@ class _Reached(DispatchMode):
         self.operations: list[Operation] = []
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        values = _by_schema(torch_private.schema_of(func), args, kwargs)
+        values = _by_schema(dispatcher.schema_of(func), args, kwargs)
         if values is not None:
             self.operations.append(Operation(func, values))
         return func(*args, **kwargs)
@@ -133,18 +133,18 @@ def _candidates(call: TorchCall) -> Iterator[Operation]:
         forms.insert(0, [*call.args[: len(call.args) - len(sizes)], list(sizes)])
     for packet in _packets(call, name):
         for args in forms:
-            found = torch_private.resolved(packet, args, call.kwargs)
+            found = dispatcher.resolved(packet, args, call.kwargs)
             if found is None:
                 continue
             overload = getattr(getattr(torch.ops.aten, packet), found)
-            values = _by_schema(torch_private.schema_of(overload), args, call.kwargs)
+            values = _by_schema(dispatcher.schema_of(overload), args, call.kwargs)
             if values is not None:
                 yield Operation(overload, values)
 
 
 def _packets(call: TorchCall, name: str) -> Iterable[str]:
     """The names that the operation of a function may have."""
-    known = torch_private.operation_behind(call.function)
+    known = dispatcher.operation_behind(call.function)
     names = dict.fromkeys((known, name, name.strip("_") if name.startswith("__") else name))
     return [one for one in names if one and hasattr(torch.ops.aten, one)]
 
@@ -181,7 +181,7 @@ def _fitting(value: Any, argument: Any) -> Any:
     return value
 
 
-as_they_are = torch_private.scripts_unoptimised
+as_they_are = dispatcher.scripts_unoptimised
 """Loops that run for the first time in here run as they are written: nothing of them is optimised away."""
 
 
@@ -229,7 +229,7 @@ def _loop(declared: Sequence[str], inputs: Sequence[Any], body: Sequence[str]) -
         f"    block0(%i : int):\n{lines}      -> (%on)\n"
         "  return (%times)\n"
     )
-    function = torch_private.script(source)
+    function = dispatcher.script(source)
 
     def run(times: int) -> object:
         return function(times, False, *inputs)

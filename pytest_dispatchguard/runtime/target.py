@@ -10,8 +10,8 @@ from types import CodeType
 from typing import Any
 
 from pytest_dispatchguard.model import UserError
-from pytest_dispatchguard.runtime import torch_private
 from pytest_dispatchguard.runtime.compiled.counts import failure
+from pytest_dispatchguard.runtime.torch_private import compiler
 
 
 def prepared(target: str, setup: str, folder: Path) -> tuple[CodeType, dict[str, Any]]:
@@ -66,7 +66,7 @@ def told(where: str, folder: Path) -> Iterator[None]:
 def need_compiler() -> None:
     """Says where torch's compiler is not there, or is too old for its guards to be read."""
     try:
-        found = torch_private.load_compiler()
+        found = compiler.load_compiler()
     except ImportError as error:
         raise UserError(f"guards are those of torch.compile, which is not here: {error}") from None
     if not found:

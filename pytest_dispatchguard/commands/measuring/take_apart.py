@@ -11,12 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from pytest_dispatchguard.measure.budgets.session import machine
-from pytest_dispatchguard.measure.budgets.subject import Mode, Subject
+from pytest_dispatchguard.measure.budgets.machine import installed_versions
 from pytest_dispatchguard.measure.layers.layers import Wanted, layers, of_subject
-from pytest_dispatchguard.measure.layers.targets import call_of, each_subject, names_test
+from pytest_dispatchguard.measure.layers.scaling import scaling
+from pytest_dispatchguard.measure.layers.targets import call_of
 from pytest_dispatchguard.measure.timing.calling import Call
-from pytest_dispatchguard.measure.timing.scaling import scaling
+from pytest_dispatchguard.measure.timing.subject import Mode, Subject
+from pytest_dispatchguard.measure.workers.subjects import each_subject, names_test
 from pytest_dispatchguard.model import Layers, Scaling, UserError
 from pytest_dispatchguard.report.budgets import layers as report
 from pytest_dispatchguard.report.budgets import scaling as report_scaling
@@ -99,16 +100,16 @@ def written(
     if isinstance(found, Scaling):
         ways: dict[str, Callable[[], str]] = {
             "text": partial(report_scaling.as_text, found, color=color),
-            "json": partial(report_scaling.as_json, found, machine()),
-            "markdown": partial(report_scaling.as_markdown, found, machine()),
-            "svg": partial(report_scaling.as_svg, found, machine()),
+            "json": partial(report_scaling.as_json, found, installed_versions()),
+            "markdown": partial(report_scaling.as_markdown, found, installed_versions()),
+            "svg": partial(report_scaling.as_svg, found, installed_versions()),
         }
         return ways[form]()
     ways = {
         "text": partial(report.as_text, found, color=color, width=width),
-        "json": partial(report.as_json, found, machine()),
-        "markdown": partial(report.as_markdown, found, machine()),
-        "svg": partial(report.as_svg, found, machine()),
+        "json": partial(report.as_json, found, installed_versions()),
+        "markdown": partial(report.as_markdown, found, installed_versions()),
+        "svg": partial(report.as_svg, found, installed_versions()),
     }
     return ways[form]()
 

@@ -5,19 +5,13 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Any
+
+from pytest_dispatchguard.measure.timing.subject import Tolerance
 
 _WIDEST = 300
 """Characters of a value that are shown."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tolerance:
-    """How far numbers may lie apart; None is torch's choice for their type."""
-
-    rtol: float | None = None
-    atol: float | None = None
 
 
 def kept(value: Any) -> Any:

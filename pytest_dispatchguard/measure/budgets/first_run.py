@@ -6,8 +6,8 @@ import sys
 from collections.abc import AsyncGenerator, Coroutine, Generator
 from typing import Any, NamedTuple
 
-from pytest_dispatchguard.measure.budgets.agreement import Tolerance, disagreement, kept
-from pytest_dispatchguard.measure.budgets.subject import Subject
+from pytest_dispatchguard.measure.budgets.agreement import disagreement, kept
+from pytest_dispatchguard.measure.timing.subject import Subject, Tolerance
 from pytest_dispatchguard.model import UserError
 
 _EXACT = Tolerance(0.0, 0.0)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
-from importlib.metadata import PackageNotFoundError, version
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +20,17 @@ from pytest_dispatchguard.measure.budgets.budget_file import (
 )
 from pytest_dispatchguard.measure.budgets.first_run import first_run
 from pytest_dispatchguard.measure.budgets.limits import Marker, limits_for
-from pytest_dispatchguard.measure.budgets.subject import Overhead, Subject
+from pytest_dispatchguard.measure.budgets.machine import installed_versions
+from pytest_dispatchguard.measure.budgets.messages import Request, Samples
 from pytest_dispatchguard.measure.budgets.verdicts import Timing, judged, refuse_unheld
 from pytest_dispatchguard.measure.layers.layers import of_subject
 from pytest_dispatchguard.measure.timing.devices import KINDS, LAZY, here
+from pytest_dispatchguard.measure.timing.subject import Overhead, Subject
 from pytest_dispatchguard.measure.timing.timing import Sample
-from pytest_dispatchguard.measure.workers.messages import Request, Samples
 from pytest_dispatchguard.model import Limit, Outcome, UserError, Verdict
 from pytest_dispatchguard.runtime.compiled.counts import failure
 from pytest_dispatchguard.runtime.counters import counters
-from pytest_dispatchguard.runtime.torch_private import unheard
+from pytest_dispatchguard.runtime.torch_private.compiler import unheard
 
 _MOST_OF_A_KIND = 5
 """Lines about the budget file of one kind, before the rest is only counted."""
@@ -71,7 +70,7 @@ def settle(
     verdicts: list[Verdict] = []
     samples: dict[int, list[Sample]] = {}
     subjects = overhead.subjects if overhead is not None else []
-    several, version_here = len(subjects) > 1, version_of(machine())
+    several, version_here = len(subjects) > 1, version_of(installed_versions())
     try:
         limits = limits_for(node_id, markers, settings, "overhead_budget")
         wrong = "" if subjects else _nothing_named(limits)
@@ -188,22 +187,6 @@ def _nothing_named(limits: Mapping[str, Limit]) -> str:
     return "the test has a budget and names no subject: call overhead(...)" if limits else ""
 
 
-def machine() -> dict[str, str]:
-    """What counts depend on."""
-    found = {"python": ".".join(map(str, sys.version_info[:3]))}
-    torch = _installed("torch")
-    return {**found, "torch": torch} if torch else found
-
-
-@cache
-def _installed(name: str) -> str:
-    """The version of a package, which is read from files; empty where it is not there."""
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return ""
-
-
 def keyed(verdicts: Sequence[Verdict]) -> list[tuple[str, Verdict]]:
     """Verdicts with what they are recorded under."""
     per_test = Counter(verdict.node_id for verdict in verdicts)
@@ -215,7 +198,7 @@ def rewritten(path: Path, verdicts: Sequence[Verdict], collected: Collection[str
     are taken out."""
     counted_now = [(key, verdict) for key, verdict in keyed(verdicts) if verdict.counters]
     gone = partial(_is_gone, collected, verdicts)
-    return as_text(updated(load(path), counted_now, version_of(machine()), gone))
+    return as_text(updated(load(path), counted_now, version_of(installed_versions()), gone))
 
 
 def _is_gone(collected: Collection[str], verdicts: Sequence[Verdict], key: str) -> bool:

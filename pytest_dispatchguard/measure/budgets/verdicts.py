@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pytest_dispatchguard.measure.budgets.device_waits import judged_on_ghost
-from pytest_dispatchguard.measure.budgets.subject import Subject
 from pytest_dispatchguard.measure.layers.guards import checking
 from pytest_dispatchguard.measure.timing.devices import HOST, Device
 from pytest_dispatchguard.measure.timing.figures import (
@@ -21,6 +20,7 @@ from pytest_dispatchguard.measure.timing.figures import (
 )
 from pytest_dispatchguard.measure.timing.figures import kept as limit_kept
 from pytest_dispatchguard.measure.timing.intervals import over_processes
+from pytest_dispatchguard.measure.timing.subject import Subject
 from pytest_dispatchguard.measure.timing.timing import Sample, sample
 from pytest_dispatchguard.model import (
     CostlyLine,
@@ -31,10 +31,10 @@ from pytest_dispatchguard.model import (
     UserError,
     Verdict,
 )
+from pytest_dispatchguard.runtime.code.foreign import is_foreign, is_foreign_file
 from pytest_dispatchguard.runtime.compiled import counts as compiled
 from pytest_dispatchguard.runtime.counters import counters
 from pytest_dispatchguard.runtime.counters.instructions import instructions_by_place
-from pytest_dispatchguard.runtime.foreign import is_foreign, is_foreign_file
 from pytest_dispatchguard.runtime.syncs import syncs
 
 _MOST_LINES, _WIDEST = 200, 80

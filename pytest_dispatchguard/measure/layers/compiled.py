@@ -13,7 +13,6 @@ from pytest_dispatchguard.measure.layers.statements import Statement, statements
 from pytest_dispatchguard.measure.timing.calling import Call, spelt
 from pytest_dispatchguard.measure.timing.turns import Arm, Clock, Turned
 from pytest_dispatchguard.model import Layer, LayerKind
-from pytest_dispatchguard.runtime.call_tree import PythonCall
 from pytest_dispatchguard.runtime.compiled.calls import (
     Checks,
     Made,
@@ -26,11 +25,10 @@ from pytest_dispatchguard.runtime.compiled.calls import (
     made_by,
     unrecorded,
 )
-from pytest_dispatchguard.runtime.torch_private import (
-    compiled_code_found,
-    in_grad_state,
-    no_guards_tree,
-)
+from pytest_dispatchguard.runtime.hooks.call_tree import PythonCall
+from pytest_dispatchguard.runtime.torch_private.compiler import compiled_code_found
+from pytest_dispatchguard.runtime.torch_private.dispatcher import in_grad_state
+from pytest_dispatchguard.runtime.torch_private.guard_trees import no_guards_tree
 
 _UNGUARDED = "whole without guards"
 _PIECES: tuple[tuple[LayerKind, str], ...] = (("allocation", "allocation"), ("kernel", "kernels"))

@@ -10,8 +10,8 @@ from typing import Any
 from pytest_dispatchguard.measure.layers.statements import Statement
 from pytest_dispatchguard.measure.timing.calling import spelt
 from pytest_dispatchguard.model import LayerKind
-from pytest_dispatchguard.runtime.call_tree import PythonCall
 from pytest_dispatchguard.runtime.compiled.calls import Role
+from pytest_dispatchguard.runtime.hooks.call_tree import PythonCall
 
 _LEAST = 0.03
 """A function that takes less of the whole is told with what calls it."""

@@ -21,9 +21,9 @@ from pytest_dispatchguard.model import (
     UserError,
 )
 from pytest_dispatchguard.runtime import target as targets
-from pytest_dispatchguard.runtime import torch_private
 from pytest_dispatchguard.runtime.compiled.guards import Cause, Guard, cause_of, guards_in
-from pytest_dispatchguard.runtime.torch_private import Built
+from pytest_dispatchguard.runtime.torch_private import compiler, guard_trees
+from pytest_dispatchguard.runtime.torch_private.guard_trees import Built
 
 _MOST_TIMED = 12
 """Groups of one function that are timed, the most numerous first."""
@@ -63,8 +63,8 @@ def guarded(target: str, setup: str, folder: Path, *, seconds: float = 0.3) -> l
     code, names = targets.prepared(target, setup, folder)
     targets.need_compiler()
     trees: list[_Trees] = []
-    torch_private.forget_compiled()
-    with torch_private.no_caches(), torch_private.guards_built(lambda b: trees.append(_trees(b))):
+    compiler.forget_compiled()
+    with compiler.no_caches(), guard_trees.guards_built(lambda b: trees.append(_trees(b))):
         targets.run(code, names, folder)
     if not trees:
         raise UserError(
@@ -79,10 +79,10 @@ def checking(
     """What checking all guards takes that a call meets; None where they are many trees, or hold only within
     the call. All it runs is compiled anew."""
     found: list[tuple[Built, Any]] = []
-    torch_private.forget_compiled()
+    compiler.forget_compiled()
     with (
-        torch_private.no_caches(),
-        torch_private.guards_built(lambda b: found.append((b, b.without(torch_private.no_guards)))),
+        compiler.no_caches(),
+        guard_trees.guards_built(lambda b: found.append((b, b.without(guard_trees.no_guards)))),
     ):
         prepare()
         run()
@@ -110,9 +110,9 @@ def _trees(built: Built) -> _Trees:
     for cause in most:
         if cause in of_entry:
             found.without[cause] = built.without(partial(_all_but, cause, modules))
-    for name, keeps in torch_private.helpers().items():
+    for name, keeps in guard_trees.helpers().items():
         found.filtered[name] = built.without(keeps)
-    found.empty = built.without(torch_private.no_guards)
+    found.empty = built.without(guard_trees.no_guards)
     return found
 
 
@@ -122,7 +122,7 @@ def _all_but(cause: Cause, modules: Collection[str], entries: list[Any]) -> list
 
 def _cause(entry: Any, modules: Collection[str]) -> Cause:
     return cause_of(
-        torch_private.name_of(entry), type(entry.value) if entry.has_value else object, modules
+        guard_trees.name_of(entry), type(entry.value) if entry.has_value else object, modules
     )
 
 
@@ -149,7 +149,7 @@ def _code(trees: _Trees, seconds: float) -> GuardedCode:
     for name, root in trees.filtered.items():
         left = _number(root)
         if left < total:
-            unseen = torch_private.HELPERS[name]
+            unseen = guard_trees.HELPERS[name]
             filters.append(GuardFilter(name, left, timed(root, seconds), unseen))
     code = built.code
     return GuardedCode(
@@ -205,7 +205,7 @@ def _advice(cause: Cause, guards: Sequence[Guard], trees: _Trees) -> list[str]:
         left = sum(1 for guard in guards_in(root) if guard.cause(trees.modules) == cause)
         if left * 2 <= len(guards):
             filtering = f'options={{"guard_filter_fn": torch.compiler.{name}}}'
-            unseen = torch_private.HELPERS[name]
+            unseen = guard_trees.HELPERS[name]
             return [
                 f"{filtering} leaves {left} of {len(guards)}, unsafe: may change unseen: {unseen}"
             ]

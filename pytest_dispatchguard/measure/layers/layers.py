@@ -13,18 +13,18 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
-from pytest_dispatchguard.measure.budgets.subject import Subject
 from pytest_dispatchguard.measure.layers.compiled import CompiledLayers, around_part
 from pytest_dispatchguard.measure.layers.fitting import fitted
 from pytest_dispatchguard.measure.layers.functions import name_of, parts_of
 from pytest_dispatchguard.measure.layers.python import PythonLayers
 from pytest_dispatchguard.measure.timing.calling import Call
 from pytest_dispatchguard.measure.timing.devices import HOST, Device, here
+from pytest_dispatchguard.measure.timing.subject import Subject
 from pytest_dispatchguard.measure.timing.turns import Arm, Clock, Turned, turned
 from pytest_dispatchguard.model import Layer, Layers
-from pytest_dispatchguard.runtime.call_tree import CallTree
 from pytest_dispatchguard.runtime.compiled.calls import lets_in, role
-from pytest_dispatchguard.runtime.counters.garbage_collector import collector_off
+from pytest_dispatchguard.runtime.hooks.call_tree import CallTree
+from pytest_dispatchguard.runtime.hooks.garbage_collector import collector_off
 
 _WARM_UPS = 3
 _LOOKS = 5

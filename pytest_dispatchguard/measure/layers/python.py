@@ -12,9 +12,10 @@ from pytest_dispatchguard.measure.layers.statements import statements_arm
 from pytest_dispatchguard.measure.timing.calling import Call
 from pytest_dispatchguard.measure.timing.turns import Arm, Clock, Turned
 from pytest_dispatchguard.model import Layer
-from pytest_dispatchguard.runtime.call_tree import PythonCall
 from pytest_dispatchguard.runtime.counters.instructions import instructions_by_place
-from pytest_dispatchguard.runtime.torch_private import dynamo_kept, in_grad_state
+from pytest_dispatchguard.runtime.hooks.call_tree import PythonCall
+from pytest_dispatchguard.runtime.torch_private.compiler import dynamo_kept
+from pytest_dispatchguard.runtime.torch_private.dispatcher import in_grad_state
 
 _ONCE = (None,)
 

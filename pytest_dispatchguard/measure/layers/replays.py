@@ -15,15 +15,15 @@ import torch
 from pytest_dispatchguard.measure.layers.statements import Statement
 from pytest_dispatchguard.measure.timing.calling import Block, spelt
 from pytest_dispatchguard.measure.timing.turns import Arm, Clock
-from pytest_dispatchguard.runtime import torch_private
 from pytest_dispatchguard.runtime.aten_loops import Loop, Operation, bare_loop, loop_of, reached
 from pytest_dispatchguard.runtime.hooks.torch_calls import State, TorchCall
+from pytest_dispatchguard.runtime.torch_private import compiler, dispatcher
 
 
 def _anew(kept: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
     """A tensor like another was: one that is no leaf where it takes part in autograd, as no leaf may be
     written to."""
-    with torch.set_grad_enabled(tensor.requires_grad), torch_private.plain_tensors():
+    with torch.set_grad_enabled(tensor.requires_grad), dispatcher.plain_tensors():
         return kept.detach().requires_grad_(tensor.requires_grad).clone()
 
 
@@ -72,20 +72,20 @@ def _written_by(call: TorchCall) -> Iterator[Any]:
 
 def in_state(state: State, *, recorded: bool = True) -> AbstractContextManager[None]:
     """As torch's state was; not `recorded` for backward."""
-    return torch_private.in_grad_state(state.grad and recorded, state.inference)
+    return dispatcher.in_grad_state(state.grad and recorded, state.inference)
 
 
 @contextmanager
 def as_plain_tensors(state: State) -> Iterator[None]:
     """As torch's state was, and no subclass of tensors asked for its own way."""
-    with in_state(state), torch_private.plain_tensors():
+    with in_state(state), dispatcher.plain_tensors():
         yield
 
 
 @contextmanager
 def below_autograd(state: State) -> Iterator[None]:
     """As torch's state was, with nothing recorded, from below the keys of autograd, views and writing."""
-    with in_state(state, recorded=False), torch_private.below_autograd():
+    with in_state(state, recorded=False), dispatcher.below_autograd():
         yield
 
 
@@ -191,7 +191,7 @@ def emptied(operation: Operation) -> Operation | None:
 
 
 def _try_shapes(on_meta: Operation) -> None:
-    with suppress(ImportError), torch_private.compiler_left_out():
+    with suppress(ImportError), compiler.compiler_left_out():
         on_meta.run()
         return
     on_meta.run()  # it needs the compiler itself

@@ -8,11 +8,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from pytest_dispatchguard.git import complaint, run_git
+from pytest_dispatchguard.measure.workers.work_tree import is_installed
 from pytest_dispatchguard.measure.workers.workers import Launch
 from pytest_dispatchguard.model import UserError
 
@@ -105,7 +106,7 @@ class Revision:
         """The same place in this revision; what lies outside of the project, or in an environment inside
         of it, stays."""
         resolved = Path(path).resolve() if path else Path.cwd().resolve()
-        if resolved.is_relative_to(self.top) and not _is_installed(resolved, self.top):
+        if resolved.is_relative_to(self.top) and not is_installed(resolved, self.top):
             return str(self.tree / resolved.relative_to(self.top))
         return path
 
@@ -175,7 +176,7 @@ def must_be_built(top: Path) -> bool:
     """Whether a project has modules that a compiler makes: there are some in its work tree."""
     listed = run_git(top, "ls-files", "--others", "-z", "--", "*.so", "*.pyd", "*.dylib")
     made = [] if listed is None else [os.fsdecode(p) for p in listed.stdout.split(b"\0") if p]
-    return not all(_is_installed(top / path, top) or path.startswith("build/") for path in made)
+    return not all(is_installed(top / path, top) or path.startswith("build/") for path in made)
 
 
 def commit_of(top: Path, name: str, option: str = AGAINST) -> str:
@@ -185,24 +186,6 @@ def commit_of(top: Path, name: str, option: str = AGAINST) -> str:
     if answer is None or answer.returncode:
         raise UserError(f'{option}: git knows no revision "{name}"; fetch or mend it')
     return answer.stdout.decode("ascii").strip()
-
-
-def strays(top: Path, files: Iterable[tuple[str, str]]) -> list[str]:
-    """Modules that came from the work tree: names of those whose file lies in it."""
-    found = []
-    for name, file in files:
-        path = Path(file).resolve()
-        if path.is_relative_to(top) and not _is_installed(path, top):
-            found.append(name)
-    return sorted(found)
-
-
-def _is_installed(path: Path, top: Path) -> bool:
-    """Whether a path inside the project belongs to an environment there, not to the project's sources."""
-    if "site-packages" in path.parts:
-        return True
-    inner = path.relative_to(top).parts
-    return any((top.joinpath(*inner[: i + 1]) / "pyvenv.cfg").exists() for i in range(len(inner)))
 
 
 def _moved_argument(word: str, moved: Callable[[str], str]) -> str:

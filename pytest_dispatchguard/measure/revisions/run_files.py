@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import io
 import json
-import platform
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_dispatchguard.measure.budgets import session
 from pytest_dispatchguard.measure.budgets.budget_file import version_of
-from pytest_dispatchguard.measure.timing.timing import Sample
-from pytest_dispatchguard.measure.workers.messages import (
+from pytest_dispatchguard.measure.budgets.machine import installed_versions
+from pytest_dispatchguard.measure.budgets.messages import (
     pack_verdicts,
     unpack_samples,
     unpack_verdicts,
 )
+from pytest_dispatchguard.measure.budgets.session import keyed
+from pytest_dispatchguard.measure.timing.timing import Sample
 from pytest_dispatchguard.model import Base, UserError, Verdict
 
 FOLDER = Path(".dispatchguard", "runs")
@@ -67,7 +67,7 @@ def taken(verdicts: Sequence[Verdict], told: str) -> list[Taken]:
     samples = unpack_samples(data["samples"])
     return [
         Taken(key, verdict, samples.get(i, ()), data["metadata"])
-        for i, (key, verdict) in enumerate(session.keyed(verdicts))
+        for i, (key, verdict) in enumerate(keyed(verdicts))
     ]
 
 
@@ -138,20 +138,4 @@ def load(path: Path, name: str) -> dict[str, Base]:
 
 
 def _versions() -> str:
-    return version_of(session.machine())
-
-
-def processor() -> str:
-    """What this machine's processor calls itself."""
-    said = str(about_machine().get("cpu_model_name") or platform.processor() or platform.machine())
-    for sign in ("(R)", "(TM)", "@"):
-        said = said.replace(sign, "")
-    return " ".join(said.split())
-
-
-def about_machine() -> dict[str, Any]:
-    """What pyperf knows of this machine and process."""
-    import pyperf
-
-    known: dict[str, Any] = pyperf.Run([1.0], collect_metadata=True).get_metadata()
-    return {k: v for k, v in known.items() if k not in ("name", "unit", "loops")}
+    return version_of(installed_versions())

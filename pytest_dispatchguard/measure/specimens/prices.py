@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from pytest_dispatchguard.measure.budgets.messages import Request
 from pytest_dispatchguard.measure.timing.intervals import PROCESSES
 from pytest_dispatchguard.measure.workers.measuring import Found, Source
-from pytest_dispatchguard.measure.workers.messages import Request
 from pytest_dispatchguard.measure.workers.workers import Launch
 from pytest_dispatchguard.model import Interval, Priced
 
-_TESTS = Path(__file__).with_name("specimen_tests.py")
+_TESTS = Path(__file__).with_name("tests.py")
 _NAMES = "DISPATCHGUARD_SPECIMENS"
 """What the tests know the files by."""
 _CONFIDENCE = 0.999

@@ -19,7 +19,7 @@ import torch
 from pytest_dispatchguard.runtime.syncs import gpu_warnings, syncs
 
 if TYPE_CHECKING:
-    from pytest_dispatchguard.measure.budgets.subject import Overhead
+    from pytest_dispatchguard.measure.timing.subject import Overhead
 
 torch.set_num_threads(1)
 SPECIMENS: list[str] = json.loads(os.environ["DISPATCHGUARD_SPECIMENS"])

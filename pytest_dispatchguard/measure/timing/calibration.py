@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pytest_dispatchguard.measure.timing.calling import Block
 from pytest_dispatchguard.measure.timing.devices import Device
-from pytest_dispatchguard.runtime.counters.garbage_collector import collector_off
+from pytest_dispatchguard.runtime.hooks.garbage_collector import collector_off
 
 _SLOW_NS = 10_000_000
 """A call that takes so long need not be called often to know that one is a block."""

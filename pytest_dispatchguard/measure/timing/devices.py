@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from pytest_dispatchguard.runtime import torch_private
+from pytest_dispatchguard.runtime.torch_private import lazy_backend
 
 KINDS = ("cpu", "cuda", "hpu", "lazy", "maia", "mps", "mtia", "npu", "xpu")
 """The words for devices that are known without torch. A backend of one's own is known once it is here."""
@@ -77,7 +77,7 @@ class _Lazy:
     queue: Queue | None = None
 
     def wait(self) -> None:
-        torch_private.lazy_trace_executed()
+        lazy_backend.lazy_trace_executed()
 
 
 class Accelerator:
@@ -235,7 +235,7 @@ def axis(words: Sequence[str] | None) -> list[tuple[str, str]]:
 
 def started(kind: str) -> str:
     """Starts the device of a test where it does not start by itself; why that fails, or nothing."""
-    why = torch_private.lazy_backend_started() if kind == LAZY else ""
+    why = lazy_backend.lazy_backend_started() if kind == LAZY else ""
     return f"no {kind} device here: {why}" if why else ""
 
 

@@ -16,17 +16,17 @@ from typing import Any
 import pytest
 
 from pytest_dispatchguard.measure.budgets.bases import against, needs_times
-from pytest_dispatchguard.measure.budgets.session import keyed
-from pytest_dispatchguard.measure.timing.figures import AGAINST_BASE
-from pytest_dispatchguard.measure.timing.intervals import PROCESSES
-from pytest_dispatchguard.measure.timing.timing import Sample
-from pytest_dispatchguard.measure.workers.messages import (
+from pytest_dispatchguard.measure.budgets.messages import (
     Request,
     pack_samples,
     pack_verdicts,
     unpack_samples,
     unpack_verdicts,
 )
+from pytest_dispatchguard.measure.budgets.session import keyed
+from pytest_dispatchguard.measure.timing.figures import AGAINST_BASE
+from pytest_dispatchguard.measure.timing.intervals import PROCESSES
+from pytest_dispatchguard.measure.timing.timing import Sample
 from pytest_dispatchguard.measure.workers.workers import Launch, Worker
 from pytest_dispatchguard.model import Base, Interval, Layers, UserError, Verdict
 

@@ -8,50 +8,22 @@ import json
 import os
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 from _pytest.runner import runtestprotocol
 
-from pytest_dispatchguard.measure.revisions import run_files
-from pytest_dispatchguard.measure.revisions.checkout import strays
+from pytest_dispatchguard.measure.budgets.machine import pyperf_metadata
+from pytest_dispatchguard.measure.budgets.messages import Request, pack_samples, unpack_request
 from pytest_dispatchguard.measure.timing.calling import Call
 from pytest_dispatchguard.measure.workers.children import Child, may_fork
-from pytest_dispatchguard.measure.workers.messages import Request, pack_samples, unpack_request
+from pytest_dispatchguard.measure.workers.work_tree import strays_here
 from pytest_dispatchguard.runtime.counters import counters
 
 REQUEST: pytest.StashKey[Request] = pytest.StashKey()
 """What is asked of the test that runs now."""
 SAMPLES: pytest.StashKey[Any] = pytest.StashKey()
 """What was measured of a test."""
-
-
-def made_quiet(config: pytest.Config) -> None:
-    """Switches off what other plugins would do in a run of their own: no processes, no files, no order."""
-    option = config.option
-    quiet: dict[str, Any] = {
-        "numprocesses": None,
-        "dist": "no",
-        "tx": [],
-        "maxfail": 0,
-        "lf": False,
-        "failedfirst": False,
-        "newfirst": False,
-        "stepwise": False,
-        "stepwise_skip": False,
-        "xmlpath": None,
-        "usepdb": False,
-        "trace": False,
-        "log_file": None,
-        "collectonly": False,
-        "benchmark_disable": True,
-    }
-    for name, value in quiet.items():
-        if hasattr(option, name):
-            setattr(option, name, value)
-    if getattr(option, "basetemp", None):
-        option.basetemp = f"{option.basetemp}-overhead-{os.getpid()}"
 
 
 class Worker:
@@ -74,7 +46,7 @@ class Worker:
         items = {item.nodeid: item for item in session.items}
         self.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # children share it
         _warm_up()
-        self._say({"ready": len(items), "forks": may_fork(), "strays": _strays()})
+        self._say({"ready": len(items), "forks": may_fork(), "strays": strays_here()})
         waiting = b""
         while True:
             read = os.read(self.requests, 1 << 16)
@@ -112,7 +84,7 @@ class Worker:
 
     def _measured(self, item: pytest.Item, request: Request) -> dict[str, Any]:
         def run(*_: object) -> dict[str, Any]:
-            return {**_run(item, request, self.saving), "strays": _strays()}
+            return {**_run(item, request, self.saving), "strays": strays_here()}
 
         if not may_fork():
             return run()
@@ -120,15 +92,6 @@ class Worker:
         answer = child.ask("", request.timeout, self.requests)
         child.end()
         return answer
-
-
-def _strays() -> list[str]:
-    """Modules of the work tree, in a worker of another revision: it would measure the wrong code."""
-    top = os.environ.get("DISPATCHGUARD_NOT_FROM")
-    if top is None:
-        return []
-    files = ((name, getattr(module, "__file__", None)) for name, module in sys.modules.items())
-    return strays(Path(top), [(name, file) for name, file in files if file])
 
 
 def _warm_up() -> None:
@@ -152,5 +115,5 @@ def _run(item: pytest.Item, request: Request, saving: bool) -> dict[str, Any]:
     return {
         "reports": [to_serializable(config=item.config, report=report) for report in reports],
         "samples": pack_samples(item.stash.get(SAMPLES, {})),
-        "metadata": run_files.about_machine() if saving else {},
+        "metadata": pyperf_metadata() if saving else {},
     }

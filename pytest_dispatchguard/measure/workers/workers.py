@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytest_dispatchguard.measure.workers.messages import Request
+from pytest_dispatchguard.measure.budgets.messages import Request
 from pytest_dispatchguard.model import UserError
 
 _START_TIMEOUT = 600.0

@@ -11,13 +11,10 @@ from types import CodeType
 from typing import Any
 
 from pytest_dispatchguard.model import LayerKind
-from pytest_dispatchguard.runtime.call_tree import PythonCall, variables_of
-from pytest_dispatchguard.runtime.torch_private import (
-    cache_entries,
-    code_before,
-    guard_tree,
-    in_grad_state,
-)
+from pytest_dispatchguard.runtime.hooks.call_tree import PythonCall, variables_of
+from pytest_dispatchguard.runtime.torch_private.compiler import code_before
+from pytest_dispatchguard.runtime.torch_private.dispatcher import in_grad_state
+from pytest_dispatchguard.runtime.torch_private.guard_trees import cache_entries, guard_tree
 
 _GRAPH, _RESUME = "__compiled_fn", "__resume_at"
 """How names begin that Dynamo gives to graphs, and to what follows a break."""

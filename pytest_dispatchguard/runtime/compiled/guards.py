@@ -11,7 +11,7 @@ from types import CodeType
 from typing import Any, Literal
 
 from pytest_dispatchguard.model import Guards
-from pytest_dispatchguard.runtime import torch_private
+from pytest_dispatchguard.runtime.torch_private import guard_trees
 
 # torch writes the line that made it check behind the check: `x == 1  # y = x + 1  # net.py:3 in forward`.
 _PLACE = re.compile(
@@ -71,7 +71,7 @@ class Guard:
         raw = self.manager.get_source()
         return cause_of(
             raw if _ROOT.search(raw) else self.source,
-            torch_private.guarded_type(self.manager),
+            guard_trees.guarded_type(self.manager),
             modules,
         )
 
@@ -81,16 +81,16 @@ def guards_of(codes: Iterable[CodeType]) -> list[Guard]:
     return [
         guard
         for code in codes
-        for entry in torch_private.cache_entries(code)
-        for guard in guards_in(torch_private.guard_tree(entry))
+        for entry in guard_trees.cache_entries(code)
+        for guard in guards_in(guard_trees.guard_tree(entry))
     ]
 
 
 def guards_in(root: Any) -> Iterator[Guard]:
     """Every check of one guard tree."""
-    for manager in torch_private.managers(root):
+    for manager in guard_trees.managers(root):
         source = "" if manager is root else readable(manager.get_source())
-        for leaf in torch_private.leaf_guards(manager):
+        for leaf in guard_trees.leaf_guards(manager):
             yield _guard(type(leaf).__name__, source, leaf.verbose_code_parts(), manager)
 
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import PurePath
 
-from pytest_dispatchguard.runtime import torch_private
+from pytest_dispatchguard.runtime.code.foreign import is_foreign_file
 from pytest_dispatchguard.runtime.compiled.counts import first_of
 from pytest_dispatchguard.runtime.compiled.guards import Guard, alike, grouped, guards_in
-from pytest_dispatchguard.runtime.foreign import is_foreign_file
 from pytest_dispatchguard.runtime.syncs.syncs import Frame, Sync
+from pytest_dispatchguard.runtime.torch_private import compile_records, compiler, guard_trees
 
 BREAKS, AGAIN, GUARDS = "DG711", "DG712", "DG713"
 CODES = frozenset({BREAKS, AGAIN, GUARDS})
@@ -42,14 +42,16 @@ class Compiling:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Takes account of what is compiled inside, in all threads."""
-        there = torch_private.compiler_is_there()
-        broken = torch_private.break_records() if there else []
-        with torch_private.records() if there else nullcontext(torch_private.recorded) as records:
+        there = compiler.compiler_is_there()
+        broken = compile_records.break_records() if there else []
+        with (
+            compile_records.records() if there else nullcontext(compile_records.recorded) as records
+        ):
 
             def seen() -> Counter[Sync]:
-                if not torch_private.compiler_is_there():
+                if not compiler.compiler_is_there():
                     return Counter()
-                return _breaks(torch_private.breaks(broken)) + _made(records())
+                return _breaks(compile_records.breaks(broken)) + _made(records())
 
             self._open.append(seen)
             try:
@@ -76,7 +78,7 @@ def _together(one: Counter[Sync], other: Counter[Sync]) -> Counter[Sync]:
     return both
 
 
-def _breaks(broken: Sequence[torch_private.Break]) -> Counter[Sync]:
+def _breaks(broken: Sequence[compile_records.Break]) -> Counter[Sync]:
     found: Counter[Sync] = Counter()
     for why, places in broken:
         frames = [Frame(*place) for place in reversed(places) if not is_foreign_file(place[0])]
@@ -85,7 +87,7 @@ def _breaks(broken: Sequence[torch_private.Break]) -> Counter[Sync]:
     return found
 
 
-def _made(records: Sequence[torch_private.Record]) -> Counter[Sync]:
+def _made(records: Sequence[compile_records.Record]) -> Counter[Sync]:
     """What records of compilations tell, and the guards of what they were about."""
     found: Counter[Sync] = Counter()
     again: dict[Frame, list[str]] = {}
@@ -115,11 +117,11 @@ def _guards(places: Iterable[tuple[str, int]]) -> Counter[Sync]:
     entry that checks most."""
     known = sorted(set(places))
     most: dict[tuple[str, str], tuple[int, Sync]] = {}
-    for code in dict.fromkeys(torch_private.codes_compiled()):
+    for code in dict.fromkeys(compiler.codes_compiled()):
         if (code.co_filename, code.co_firstlineno) not in known:
             continue
-        for entry in torch_private.cache_entries(code):
-            guards = list(guards_in(torch_private.guard_tree(entry)))
+        for entry in guard_trees.cache_entries(code):
+            guards = list(guards_in(guard_trees.guard_tree(entry)))
             for sync, number in _constants(guards, [code.co_filename, *(p for p, _ in known)]):
                 key = str(sync.place), sync.operation
                 if number > most.get(key, (0, sync))[0]:

@@ -8,7 +8,7 @@ from types import FrameType, FunctionType
 from typing import Any, NamedTuple
 
 from pytest_dispatchguard.model import UserError
-from pytest_dispatchguard.runtime.counters.garbage_collector import collector_off
+from pytest_dispatchguard.runtime.hooks.garbage_collector import collector_off
 
 
 class Calls(NamedTuple):

@@ -7,12 +7,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import FunctionType
 
-from pytest_dispatchguard.runtime import torch_private
 from pytest_dispatchguard.runtime.compiled import counts as compiled
 from pytest_dispatchguard.runtime.counters import allocations
 from pytest_dispatchguard.runtime.counters.calls import calls
-from pytest_dispatchguard.runtime.counters.garbage_collector import collector_off
 from pytest_dispatchguard.runtime.counters.instructions import instructions_by_place
+from pytest_dispatchguard.runtime.hooks.garbage_collector import collector_off
+from pytest_dispatchguard.runtime.torch_private import compiler, lazy_backend
 
 OF_PYTHON = ("instructions", "py_calls", "c_calls", "py_allocations")
 OF_TORCH = ("dispatches", "functions", "tensor_allocations")
@@ -77,7 +77,7 @@ def _once(
         prepare()
         places = instructions_by_place(run)
         found["instructions"] = places.total()
-        if torch_private.compiler_is_there():
+        if compiler.compiler_is_there():
             files = {path for path, _ in places}
     if "py_calls" in names or "c_calls" in names:
         prepare()
@@ -102,7 +102,7 @@ def _once(
             found["functions"] = functions
     if "lazy_ops" in names:
         prepare()
-        before = torch_private.lazy_operations()
+        before = lazy_backend.lazy_operations()
         run()
-        found["lazy_ops"] = torch_private.lazy_operations() - before
+        found["lazy_ops"] = lazy_backend.lazy_operations() - before
     return {name: found[name] for name in NAMES if name in names and name in found}, files

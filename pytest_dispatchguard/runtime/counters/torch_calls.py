@@ -10,12 +10,9 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from pytest_dispatchguard.runtime.hooks.dispatch_mode import DispatchMode
-from pytest_dispatchguard.runtime.tensors import storage_of, tensors
-from pytest_dispatchguard.runtime.torch_private import (
-    compiler_is_there,
-    lookups,
-    modes_are_guarded,
-)
+from pytest_dispatchguard.runtime.hooks.tensors import storage_of, tensors
+from pytest_dispatchguard.runtime.torch_private.compiler import compiler_is_there, lookups
+from pytest_dispatchguard.runtime.torch_private.dispatcher import modes_are_guarded
 
 
 class Dispatched(NamedTuple):

@@ -13,11 +13,11 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from pytest_dispatchguard.runtime.ghost.marks import is_ghost, mark
+from pytest_dispatchguard.runtime.ghost.sync_operations import SyncOp, syncs
 from pytest_dispatchguard.runtime.hooks.dispatch_mode import DispatchMode
 from pytest_dispatchguard.runtime.hooks.function_calls import paused, resumed
-from pytest_dispatchguard.runtime.syncs.operations import SyncOp, syncs
+from pytest_dispatchguard.runtime.hooks.tensors import tensors
 from pytest_dispatchguard.runtime.syncs.syncs import Notes, quiet
-from pytest_dispatchguard.runtime.tensors import tensors
 
 HOST = torch.device("cpu")
 _TWO_DEVICES = (

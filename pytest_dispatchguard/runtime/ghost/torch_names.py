@@ -12,7 +12,7 @@ import torch
 from torch.storage import _StorageBase
 from torch.utils._device import DeviceContext
 
-from pytest_dispatchguard.runtime.foreign import is_foreign
+from pytest_dispatchguard.runtime.code.foreign import is_foreign
 from pytest_dispatchguard.runtime.ghost.marks import (
     is_ghost,
     is_ghost_storage,
@@ -22,7 +22,7 @@ from pytest_dispatchguard.runtime.ghost.marks import (
     pin,
     unmark,
 )
-from pytest_dispatchguard.runtime.syncs.operations import COPY_BACK, COPY_OUT, SyncOp
+from pytest_dispatchguard.runtime.ghost.sync_operations import COPY_BACK, COPY_OUT, SyncOp
 from pytest_dispatchguard.runtime.syncs.syncs import Notes, as_one, quiet
 
 DEVICE = torch.device("cuda", 0)

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pytest_dispatchguard.runtime import torch_private
+from pytest_dispatchguard.runtime.torch_private import compiler, dispatcher
 
 
 class DispatchMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not read when types are checked
@@ -34,7 +34,7 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not rea
     def is_infra_mode(cls) -> bool:
         """The same for a torch that has no such word: there, what is compiled is left for good once it is met
         under a mode that is none of torch's own."""
-        return cls.ignore_compile_internals() and torch_private.modes_are_guarded()
+        return cls.ignore_compile_internals() and dispatcher.modes_are_guarded()
 
     def __torch_dispatch__(
         self,
@@ -52,7 +52,7 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not rea
     def __enter__(self) -> Any:
         if "torch._dynamo" in sys.modules:
             self.__class__ = _hidden(type(self))
-        torch_private.see_operators_of_functions(type(self))
+        dispatcher.see_operators_of_functions(type(self))
         return super().__enter__()
 
 
@@ -62,7 +62,7 @@ _HIDDEN: dict[Any, Any] = {}
 def _hidden(mode: Any) -> Any:
     """The same mode, left alone by torch.compile."""
     if mode not in _HIDDEN:
-        dispatch = torch_private.left_alone(mode.__torch_dispatch__)
+        dispatch = compiler.left_alone(mode.__torch_dispatch__)
         hidden = type(mode.__name__, (mode,), {"__torch_dispatch__": dispatch})
         _HIDDEN[mode] = _HIDDEN[hidden] = hidden
     return _HIDDEN[mode]

@@ -11,7 +11,7 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 from pytest_dispatchguard.model import UserError
-from pytest_dispatchguard.runtime.counters.garbage_collector import collector_off
+from pytest_dispatchguard.runtime.hooks.garbage_collector import collector_off
 
 Note = Callable[[CodeType, int], None]
 """Told code, and the offset of the instruction in it that comes next. The frame that runs it is two up."""

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from pytest_dispatchguard.runtime import torch_private
+from pytest_dispatchguard.runtime.torch_private import dispatcher
 
 _ASKS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 
@@ -80,16 +80,16 @@ class _Recording(TorchFunctionMode):  # type: ignore[misc]  # torch is not there
         self._calls = calls
         self.passed_over = 0
         """Calls that are not kept: under autocast, say, they would do something else on their own."""
-        self._around = torch_private.surroundings()
+        self._around = dispatcher.surroundings()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
-        overriding: Any = next(filter(torch_private.overrides, types), None)
+        overriding: Any = next(filter(dispatcher.overrides, types), None)
         if overriding is not None:
             with self:
                 return overriding.__torch_function__(func, types, args, given)
-        around = torch_private.surroundings()
-        state = State(*torch_private.grad_state())
+        around = dispatcher.surroundings()
+        state = State(*dispatcher.grad_state())
         result = func(*args, **given)
         if getattr(func, "__name__", "").startswith(_SWITCHES):
             return result  # it changes what is around the next calls
@@ -132,4 +132,4 @@ def _given_together(args: Sequence[Any]) -> bool:
 
 
 def _given_apart(*args: Any) -> bool:
-    return any(torch_private.overrides(type(arg)) for arg in args)
+    return any(dispatcher.overrides(type(arg)) for arg in args)

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NamedTuple
 
-from pytest_dispatchguard.runtime.foreign import own_frames
-from pytest_dispatchguard.runtime.source_text import asks_for_truth, place_in, text_at
+from pytest_dispatchguard.runtime.code.foreign import own_frames
+from pytest_dispatchguard.runtime.code.source_text import asks_for_truth, place_in, text_at
 from pytest_dispatchguard.runtime.syncs import torch_mode
 from pytest_dispatchguard.runtime.syncs.syncs import Notes, Recorder, is_there
 

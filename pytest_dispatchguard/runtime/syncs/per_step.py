@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from pytest_dispatchguard.model import Ran
-from pytest_dispatchguard.runtime.loops import Loop, loop_around
+from pytest_dispatchguard.runtime.code.loops import Loop, loop_around
 from pytest_dispatchguard.runtime.syncs.syncs import Frame, Sync
 
 _CALLED = frozenset({"forward", "__call__"})

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 
-from pytest_dispatchguard.runtime.foreign import own_frames
-from pytest_dispatchguard.runtime.source_text import Place, place_in
+from pytest_dispatchguard.runtime.code.foreign import own_frames
+from pytest_dispatchguard.runtime.code.source_text import Place, place_in
 from pytest_dispatchguard.runtime.syncs import torch_mode
 
 

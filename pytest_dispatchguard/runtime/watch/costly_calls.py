@@ -15,11 +15,11 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
+from pytest_dispatchguard.runtime.code.foreign import is_user_s
 from pytest_dispatchguard.runtime.compiled.program import Compiling
-from pytest_dispatchguard.runtime.foreign import is_user_s
 from pytest_dispatchguard.runtime.hooks.function_calls import each_function
 from pytest_dispatchguard.runtime.syncs.syncs import Frame, Sync, place_of
-from pytest_dispatchguard.runtime.torch_private import is_optimizer_step
+from pytest_dispatchguard.runtime.torch_private.dispatcher import is_optimizer_step
 from pytest_dispatchguard.runtime.watch.imports import Importing
 from pytest_dispatchguard.runtime.watch.instruction_profile import Looks
 from pytest_dispatchguard.runtime.watch.per_call_functions import Building

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_dispatchguard.model import Finding, Hot, Ran, Span
+from pytest_dispatchguard.runtime.code.source_text import columns, shown
 from pytest_dispatchguard.runtime.compiled.program import AGAIN, BREAKS, GUARDS
-from pytest_dispatchguard.runtime.source_text import columns, shown
 from pytest_dispatchguard.runtime.syncs.syncs import Frame, Sync
 
 Rel = Callable[[str], str | None]

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from types import CodeType
 from typing import Any
 
-from pytest_dispatchguard.runtime.foreign import is_user_s
+from pytest_dispatchguard.runtime.code.foreign import is_user_s
 from pytest_dispatchguard.runtime.syncs.syncs import Sync, place_of
 
 _WHY = "an import looks its module up, and its names, each time: import once"

@@ -12,7 +12,7 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 from pytest_dispatchguard.model import OperationsAt
-from pytest_dispatchguard.runtime.foreign import is_ours, is_user_s
+from pytest_dispatchguard.runtime.code.foreign import is_ours, is_user_s
 from pytest_dispatchguard.runtime.hooks.instruction_steps import Stop, step_through
 from pytest_dispatchguard.runtime.syncs.syncs import is_there, qualified
 

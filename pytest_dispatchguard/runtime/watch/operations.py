@@ -21,10 +21,10 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 
 from pytest_dispatchguard.model import OperationsAt, together
-from pytest_dispatchguard.runtime import torch_private
 from pytest_dispatchguard.runtime.hooks.dispatch_mode import DispatchMode
 from pytest_dispatchguard.runtime.hooks.function_calls import each_function
-from pytest_dispatchguard.runtime.tensors import storage_of, tensors
+from pytest_dispatchguard.runtime.hooks.tensors import storage_of, tensors
+from pytest_dispatchguard.runtime.torch_private import dispatcher
 
 Rel = Callable[[str], "str | None"]
 """A file's path relative to the project root; None for files that are not the project's own."""
@@ -90,7 +90,7 @@ _CONSTANTS = frozenset(
 
 @cache
 def _about(func: Any) -> _About:
-    schema = torch_private.schema_of(func)
+    schema = dispatcher.schema_of(func)
     if schema is None:
         return _About(str(func.name()), False, False, False, (), "")
     name = schema.name.partition("::")[2]
@@ -289,7 +289,7 @@ class Operations:
         if tally is None:
             tally = self._tallies[key, place.line] = Tally()
         tally.names[about.name] += 1
-        if torch_private.in_backward():
+        if dispatcher.in_backward():
             tally.backward += 1
             return  # what is done there no line says
         number = self._calls.get(key, 0)

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
 
-from pytest_dispatchguard.runtime.foreign import is_foreign
+from pytest_dispatchguard.runtime.code.foreign import is_foreign
 from pytest_dispatchguard.runtime.syncs.syncs import Frame, Sync, place_of, qualified
 
 _CALLS = 3

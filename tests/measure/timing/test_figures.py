@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_dispatchguard.measure.budgets import verdicts
-from pytest_dispatchguard.measure.budgets.subject import Subject
 from pytest_dispatchguard.measure.budgets.verdicts import Timing
 from pytest_dispatchguard.measure.timing import timing
 from pytest_dispatchguard.measure.timing.figures import (
@@ -23,6 +22,7 @@ from pytest_dispatchguard.measure.timing.figures import (
     unfit,
 )
 from pytest_dispatchguard.measure.timing.intervals import PROCESSES
+from pytest_dispatchguard.measure.timing.subject import Subject
 from pytest_dispatchguard.measure.timing.timing import Sample
 from pytest_dispatchguard.measure.workers.measuring import Options, share
 from pytest_dispatchguard.model import Interval, Limit

@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_dispatchguard.measure.timing.timing import Sample
-from pytest_dispatchguard.measure.workers.messages import (
+from pytest_dispatchguard.measure.budgets.messages import (
     Request,
     pack_verdicts,
     unpack_request,
     unpack_verdicts,
 )
+from pytest_dispatchguard.measure.timing.timing import Sample
 from pytest_dispatchguard.model import (
     Base,
     Compiled,

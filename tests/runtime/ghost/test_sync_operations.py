@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="tells what torch's operations wait for")
 
 from pytest_dispatchguard.runtime.ghost.ghost import ghost  # noqa: E402 - needs torch, which may be missing
-from pytest_dispatchguard.runtime.syncs.operations import TABLE, SyncOp, syncs  # noqa: E402 - as above
+from pytest_dispatchguard.runtime.ghost.sync_operations import TABLE, SyncOp, syncs  # noqa: E402 - as above
 
 BENCH = Path(__file__).parents[3] / "bench"
 CASES = runpy.run_path(str(BENCH / "sync_cases.py"))

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from pytest_dispatchguard.runtime import call_tree
-from pytest_dispatchguard.runtime.call_tree import CallTree, PythonCall, variables_of
+from pytest_dispatchguard.runtime.hooks import call_tree
+from pytest_dispatchguard.runtime.hooks.call_tree import CallTree, PythonCall, variables_of
 
 
 def recorded(run: Callable[[], object]) -> list[PythonCall]:

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import CodeType, FrameType
 
 _PYTHON_HOME = sysconfig.get_paths()["stdlib"] + os.sep
-_OUR_HOME = str(Path(__file__).parents[1]) + os.sep
-_WATCHING = str(Path(__file__).parent) + os.sep
+_OUR_HOME = str(Path(__file__).parents[2]) + os.sep
+_WATCHING = str(Path(__file__).parents[1]) + os.sep
 
 
 def is_foreign(code: CodeType) -> bool:

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from types import CellType, CodeType, FrameType, FunctionType
 from typing import Any
 
-from pytest_dispatchguard.runtime import torch_private
+from pytest_dispatchguard.runtime.torch_private import dispatcher
 
 MOST_CALLS = 5000
 """Python calls that are kept of one call: what arguments they were given keeps memory alive."""
 
 _NOT_A_CALL = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-_OURS = __name__.rpartition(".")[0]
+_OURS = "pytest_dispatchguard.runtime"
 _INVISIBLE = (_OURS, "torch.overrides")
 """Modules whose functions run because somebody watches."""
 _IN_PAIRS = "torch.utils._config_module"
@@ -64,7 +64,7 @@ class CallTree:
     def record(self, run: Callable[[], object]) -> None:
         """Runs it once and keeps what it calls."""
         before = sys.getprofile()
-        self._around = torch_private.surroundings()
+        self._around = dispatcher.surroundings()
         bottom = getattr(run, "__code__", None)
 
         def seen(frame: FrameType, event: str, arg: Any) -> None:
@@ -111,10 +111,10 @@ class CallTree:
         if not frame.f_code.co_flags & _NOT_A_CALL:
             function, call.args, call.kwargs = _again(frame)
             given = (*call.args, *call.kwargs.values())
-            call.state = torch_private.grad_state()
+            call.state = dispatcher.grad_state()
             # An iterator is used up by the first call: a comprehension is given one.
             used_up = any(isinstance(value, Iterator) for value in given)
-            elsewhere = torch_private.surroundings() != self._around
+            elsewhere = dispatcher.surroundings() != self._around
             paired = frame.f_globals.get("__name__") == _IN_PAIRS
             call.function = None if used_up or elsewhere or paired else function
         self.calls.append(call)

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_dispatchguard.measure.layers.layers import Wanted
+from pytest_dispatchguard.measure.layers.scaling import fitted, scaling
 from pytest_dispatchguard.measure.timing.calling import Call
-from pytest_dispatchguard.measure.timing.scaling import fitted, scaling
 from pytest_dispatchguard.model import Interval, Sized, UserError
 
 

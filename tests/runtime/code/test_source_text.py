@@ -8,7 +8,7 @@ from types import FrameType
 
 import pytest
 
-from pytest_dispatchguard.runtime.source_text import Place, columns, place_in, shown, text_at
+from pytest_dispatchguard.runtime.code.source_text import Place, columns, place_in, shown, text_at
 
 needs_columns = pytest.mark.skipif(sys.version_info < (3, 11), reason="Python keeps no columns")
 

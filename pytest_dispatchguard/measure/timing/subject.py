@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from pytest_dispatchguard.measure.budgets.agreement import Tolerance
 from pytest_dispatchguard.measure.timing.calling import Call
 
 Mode = Literal["grad", "no_grad", "inference"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """How far numbers may lie apart; None is torch's choice for their type."""
+
+    rtol: float | None = None
+    atol: float | None = None
 
 
 class Subject:

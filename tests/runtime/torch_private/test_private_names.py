@@ -11,7 +11,13 @@ from typing import Any
 
 import pytest
 
-from pytest_dispatchguard.runtime import torch_private
+from pytest_dispatchguard.runtime.torch_private import (
+    compile_records,
+    compiler,
+    dispatcher,
+    guard_trees,
+    lazy_backend,
+)
 
 Python = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -79,29 +85,29 @@ def compiled() -> Callable[[Any], Any]:
 def test_a_lookup_is_seen_where_compiled_code_is_called(compiled: Any) -> None:
     x = torch.ones(3)
     compiled(x)
-    with torch_private.compiled_codes() as codes:
-        assert torch_private.lookups(lambda: compiled(x)) == 1, "set_guard_complete_hook is silent"
+    with compiler.compiled_codes() as codes:
+        assert compiler.lookups(lambda: compiled(x)) == 1, "set_guard_complete_hook is silent"
     assert not codes, "looking made torch compile again"
-    assert torch_private.lookups(lambda: x * 2) == 0
-    assert torch_private.lookups(lambda: (compiled(x), compiled(x))) == 2
+    assert compiler.lookups(lambda: x * 2) == 0
+    assert compiler.lookups(lambda: (compiled(x), compiled(x))) == 2
 
 
 def test_code_that_is_compiled_is_told_with_its_guards(compiled: Any) -> None:
-    with torch_private.compiled_codes() as codes:
+    with compiler.compiled_codes() as codes:
         compiled(torch.ones(3))
         compiled(torch.ones(3))
     assert [code.co_name for code in codes] == ["double"]
     compiled(torch.ones(3, 3))
     assert len(codes) == 1, "told after the end"
-    entries = torch_private.cache_entries(codes[0])
+    entries = guard_trees.cache_entries(codes[0])
     assert len(entries) == 2, "one for each number of dimensions"
-    root = torch_private.guard_tree(entries[0])
-    sources = [manager.get_source() for manager in torch_private.managers(root)]
+    root = guard_trees.guard_tree(entries[0])
+    sources = [manager.get_source() for manager in guard_trees.managers(root)]
     assert "L['x']" in sources
     kinds = [
         type(leaf).__name__
-        for manager in torch_private.managers(root)
-        for leaf in torch_private.leaf_guards(manager)
+        for manager in guard_trees.managers(root)
+        for leaf in guard_trees.leaf_guards(manager)
     ]
     assert {"TENSOR_MATCH", "GLOBAL_STATE"} <= set(kinds)
 
@@ -118,17 +124,17 @@ def test_every_guard_that_torch_prints_is_found(compiled: Any) -> None:
                 x = layer(x)
             return x * self.options["a"] + self.options["b"][1][0]
 
-    with torch_private.compiled_codes() as codes:
+    with compiler.compiled_codes() as codes:
         torch.compile(Net(), backend="eager")(torch.ones(2, 2))
-    (entry,) = torch_private.cache_entries(codes[0])
+    (entry,) = guard_trees.cache_entries(codes[0])
     printed = [line for line in str(entry.guard_manager).splitlines() if "+- " in line]
     guards = [
         line for line in printed if line.split("+- ")[1].partition(":")[0].isupper()
     ]  # the rest are nodes
     found = [
         leaf
-        for manager in torch_private.managers(torch_private.guard_tree(entry))
-        for leaf in torch_private.leaf_guards(manager)
+        for manager in guard_trees.managers(guard_trees.guard_tree(entry))
+        for leaf in guard_trees.leaf_guards(manager)
     ]
     # A guard of many parts has a line for each; torch prints no keys of dictionaries' nodes twice.
     assert len(guards) >= len(found) > 30
@@ -147,7 +153,7 @@ def test_caches_are_off_and_on_again() -> None:
         )
 
     before = state()
-    with torch_private.no_caches():
+    with compiler.no_caches():
         assert state() == (False, 1, False, False)
     assert state() == before
 
@@ -156,7 +162,7 @@ def test_records_leave_the_limit_as_it_was(compiled: Any) -> None:
     from torch._dynamo import utils
 
     limit = utils._compilation_metrics.maxlen
-    with torch_private.records() as records:
+    with compile_records.records() as records:
         compiled(torch.ones(2))
         compiled(torch.ones(2, 2))
         found = records()
@@ -168,10 +174,10 @@ def test_records_leave_the_limit_as_it_was(compiled: Any) -> None:
 
 
 def test_what_the_compiler_counts(compiled: Any) -> None:
-    torch_private.forget_compiled()
-    before = torch_private.totals()
+    compiler.forget_compiled()
+    before = compile_records.totals()
     compiled(torch.ones(5))
-    after = torch_private.totals()
+    after = compile_records.totals()
     assert after.graphs == before.graphs + 1
     assert after.misses > before.misses
     assert after.dispatches["FakeTensorMode"] > before.dispatches.get("FakeTensorMode", 0)
@@ -182,7 +188,7 @@ def test_only_the_compilers_own_handlers_hear_its_steps() -> None:
     mine = logging.NullHandler()
     trace.addHandler(mine)
     try:
-        with torch_private.unheard():
+        with compiler.unheard():
             assert mine not in trace.handlers
         assert mine in trace.handlers
     finally:
@@ -195,26 +201,26 @@ def test_which_failures_are_of_compiling() -> None:
 
     with pytest.raises(Exception, match="not today") as told:
         torch.compile(lambda x: x + 1, backend=backend)(torch.ones(2))
-    assert torch_private.compile_failed(told.value)
+    assert compile_records.compile_failed(told.value)
 
     def opens(x: Any) -> Any:
         return x + len(Path("/there/is/none").read_bytes())
 
     with pytest.raises(OSError, match="none") as told_too:
         torch.compile(opens, backend="eager")(torch.ones(2))
-    assert not torch_private.compile_failed(told_too.value), "the subject's own"
+    assert not compile_records.compile_failed(told_too.value), "the subject's own"
 
 
 @pytest.fixture
 def lazy() -> str:
-    missing = torch_private.lazy_backend_started()
+    missing = lazy_backend.lazy_backend_started()
     if missing:
         pytest.skip(missing)
     return "lazy"
 
 
 def test_the_lazy_backend_may_be_asked_for_again(lazy: str) -> None:
-    assert torch_private.lazy_backend_started() == ""
+    assert lazy_backend.lazy_backend_started() == ""
     assert torch.ones(2, device=lazy).device.type == "lazy"
 
 
@@ -229,17 +235,17 @@ def test_why_there_is_no_lazy_backend(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(torch, "empty", absent)
     monkeypatch.setattr(ts_backend, "init", refused)
-    said = torch_private.lazy_backend_started()
+    said = lazy_backend.lazy_backend_started()
     assert said == "torch's lazy backend does not start: not built for this"
 
 
 def test_a_trace_is_executed(lazy: str) -> None:
     x = torch.ones(2, device=lazy)
-    torch_private.lazy_trace_executed()
+    lazy_backend.lazy_trace_executed()
     for _ in range(3):
         x.add_(1)
     assert pending(x) == 3
-    torch_private.lazy_trace_executed()
+    lazy_backend.lazy_trace_executed()
     assert pending(x) == 0
     assert x.tolist() == [4, 4]
 
@@ -252,37 +258,37 @@ def pending(tensor: object) -> int:
 
 def test_lazy_operations_are_counted_traced_or_not(lazy: str) -> None:
     x = torch.ones(2, 2, device=lazy)
-    before = torch_private.lazy_operations()
+    before = lazy_backend.lazy_operations()
     torch.relu(x + x)
-    assert torch_private.lazy_operations() - before == 2
+    assert lazy_backend.lazy_operations() - before == 2
     torch.lgamma(x)  # runs at once, between a copy to the CPU and one back
-    assert torch_private.lazy_operations() - before == 2 + 3
+    assert lazy_backend.lazy_operations() - before == 2 + 3
 
 
 def test_an_overload_is_found_by_what_is_given() -> None:
     x = torch.ones(2)
-    assert torch_private.resolved("add", (x, x), {}) == "Tensor"
-    assert torch_private.resolved("relu", (x,), {}) == "default"
-    assert torch_private.resolved("add", ("x",), {}) is None
-    assert torch_private.operation_behind(torch._C._nn.linear) == "linear"
-    assert torch_private.operation_behind(len) in ("", "len")
+    assert dispatcher.resolved("add", (x, x), {}) == "Tensor"
+    assert dispatcher.resolved("relu", (x,), {}) == "default"
+    assert dispatcher.resolved("add", ("x",), {}) is None
+    assert dispatcher.operation_behind(torch._C._nn.linear) == "linear"
+    assert dispatcher.operation_behind(len) in ("", "len")
 
 
 def test_classes_with_a_say_are_known() -> None:
     class Plain(torch.Tensor):  # type: ignore[misc]  # torch is not there when types are checked
         pass
 
-    assert torch_private.overrides(Plain)
-    assert not torch_private.overrides(torch.Tensor)
-    assert not torch_private.overrides(torch.nn.Parameter)
-    assert not torch_private.overrides(int)
-    with torch_private.plain_tensors():
-        assert not torch_private.overrides(Plain)
+    assert dispatcher.overrides(Plain)
+    assert not dispatcher.overrides(torch.Tensor)
+    assert not dispatcher.overrides(torch.nn.Parameter)
+    assert not dispatcher.overrides(int)
+    with dispatcher.plain_tensors():
+        assert not dispatcher.overrides(Plain)
 
 
 def test_nothing_is_recorded_below_autograd() -> None:
     x = torch.ones(2, requires_grad=True)
-    with torch_private.below_autograd():
+    with dispatcher.below_autograd():
         assert (x * 2).grad_fn is None
         assert not x[0]._is_view(), "views are looked after yet: ADInplaceOrView is not left out"
         assert not torch.ones(2)[0]._is_view()
@@ -291,13 +297,13 @@ def test_nothing_is_recorded_below_autograd() -> None:
 
 
 def test_a_tree_without_guards_always_holds() -> None:
-    assert torch_private.no_guards_tree().check({"x": 1})
+    assert guard_trees.no_guards_tree().check({"x": 1})
 
 
 def test_dynamo_is_as_before(compiled: Any) -> None:
     from torch._C._dynamo import eval_frame
 
-    with torch_private.dynamo_kept() as switched:
+    with compiler.dynamo_kept() as switched:
         compiled(torch.ones(3))
         assert not switched()
         eval_frame.set_eval_frame(False)
@@ -306,28 +312,28 @@ def test_dynamo_is_as_before(compiled: Any) -> None:
 
 
 def test_what_is_compiled_is_listed(compiled: Any) -> None:
-    with torch_private.records() as told:
+    with compile_records.records() as told:
         compiled(torch.ones(3))
         (record,) = told()
-        assert torch_private.recorded()[-1] == record
-    assert compiled.__wrapped__.__code__ in torch_private.codes_compiled()
+        assert compile_records.recorded()[-1] == record
+    assert compiled.__wrapped__.__code__ in compiler.codes_compiled()
 
 
 def test_code_is_known_by_what_it_was_made_from(compiled: Any) -> None:
     compiled(torch.ones(3))
     code = compiled.__wrapped__.__code__
-    (entry,) = torch_private.cache_entries(code)
-    assert torch_private.code_before(entry.code) is code, "orig_code_map knows no compiled code"
-    assert torch_private.code_before(code) is None
+    (entry,) = guard_trees.cache_entries(code)
+    assert compiler.code_before(entry.code) is code, "orig_code_map knows no compiled code"
+    assert compiler.code_before(code) is None
 
 
 @pytest.mark.parametrize("grad", [False, True])
 @pytest.mark.parametrize("inference", [False, True])
 def test_grad_mode_is_as_it_was(grad: bool, inference: bool) -> None:
-    around = torch_private.grad_state()
-    with torch_private.in_grad_state(grad, inference):
-        assert torch_private.grad_state() == (grad and not inference, inference)
-    assert torch_private.grad_state() == around
+    around = dispatcher.grad_state()
+    with dispatcher.in_grad_state(grad, inference):
+        assert dispatcher.grad_state() == (grad and not inference, inference)
+    assert dispatcher.grad_state() == around
 
 
 def test_compiled_code_is_found_and_none_is_made(compiled: Any) -> None:
@@ -337,7 +343,7 @@ def test_compiled_code_is_found_and_none_is_made(compiled: Any) -> None:
         seen.append(1)  # runs in Python alone
         return x * 2
 
-    with torch_private.compiled_code_found(), torch_private.compiled_codes() as codes:
+    with compiler.compiled_code_found(), compiler.compiled_codes() as codes:
         doubled(torch.ones(3))
     assert seen and not codes
 
@@ -350,7 +356,7 @@ def test_an_error_of_the_user_is_not_the_compiler_s() -> None:
     for run in (torch.vmap(reading), reading):
         with pytest.raises(OSError) as told:
             run(torch.ones(2))
-        assert not torch_private.compile_failed(told.value)
+        assert not compile_records.compile_failed(told.value)
 
 
 def test_shapes_are_tried_without_the_compiler(python: Python, tmp_path: Path) -> None:
@@ -380,5 +386,5 @@ def test_shapes_are_tried_without_the_compiler(python: Python, tmp_path: Path) -
 def test_steps_of_optimizers_are_known() -> None:
     stepping = torch.optim.SGD([torch.ones(1, requires_grad=True)], lr=0.1)
     code = type(stepping).step.__code__
-    assert torch_private.is_optimizer_step(code)
-    assert not torch_private.is_optimizer_step(torch.optim.Optimizer.zero_grad.__code__)
+    assert dispatcher.is_optimizer_step(code)
+    assert not dispatcher.is_optimizer_step(torch.optim.Optimizer.zero_grad.__code__)

@@ -1,0 +1,230 @@
+"""Private names of torch's compiler: whether it is loaded, what it compiled, its caches, logs and switches.
+
+Importing this imports no torch. The functions expect `torch._dynamo` to be imported already, but for
+`load_compiler` and those that check whether it is.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import CodeType, ModuleType
+from typing import Any
+
+from pytest_dispatchguard.runtime.torch_private.guard_trees import helpers
+
+_CACHES = (
+    ("torch._inductor.config", "fx_graph_cache", False),
+    ("torch._inductor.config", "fx_graph_remote_cache", False),
+    ("torch._inductor.config", "compile_threads", 1),
+    ("torch._functorch.config", "enable_autograd_cache", False),
+    ("torch._dynamo.config", "automatic_dynamic_local_pgo", False),
+    ("torch._dynamo.config", "automatic_dynamic_remote_pgo", False),
+)
+"""Settings that keep torch from using what earlier processes compiled, and have it compile in one thread."""
+
+
+def compiler_is_there() -> bool:
+    """Whether torch's compiler was imported: where it was not, nothing is compiled."""
+    # Where importing it failed, parts of it are left there.
+    return "torch._dynamo" in sys.modules and "torch._dynamo.eval_frame" in sys.modules
+
+
+def load_compiler() -> bool:
+    """Imports torch's compiler; whether its guards can be told apart."""
+    import torch._dynamo
+
+    return hasattr(torch._dynamo.guards, "GuardFilterEntry") and bool(helpers())
+
+
+def entry_file() -> str:
+    """The file that every compiled callable is called through."""
+    return str(sys.modules["torch._dynamo.eval_frame"].__file__)
+
+
+def lookups(run: Callable[[], object]) -> int | None:
+    """How often a call looks for compiled code whose guards hold; None where this torch cannot tell."""
+    from torch._C._dynamo import eval_frame
+
+    hook = getattr(eval_frame, "set_guard_complete_hook", None)
+    if hook is None:
+        return None
+    seen = 0
+
+    def looked(hit: bool) -> Any:
+        nonlocal seen
+        seen += 1
+        return before(hit) if before is not None else hit  # what is not true is compiled again
+
+    before = hook(looked)
+    try:
+        run()
+    finally:
+        hook(before)
+    return seen
+
+
+@contextmanager
+def compiled_codes() -> Iterator[list[CodeType]]:
+    """Yields the code that torch compiles in here, in order: again where it is compiled again."""
+    from torch._dynamo.convert_frame import register_bytecode_hook
+
+    found: list[CodeType] = []
+
+    def noted(code: CodeType, made: CodeType) -> None:
+        found.append(code)
+
+    handle = register_bytecode_hook(noted)
+    try:
+        yield found
+    finally:
+        handle.remove()
+
+
+def codes_compiled() -> list[CodeType]:
+    """All code that there is compiled code for."""
+    from torch._dynamo.utils import orig_code_map
+
+    return [code for code in list(orig_code_map.values.values()) if isinstance(code, CodeType)]
+
+
+def code_before(made: CodeType) -> CodeType | None:
+    """The code that Dynamo rewrote; None for what it did not write."""
+    from torch._dynamo.utils import orig_code_map
+
+    found: CodeType | None = orig_code_map.get(made)
+    return found
+
+
+def forget_compiled() -> None:
+    """Has torch forget all that it has compiled in this process, and what it knows of operations on fake
+    tensors."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    torch.compiler.reset()
+    FakeTensorMode.cache_clear()
+
+
+def unmark(tensor: Any) -> None:
+    """Takes off what code that was compiled before has left on a tensor for what is compiled next: which of
+    its sizes were dynamic. Nested tensors are born with it."""
+    if not tensor.is_nested:
+        vars(tensor).pop("_dynamo_propagated_dynamic_indices", None)
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """What the compiler tells of its steps, in thousands of lines, is told to its own handlers alone: pytest
+    listens to all loggers, and compiling takes ten times as long where anybody does."""
+    trace = logging.getLogger("torch.__trace")
+    others = [one for one in trace.handlers if not type(one).__module__.startswith("torch.")]
+    for handler in others:
+        trace.removeHandler(handler)
+    try:
+        yield
+    finally:
+        for handler in others:
+            trace.addHandler(handler)
+
+
+@contextmanager
+def no_caches() -> Iterator[None]:
+    """Nothing that is compiled in here comes from a cache on disk, and all in one thread."""
+    with ExitStack() as stack:
+        for module, name, value in _CACHES:
+            config = sys.modules.get(module)
+            if config is not None and hasattr(config, name):
+                stack.enter_context(config.patch({name: value}))
+        stack.enter_context(_guards_know_their_place())
+        yield
+
+
+@contextmanager
+def _guards_know_their_place() -> Iterator[None]:
+    """Guards are made with the line that made torch check: releases before 2.13 look for it only where guards
+    are to be logged in full."""
+    log = logging.getLogger("torch._dynamo.guards.__verbose_guards")
+    before = log.level, log.propagate, log.handlers[:]
+    log.setLevel(logging.DEBUG)
+    log.propagate = bool(before[2]) and before[1]
+    if not before[2]:
+        log.addHandler(logging.NullHandler())
+    try:
+        yield
+    finally:
+        log.setLevel(before[0])
+        log.propagate = before[1]
+        log.handlers[:] = before[2]
+
+
+@contextmanager
+def compiled_code_found() -> Iterator[None]:
+    """Functions run in the form that Dynamo gave them, where they have one; none is compiled anew."""
+    from torch._C._dynamo import eval_frame
+
+    before = eval_frame.set_eval_frame(False)
+    try:
+        yield
+    finally:
+        eval_frame.set_eval_frame(before)
+
+
+@contextmanager
+def dynamo_kept() -> Iterator[Callable[[], bool]]:
+    """Yields what says whether Dynamo was switched on or off in this thread; afterwards it is as before."""
+    if not compiler_is_there():
+        yield lambda: False
+        return
+    from torch._C._dynamo import eval_frame
+
+    def switched() -> bool:
+        now = eval_frame.set_eval_frame(None)
+        eval_frame.set_eval_frame(now)
+        return now is not before
+
+    before = eval_frame.set_eval_frame(None)
+    eval_frame.set_eval_frame(before)
+    try:
+        yield switched
+    finally:
+        eval_frame.set_eval_frame(before)
+
+
+def left_alone(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function, which torch.compile does not look into."""
+    import torch
+
+    found: Callable[..., Any] = torch._disable_dynamo(function)
+    return found
+
+
+@contextmanager
+def compiler_left_out() -> Iterator[None]:
+    """Operations on shapes alone (the device ``meta``) run without importing torch's compiler, which many
+    would do only to tell it to look away, and which takes seconds. Nothing else may run meanwhile."""
+    import torch
+
+    if "torch._dynamo" in sys.modules:
+        yield
+        return
+    asked: list[Any] = []
+
+    def disable(function: Any, *_: Any, **__: Any) -> Any:
+        asked.append(function)
+        return function
+
+    stand_in = ModuleType("torch._dynamo")
+    stand_in.disable = disable  # type: ignore[attr-defined]  # of a module made here
+    sys.modules["torch._dynamo"] = torch._dynamo = stand_in
+    try:
+        yield
+    finally:
+        if sys.modules.get("torch._dynamo") is stand_in:
+            del sys.modules["torch._dynamo"]
+        if vars(torch).get("_dynamo") is stand_in:
+            del torch._dynamo
+        for function in asked:  # torch keeps the answer with the function
+            vars(function).pop("__dynamo_disable", None)
