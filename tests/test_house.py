@@ -67,6 +67,14 @@ FLOORS = {
         ("check",),
         ("hot", "known_hot", "observed", "review", "resident"),
     ),
+    "measure": (("timing",), ("layers",), ("budgets",), ("workers",), ("revisions", "specimens")),
+    "runtime": (
+        ("code", "program", "torch_private"),
+        ("hooks", "syncs"),
+        ("compiled", "ghost"),
+        ("counters", "watch"),
+        ("aten_loops", "recorder", "target"),
+    ),
 }
 
 MOST_MODULES = 14

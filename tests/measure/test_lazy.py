@@ -135,8 +135,8 @@ def test_every_operation_of_a_chain_counts_once(names: list[str]) -> None:
 
 PROGRAM = """
 import json, torch
-from pytest_dispatchguard.measure import devices
-from pytest_dispatchguard.runtime.counters import ALWAYS, OF_LAZY, count
+from pytest_dispatchguard.measure.timing import devices
+from pytest_dispatchguard.runtime.counters.counters import ALWAYS, OF_LAZY, count
 missing = devices.started("lazy")
 if missing:
     print(json.dumps(missing))

@@ -38,7 +38,7 @@ def ghost(device: str = "cuda") -> Iterator[Recorder]:
 def _there() -> Iterator[None]:
     with ExitStack() as stack:
         taken: dict[Any, Callable[..., Any]] = {}
-        for owner, name, value in names(NOTES):
+        for owner, name, value in names():
             if isinstance(owner, ModuleType) and not hasattr(owner, name):
                 continue  # a function that this torch does not have yet
             if owner is torch and isinstance(value, FunctionType):

@@ -1,8 +1,8 @@
 """What makes the host wait for a GPU, operation by operation: the table that the ghost follows.
 
-Taken from where torch's CUDA code copies and waits (what `torch.cuda.set_sync_debug_mode` tells), from its
-tests of that, from its changes of that, and from NVIDIA's list of operations that wait. Calls that are no
-ATen operations, as `to`, `tolist` and `synchronize`, are told where they are replaced (`ghost_names`)."""
+Taken from where torch's CUDA code copies and waits (what `torch.cuda.set_sync_debug_mode` warns of), from its
+tests and changelogs, and from NVIDIA's list of operations that wait. Calls that are no ATen operations (`to`,
+`tolist`, `synchronize`) are recorded where they are replaced, in `tensor_methods` and `cuda_api`."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_a_constant_of_an_instance_is_named_with_its_line() -> None:
             "return x * self.scale",
         )
     ]
-    assert about[0].place.startswith("runtime/test_guards.py:")
+    assert about[0].place.startswith("compiled/test_guards.py:")
     assert about[0].place.endswith("in forward")
     ambient = [g for g in found if not g.source]
     assert {"GLOBAL_STATE", "DEFAULT_DEVICE"} <= {g.kind for g in ambient}

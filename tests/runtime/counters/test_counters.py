@@ -98,7 +98,7 @@ def test_lazy_set_up_is_none_of_a_call() -> None:
 
 PROGRAM = """
 import json, torch
-from pytest_dispatchguard.runtime.counters import COUNTABLE, count
+from pytest_dispatchguard.runtime.counters.counters import COUNTABLE, count
 layer, x = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()), torch.ones(2, 4)
 def run():
     return layer(x)

@@ -29,7 +29,7 @@ def test_it_imports_nothing() -> None:
 import sys, torch
 before = set(sys.modules)
 from pytest_dispatchguard import ghost
-from pytest_dispatchguard.runtime.torch_modes import dispatched
+from pytest_dispatchguard.runtime.counters.torch_calls import dispatched
 assert dispatched(lambda: torch.ones(2) + 1).operations == 2
 with ghost("cuda"):
     assert torch.ones(2, device="cuda").sum().item() == 2

@@ -364,7 +364,7 @@ def test_shapes_are_tried_without_the_compiler(python: Python, tmp_path: Path) -
     (tmp_path / "tried.py").write_text(
         "import sys\n"
         "import torch\n"
-        "from pytest_dispatchguard.runtime.torch_private import compiler_left_out\n"
+        "from pytest_dispatchguard.runtime.torch_private.compiler import compiler_left_out\n"
         "x, ops = torch.ones(0, 4, device='meta'), torch.ops.aten\n"
         "with compiler_left_out():\n"
         "    results = [ops.relu(x), ops.add(x, x), ops.addmm(x[0:0, 0], x, x.t()), ops.mean(x, [1])]\n"
