@@ -30,7 +30,7 @@ from bench_lint import BenchError
 from publishing import figures, interval, shown, study, table, where, written_by
 from warming import warmed
 
-from pytest_dispatchguard.measure.timing.turns import Arm, Turned, turned
+from pytest_dispatchguard.measure.timing.interleaved import Arm, InterleavedTimes, time_interleaved
 
 ELEMENTS = 10
 SECONDS = 40.0
@@ -116,7 +116,7 @@ def measured(name: str, gradient: bool) -> Row:
     tree = CallTree()
     tree.record(call.once())
     arms = {EAGER: warmed(Arm(Call(add1, (x,)).block(CLOCK))), **ways(call, tree.calls)}
-    found = turned({WHOLE: arms.pop(WHOLE), **arms}, seconds=SECONDS)
+    found = time_interleaved({WHOLE: arms.pop(WHOLE), **arms}, seconds=SECONDS)
     layers = {layer: figures(found.us(sums)) for layer, sums in layers_of(found).items()}
     return {
         "rounds": found.rounds,
@@ -247,7 +247,7 @@ def nothings(calls: Sequence[Any]) -> int:
     return sum(one.code is nullcontext.__enter__.__code__ for one in calls)
 
 
-def layers_of(found: Turned) -> dict[str, dict[str, float]]:
+def layers_of(found: InterleavedTimes) -> dict[str, dict[str, float]]:
     """The layers of the whole: sums of ways times factors."""
     chain = [way for way in CHAIN if way in found.times]
     guards = {WHOLE: 1.0, SKIPPED: -1.0}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pytest_dispatchguard.config import did_you_mean
-from pytest_dispatchguard.measure.timing.figures import AGAINST_BASE, OF_GUARDS, OF_TIME
+from pytest_dispatchguard.measure.timing.measurements import AGAINST_BASE, OF_GUARDS, OF_TIME
 from pytest_dispatchguard.model import Limit, UserError
 from pytest_dispatchguard.runtime.counters import counters
 

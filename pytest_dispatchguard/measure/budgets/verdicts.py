@@ -11,7 +11,8 @@ from types import FunctionType
 from pytest_dispatchguard.measure.budgets.device_waits import judged_on_ghost
 from pytest_dispatchguard.measure.layers.guards import checking
 from pytest_dispatchguard.measure.timing.devices import HOST, Device
-from pytest_dispatchguard.measure.timing.figures import (
+from pytest_dispatchguard.measure.timing.intervals import over_processes
+from pytest_dispatchguard.measure.timing.measurements import (
     OF_GUARDS,
     OF_TIME,
     figure,
@@ -19,8 +20,7 @@ from pytest_dispatchguard.measure.timing.figures import (
     telling,
     unfit,
 )
-from pytest_dispatchguard.measure.timing.figures import kept as limit_kept
-from pytest_dispatchguard.measure.timing.intervals import over_processes
+from pytest_dispatchguard.measure.timing.measurements import kept as limit_kept
 from pytest_dispatchguard.measure.timing.subject import Subject
 from pytest_dispatchguard.measure.timing.timing import Sample, sample
 from pytest_dispatchguard.model import (

@@ -11,7 +11,7 @@ from pytest_dispatchguard.measure.layers.functions import Part
 from pytest_dispatchguard.measure.layers.python import Around, PythonLayers, arm_of
 from pytest_dispatchguard.measure.layers.statements import Statement, statements_arm
 from pytest_dispatchguard.measure.timing.calling import Call, spelt
-from pytest_dispatchguard.measure.timing.turns import Arm, Clock, Turned
+from pytest_dispatchguard.measure.timing.interleaved import Arm, Clock, InterleavedTimes
 from pytest_dispatchguard.model import Layer, LayerKind
 from pytest_dispatchguard.runtime.compiled.calls import (
     Checks,
@@ -98,7 +98,7 @@ class CompiledLayers:
                 # Those that are written in Python have a row of their own.
                 self._guards[part.parent][arm_of(number)] = -1.0
 
-    def layers(self, found: Turned) -> list[Layer]:
+    def layers(self, found: InterleavedTimes) -> list[Layer]:
         """The layers, each after the function that it is in."""
         others: dict[int, dict[str, float]] = {owner: {**s} for owner, s in self._guards.items()}
         for name, owner in self._owned.items():

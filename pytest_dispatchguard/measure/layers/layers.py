@@ -14,13 +14,18 @@ from types import CodeType
 from typing import Any
 
 from pytest_dispatchguard.measure.layers.compiled import CompiledLayers, around_part
-from pytest_dispatchguard.measure.layers.fitting import fitted
 from pytest_dispatchguard.measure.layers.functions import name_of, parts_of
 from pytest_dispatchguard.measure.layers.python import PythonLayers
+from pytest_dispatchguard.measure.layers.reconciling import reconciled
 from pytest_dispatchguard.measure.timing.calling import Call
 from pytest_dispatchguard.measure.timing.devices import HOST, Device, here
+from pytest_dispatchguard.measure.timing.interleaved import (
+    Arm,
+    Clock,
+    InterleavedTimes,
+    time_interleaved,
+)
 from pytest_dispatchguard.measure.timing.subject import Subject
-from pytest_dispatchguard.measure.timing.turns import Arm, Clock, Turned, turned
 from pytest_dispatchguard.model import Layer, Layers
 from pytest_dispatchguard.runtime.compiled.calls import lets_in, role
 from pytest_dispatchguard.runtime.hooks.call_tree import CallTree
@@ -98,7 +103,7 @@ class _Apart:
             parts_of(calls, role), wanted.call, wanted.prepare, wanted.clock, around
         )
         compiled = CompiledLayers(calls, python, wanted.call, self.prepare, wanted.clock)
-        found = self._turned({**python.arms, **compiled.arms})
+        found = self._time({**python.arms, **compiled.arms})
         return self._made(found, compiled.layers(found), [*python.notes, *compiled.notes])
 
     def _eager(self) -> Layers:
@@ -124,7 +129,7 @@ class _Apart:
             notes.append("the call is too long to be told apart in all its parts")
             del torch_calls[_MOST_TORCH_CALLS:]
         if not torch_calls:
-            found = self._turned(python.arms)
+            found = self._time(python.arms)
             itself = Layer("the call itself, in C", "python", found.us({"whole": 1.0}))
             return self._made(found, python.layers(found, {}) or [itself], notes)
         from pytest_dispatchguard.measure.layers.torch import TorchLayers
@@ -133,18 +138,18 @@ class _Apart:
         below = TorchLayers(torch_calls, python.owners(self.tree.calls), wanted.clock)
         with below.arranged() as torch_arms:
             if not torch_arms:
-                found = self._turned(python.arms)
+                found = self._time(python.arms)
                 above = python.layers(found, {})
                 return self._made(found, above, [*notes, *below.notes], names)
-            found = self._turned({**python.arms, **torch_arms})
+            found = self._time({**python.arms, **torch_arms})
         above = python.layers(found, below.by_part)
         parts = [*above, *below.layers(found, all_of_it=not above)]
         return self._made(found, parts, [*notes, *below.notes], names)
 
-    def _turned(self, arms: Mapping[str, Arm]) -> Turned:
+    def _time(self, arms: Mapping[str, Arm]) -> InterleavedTimes:
         wanted = self.wanted
         whole = Arm(wanted.call.block(wanted.clock), fresh=self.prepare)
-        return turned(
+        return time_interleaved(
             {"whole": whole, **arms},
             seconds=wanted.seconds,
             confidence=wanted.confidence,
@@ -155,13 +160,13 @@ class _Apart:
 
     def _made(
         self,
-        found: Turned,
+        found: InterleavedTimes,
         parts: Sequence[Layer],
         notes: Sequence[str],
         torch_calls: Mapping[str, int] | None = None,
     ) -> Layers:
         whole = found.alone("whole")
-        fitting, off = fitted(parts)
+        fitting, off = reconciled(parts)
         # A layer of torch that is surely less than nothing was measured wrong: its zero would mislead.
         wrong = [part for part in parts if part.us.high < 0 and not part.line]
         kept = [made for made, part in zip(fitting, parts, strict=True) if part not in wrong]

@@ -10,7 +10,7 @@ from io import StringIO
 from pytest_dispatchguard.measure.layers.functions import Part
 from pytest_dispatchguard.measure.layers.statements import statements_arm
 from pytest_dispatchguard.measure.timing.calling import Call
-from pytest_dispatchguard.measure.timing.turns import Arm, Clock, Turned
+from pytest_dispatchguard.measure.timing.interleaved import Arm, Clock, InterleavedTimes
 from pytest_dispatchguard.model import Layer
 from pytest_dispatchguard.runtime.counters.instructions import instructions_by_place
 from pytest_dispatchguard.runtime.hooks.call_tree import PythonCall
@@ -71,7 +71,9 @@ class PythonLayers:
             owners[call.number] = heads.get(call.number, owners[call.parent])
         return owners
 
-    def layers(self, found: Turned, others: Mapping[int, Mapping[str, float]]) -> list[Layer]:
+    def layers(
+        self, found: InterleavedTimes, others: Mapping[int, Mapping[str, float]]
+    ) -> list[Layer]:
         """What each part takes itself: without the parts that it calls, and without the `others` of it."""
         own = [{arm_of(i) if i else "whole": 1.0} for i in range(len(self.parts))]
         for number, part in enumerate(self.parts):

@@ -14,7 +14,7 @@ import torch
 
 from pytest_dispatchguard.measure.layers.statements import Statement
 from pytest_dispatchguard.measure.timing.calling import Block, spelt
-from pytest_dispatchguard.measure.timing.turns import Arm, Clock
+from pytest_dispatchguard.measure.timing.interleaved import Arm, Clock
 from pytest_dispatchguard.runtime.aten_loops import Loop, Operation, bare_loop, loop_of, reached
 from pytest_dispatchguard.runtime.hooks.torch_calls import State, TorchCall
 from pytest_dispatchguard.runtime.torch_private import compiler, dispatcher

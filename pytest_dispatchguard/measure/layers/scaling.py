@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from pytest_dispatchguard.measure.layers.layers import Wanted, layers
 from pytest_dispatchguard.measure.timing.calling import Call
-from pytest_dispatchguard.measure.timing.turns import Arm, turned
+from pytest_dispatchguard.measure.timing.interleaved import Arm, time_interleaved
 from pytest_dispatchguard.model import Interval, Scaling, Sized, UserError
 
 _LEAST_SIZES = 3
@@ -42,7 +42,7 @@ def scaling(
 
 def _ratio(wanted: Wanted, reference: Call) -> Interval:
     with wanted.mode():
-        found = turned(
+        found = time_interleaved(
             {
                 "reference": Arm(reference.block(wanted.clock)),
                 "subject": Arm(wanted.call.block(wanted.clock)),

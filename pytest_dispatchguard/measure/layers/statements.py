@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_dispatchguard.measure.timing.calling import block_of
-from pytest_dispatchguard.measure.timing.turns import Arm, Clock
+from pytest_dispatchguard.measure.timing.interleaved import Arm, Clock
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import torch
 
 from pytest_dispatchguard.measure.layers import replays
 from pytest_dispatchguard.measure.layers.statements import statements_arm
-from pytest_dispatchguard.measure.timing.turns import Arm, Clock, Sum, Turned
+from pytest_dispatchguard.measure.timing.interleaved import Arm, Clock, InterleavedTimes, Sum
 from pytest_dispatchguard.model import Layer, LayerKind
 from pytest_dispatchguard.runtime.aten_loops import Operation, as_they_are, operations_of
 from pytest_dispatchguard.runtime.hooks.torch_calls import State, TorchCall
@@ -49,7 +49,7 @@ class TorchLayers:
                 return
             yield {**above, **self._from_below()}
 
-    def layers(self, found: Turned, *, all_of_it: bool) -> list[Layer]:
+    def layers(self, found: InterleavedTimes, *, all_of_it: bool) -> list[Layer]:
         """The layers, outermost first. `all_of_it` says that nothing else is in the whole."""
         names = [name for name in found.times if name.startswith("torch ")]
         whole = {"whole": 1.0} if all_of_it else dict.fromkeys(names, 1.0)
@@ -80,7 +80,7 @@ class TorchLayers:
         return [*made, kernel] if self._computes else made
 
     def _layer(
-        self, found: Turned, name: str, kind: LayerKind, more: Sum, less: Sum, note: str
+        self, found: InterleavedTimes, name: str, kind: LayerKind, more: Sum, less: Sum, note: str
     ) -> Layer:
         parts = dict(more)
         for arm, factor in less.items():

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from pytest_dispatchguard.measure.budgets.bases import against, needs_times
+from pytest_dispatchguard.measure.budgets.comparison import against, needs_times
 from pytest_dispatchguard.measure.budgets.messages import (
     Request,
     pack_samples,
@@ -24,8 +24,8 @@ from pytest_dispatchguard.measure.budgets.messages import (
     unpack_verdicts,
 )
 from pytest_dispatchguard.measure.budgets.session import keyed
-from pytest_dispatchguard.measure.timing.figures import AGAINST_BASE
 from pytest_dispatchguard.measure.timing.intervals import PROCESSES
+from pytest_dispatchguard.measure.timing.measurements import AGAINST_BASE
 from pytest_dispatchguard.measure.timing.timing import Sample
 from pytest_dispatchguard.measure.workers.workers import Launch, Worker
 from pytest_dispatchguard.model import Base, Interval, Layers, UserError, Verdict

@@ -1,4 +1,4 @@
-"""Which code is Python's own, or torch's: nobody who reads a report would change it."""
+"""Which code belongs to Python or torch, and so is not for the readers of a report to change."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ _WATCHING = str(Path(__file__).parents[1]) + os.sep
 
 
 def is_foreign(code: CodeType) -> bool:
-    """Whether code is Python's own, or torch's, or of no file."""
+    """Whether code belongs to Python or torch, or has no file."""
     return is_foreign_file(code.co_filename)
 
 
 def is_foreign_file(path: str) -> bool:
-    """Whether the code of a file is."""
+    """The same for a file."""
     homes = getattr(sys.modules.get("torch"), "__path__", ())
     return _of_others(path, tuple(homes))
 
 
 def is_ours(code: CodeType) -> bool:
-    """Whether code is of this package, which watches."""
+    """Whether code belongs to this package."""
     return code.co_filename.startswith(_OUR_HOME)
 
 
 def is_user_s(code: CodeType) -> bool:
-    """Whether code is neither Python's own, nor torch's, nor of this package."""
+    """Whether code belongs neither to Python, nor to torch, nor to this package."""
     return not (is_foreign(code) or is_ours(code))
 
 
 def own_frames(frame: FrameType | None) -> Iterator[FrameType]:
-    """The frame and those that called it, innermost first, but for foreign code; up to where this package,
-    or pytest, called what is watched."""
+    """The frame and its callers, innermost first, without foreign code. Stops at the frame of this package
+    or of pytest that runs the watched code."""
     while frame is not None:
         path = frame.f_code.co_filename
         if path.startswith(_OUR_HOME):

@@ -1,4 +1,4 @@
-"""The loops of a source file: which one a line runs in."""
+"""Finds the loop that a line of source stands in."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Loop(NamedTuple):
 
 
 def loop_around(path: str, line: int) -> Loop | None:
-    """The innermost loop that a line is in; None where its function has none around it."""
+    """The innermost loop around a line, within its function; None if there is none."""
     loops, functions = _read(path)
     around = [loop for loop in loops if loop.line <= line <= loop.end]
     inner = max(around, default=None, key=lambda loop: loop.line)
     if inner is None or any(inner.line < start <= line <= end for start, end in functions):
-        return None  # what a loop only defines, runs when it is called
+        return None  # a function defined in a loop does not run in it
     return inner
 
 
@@ -34,7 +34,7 @@ def _read(path: str) -> tuple[list[Loop], list[tuple[int, int]]]:
     except (SyntaxError, ValueError, RecursionError):
         return [], []
     loops = [
-        # What stands in the `else` of a loop runs once.
+        # The `else` of a loop runs once.
         Loop(path, node.lineno, node.body[-1].end_lineno or node.lineno)
         for node in nodes
         if isinstance(node, ast.For | ast.AsyncFor | ast.While)

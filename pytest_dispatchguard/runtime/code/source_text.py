@@ -1,5 +1,4 @@
-"""The source text of what a frame runs: its expression where Python keeps columns (from 3.11 on), else its
-line."""
+"""The source text that a frame runs: an expression where Python has columns (3.11 and later), else a line."""
 
 from __future__ import annotations
 
@@ -15,8 +14,8 @@ _LONGEST = 60
 
 
 class Place(NamedTuple):
-    """Where an expression stands in its file. Columns count from 0, in bytes; the end line is 0 where Python
-    tells no columns."""
+    """The position of an expression. Columns count from 0, in bytes; the end line is 0 where Python has no
+    columns."""
 
     line: int
     end_line: int = 0
@@ -25,12 +24,12 @@ class Place(NamedTuple):
 
 
 def place_in(frame: FrameType) -> Place:
-    """Where what runs in a frame stands."""
+    """The position of the expression that a frame runs."""
     return _place(frame.f_code, frame.f_lasti) or Place(frame.f_lineno)
 
 
 def asks_for_truth(code: CodeType, offset: int) -> bool:
-    """Whether an instruction asks a value for its truth: a jump by it, from 3.13 on `TO_BOOL`."""
+    """Whether an instruction tests the truth of a value: a conditional jump, or `TO_BOOL` from 3.13 on."""
     name = dis.opname[code.co_code[offset]]
     return name == "TO_BOOL" or ("JUMP" in name and "_IF_" in name)
 
@@ -47,7 +46,7 @@ def _place(code: CodeType, offset: int) -> Place | None:
 
 
 def _of_value(code: CodeType, offset: int) -> int:
-    """The instruction that made what a jump asks for its truth: jumps stand for a whole `if`."""
+    """The instruction that made the value that a jump tests; the position of a jump is the whole `if`."""
     if not asks_for_truth(code, offset):
         return offset
     before = [
@@ -59,11 +58,11 @@ def _of_value(code: CodeType, offset: int) -> int:
 
 
 _BETWEEN = frozenset({"CACHE", "COPY", "EXTENDED_ARG", "NOP", "NOT_TAKEN", "TO_BOOL"})
-"""Instructions that may stand between what makes a value and the jump that asks for its truth."""
+"""Instructions that may stand between the one that makes a value and the jump that tests it."""
 
 
 def text_at(path: str, place: Place) -> str:
-    """The source of an expression; of its whole line where no columns are known, without the indentation."""
+    """The source of an expression, or of its whole line, dedented, where there are no columns."""
     if not place.end_line:
         return linecache.getline(path, place.line).strip()
     lines = [
@@ -75,15 +74,14 @@ def text_at(path: str, place: Place) -> str:
 
 
 def shown(path: str, place: Place) -> str:
-    """The same for a message: on one line, with what is too long left out of its middle."""
+    """The same for a message: on one line, shortened in the middle."""
     text = " ".join(text_at(path, place).replace("`", "'").split())
     half = (_LONGEST - 1) // 2
     return text if len(text) <= _LONGEST else f"{text[:half]}…{text[-half:]}"
 
 
 def columns(path: str, place: Place) -> tuple[int, int] | None:
-    """Where an expression begins and ends in its lines, in characters from 1, the end exclusive; None where
-    that is not known."""
+    """The columns of an expression, in characters from 1, the end exclusive; None if they are unknown."""
     if not place.end_line:
         return None
     first, last = (

@@ -17,18 +17,18 @@ _STDLIB = (sysconfig.get_paths()["stdlib"], "<frozen ")
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What the compiler counts since the process began."""
+    """The compiler's counters since the process started."""
 
     graphs: int
     dispatches: Mapping[str, int]
-    """By the class whose `__torch_dispatch__` was asked."""
+    """Calls of `__torch_dispatch__`, by class."""
     hits: int
     """Of the cache of fake tensors."""
     misses: int
 
 
 def totals() -> Totals:
-    """What the compiler has counted up to now."""
+    """The compiler's counters now."""
     from torch._dynamo.utils import counters
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.utils._stats import simple_call_counter
@@ -44,28 +44,28 @@ def totals() -> Totals:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What the compiler noted of one piece of work."""
+    """The compiler's metrics of one compilation."""
 
     again: bool
     """Whether the same code had been compiled before."""
     compiled: str
-    """Which code, and which time: ``0/1``."""
+    """Its compile id: code and attempt, ``0/1``."""
     function: str
     file: str
     line: int
     reason: str
-    """Why it was compiled again; empty where that is not known."""
+    """Why it was recompiled; empty if unknown."""
     failed: str
-    """Why nothing was compiled; empty where it was."""
+    """Why compiling failed; empty if it did not."""
     failed_file: str
     failed_line: int
     seconds: Mapping[str, float]
-    """By part of the work."""
+    """By phase."""
 
 
 @contextmanager
 def records() -> Iterator[Callable[[], list[Record]]]:
-    """Yields what tells of all that was compiled in here by then."""
+    """Yields a function that returns the records of what was compiled in this context so far."""
     from torch._dynamo import utils
 
     limit = utils._compilation_metrics.maxlen
@@ -78,7 +78,7 @@ def records() -> Iterator[Callable[[], list[Record]]]:
 
 
 def recorded() -> list[Record]:
-    """What the compiler remembers of what it compiled, as far as that goes back."""
+    """The records that the compiler still has."""
     from torch._dynamo.utils import get_compilation_metrics
 
     return [_record(metrics) for metrics in get_compilation_metrics()]
@@ -103,11 +103,11 @@ def _record(metrics: Any) -> Record:
 
 
 Break = tuple[str, list[tuple[str, int, str]]]
-"""Why a graph broke, and the places that led to it, the outermost first: file, line, function."""
+"""Why a graph broke, and the user's stack, outermost frame first: file, line, function."""
 
 
 def breaks(known: Sequence[object] = ()) -> list[Break]:
-    """The graph breaks since the compiler was reset, but for those of which `known` has the records."""
+    """The graph breaks since the last reset, except those in `known`."""
     return [
         (found.reason, [(at.filename, at.lineno or 0, at.name) for at in found.user_stack])
         for found in break_records()
@@ -116,14 +116,14 @@ def breaks(known: Sequence[object] = ()) -> list[Break]:
 
 
 def break_records() -> list[Any]:
-    """What the compiler remembers of graph breaks."""
+    """The compiler's records of graph breaks."""
     from torch._dynamo.utils import graph_break_reasons
 
     return list(graph_break_reasons)
 
 
 def compile_failed(error: BaseException) -> bool:
-    """Whether an exception comes from compiling, not from what was compiled."""
+    """Whether an exception was raised by the compiler, not by the compiled code."""
     exceptions = sys.modules.get("torch._dynamo.exc")
     if exceptions is not None and isinstance(error, exceptions.TorchDynamoException):
         return True
@@ -131,14 +131,14 @@ def compile_failed(error: BaseException) -> bool:
 
 
 def is_of_files(error: BaseException) -> bool:
-    """Whether compiling failed for a file or folder."""
+    """Whether compiling failed because of a file or folder."""
     seen: list[BaseException | None] = [error, getattr(error, "inner_exception", None)]
     seen += [one.__cause__ or one.__context__ for one in seen if one is not None]
     return any(isinstance(one, OSError) for one in seen)
 
 
 def _raised_in(error: BaseException) -> str:
-    """The module that an exception comes from, Python's own left out; not who called a user's function."""
+    """The module that raised an exception, the standard library aside."""
     found, at = "", error.__traceback__
     while at is not None:
         path = at.tb_frame.f_code.co_filename

@@ -23,17 +23,17 @@ _CACHES = (
     ("torch._dynamo.config", "automatic_dynamic_local_pgo", False),
     ("torch._dynamo.config", "automatic_dynamic_remote_pgo", False),
 )
-"""Settings that keep torch from using what earlier processes compiled, and have it compile in one thread."""
+"""Settings that disable the caches on disk, and make torch compile in one thread."""
 
 
 def compiler_is_there() -> bool:
-    """Whether torch's compiler was imported: where it was not, nothing is compiled."""
-    # Where importing it failed, parts of it are left there.
+    """Whether torch's compiler is imported; if not, nothing is compiled."""
+    # A failed import leaves parts of it in `sys.modules`.
     return "torch._dynamo" in sys.modules and "torch._dynamo.eval_frame" in sys.modules
 
 
 def load_compiler() -> bool:
-    """Imports torch's compiler; whether its guards can be told apart."""
+    """Imports torch's compiler; whether its guards can be listed and filtered."""
     import torch._dynamo
 
     return hasattr(torch._dynamo.guards, "GuardFilterEntry") and bool(helpers())
@@ -45,7 +45,7 @@ def entry_file() -> str:
 
 
 def lookups(run: Callable[[], object]) -> int | None:
-    """How often a call looks for compiled code whose guards hold; None where this torch cannot tell."""
+    """How often a call looks up compiled code by its guards; None where this torch has no hook for that."""
     from torch._C._dynamo import eval_frame
 
     hook = getattr(eval_frame, "set_guard_complete_hook", None)
@@ -56,7 +56,7 @@ def lookups(run: Callable[[], object]) -> int | None:
     def looked(hit: bool) -> Any:
         nonlocal seen
         seen += 1
-        return before(hit) if before is not None else hit  # what is not true is compiled again
+        return before(hit) if before is not None else hit  # a false value makes torch compile again
 
     before = hook(looked)
     try:
@@ -68,7 +68,7 @@ def lookups(run: Callable[[], object]) -> int | None:
 
 @contextmanager
 def compiled_codes() -> Iterator[list[CodeType]]:
-    """Yields the code that torch compiles in here, in order: again where it is compiled again."""
+    """Yields a list of the code that torch compiles in this context, in order, recompiled code repeatedly."""
     from torch._dynamo.convert_frame import register_bytecode_hook
 
     found: list[CodeType] = []
@@ -84,14 +84,14 @@ def compiled_codes() -> Iterator[list[CodeType]]:
 
 
 def codes_compiled() -> list[CodeType]:
-    """All code that there is compiled code for."""
+    """All code that has been compiled."""
     from torch._dynamo.utils import orig_code_map
 
     return [code for code in list(orig_code_map.values.values()) if isinstance(code, CodeType)]
 
 
 def code_before(made: CodeType) -> CodeType | None:
-    """The code that Dynamo rewrote; None for what it did not write."""
+    """The original of code that Dynamo made; None for other code."""
     from torch._dynamo.utils import orig_code_map
 
     found: CodeType | None = orig_code_map.get(made)
@@ -99,8 +99,7 @@ def code_before(made: CodeType) -> CodeType | None:
 
 
 def forget_compiled() -> None:
-    """Has torch forget all that it has compiled in this process, and what it knows of operations on fake
-    tensors."""
+    """Drops all compiled code of this process, and the cache of fake tensors."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -109,16 +108,16 @@ def forget_compiled() -> None:
 
 
 def unmark(tensor: Any) -> None:
-    """Takes off what code that was compiled before has left on a tensor for what is compiled next: which of
-    its sizes were dynamic. Nested tensors are born with it."""
+    """Removes the dynamic sizes that an earlier compilation noted on a tensor, as they change the next one.
+    Nested tensors have them from the start."""
     if not tensor.is_nested:
         vars(tensor).pop("_dynamo_propagated_dynamic_indices", None)
 
 
 @contextmanager
 def unheard() -> Iterator[None]:
-    """What the compiler tells of its steps, in thousands of lines, is told to its own handlers alone: pytest
-    listens to all loggers, and compiling takes ten times as long where anybody does."""
+    """Sends the compiler's trace log to torch's own handlers alone. pytest captures all loggers, and
+    formatting these thousands of records makes compiling ten times slower."""
     trace = logging.getLogger("torch.__trace")
     others = [one for one in trace.handlers if not type(one).__module__.startswith("torch.")]
     for handler in others:
@@ -132,7 +131,7 @@ def unheard() -> Iterator[None]:
 
 @contextmanager
 def no_caches() -> Iterator[None]:
-    """Nothing that is compiled in here comes from a cache on disk, and all in one thread."""
+    """Compiles without caches on disk, in one thread."""
     with ExitStack() as stack:
         for module, name, value in _CACHES:
             config = sys.modules.get(module)
@@ -144,8 +143,8 @@ def no_caches() -> Iterator[None]:
 
 @contextmanager
 def _guards_know_their_place() -> Iterator[None]:
-    """Guards are made with the line that made torch check: releases before 2.13 look for it only where guards
-    are to be logged in full."""
+    """Makes guards know the user's line that caused them: before torch 2.13 only verbose logging of guards
+    does."""
     log = logging.getLogger("torch._dynamo.guards.__verbose_guards")
     before = log.level, log.propagate, log.handlers[:]
     log.setLevel(logging.DEBUG)
@@ -162,7 +161,7 @@ def _guards_know_their_place() -> Iterator[None]:
 
 @contextmanager
 def compiled_code_found() -> Iterator[None]:
-    """Functions run in the form that Dynamo gave them, where they have one; none is compiled anew."""
+    """Runs the code that Dynamo made where there is some, and compiles nothing."""
     from torch._C._dynamo import eval_frame
 
     before = eval_frame.set_eval_frame(False)
@@ -174,7 +173,8 @@ def compiled_code_found() -> Iterator[None]:
 
 @contextmanager
 def dynamo_kept() -> Iterator[Callable[[], bool]]:
-    """Yields what says whether Dynamo was switched on or off in this thread; afterwards it is as before."""
+    """Yields a function that tells whether Dynamo's state in this thread has changed; restores it at the
+    end."""
     if not compiler_is_there():
         yield lambda: False
         return
@@ -194,7 +194,7 @@ def dynamo_kept() -> Iterator[Callable[[], bool]]:
 
 
 def left_alone(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function, which torch.compile does not look into."""
+    """The function, marked so that torch.compile does not trace it."""
     import torch
 
     found: Callable[..., Any] = torch._disable_dynamo(function)
@@ -203,8 +203,8 @@ def left_alone(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def compiler_left_out() -> Iterator[None]:
-    """Operations on shapes alone (the device ``meta``) run without importing torch's compiler, which many
-    would do only to tell it to look away, and which takes seconds. Nothing else may run meanwhile."""
+    """Runs operations on the device ``meta`` without importing torch's compiler. Many import it only to
+    disable it for themselves, which takes seconds. Nothing else may run meanwhile."""
     import torch
 
     if "torch._dynamo" in sys.modules:
@@ -226,5 +226,5 @@ def compiler_left_out() -> Iterator[None]:
             del sys.modules["torch._dynamo"]
         if vars(torch).get("_dynamo") is stand_in:
             del torch._dynamo
-        for function in asked:  # torch keeps the answer with the function
+        for function in asked:  # torch caches the answer on the function
             vars(function).pop("__dynamo_disable", None)

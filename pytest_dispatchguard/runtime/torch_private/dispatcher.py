@@ -13,19 +13,18 @@ _OPTIMIZERS = str(Path("torch", "optim", "optimizer.py"))
 
 
 def schema_of(operation: Any) -> Any:
-    """What an overload takes and returns; None for operators that take functions, such as flex_attention."""
+    """The schema of an overload; None for higher-order operators, such as flex_attention."""
     return getattr(operation, "_schema", None)
 
 
 def overloads_of(operation: Any) -> list[Any]:
-    """All overloads of what this is one of."""
+    """All overloads of an operation, given one of them."""
     packet = operation._overloadpacket
     return [getattr(packet, name) for name in packet.overloads()]
 
 
 def resolved(operation: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
-    """The name of the overload of an operation that takes what is given, `Tensor` or `default`; None where
-    none does."""
+    """The overload of an operation that accepts the arguments, `Tensor` or `default`; None if none does."""
     import torch
 
     try:
@@ -35,7 +34,7 @@ def resolved(operation: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
 
 
 def operation_behind(function: Callable[..., Any]) -> str:
-    """The operation that a function of torch is known to stand for, `linear`; empty where none is."""
+    """The operation that TorchScript maps a function of torch to, `linear`; empty if there is none."""
     import torch
 
     return str(torch.jit._builtins._find_builtin(function) or "").rpartition("::")[2]
@@ -53,7 +52,7 @@ def script(source: str) -> Callable[..., Any]:
 
 @contextmanager
 def scripts_unoptimised() -> Iterator[None]:
-    """Scripts that run for the first time in here run as they are written, now and later."""
+    """Compiles scripts that run here for the first time without optimizations."""
     import torch
 
     before = torch._C._get_graph_executor_optimize()
@@ -67,7 +66,7 @@ def scripts_unoptimised() -> Iterator[None]:
 
 
 def overrides(kind: type) -> bool:
-    """Whether a class has a say in functions of torch that are given one of it, here and now."""
+    """Whether `__torch_function__` of a class is called at present."""
     import torch
 
     none = torch._C._disabled_torch_function_impl
@@ -77,7 +76,7 @@ def overrides(kind: type) -> bool:
 
 
 def plain_tensors() -> AbstractContextManager[object]:
-    """No subclass of tensors has a say in functions of torch."""
+    """Disables `__torch_function__` of subclasses."""
     import torch
 
     found: AbstractContextManager[object] = torch._C.DisableTorchFunctionSubclass()
@@ -86,8 +85,8 @@ def plain_tensors() -> AbstractContextManager[object]:
 
 @contextmanager
 def below_autograd() -> Iterator[None]:
-    """Operations begin below the keys of autograd, of views and of writing in place, and so do those that
-    kernels call: those find these keys left out after autograd's own kernels too."""
+    """Excludes the dispatch keys of autograd and of ADInplaceOrView, for operations that kernels call too:
+    after autograd's kernels these keys are excluded as well."""
     import torch
 
     views = torch._C.DispatchKeySet(torch._C.DispatchKey.ADInplaceOrView)
@@ -96,14 +95,14 @@ def below_autograd() -> Iterator[None]:
 
 
 def modes_are_guarded() -> bool:
-    """Whether this torch compiles code anew where somebody watches it who was not there before."""
+    """Whether this torch recompiles code when a new dispatch mode is active."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     return not hasattr(TorchDispatchMode, "ignore_compile_internals")
 
 
 def see_operators_of_functions(mode: type) -> None:
-    """Has a kind of mode see operators that take functions, in a torch that asks for a rule for each."""
+    """Makes a dispatch mode see higher-order operators, where this torch needs a rule for each of them."""
     from torch._ops import _higher_order_ops
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -118,7 +117,7 @@ def see_operators_of_functions(mode: type) -> None:
 
 
 def surroundings() -> tuple[object, ...]:
-    """What is around a call beside grad mode that decides what torch does: autocast, modes, the default type;
+    """The global state beside grad mode that changes what torch does: autocast, modes, the default dtype;
     empty where torch is not imported."""
     torch = sys.modules.get("torch")
     if torch is None:
@@ -132,7 +131,7 @@ def surroundings() -> tuple[object, ...]:
 
 
 def grad_state() -> tuple[bool, bool]:
-    """Whether a backward pass is recorded for, and whether tensors are for inference alone."""
+    """Whether grad mode is on, and inference mode."""
     torch = sys.modules.get("torch")
     if torch is None:
         return True, False
@@ -141,7 +140,7 @@ def grad_state() -> tuple[bool, bool]:
 
 @contextmanager
 def in_grad_state(grad: bool, inference: bool) -> Iterator[None]:
-    """As `grad_state` told."""
+    """Enters a state that `grad_state` returned."""
     torch = sys.modules.get("torch")
     if torch is None:
         yield
@@ -151,12 +150,12 @@ def in_grad_state(grad: bool, inference: bool) -> Iterator[None]:
 
 
 def in_backward() -> bool:
-    """Whether a backward pass runs here."""
+    """Whether this thread runs a backward pass."""
     import torch
 
     return bool(torch._C._current_graph_task_id() != -1)
 
 
 def is_optimizer_step(code: CodeType) -> bool:
-    """Whether code is what torch has around `step` of every optimizer."""
+    """Whether code is the wrapper that torch puts around `step` of every optimizer."""
     return code.co_name == "wrapper" and code.co_filename.endswith(_OPTIMIZERS)

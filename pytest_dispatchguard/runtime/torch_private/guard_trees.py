@@ -15,20 +15,21 @@ HELPERS = {
     "skip_guard_on_all_nn_modules_unsafe": "hooks, attributes, parameters and submodules of all modules",
     "keep_tensor_guards_unsafe": "everything but tensors that are given, grad mode and autocast too",
 }
-"""What `torch.compiler` offers as `guard_filter_fn`, and what may then change unseen: the safest first."""
+"""Filters that `torch.compiler` offers as `guard_filter_fn`, and what may then change unnoticed; safest
+first."""
 GuardFilter = Callable[[list[Any]], list[bool]]
-"""Which guards to keep, as `guard_filter_fn` of `torch.compile` has it."""
+"""Which guards to keep, as `torch.compile` takes it for `guard_filter_fn`."""
 
 
 def cache_entries(code: CodeType) -> list[Any]:
-    """What torch has compiled a piece of code to: the entries that it looks through when it is called."""
+    """The cache entries of code: what torch goes through when the code is called."""
     from torch._dynamo.eval_frame import _debug_get_cache_entry_list
 
     return list(_debug_get_cache_entry_list(code))
 
 
 def guard_tree(entry: Any) -> Any:
-    """The root of the guards that are checked before an entry is used."""
+    """The root of a cache entry's guard tree."""
     manager = getattr(entry, "guard_manager", None)
     root = getattr(manager, "root", None)
     if root is None:
@@ -37,14 +38,14 @@ def guard_tree(entry: Any) -> Any:
 
 
 def no_guards_tree() -> Any:
-    """The root of guards that check nothing."""
+    """The root of an empty guard tree."""
     from torch._C._dynamo.guards import RootGuardManager
 
     return RootGuardManager()
 
 
 def managers(root: Any) -> Iterator[Any]:
-    """The nodes of a guard tree, each before those below it."""
+    """The nodes of a guard tree, parents first."""
     yield root
     pairs = getattr(root, "get_key_value_managers", None)
     below = [m for _, pair in sorted(pairs().items()) for m in pair] if pairs is not None else []
@@ -54,13 +55,13 @@ def managers(root: Any) -> Iterator[Any]:
 
 
 def leaf_guards(manager: Any) -> list[Any]:
-    """The checks of one node of a guard tree."""
+    """The leaf guards of a node."""
     last = getattr(manager, "get_epilogue_lambda_guards", list)
     return [*manager.get_leaf_guards(), *last()]
 
 
 def guarded_type(manager: Any) -> type:
-    """The type of the value that a node of a guard tree is about: before 2.9, as far as its checks tell."""
+    """The type of the value that a node guards; before torch 2.9 a guess from its leaf guards."""
     known = getattr(manager, "get_type_of_guarded_value", None)
     if known is not None:
         found: type = known()
@@ -77,24 +78,24 @@ def guarded_type(manager: Any) -> type:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """The guards of one piece of code, as they were built when it was compiled."""
+    """The guards that were built when code was compiled."""
 
     code: CodeType
     root: Any
     again: Any
-    """The root of the same guards built once more, as those without some are: how a tree lies in memory makes
-    a difference too."""
+    """The root of the same guards built again, to compare with filtered ones: memory layout changes times
+    too."""
     values: Mapping[str, object]
-    """What the guards are checked on: the variables of the call that was compiled."""
+    """What the guards check: the local variables of the call that was compiled."""
     entries: list[Any]
-    """What a filter is given."""
+    """What a guard filter receives."""
     without: Callable[[GuardFilter], Any]
-    """Builds the guards that a filter keeps once more, and gives their root. Only while compiling."""
+    """Builds the guards again with a filter and returns their root; works only while compiling."""
 
 
 @contextmanager
 def guards_built(seen: Callable[[Built], None]) -> Iterator[None]:
-    """Tells of all guards that torch builds in here."""
+    """Calls `seen` for all guards that torch builds in this context."""
     from torch._dynamo.guards import CheckFunctionManager
 
     build = CheckFunctionManager.__init__
@@ -144,7 +145,7 @@ def guards_built(seen: Callable[[Built], None]) -> Iterator[None]:
 
 
 def helpers() -> dict[str, GuardFilter]:
-    """The filters that this torch offers, the safest first."""
+    """The guard filters that this torch offers, safest first."""
     import torch
 
     offered = ((name, getattr(torch.compiler, name, None)) for name in HELPERS)
@@ -157,6 +158,6 @@ def no_guards(given: list[Any]) -> list[bool]:
 
 
 def name_of(entry: Any) -> str:
-    """What a guard checks, of what a filter is given."""
+    """The source of a guard that a filter receives."""
     name = entry.orig_guard.name
     return str(name() if callable(name) else name)

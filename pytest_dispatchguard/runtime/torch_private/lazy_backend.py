@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def lazy_backend_started() -> str:
-    """Has torch's lazy device there from now on; why it cannot be, or nothing where it can."""
+    """Starts torch's lazy backend; returns why it does not start, or an empty string."""
     try:
         import torch
         from torch._lazy import ts_backend
@@ -12,7 +12,7 @@ def lazy_backend_started() -> str:
         return "torch is not installed" if error.name == "torch" else "torch has no lazy backend"
     try:
         torch.empty(0, device="lazy")
-        return ""  # somebody has started it, and nobody may twice
+        return ""  # already started: a second start would fail
     except (RuntimeError, NotImplementedError):
         pass
     try:
@@ -23,15 +23,15 @@ def lazy_backend_started() -> str:
 
 
 def lazy_trace_executed() -> None:
-    """Until all that lazy tensors stand for is computed: nothing is left to trace on from."""
+    """Computes all pending lazy tensors, and waits for that."""
     import torch._lazy
 
     torch._lazy.mark_step(wait=True)
 
 
 def lazy_operations() -> int:
-    """How many operations lazy tensors were asked for in this process. Those that the backend cannot trace
-    are among them: it computes what they need, and runs them at once."""
+    """The number of operations on lazy tensors so far. It includes those that the backend cannot trace and
+    runs at once."""
     from torch._lazy import metrics
 
     names = [n for n in metrics.counter_names() if n.startswith(("lazy::", "aten::"))]

@@ -1,4 +1,4 @@
-"""Layers that were measured apart, fitted into the whole call."""
+"""Layers that were measured apart, reconciled with the whole call."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_dispatchguard.measure.layers.fitting import fitted
+from pytest_dispatchguard.measure.layers.reconciling import reconciled
 from pytest_dispatchguard.model import Interval, Layer, LayerKind
 
 
@@ -20,11 +20,11 @@ def values(layers: list[Layer]) -> list[float]:
 
 def test_what_fits_stays_as_it_was_measured() -> None:
     layers = [layer("python", 1.0), layer("binding", 0.5), layer("kernel", 0.0)]
-    assert fitted(layers) == (layers, 0.0)
+    assert reconciled(layers) == (layers, 0.0)
 
 
 def test_what_torch_took_too_long_for_is_taken_off_the_next_layer_inside() -> None:
-    made, off = fitted(
+    made, off = reconciled(
         [
             layer("python", 2.0),
             layer("binding", 0.5),
@@ -41,7 +41,7 @@ def test_what_torch_took_too_long_for_is_taken_off_the_next_layer_inside() -> No
 
 
 def test_what_a_function_calls_took_too_long_is_taken_off_that_alone() -> None:
-    made, off = fitted(
+    made, off = reconciled(
         [
             layer("python", 4.0),
             layer("python", -1.0, 1),
@@ -55,7 +55,7 @@ def test_what_a_function_calls_took_too_long_is_taken_off_that_alone() -> None:
 
 
 def test_where_nothing_is_inside_the_rest_of_the_call_has_it() -> None:
-    made, _ = fitted([layer("python", 3.0), layer("guards", -1.0, 1)])
+    made, _ = reconciled([layer("python", 3.0), layer("guards", -1.0, 1)])
     assert values(made) == [2.0, 0.0]
 
 
@@ -74,7 +74,7 @@ def test_nothing_is_less_than_nothing_and_the_sum_stays(
     )
     layers = [layer(*one) for one in python]
     layers += [layer(kind, us) for kind, us in zip(kinds, torch, strict=True)]
-    made, off = fitted(layers)
+    made, off = reconciled(layers)
     assert all(value >= 0 for value in values(made))
     assert off >= 0
     whole = sum(one.us.value for one in layers)

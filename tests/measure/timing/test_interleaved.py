@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_dispatchguard.measure.timing.turns import Arm, Turned, turned
+from pytest_dispatchguard.measure.timing.interleaved import Arm, InterleavedTimes, time_interleaved
 
 
 class Clock:
@@ -36,7 +36,7 @@ def test_differences_of_arms_are_found_and_add_up() -> None:
     arms = {"whole": clock.arm(3000), "inside": clock.arm(1000), "core": clock.arm(400)}
     nothing = clock.arm(0).block
     arms = {name: Arm(arm.block, empty=nothing) for name, arm in arms.items()}
-    found = turned(arms, seconds=0.05, clock=clock)
+    found = time_interleaved(arms, seconds=0.05, clock=clock)
     assert found.us({"whole": 1, "inside": -1}).value == pytest.approx(2.0)
     assert found.us({"inside": 1, "core": -1}).value == pytest.approx(0.6)
     assert found.us({"whole": 1}).value == pytest.approx(3.0)
@@ -46,7 +46,7 @@ def test_what_a_block_costs_around_its_calls_is_taken_off() -> None:
     clock = Clock()
     bare = clock.arm(10, fixed=5000).block
     arms = {"loop": Arm(clock.arm(410, fixed=5000).block, empty=bare, least=50)}
-    found = turned(arms, seconds=0.05, clock=clock)
+    found = time_interleaved(arms, seconds=0.05, clock=clock)
     assert found.loops["loop"] >= 50
     assert found.us({"loop": 1}).value == pytest.approx(0.4)
 
@@ -66,7 +66,9 @@ def test_every_block_is_made_ready_and_stands_in_its_context() -> None:
         said.append("block")
         return arm.block(times)
 
-    turned({"one": Arm(block, around, lambda: said.append("fresh"))}, seconds=0.01, clock=clock)
+    time_interleaved(
+        {"one": Arm(block, around, lambda: said.append("fresh"))}, seconds=0.01, clock=clock
+    )
     rounds = " ".join(said).split("fresh in block out")
     assert len(rounds) > 10
     assert all(part.strip() in ("", "in", "out") or "fresh block" in part for part in rounds)
@@ -74,13 +76,13 @@ def test_every_block_is_made_ready_and_stands_in_its_context() -> None:
 
 def test_long_calls_have_as_many_rounds_as_an_interval_needs() -> None:
     clock = Clock()
-    found = turned({"slow": clock.arm(5_000_000)}, seconds=0.1, clock=clock)
+    found = time_interleaved({"slow": clock.arm(5_000_000)}, seconds=0.1, clock=clock)
     assert found.rounds >= 60
 
 
 def test_calls_of_seconds_do_not_take_for_ever() -> None:
     clock = Clock()
-    found = turned({"slow": clock.arm(3_000_000_000)}, seconds=0.1, clock=clock)
+    found = time_interleaved({"slow": clock.arm(3_000_000_000)}, seconds=0.1, clock=clock)
     assert found.rounds <= 10
     assert found.us({"slow": 1}).high == float("inf")
 
@@ -97,7 +99,7 @@ def test_parts_add_up_whatever_the_pace(
         "a": [1000 * a * p for (a, _), p in zip(parts, pace, strict=False)],
         "b": [1000 * b * p for (_, b), p in zip(parts, pace, strict=False)],
     }
-    found = Turned(times, 0.999)
+    found = InterleavedTimes(times, 0.999)
     split = [{"whole": 1.0, "a": -1.0}, {"a": 1.0, "b": -1.0}, {"b": 1.0}]
     whole = found.us({"whole": 1.0}).value
     assert sum(found.us(part).value for part in split) == pytest.approx(whole)
@@ -112,14 +114,14 @@ def test_a_slow_stretch_changes_no_difference() -> None:
         "whole": [3 * t * (3 if i < 50 else 1) for i, t in enumerate(steady)],
         "inside": [t * (3 if i < 50 else 1) for i, t in enumerate(steady)],
     }
-    found = Turned(slowed, 0.999)
+    found = InterleavedTimes(slowed, 0.999)
     share = found.us({"whole": 1, "inside": -1}).value / found.us({"whole": 1}).value
     assert share == pytest.approx(2 / 3)
 
 
 def test_intervals_hold_for_other_processes_and_thin_differences_are_surer() -> None:
     times = {"whole": [3000.0] * 100, "inside": [2900.0] * 100, "core": [1000.0] * 100}
-    found = Turned(times, 0.999)
+    found = InterleavedTimes(times, 0.999)
     thin, thick = (found.us({"whole": 1, other: -1}) for other in ("inside", "core"))
     assert 0.01 < thin.value - thin.low < 0.1, "rounds agree to the last digit, processes never do"
     assert thick.value - thick.low > 2 * (thin.value - thin.low)
@@ -130,7 +132,7 @@ def test_intervals_hold_for_other_processes_and_thin_differences_are_surer() -> 
 def test_intervals_grow_with_what_they_are_of(whole: float, inside: float, unit: float) -> None:
     def width(scale: float) -> float:
         times = {"whole": [whole * scale] * 60, "inside": [inside * scale] * 60}
-        found = Turned(times, 0.999).us({"whole": 1, "inside": -1})
+        found = InterleavedTimes(times, 0.999).us({"whole": 1, "inside": -1})
         return found.high - found.low
 
     assert width(unit) == pytest.approx(unit * width(1.0), abs=1e-9)

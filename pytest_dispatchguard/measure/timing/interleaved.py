@@ -63,7 +63,7 @@ class Arm:
 
 
 @dataclass(frozen=True, slots=True)
-class Turned:
+class InterleavedTimes:
     """What the rounds say: nanoseconds of one call of each arm, round by round."""
 
     times: Mapping[str, Sequence[float]]
@@ -127,7 +127,7 @@ def _spread(levels: Sequence[float]) -> float:
     return longer * (_ALIKE + (_UNLIKE - _ALIKE) * rise)
 
 
-def turned(
+def time_interleaved(
     arms: Mapping[str, Arm],
     *,
     seconds: float,
@@ -135,7 +135,7 @@ def turned(
     device: Device = HOST,
     clock: Clock = time.perf_counter_ns,
     tell: Callable[[float], object] = lambda done: None,
-) -> Turned:
+) -> InterleavedTimes:
     """Lets the arms take turns until the time is up. `tell` hears now and then what part of it is."""
     nothing = empty_block(clock)
     times: dict[str, list[float]] = {name: [] for name in arms}
@@ -169,7 +169,7 @@ def turned(
     for name, found in times.items():
         off = median(sorted(empty[name]))
         found[:] = [max(took - off, 0.1) for took in found]
-    return Turned(times, confidence, loops)
+    return InterleavedTimes(times, confidence, loops)
 
 
 def _loops(arms: Mapping[str, Arm], device: Device) -> dict[str, int]:

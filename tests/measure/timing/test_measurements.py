@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from pytest_dispatchguard.measure.budgets import verdicts
 from pytest_dispatchguard.measure.budgets.verdicts import Timing
 from pytest_dispatchguard.measure.timing import timing
-from pytest_dispatchguard.measure.timing.figures import (
+from pytest_dispatchguard.measure.timing.intervals import PROCESSES
+from pytest_dispatchguard.measure.timing.measurements import (
     figure,
     kept,
     measurement,
@@ -21,7 +22,6 @@ from pytest_dispatchguard.measure.timing.figures import (
     telling,
     unfit,
 )
-from pytest_dispatchguard.measure.timing.intervals import PROCESSES
 from pytest_dispatchguard.measure.timing.subject import Subject
 from pytest_dispatchguard.measure.timing.timing import Sample
 from pytest_dispatchguard.measure.workers.measuring import Options, share

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_dispatchguard.measure.budgets.bases import against, needs_times
+from pytest_dispatchguard.measure.budgets.comparison import against, needs_times
 from pytest_dispatchguard.model import (
     Base,
     Compiled,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import PurePath
 
-from pytest_dispatchguard.measure.timing.figures import AGAINST_BASE, kept, unfit
+from pytest_dispatchguard.measure.timing.measurements import AGAINST_BASE, kept, unfit
 from pytest_dispatchguard.model import (
     Base,
     Compiled,

@@ -19,7 +19,7 @@ _INWARDS: tuple[LayerKind, ...] = (
 """The layers of torch, each measured against the next."""
 
 
-def fitted(layers: Sequence[Layer]) -> tuple[list[Layer], float]:
+def reconciled(layers: Sequence[Layer]) -> tuple[list[Layer], float]:
     """The layers of a call without negative times, and how much was taken off for that, in microseconds.
 
     A layer is the difference between two measurements. It is negative where the inner one took longer on its
