@@ -1,4 +1,4 @@
-"""Exact counts of what one call does: the same to the unit on one Python and one torch."""
+"""Exact counts of what one call does, which are equal in every run on one version of Python and torch."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ OF_LAZY = ("lazy_ops",)
 OF_GHOST = ("syncs",)
 OF_COMPILER = compiled.NAMES
 NAMES = OF_PYTHON + OF_TORCH + OF_COMPILER + OF_LAZY + OF_GHOST
-"""All counters, in the order in which they are told; those of the compiler are counted where a call runs
-compiled code, the last where there is a lazy device, or a ghost."""
+"""All counters, in the order of reports. Those of the compiler are counted where a call runs compiled code,
+the last ones on the lazy device or the ghost."""
 ALWAYS = tuple(name for name in OF_PYTHON + OF_TORCH if name != "py_allocations")
-"""Those that are counted unless others are asked for; the rest takes a hundred times as long."""
+"""The default counters; the others take a hundred times as long."""
 COUNTABLE = OF_PYTHON + OF_TORCH if allocations.COUNTABLE else ALWAYS
-"""Those that this Python allows."""
+"""The counters that work on this Python."""
 
 _WARM_UPS = 2
-"""Calls before any is counted: what is set up once is none of a call's cost."""
+"""Calls before counting, so that one-time setup is not counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What one call did."""
+    """The counters of one call."""
 
     values: Mapping[str, int]
     varying: tuple[str, ...] = ()
-    """Counters that differ from call to call: the greatest is kept."""
+    """Counters that differ from call to call; the maximum is kept."""
     compiled: bool = False
-    """Whether it ran compiled code; told where instructions were counted."""
+    """Whether it ran compiled code; known where instructions were counted."""
 
 
 def count(
@@ -47,9 +47,9 @@ def count(
     names: Collection[str] = ALWAYS,
     prepare: Callable[[], object] = lambda: None,
 ) -> Counts:
-    """Counts, each group in a call of its own, and twice, so that a call that does more each time shows.
-    `prepare` runs before every call, uncounted. A call that compiles each time is not counted: torch's
-    compiler would be."""
+    """Counts each group of counters in two calls of its own, to detect calls that do more each time.
+    `prepare` runs before every call, uncounted. A call that compiles every time is not counted, as that
+    would count torch's compiler."""
     for _ in range(_WARM_UPS - 1):
         prepare()
         run()
@@ -57,7 +57,9 @@ def count(
     if compiled.compiles(run):
         return Counts({}, compiled=True)
     with collector_off():
-        _, files = _once(run, names, prepare)  # what is compiled, or made, because somebody watches
+        _, files = _once(
+            run, names, prepare
+        )  # this call may compile, or cache, because it is watched
         (first, _), (second, _) = _once(run, names, prepare), _once(run, names, prepare)
         if first != second:
             first, (second, _) = second, _once(run, names, prepare)
@@ -70,7 +72,7 @@ def count(
 def _once(
     run: FunctionType, names: Collection[str], prepare: Callable[[], object]
 ) -> tuple[dict[str, int], set[str]]:
-    """The counters, and where torch's compiler is there, the files whose code ran."""
+    """The counters and, if torch's compiler is imported, the files whose code ran."""
     found: dict[str, int] = {}
     files: set[str] = set()
     if "instructions" in names:
@@ -89,7 +91,7 @@ def _once(
         found |= dict.fromkeys(OF_TORCH, 0)
     if any(name in names for name in OF_TORCH) and "torch" in sys.modules:
         from pytest_dispatchguard.runtime.counters import (
-            torch_calls,  # code that never imported torch asks nothing of it
+            torch_calls,  # code that never imported torch does not use it
         )
 
         prepare()

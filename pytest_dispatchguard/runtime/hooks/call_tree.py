@@ -1,5 +1,5 @@
-"""Which Python functions a call runs, one within the other, each with what it was given, so that any of them
-can be called again on its own."""
+"""Records the tree of Python functions that a call runs, with their arguments, so that each can be called
+again on its own."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from typing import Any
 from pytest_dispatchguard.runtime.torch_private import dispatcher
 
 MOST_CALLS = 5000
-"""Python calls that are kept of one call: what arguments they were given keeps memory alive."""
+"""Calls that are kept: their arguments keep memory alive."""
 
 _NOT_A_CALL = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _OURS = "pytest_dispatchguard.runtime"
 _INVISIBLE = (_OURS, "torch.overrides")
-"""Modules whose functions run because somebody watches."""
+"""Modules whose functions run only because the call is recorded."""
 _IN_PAIRS = "torch.utils._config_module"
-"""The module whose functions change a setting, and others put it back: neither is to be called alone."""
+"""The module whose functions change settings and restore them, in pairs: neither may be called alone."""
 
 
 @dataclass(slots=True)
@@ -34,11 +34,11 @@ class PythonCall:
     """The number of the call that made it; -1 for none."""
     code: CodeType
     function: FunctionType | None
-    """A function that does the same; None for what cannot be called alone."""
+    """A function that repeats the call; None if it cannot be called alone."""
     args: Sequence[Any] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     ns: int = 0
-    """How long it took, with what it called, while it was watched."""
+    """How long it took while recorded, with its callees."""
     result: Any = None
     began: int = 0
     state: tuple[bool, bool] = (True, False)
@@ -56,13 +56,13 @@ class CallTree:
     def __init__(self) -> None:
         self.calls: list[PythonCall] = []
         self.complete = True
-        """False where there were more calls than are kept."""
+        """False if there were more calls than are kept."""
         self._around: tuple[object, ...] = ()
         self._running: list[int] = []
         self._frames: dict[FrameType, int] = {}
 
     def record(self, run: Callable[[], object]) -> None:
-        """Runs it once and keeps what it calls."""
+        """Runs a function once and records its calls."""
         before = sys.getprofile()
         self._around = dispatcher.surroundings()
         bottom = getattr(run, "__code__", None)
@@ -87,7 +87,7 @@ class CallTree:
         return [(call.code, call.ns) for call in self.calls]
 
     def at_best(self, others: Sequence[Sequence[tuple[CodeType, int]]]) -> None:
-        """Has calls have taken the least of what they took here and in others that did the same."""
+        """Reduces the time of each call to its minimum over other recordings of the same calls."""
         for other in others:
             if [code for code, _ in other] == [call.code for call in self.calls]:
                 for call, (_, ns) in zip(self.calls, other, strict=True):
@@ -112,7 +112,7 @@ class CallTree:
             function, call.args, call.kwargs = _again(frame)
             given = (*call.args, *call.kwargs.values())
             call.state = dispatcher.grad_state()
-            # An iterator is used up by the first call: a comprehension is given one.
+            # A call that takes an iterator, such as a comprehension, cannot be repeated.
             used_up = any(isinstance(value, Iterator) for value in given)
             elsewhere = dispatcher.surroundings() != self._around
             paired = frame.f_globals.get("__name__") == _IN_PAIRS
@@ -126,7 +126,7 @@ class CallTree:
         ended = time.perf_counter_ns()
         number = self._frames.pop(frame)
         while self._running and self._running.pop() != number:
-            pass  # what ended without a word
+            pass  # calls that ended without an event
         call = self.calls[number]
         call.ns += ended - call.began
         call.result = result
@@ -138,7 +138,7 @@ def _is_invisible(frame: FrameType) -> bool:
 
 
 def _again(frame: FrameType) -> tuple[FunctionType, Sequence[Any], Mapping[str, Any]]:
-    """A function that does what a frame has begun to do, and what it was given."""
+    """A function that repeats the call of a frame, and its arguments."""
     code, given = frame.f_code, frame.f_locals
     closure = tuple(_cell(given, name) for name in code.co_freevars)
     function = FunctionType(code, frame.f_globals, code.co_name, None, closure or None)
@@ -159,7 +159,7 @@ def _again(frame: FrameType) -> tuple[FunctionType, Sequence[Any], Mapping[str, 
 
 
 def variables_of(call: PythonCall) -> dict[str, Any]:
-    """What the variables of a call held when it began, as far as they had a value."""
+    """The local variables of a call when it began: arguments and closure."""
     code, function = call.code, call.function
     names = [*code.co_varnames[: code.co_argcount]]
     found = dict(zip(names, call.args, strict=False))
@@ -173,13 +173,13 @@ def variables_of(call: PythonCall) -> dict[str, Any]:
         found[code.co_varnames[after]] = {k: v for k, v in call.kwargs.items() if k not in keyword}
     cells = (function.__closure__ or ()) if function is not None else ()
     for name, cell in zip(code.co_freevars, cells, strict=False):
-        with suppress(ValueError):  # an empty one
+        with suppress(ValueError):  # an empty cell
             found[name] = cell.cell_contents
     return found
 
 
 def _kept(value: Any) -> Any:
-    """A value as it is now: torch's compiled code empties the lists that it is given."""
+    """Copies lists, as torch's compiled code empties the lists that it is given."""
     return list(value) if type(value) is list else value
 
 

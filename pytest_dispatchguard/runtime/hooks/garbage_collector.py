@@ -1,5 +1,5 @@
-"""The garbage collector, kept from a call that is looked at: what it cleans up, and whom it calls back, is no
-doing of the call."""
+"""Keeps the garbage collector out of a call that is measured: its work and its callbacks do not belong to
+the call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_off() -> Iterator[None]:
-    """Switches the garbage collector off, and on again where it was on."""
+    """Switches the garbage collector off, and on again if it was on."""
     enabled = gc.isenabled()
     gc.disable()
     try:

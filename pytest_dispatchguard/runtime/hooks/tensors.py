@@ -1,4 +1,4 @@
-"""Finds the tensors in what torch's functions are given and return."""
+"""Finds the tensors among the arguments and results of torch's functions."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import torch
 _PLAIN = frozenset(
     {type(None), bool, int, float, complex, str, torch.dtype, torch.device, torch.layout}
 )
-"""Types of most of what is no tensor, told without asking further: this is done for every operation."""
+"""Types of most other arguments, checked first for speed: this runs for every operation."""
 
 
 def storage_of(tensor: torch.Tensor) -> Any:
-    """The memory of a tensor; None where it has none of its own, as sparse, wrapped and lazy ones."""
+    """The storage of a tensor; None for sparse, wrapped and lazy ones, which have none."""
     if tensor.device.type == "lazy":
-        return None  # torch makes one up whose address is null
+        return None  # its storage is a dummy without memory
     try:
         return tensor.untyped_storage()
     except (NotImplementedError, RuntimeError):
@@ -24,7 +24,7 @@ def storage_of(tensor: torch.Tensor) -> Any:
 
 
 def tensors(value: Any) -> list[torch.Tensor]:
-    """Those in lists, tuples and dicts of any depth, in order."""
+    """All tensors in nested lists, tuples and dicts, in order."""
     found: list[torch.Tensor] = []
     left = [value]
     while left:
