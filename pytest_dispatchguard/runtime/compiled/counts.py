@@ -1,4 +1,5 @@
-"""Counts what torch.compile makes of a call: guards, graphs, breaks, recompiles, work of compiling."""
+"""Counts what torch.compile does for a call: guards, graphs, breaks, recompiles, and the work of
+compiling."""
 
 from __future__ import annotations
 
@@ -25,31 +26,31 @@ NAMES = (
     "fake_cache_hits",
     "fake_cache_misses",
 )
-"""The counters of compiled code, in the order in which they are told."""
+"""The counters of compiled code, in the order of reports."""
 
 CALLS = 4
-"""Calls that are looked at: the first compiles, the next two warm up, the last has no reason to compile."""
+"""Calls that are counted: the first compiles, the next two warm up, the last has no reason to compile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was counted of a subject that runs compiled code."""
+    """The counters of a subject that runs compiled code."""
 
     values: Mapping[str, int]
     facts: Compiled
     varying: tuple[str, ...] = ()
-    """Counters that differ from one compilation to the next: the greatest is kept."""
+    """Counters that differ between compilations; the maximum is kept."""
 
 
 def runs_compiled(run: Callable[[], object], files: set[str]) -> bool:
-    """Whether a call that runs code of these files runs compiled code: called again only where it may."""
+    """Whether a call that runs code of these files runs compiled code. It is only called again if it may."""
     if not compiler.compiler_is_there() or compiler.entry_file() not in files:
         return False
     return compiler.lookups(run) != 0
 
 
 def compiles(run: Callable[[], object]) -> bool:
-    """Runs a function, and says whether anything was compiled meanwhile."""
+    """Runs a function; whether anything was compiled meanwhile."""
     if not compiler.compiler_is_there():
         run()
         return False
@@ -61,9 +62,9 @@ def compiles(run: Callable[[], object]) -> bool:
 def counted(
     run: Callable[[], object], prepare: Callable[[], object], given: object = ()
 ) -> Found | None:
-    """Compiles what a call compiles anew, and counts: again and again until two in a row are equal, for what
-    torch sets up once in a process is none of it. None where nothing is compiled. `given` is what the call is
-    given: what was compiled before leaves marks on tensors."""
+    """Recompiles what a call compiles, and counts, until two counts in a row are equal: torch's setup in the
+    first does not count. None if nothing is compiled. `given` are the arguments, as earlier compilations
+    leave marks on tensors."""
     from pytest_dispatchguard.runtime.hooks.tensors import tensors
 
     found: list[Found] = []
@@ -125,8 +126,7 @@ def _entries(code: CodeType) -> int:
 
 
 def _breaks(made: Sequence[compile_records.Record]) -> tuple[CompileEvent, ...]:
-    """Graph breaks, those that left a whole function uncompiled too; each once, however often it is
-    compiled."""
+    """The distinct graph breaks, with those that left a whole function uncompiled."""
     found = [
         CompileEvent(_innermost(places), first_of(why)) for why, places in compile_records.breaks()
     ]
@@ -142,7 +142,7 @@ def _breaks(made: Sequence[compile_records.Record]) -> tuple[CompileEvent, ...]:
 
 
 def _recompiles(made: Sequence[compile_records.Record], last: int) -> tuple[CompileEvent, ...]:
-    """What was compiled again, with what the last call did so too told as such."""
+    """The recompiles; those in the last call are marked."""
     found: dict[str, CompileEvent] = {}
     for number, record in enumerate(made):
         if not record.again or (record.compiled in found and not record.reason):
@@ -169,14 +169,14 @@ def _seconds(made: Sequence[compile_records.Record]) -> dict[str, float]:
 
 
 def _innermost(places: Sequence[tuple[str, int, str]]) -> str:
-    """The user's place: the innermost that is not torch's own, where there is one."""
+    """The innermost place in user code, if there is one."""
     own = [place for place in places if not is_foreign_file(place[0])]
     path, line, _ = (own or list(places) or [("", 0, "")])[-1]
     return _shown(path, line)
 
 
 def first_of(reason: str) -> str:
-    """What a reason begins with: torch explains at length."""
+    """The first sentence of torch's long reasons."""
     lines = [" ".join(line.split()) for line in reason.strip().splitlines()]
     said = lines[0] if lines else ""
     if said.endswith(":") and lines[1:]:
@@ -196,7 +196,7 @@ def _shown(path: str, line: int) -> str:
 
 
 def failure(error: BaseException) -> UserError | None:
-    """What to tell of an exception that compiling ended in, in one line; None for any other."""
+    """The one-line error for an exception of the compiler; None for other exceptions."""
     if not compile_records.compile_failed(error):
         return None
     words = str(error)

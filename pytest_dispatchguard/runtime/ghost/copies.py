@@ -1,4 +1,4 @@
-"""How tensors move between the host and the ghost: the copies, and which of them make the host wait."""
+"""Copies of tensors between the host and the ghost, and the waits that they cause."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pytest_dispatchguard.runtime.syncs.syncs import NOTES
 
 DEVICE = torch.device("cuda", 0)
 Name = tuple[Any, str, Any]
-"""A name of torch to replace: its owner, the name, and the value that stands there meanwhile."""
+"""A name of torch to replace: its owner, the name, and the replacement."""
 
 _PINNED = "the host waits for the copy: from pinned memory non_blocking=True goes on"
 _base = torch._C.TensorBase

@@ -14,7 +14,7 @@ from pytest_dispatchguard.runtime.syncs.syncs import NOTES
 
 
 class _Stream:
-    """All streams are one: the CPU's order."""
+    """A stream; all streams run in the order of the CPU."""
 
     device = DEVICE
     stream_id = 0
@@ -49,7 +49,7 @@ class _Stream:
 
 
 class _Event:
-    """A time on the CPU's clock."""
+    """An event that keeps the time of the CPU."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.at = 0.0
@@ -92,7 +92,7 @@ def _on(device: Any = None) -> Iterator[None]:
 
 
 def _device_names(stream: _Stream) -> Iterator[Name]:
-    """Which devices there are, and what they are asked to do."""
+    """Which devices exist, and what they can be asked to do."""
     cuda, accelerator = torch.cuda, getattr(torch, "accelerator", None)  # since 2.6
     yield cuda, "_lazy_init", _always(None)
     yield cuda, "init", _always(None)
@@ -120,7 +120,7 @@ def _device_names(stream: _Stream) -> Iterator[Name]:
     yield cuda, "set_device", _always(None)
     yield cuda, "device", _on
     yield cuda, "device_of", _on
-    # A torch built for CUDA has it, and would lay the weights of recurrent layers out on a real GPU.
+    # A CUDA build of torch would use cuDNN to lay out the weights of recurrent layers on a real GPU.
     yield torch.backends.cudnn, "is_acceptable", _always(False)
 
 
@@ -136,7 +136,7 @@ def _stream_names(stream: _Stream) -> Iterator[Name]:
 
 
 def _state_names() -> Iterator[Name]:
-    """What the device says of itself: properties, random numbers, modes."""
+    """The state of the device: properties, random numbers, modes."""
     cuda = torch.cuda
     yield cuda, "get_device_name", _always("ghost")
     yield cuda, "get_device_capability", _always((8, 0))

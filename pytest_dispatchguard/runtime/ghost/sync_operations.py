@@ -1,4 +1,4 @@
-"""What makes the host wait for a GPU, operation by operation: the table that the ghost follows.
+"""The table of operations that make the host wait for a GPU, which the ghost follows.
 
 Taken from where torch's CUDA code copies and waits (what `torch.cuda.set_sync_debug_mode` warns of), from its
 tests and changelogs, and from NVIDIA's list of operations that wait. Calls that are no ATen operations (`to`,
@@ -20,19 +20,19 @@ When = Callable[[Sequence[Any], Mapping[str, Any]], bool]
 
 @dataclass(frozen=True, slots=True)
 class SyncOp:
-    """A way in which an operation has the host wait."""
+    """One way in which an operation makes the host wait."""
 
     name: str
-    """As its user knows it."""
+    """Its public name."""
     why: str
     code: str
-    """Of the rule about it."""
+    """The code of the rule about it."""
     when: When = lambda args, kwargs: True
     """Whether it waits with these arguments, some of which are on the GPU."""
     since: str = ""
-    """The release of torch in which it began to wait, where one did not."""
+    """The release of torch that it waits from; empty if it always did."""
     until: str = ""
-    """The release of torch in which it waits no longer."""
+    """The release of torch that it no longer waits from."""
 
     def in_force(self, torch_version: str) -> bool:
         """Whether it waits in a release of torch."""
@@ -58,12 +58,12 @@ def _indices(args: Sequence[Any]) -> list[torch.Tensor]:
 
 
 def _mask(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """A mask of the host is counted there."""
+    """A mask of the host is counted on the host, without a wait."""
     return any(_is_mask(index) and is_ghost(index) for index in _indices(args))
 
 
 def _fills(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Writing one number through one mask is done in place, where nobody counts."""
+    """Writing one number through one mask is done by filling, without counting."""
     given = _indices(args)
     accumulates = args[3] if len(args) > 3 else kwargs.get("accumulate", False)
     one_number = args[2].numel() == 1 and args[2].dim() == 0 and not accumulates
@@ -83,12 +83,12 @@ def _host_mask(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
 
 
 def _number_written(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Numbers reach the operation as tensors of the host."""
+    """Numbers are passed to the operation as tensors of the host."""
     return not is_ghost(args[2]) and not _fills(args, kwargs)
 
 
 def _copied(args: Sequence[Any], kwargs: Mapping[str, Any], *, out: bool) -> bool:
-    """Whether a copy out to the device, or back, waits: not one from, or to, pinned memory that may go on."""
+    """Whether a copy to the device, or back, waits: non-blocking ones with pinned memory do not."""
     into, source = args[0], args[1]
     goes_on = args[2] if len(args) > 2 else kwargs.get("non_blocking", False)
     waits = not (goes_on and is_pinned(source if out else into))
@@ -96,7 +96,7 @@ def _copied(args: Sequence[Any], kwargs: Mapping[str, Any], *, out: bool) -> boo
 
 
 def _number_copied(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """One element is written by copying, not by filling; of numbers until 2.15, which fills."""
+    """One element is written by a copy; numbers too before torch 2.15, which fills."""
     return args[1].dim() == 0 and _copied(args, kwargs, out=True)
 
 
@@ -109,7 +109,7 @@ def _copied_back(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
 
 
 def _each(when: When) -> When:
-    """The same of an operation on lists."""
+    """The same condition for an operation on lists."""
     return lambda args, kwargs: any(
         when((into, source, *args[2:]), kwargs)
         for into, source in zip(args[0], args[1], strict=True)
@@ -117,7 +117,7 @@ def _each(when: When) -> When:
 
 
 def _spread_given(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """The deviation is a tensor of the device, which is checked."""
+    """The standard deviation is a tensor of the device, whose values are checked."""
     spread = args[1] if len(args) > 1 else kwargs.get("std")
     return isinstance(spread, torch.Tensor) and is_ghost(spread)
 
@@ -131,14 +131,14 @@ def _no_size(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
 
 
 def _checks_its_input(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Drawing with replacement does not; drawing once or without does."""
+    """Drawing one sample, or without replacement, checks the input."""
     times = args[1] if len(args) > 1 else kwargs.get("num_samples")
     replaced = args[2] if len(args) > 2 else kwargs.get("replacement", False)
     return not replaced or times == 1
 
 
 def _by_itself(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Without bounds it looks for them."""
+    """Without bounds, they are read from the input."""
     low = args[2] if len(args) > 2 else kwargs.get("min", 0)
     high = args[3] if len(args) > 3 else kwargs.get("max", 0)
     return bool(low == high)
@@ -155,7 +155,7 @@ COPY_OUT = SyncOp(
 )
 _READ = SyncOp("item", _VALUE, "DG411")
 _INDEX = SyncOp("index", "the indices are copied to the device", "DG510", _host_indices)
-# A mask of the host is counted there, and its places copied from pinned memory.
+# A mask of the host is counted on the host, and its indices are copied from pinned memory.
 _HOST_MASK = SyncOp("index", "the mask is copied to the device", "DG510", _host_mask, until="2.9")
 # Numbers are written by filling, or made on the device.
 _NUMBER = SyncOp(
@@ -202,11 +202,11 @@ TABLE: Mapping[str, tuple[SyncOp, ...]] = {
     "aten::searchsorted": (SyncOp("searchsorted", _BOUNDS, "DG411", _sorter_given),),
     "aten::_linalg_check_errors": (SyncOp("linalg", _CHECKED, "DG411"),),
 }
-"""What waits, by operation, in all releases of torch."""
+"""All waits by operation, for all releases of torch."""
 
 
 def syncs(torch_version: str) -> dict[str, tuple[SyncOp, ...]]:
-    """What waits in one release."""
+    """The waits by operation, for one release."""
     found = {
         name: tuple(op for op in ops if op.in_force(torch_version)) for name, ops in TABLE.items()
     }

@@ -160,7 +160,7 @@ def _reading_names() -> Iterator[Name]:
     def tolist(self: Any) -> Any:
         if is_ghost(self):
             NOTES.note("tolist", "the values are read back to the host", "DG413")
-        with torch._C.DisableTorchFunction():  # it would call what stands here once more
+        with torch._C.DisableTorchFunction():  # it would call this replacement again
             return _base.tolist(self)
 
     def cuda_array_interface(self: Any) -> Any:

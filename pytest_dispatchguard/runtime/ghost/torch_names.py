@@ -32,7 +32,7 @@ def names() -> Iterator[Name]:
 
 
 def _of_modules() -> Iterator[Name]:
-    """A module that moves is one wait to who moves it, not one for each of its parameters."""
+    """Records moving a module as one wait, not as one for each parameter."""
     real = torch.nn.Module._apply
 
     def apply(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -43,7 +43,7 @@ def _of_modules() -> Iterator[Name]:
 
 
 def _factories() -> Iterator[Name]:
-    """Those that look at the device before they ask the dispatcher."""
+    """Functions that make tensors and look at the device before they call the dispatcher."""
 
     def standing_in(real: Callable[..., Any]) -> Callable[..., Any]:
         def made(*args: Any, device: Any = None, **kwargs: Any) -> Any:
@@ -78,7 +78,7 @@ def _factories() -> Iterator[Name]:
 
 
 def default_device() -> Any:
-    """The device of what is made without naming one; torch's own answer makes a tensor to find out."""
+    """The default device; torch's own function makes a tensor to find out."""
     for mode in torch.overrides._get_current_function_mode_stack():
         if isinstance(mode, DeviceContext):
             return mode.device
@@ -86,7 +86,7 @@ def default_device() -> Any:
 
 
 class _Generator(torch.Generator):  # type: ignore[misc]  # as above
-    """Draws for the ghost: the CPU's numbers."""
+    """A generator for the ghost, with the CPU's random numbers."""
 
     def __new__(cls, device: Any = "cpu") -> Any:
         made = super().__new__(cls, "cpu")
@@ -99,7 +99,7 @@ class _Generator(torch.Generator):  # type: ignore[misc]  # as above
 
 
 def _of_amp() -> Iterator[Name]:
-    """Autocast for the ghost is the CPU's, with the types of a GPU."""
+    """Autocast for the ghost: that of the CPU, with the dtypes of a GPU."""
     autocast = torch.amp.autocast_mode.autocast
     real_init = autocast.__init__
     real_enabled, real_dtype = torch.is_autocast_enabled, torch.get_autocast_dtype
@@ -125,8 +125,8 @@ def _of_amp() -> Iterator[Name]:
 
 
 def _unsupported() -> Iterator[Name]:
-    """What looks below what stands in here: exporting would end the process, TorchScript is another language,
-    and a compiler would trace what stands in; what is to be compiled runs as it is written."""
+    """What cannot work with replaced names: exporting would crash the process, TorchScript is another
+    language, and a compiler would trace the replacements. Code to compile runs eagerly."""
 
     def compiled(model: Any = None, **kwargs: Any) -> Any:
         return (lambda function: function) if model is None else model
@@ -137,7 +137,7 @@ def _unsupported() -> Iterator[Name]:
 
     def script(obj: Any, *args: Any, **kwargs: Any) -> Any:
         code = getattr(obj, "__code__", None)
-        # Torch scripts functions of its own, and needs what comes of it.
+        # torch scripts functions of its own, and needs the result.
         return real_script(obj, *args, **kwargs) if code and is_foreign(code) else obj
 
     yield torch.jit, "script", script
