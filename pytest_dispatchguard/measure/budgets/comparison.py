@@ -1,4 +1,4 @@
-"""A subject against itself in another revision or run: counters first and exactly, then times."""
+"""Compares a subject with itself in another revision or run: counters exactly, then times."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ from pytest_dispatchguard.model import (
 )
 
 _REGRESSION = Limit(AGAINST_BASE, 1.05)
-"""How many times dearer than its base a subject may be where nobody says."""
+"""The default limit: how many times slower than its base a subject may be."""
 
 
 def needs_times(verdict: Verdict, base: Base) -> bool:
-    """Whether counters leave open what times are needed for."""
+    """Whether times are needed to decide, after counters."""
     return not base.note and verdict.measured is not None and _limit(verdict, base) is not None
 
 
 def _limit(verdict: Verdict, base: Base) -> Limit | None:
-    """What times are held against. A subject that does exactly what it did takes as long as it did, unless
-    a limit asks for proof."""
+    """The limit on times. A subject with equal counters needs none, unless the user set a limit."""
     for limit in verdict.limits:
         if limit.name == AGAINST_BASE:
             return limit
@@ -39,7 +38,8 @@ def _limit(verdict: Verdict, base: Base) -> Limit | None:
 
 
 def against(verdict: Verdict, base: Base) -> Verdict:
-    """The verdict with what its base says: dearer in a counter that no limit allows, or by time."""
+    """Adds the comparison with the base to a verdict: a counter that grew without a limit, or a slower
+    time."""
     if base.note or verdict.verdict == "error" or not verdict.counters:
         return replace(verdict, base=base)
     change = _change(verdict.measured, base.measured, base.earlier)
@@ -75,8 +75,8 @@ def against(verdict: Verdict, base: Base) -> Verdict:
 
 
 def _new_guards(now: Compiled | None, before: Compiled | None) -> Compiled | None:
-    """What was compiled, each group of guards with how many of them the base has not: known by kind and
-    source, for lines move and change."""
+    """Marks how many guards of each group the base does not have. Guards are matched by kind and source, as
+    lines move."""
     if now is None or before is None:
         return now
     left = Counter[tuple[str, str]]()
@@ -91,7 +91,8 @@ def _new_guards(now: Compiled | None, before: Compiled | None) -> Compiled | Non
 
 
 def _extra(now: Sequence[CostlyLine], before: Sequence[CostlyLine]) -> tuple[CostlyLine, ...]:
-    """Lines with what they do beyond the base, which has moved lines: known by their file's name and text."""
+    """Marks how many instructions of each line the base does not have. Lines are matched by file name and
+    text, as they move."""
     left = Counter[tuple[str, str]]()
     for line in before:
         left[PurePath(line.path).name, line.text] += line.instructions
@@ -108,9 +109,9 @@ _ORDER = ("pass", "skipped", "undecided", "fail", "error")
 
 
 def _change(now: Measurement | None, before: Measurement | None, earlier: bool) -> Interval | None:
-    """The ratio of ratios, or of times where one side has no reference. Both intervals hold as surely as was
-    asked, and so does what they make together: errors of independent figures add up as squares. Where the
-    base was measured `earlier`, each side may have met a machine that was not itself."""
+    """The ratio of ratios, or of times where one side has no reference. Independent errors add up as
+    squares, so the result has the same confidence as both intervals. If the base was measured `earlier`, the
+    spread between runs is added."""
     if now is None or before is None:
         return None
     one, other = now.ratio, before.ratio
@@ -124,5 +125,5 @@ def _change(now: Measurement | None, before: Measurement | None, earlier: bool) 
 
 
 def _apart(low: float, high: float) -> float:
-    """How far two figures are apart, as the logarithm of their ratio."""
+    """The logarithm of the ratio of two values."""
     return math.log(high / low) if low > 0 and math.isfinite(high) else math.inf

@@ -1,4 +1,4 @@
-"""What processes of a run tell each other, as JSON: samples, verdicts, requests and what became of them."""
+"""Messages between the processes of a run, as JSON: requests, samples, verdicts."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from pytest_dispatchguard.model import (
 )
 
 Samples = Mapping[int, Sequence[Sample]]
-"""What was measured of the subjects of a test, by their order in it."""
+"""The samples of each subject of a test, by its position."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Measure one test."""
+    """A request to measure one test."""
 
     node_id: str
     seconds: float
     """For all its subjects."""
     confidence: float
     timeout: float
-    """Seconds without a word after which the test is given up."""
+    """Seconds without an answer after which the test is given up."""
     known: Samples = field(default_factory=dict)
-    """What other processes measured already."""
+    """The samples of other processes."""
     fully: bool = False
     """Whether ratios are to be as sure as one process can make them."""
     layers: float = 0.0
-    """Seconds to take each call apart in; 0 where that is not asked for."""
+    """Seconds for measuring the layers of each call; 0 for none."""
 
     def packed(self) -> str:
-        """One line."""
+        """The request as one line."""
         return json.dumps({**asdict(self), "known": pack_samples(self.known)})
 
 
@@ -71,7 +71,7 @@ def _sample(row: Mapping[str, Any]) -> Sample:
 
 
 def _intervals(row: Mapping[str, Any]) -> dict[str, Interval | None]:
-    """What samples and measurements have in common."""
+    """The fields that samples and measurements share."""
     names = ("subject_us", "reference_us", "ratio", "extra_us", "device_us")
     return {name: _interval(row[name]) for name in names}
 
@@ -86,7 +86,7 @@ def pack_verdicts(verdicts: Sequence[Verdict]) -> str:
 
 
 def unpack_verdicts(text: str) -> list[Verdict]:
-    """Verdicts from a report's property; none from what a test put there itself."""
+    """Verdicts from a report's property; none if a test wrote something else there."""
     try:
         return [_verdict(row) for row in json.loads(text)]
     except (ValueError, TypeError, KeyError, AttributeError):
@@ -113,7 +113,7 @@ def _verdict(row: Mapping[str, Any]) -> Verdict:
             "base": base,
             "layers": _layers(row.get("layers")),
             "reference_layers": _layers(row.get("reference_layers")),
-            "compiled": _compiled(row.get("compiled")),  # runs of before know of none
+            "compiled": _compiled(row.get("compiled")),  # absent from older runs
         }
     )
 

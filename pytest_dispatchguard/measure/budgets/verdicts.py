@@ -1,4 +1,4 @@
-"""From one subject to its verdict: does it keep its limits."""
+"""Decides whether a subject keeps its limits."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ from pytest_dispatchguard.runtime.counters.instructions import instructions_by_p
 from pytest_dispatchguard.runtime.syncs import syncs
 
 _MOST_LINES, _WIDEST = 200, 80
-"""Lines of source that are kept for a failing budget, and characters of each."""
+"""How many costly lines a failing verdict has, and characters of each."""
 _GUARD_SECONDS = 0.3
 _GUARDS_APART = 0.15
-"""The standard deviation among processes of what checking guards takes, as a part of it: how trees lie in
-memory makes up to a third."""
+"""The relative standard deviation between processes of the time of checking guards: memory layout changes it
+by up to a third."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How a subject is to be timed."""
+    """How a subject is timed."""
 
     seconds: float
     confidence: float
     known: Sequence[Sample] = ()
-    """What other processes measured of it."""
+    """The samples of other processes."""
     device: Device = field(default=HOST)
     fully: bool = False
-    """Whether the ratio is to be as sure as one process can make it, whatever the limits."""
+    """Whether the ratio gets as certain as one process can make it, whatever the limits."""
 
 
 _WORST: tuple[Outcome, ...] = ("error", "fail", "undecided", "pass", "skipped")
@@ -65,7 +65,7 @@ _UNCOUNTED = {
     "py_allocations": "before Python 3.11",
     "functions": "of compiled code by this torch: it would be compiled anew for who counts",
 }
-"""Counters that may be missing where others are there, and where."""
+"""Counters that may be missing, and when."""
 
 
 def judged(
@@ -225,7 +225,7 @@ def _with_compiler_s(counts: counters.Counts, made: compiled.Found) -> counters.
 
 
 def _uncounted(limits: Iterable[str], note: str) -> str:
-    """What to say of a subject that compiles at every call; says as well which limits that leaves open."""
+    """The note about a subject that compiles at every call; raises if that leaves limits unchecked."""
     why = "it compiles at every call, so what else it does is not counted"
     names = [name for name in limits if name in counters.OF_PYTHON + counters.OF_TORCH]
     if names:
@@ -249,7 +249,7 @@ def _too_many(limit: Limit, number: int) -> str:
 
 
 def refuse_unheld(subject: Subject, limits: Iterable[str]) -> None:
-    """Says which limit has nothing to be held against."""
+    """Raises for limits that need a reference where there is none."""
     for name in limits:
         if name in ("ratio", "extra_us") and subject.reference is None:
             raise UserError(f"{name} needs a reference: say .against(...) what it is held against")
@@ -266,8 +266,8 @@ def _refuse_unmeasurable(limits: Sequence[Limit], device: Device) -> None:
 
 
 def _taken(subject: Subject, limits: Sequence[Limit], timing: Timing) -> Sample:
-    """What this process measures: until every limit is surely kept or surely not, or the time is up, or
-    only other processes could tell more."""
+    """Measures in this process until all limits are decided, or the time is up, or only other processes
+    could decide."""
 
     def enough(found: Sample) -> bool:
         so_far = measurement([*timing.known, found], timing.confidence)
@@ -295,7 +295,7 @@ def _decided(limit: Limit, measured: Measurement) -> bool | None:
 
 
 def _by_time(limits: Sequence[Limit], measured: Measurement) -> tuple[Outcome, list[str]]:
-    """The verdict that times give, and what to say of it."""
+    """The outcome that times give, with the reasons."""
     kept_or_not = {limit: _decided(limit, measured) for limit in limits}
     told = [f"gets slower call by call: {measured.grows:.0%} while it was measured"]
     told = told if measured.grows else []
@@ -323,8 +323,8 @@ def _by_time(limits: Sequence[Limit], measured: Measurement) -> tuple[Outcome, l
 def _by_guards(
     limit: Limit, here: Interval | None, confidence: float, bad: str
 ) -> tuple[Outcome, list[str]]:
-    """The verdict that checking the guards gives in this process and others, and what to say of it. `bad` is
-    why times that are measured here say nothing."""
+    """The outcome that the time of checking guards gives, with the reasons. `bad` says why times of this
+    machine cannot be used."""
     if here is None:
         raise UserError(
             f"{limit.name} cannot be measured, as the guards hold only within the call, or are of many "
@@ -348,7 +348,7 @@ def _shown(interval: Interval, limit: Limit) -> str:
 
 
 def _missing(interval: Interval, limit: Limit) -> str:
-    """What would decide it."""
+    """What would decide the limit."""
     wide = (interval.high - interval.low) / 2
     needed = abs(interval.value - limit.most)
     if not math.isfinite(wide):
@@ -362,8 +362,8 @@ def _missing(interval: Interval, limit: Limit) -> str:
 
 
 def _costly_lines(subject: Subject) -> tuple[CostlyLine, ...]:
-    """The lines that run most instructions in one call. What Python's own modules and torch run counts for
-    the line that called them: nobody would change those. Nor are they told where nothing else called them."""
+    """The lines that run most instructions in one call. Instructions of Python's modules and of torch count
+    for the user's line that called them, and are left out if there is none."""
     subject.prepare()
     places = instructions_by_place(subject.call.once(), is_foreign)
     own = {place: times for place, times in places.items() if not is_foreign_file(place[0])}

@@ -1,7 +1,7 @@
-"""Times several kinds of calls by turns in one process: what one takes more than another, round by round.
+"""Times several kinds of calls in turn in one process, to compare them round by round.
 
-Every round has a block of each kind, in random order. What disturbs the machine disturbs a whole round, or
-one block of many: the median of the rounds' differences hardly notices.
+Every round has a block of each kind, in random order. A disturbance of the machine affects a whole
+round, or one block of many, so it hardly changes the median of the differences.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from pytest_dispatchguard.model import Interval
 Clock = Callable[[], int]
 """Nanoseconds."""
 Sum = Mapping[str, float]
-"""Arms, each times a factor: ``{"whole": 1, "torch": -1}``."""
+"""A weighted sum of arms: ``{"whole": 1, "torch": -1}``."""
 
 _CHANCE = random.Random()
-"""One's own: a subject may well seed that of Python."""
+"""A generator of its own, as a subject may seed Python's."""
 _LONGEST_NS = 300_000
-"""A block that is longer catches more of what disturbs the machine."""
+"""Longer blocks catch more disturbances."""
 _BATCH = 10
 """Rounds between collections of garbage."""
 _LEAST_ROUNDS = 60
@@ -40,31 +40,31 @@ _ALIKE, _UNLIKE = 0.005, 0.03
 _HALFWAY = 0.1
 """The part of the longer side by which both differ where half of that is reached."""
 _PATIENCE = 5
-"""Times the seconds that are allowed, where so few rounds need it."""
+"""How many times the allowed seconds may be used if there are too few rounds."""
 
 
 def _nothing() -> None:
-    """No state to make anew."""
+    """Does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One kind of call that takes its turn."""
+    """One kind of call that is timed against others."""
 
     block: Block
     around: Callable[[], AbstractContextManager[object]] = nullcontext
-    """What is entered before a block and left after it."""
+    """A context that is entered for each block."""
     fresh: Callable[[], object] = _nothing
-    """What is done before every block, untimed."""
+    """Called before every block, untimed."""
     empty: Block | None = None
-    """The same block around nothing, which is taken off; None for that of Python's own loop."""
+    """The empty block whose time is subtracted; None for a plain Python loop."""
     least: int = 1
-    """Calls in a block, unless that makes it too long: where a block costs something however many it has."""
+    """The least calls in a block, unless that makes it too long, for blocks that have a fixed cost."""
 
 
 @dataclass(frozen=True, slots=True)
 class InterleavedTimes:
-    """What the rounds say: nanoseconds of one call of each arm, round by round."""
+    """Nanoseconds of one call of each arm, by round."""
 
     times: Mapping[str, Sequence[float]]
     confidence: float
@@ -72,16 +72,16 @@ class InterleavedTimes:
     """Calls in a block of each arm."""
 
     def us(self, parts: Sum) -> Interval:
-        """A sum of arms, in microseconds. It is found as a share of the first arm's time, so that a round in
-        which the machine was slow counts for no more than another. The interval holds for other processes
-        too, which have their own memory, and so differ by more than rounds do."""
+        """A sum of arms, in microseconds. It is computed relative to the first arm, so that rounds on a slow
+        machine count the same. The interval covers other processes too, which differ more than rounds do, as
+        each has its own memory layout."""
         first = next(iter(self.times.values()))
         usual = median(sorted(first)) / 1000
         values = [
             usual * sum(factor * self.times[name][i] for name, factor in parts.items()) / whole
             for i, whole in enumerate(first)
         ]
-        # Medians do not add up of themselves: those of single arms are what sums are made of.
+        # The median of sums is not the sum of medians: sums are made from the medians of single arms.
         levels = [factor * self._level(name) * usual for name, factor in parts.items()]
         value = sum(levels)
         found = median_interval(values, self.confidence, looks=1)
@@ -91,11 +91,11 @@ class InterleavedTimes:
         return over_processes([here], _spread(levels), self.confidence, looks=1)
 
     def alone(self, name: str) -> Interval:
-        """What an arm takes, in microseconds, held against nothing."""
+        """The time of one arm, in microseconds."""
         return self._sure([took / 1000 for took in self.times[name]])
 
     def ratio(self, name: str, other: str) -> Interval:
-        """How many times one arm takes what another does."""
+        """The ratio of two arms."""
         return self._sure([a / b for a, b in zip(self.times[name], self.times[other], strict=True)])
 
     def _sure(self, values: Sequence[float]) -> Interval:
@@ -105,19 +105,19 @@ class InterleavedTimes:
         return over_processes([found], _UNLIKE * found.value, self.confidence, looks=1)
 
     def _level(self, name: str) -> float:
-        """What an arm takes of the first one's time."""
+        """The time of an arm relative to the first one."""
         first = next(iter(self.times.values()))
         return median(sorted(t / whole for t, whole in zip(self.times[name], first, strict=True)))
 
     @property
     def rounds(self) -> int:
-        """How many rounds there were."""
+        """The number of rounds."""
         return min(map(len, self.times.values()), default=0)
 
 
 def _spread(levels: Sequence[float]) -> float:
-    """The standard deviation among processes of a sum of arms, some of them taken off: small where both sides
-    are nearly the same."""
+    """The standard deviation between processes of a sum of arms with both signs: small if both sides are
+    nearly equal."""
     more, less = (math.fsum(max(sign * level, 0.0) for level in levels) for sign in (1, -1))
     longer = max(more, less)
     if not longer:
@@ -136,7 +136,7 @@ def time_interleaved(
     clock: Clock = time.perf_counter_ns,
     tell: Callable[[float], object] = lambda done: None,
 ) -> InterleavedTimes:
-    """Lets the arms take turns until the time is up. `tell` hears now and then what part of it is."""
+    """Times the arms in turn until the time is up. `tell` is called with the part of it that has passed."""
     nothing = empty_block(clock)
     times: dict[str, list[float]] = {name: [] for name in arms}
     with undisturbed():
@@ -173,10 +173,10 @@ def time_interleaved(
 
 
 def _loops(arms: Mapping[str, Arm], device: Device) -> dict[str, int]:
-    """Calls in a block of each arm: the same in all as far as that makes no block too long or too short, as
-    the first call of a block is dearer than the next."""
+    """Calls in a block of each arm: equal where that makes no block too long or too short, as the first call
+    of a block costs more than the next."""
     found = {}
-    for _ in range(2):  # the first calls of all make room that later ones find
+    for _ in range(2):  # the first calls allocate memory that later ones reuse
         for name, arm in arms.items():
             with arm.around():
                 found[name] = pace(arm.block, arm.fresh, device)

@@ -1,4 +1,4 @@
-"""From what processes measured to figures with intervals, and whether these keep a limit."""
+"""Combines the samples of several processes into measurements with intervals, and checks limits."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from pytest_dispatchguard.measure.timing.timing import Sample
 from pytest_dispatchguard.model import Interval, Limit, Measurement
 
 OF_TIME = ("ratio", "extra_us", "host_us", "device_us")
-"""Limits that are held against times."""
+"""Limits on times."""
 OF_GUARDS = "guard_us"
-"""The limit that is held against what checking guards takes."""
+"""The limit on the time of checking guards."""
 AGAINST_BASE = "regression"
-"""The limit that is held against the same subject in another revision or run."""
+"""The limit on a subject compared with itself in another revision or run."""
 
 _UNFIT = 0.005
-"""How far the reference may seem to be from itself."""
+"""How far the reference, timed against itself, may be from 1."""
 _FEW_PAIRS = 200
-"""Fewer say too little of that; intervals are wide then anyway."""
+"""Fewer pairs cannot show that, and give wide intervals anyway."""
 
 # Standard deviations that processes running one program have among each other, as parts of the figure: in
 # 36 to 80 processes each, 0.09% where both sides run the same path, 0.6% where a thin wrapper is held against
@@ -46,7 +46,7 @@ runs within minutes, ratios of 1.5 and 3.9 had 4% and 5%, while the processor we
 
 
 def measurement(samples: Sequence[Sample], confidence: float) -> Measurement:
-    """What all processes say together."""
+    """Combines the samples of all processes."""
     subject_us = _over([s.subject_us for s in samples], _ABSOLUTE, confidence)
     devices = [s.device_us for s in samples if s.device_us is not None]
     device_us = _over(devices, _ABSOLUTE, confidence) if devices else None
@@ -82,7 +82,7 @@ def measurement(samples: Sequence[Sample], confidence: float) -> Measurement:
 
 
 def _note(samples: Sequence[Sample], subject_us: Interval, device_us: Interval | None) -> str:
-    """What devices make of the times, each thing once: processes of one program say the same."""
+    """The notes about devices, each once, as processes repeat them."""
     notes = list(dict.fromkeys(part for s in samples for part in s.note.split("; ") if part))
     if device_us is not None and not notes and device_us.low > subject_us.high:
         notes.append(
@@ -93,15 +93,15 @@ def _note(samples: Sequence[Sample], subject_us: Interval, device_us: Interval |
 
 
 def spread(ratio: float, reference_us: float) -> float:
-    """The standard deviation of a ratio among processes: small where both sides run the same path, and
-    neither is over in nanoseconds."""
+    """The standard deviation of a ratio between processes: small if both sides run the same path and take
+    more than nanoseconds."""
     unlike = abs(1 - 1 / ratio) if ratio > 0 else 1.0
     rise = unlike**2 / (unlike**2 + _HALFWAY**2)
     return ratio * math.hypot(_ALIKE + (_UNLIKE - _ALIKE) * rise, _tiny(reference_us))
 
 
 def _tiny(reference_us: float) -> float:
-    """By what part a call of nanoseconds is unlike itself."""
+    """The relative spread of calls that take nanoseconds."""
     if reference_us <= 0:
         return 0.0
     return _TINY_US / reference_us / (1 + reference_us / _SHORT_US)
@@ -116,7 +116,7 @@ def _mean(intervals: Sequence[Interval]) -> float:
 
 
 def figure(measured: Measurement, name: str) -> Interval | None:
-    """The figure that a limit is about; None where it was not measured."""
+    """The measured value that a limit is about; None if it was not measured."""
     figures = {
         "ratio": measured.ratio,
         "extra_us": measured.extra_us,
@@ -127,14 +127,14 @@ def figure(measured: Measurement, name: str) -> Interval | None:
 
 
 def kept(limit: Limit, interval: Interval) -> bool | None:
-    """Whether a limit is surely kept, surely not, or neither."""
+    """Whether a limit is kept for certain; None if undecided."""
     if interval.high <= limit.most:
         return True
     return False if interval.low > limit.most else None
 
 
 def unfit(measured: Measurement) -> str:
-    """Why times that were measured here say nothing; empty where they do."""
+    """Why the times cannot be used; empty if they can."""
     off = measured.control - 1
     against = measured.reference_us or measured.subject_us
     if abs(off) <= _UNFIT + _tiny(against.value) or measured.pairs < _FEW_PAIRS:
@@ -148,9 +148,9 @@ def unfit(measured: Measurement) -> str:
 def telling(
     sample: Sample, confidence: float, name: str = "", before: int = 0
 ) -> Literal["more blocks", "more processes"]:
-    """What would make the ratio surer, or the device's time, where so many processes measured before. Another
-    process costs about as much time as it measures at first, so that leaving early tells more a second; but
-    there is a last process, and the later ones measure longer."""
+    """Whether more blocks or more processes would narrow the interval most, given `before` processes. A new
+    process costs about as much time as it measures at first, so stopping early pays; but the number of
+    processes is limited, and the last ones measure longer."""
     if before + 1 >= PROCESSES:
         return "more blocks"
     on_device = sample.device_us if name == "device_us" else None

@@ -1,4 +1,4 @@
-"""What a test says of its subjects: ``overhead(f, x).against(g, x).named("wide")``."""
+"""The `overhead` fixture and its subjects: ``overhead(f, x).against(g, x).named("wide")``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Mode = Literal["grad", "no_grad", "inference"]
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """How far numbers may lie apart; None is torch's choice for their type."""
+    """How far numbers may differ; None is torch's default for their dtype."""
 
     rtol: float | None = None
     atol: float | None = None
@@ -32,34 +32,34 @@ class Subject:
         self._mode: Mode | None = None
 
     def against(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Subject:
-        """The eager call that the subject is held against."""
+        """The reference call that the subject is compared with."""
         _must_be_callable(function, "against")
         self.reference = Call(function, args, kwargs)
         return self
 
     def named(self, name: str) -> Subject:
-        """What the subject is called where a test has several."""
+        """Names the subject, if a test has several."""
         if not isinstance(name, str) or not name or not name.isprintable():
             raise ValueError(f"a subject is named by one line of text, not {name!r}")
         self.name = name
         return self
 
     def setup(self, function: Callable[[], object]) -> Subject:
-        """What makes fresh state: before every call that is compared or counted, before every block of
-        calls that is timed."""
+        """A function that makes fresh state: called before every call that is compared or counted, and
+        before every block that is timed."""
         _must_be_callable(function, "setup")
         self.fresh = function
         return self
 
     def mode(self, mode: Mode) -> Subject:
-        """The grad mode that subject and reference run in; as the test has it without."""
+        """The grad mode of subject and reference; by default that of the test."""
         if mode not in ("grad", "no_grad", "inference"):
             raise ValueError(f'mode must be "grad", "no_grad" or "inference", not {mode!r}')
         self._mode = mode
         return self
 
     def agreeing(self, *, rtol: float | None = None, atol: float | None = None) -> Subject:
-        """How far the results of subject and reference may lie apart."""
+        """How far the results of subject and reference may differ."""
         self.tolerance = Tolerance(rtol, atol)
         return self
 
@@ -69,7 +69,7 @@ class Subject:
         return self
 
     def prepare(self) -> None:
-        """Makes fresh state, where the test says how."""
+        """Makes fresh state, if the test says how."""
         if self.fresh is not None:
             self.fresh()
 
@@ -94,7 +94,7 @@ class Overhead:
         self.subjects: list[Subject] = []
 
     def __call__(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Subject:
-        """Names a subject: the function and everything that it is to be given."""
+        """Adds a subject: a function and its arguments."""
         _must_be_callable(function, "overhead")
         subject = Subject(Call(function, args, kwargs), _name(function))
         self.subjects.append(subject)
@@ -107,7 +107,7 @@ def _must_be_callable(function: object, where: str) -> None:
 
 
 def _name(function: Callable[..., Any]) -> str:
-    """What people call it: ``Dense.call``, `add` of ``torch._C._VariableFunctionsClass``, the class of an
+    """The display name: ``Dense.call``, `add` for ``torch._C._VariableFunctionsClass.add``, the class for an
     instance."""
     name: str = getattr(function, "__qualname__", None) or type(function).__qualname__
     owner, _, last = name.rpartition(".")

@@ -210,7 +210,7 @@ from pytest_dispatchguard.runtime.syncs import gpu_warnings
 with gpu_warnings.recording() as seen:
     assert "torch" not in sys.modules
     import torch
-    queued = [call for call, _ in torch.cuda._queued_calls if "sync_mode" in call.__module__]
+    queued = [call for call, _ in torch.cuda._queued_calls if "torch_mode" in call.__module__]
 print(len(queued), seen.total)
 """
     done = subprocess.run(
