@@ -1,4 +1,4 @@
-"""What a compiled call takes beside its Python: guards, and what the generated code calls."""
+"""The layers of a compiled call beside its Python functions: guards, and the calls of generated code."""
 
 from __future__ import annotations
 
@@ -50,8 +50,7 @@ class CompiledLayers:
         self.arms: dict[str, Arm] = {}
         self.notes: list[str] = []
         self._guards: dict[int, dict[str, float]] = {}
-        """What guards take, by the part that they are of: who calls a rewritten function, which runs only
-        once they have passed."""
+        """The time of guards, by the part that calls the rewritten function."""
         rewritten = list(filter(is_rewritten, calls))
         checks = list(zip((owners[c.parent] for c in rewritten), checks_of(rewritten), strict=True))
         if all(one is not None for _, one in checks):
@@ -81,7 +80,7 @@ class CompiledLayers:
                 self._told[name] = ", ".join(dict.fromkeys(one.name for _, one in chosen))
 
     def _check(self, checks: Sequence[tuple[int, Checks]], clock: Clock) -> None:
-        """The guards of each part, beside as many trees that check nothing."""
+        """Times the guards of each part against as many empty trees."""
         groups: dict[tuple[int, tuple[bool, bool]], list[Checks]] = {}
         for owner, one in checks:
             groups.setdefault((owner, one.state), []).append(one)
@@ -95,11 +94,11 @@ class CompiledLayers:
             self._guards.setdefault(owner, {}).update({name: 1.0, nothing: -1.0})
         for number, part in enumerate(self.python.parts):
             if part.kind == "guards" and part.parent in self._guards:
-                # Those that are written in Python have a row of their own.
+                # Calls written in Python have a row of their own.
                 self._guards[part.parent][arm_of(number)] = -1.0
 
     def layers(self, found: InterleavedTimes) -> list[Layer]:
-        """The layers, each after the function that it is in."""
+        """The layers, each after its function."""
         others: dict[int, dict[str, float]] = {owner: {**s} for owner, s in self._guards.items()}
         for name, owner in self._owned.items():
             others.setdefault(owner, {})[name] = 1.0
@@ -131,7 +130,7 @@ def _checking(pairs: Sequence[tuple[Any, Mapping[str, Any]]], clock: Clock, arou
 
 
 def _runs_unguarded(whole: Call, prepare: Callable[[], object]) -> bool:
-    """Whether a call finds compiled code for it without its guards."""
+    """Whether a call finds its compiled code if guards are skipped."""
     try:
         prepare()
         with guards_skipped():
@@ -148,8 +147,8 @@ def _statement(made: Made) -> Statement:
 
 
 def around_part(calls: Sequence[PythonCall]) -> Callable[[Part], Around]:
-    """What a part is called in: below Dynamo's way in, functions are found in their compiled form, unless
-    torch keeps Dynamo out of them."""
+    """The context that a part is called in: below the compile wrapper functions run compiled, unless torch
+    disables Dynamo for them."""
     inside: set[int] = set()
     for call in calls:
         if lets_in(call) or (call.parent in inside and not keeps_out(call)):

@@ -1,5 +1,5 @@
-"""From an expression to the guards of the compiled code that it runs: by cause, each group timed against all
-guards without it."""
+"""Finds the guards of the compiled code that an expression runs, grouped by cause, and times each group
+against all guards without it."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from pytest_dispatchguard.runtime.torch_private import compiler, guard_trees
 from pytest_dispatchguard.runtime.torch_private.guard_trees import Built
 
 _MOST_TIMED = 12
-"""Groups of one function that are timed, the most numerous first."""
+"""The most groups of a function that are timed, largest first."""
 _MOST_TREES = 8
 _CONFIDENCE = 0.999
 _MOST_PLACES = 3
 _WORTH_A_TUPLE = 8
-"""Constants from which on a tuple of all is fewer checks: its own are some four."""
+"""The number of constants from which a tuple of them needs fewer checks: it has some four of its own."""
 _CAUSES = {
     "attribute": "module attribute",
     "tensors": "parameters and buffers",
@@ -51,7 +51,7 @@ class _Trees:
     modules: Collection[str]
     groups: Mapping[Cause, Sequence[Guard]]
     values: Mapping[Cause, list[object]]
-    """Of the constants that are checked."""
+    """The constants that are checked."""
     without: dict[Cause, Any] = field(default_factory=dict)
     filtered: dict[str, Any] = field(default_factory=dict)
     empty: Any = None
@@ -76,8 +76,8 @@ def guarded(target: str, setup: str, folder: Path, *, seconds: float = 0.3) -> l
 def checking(
     run: Callable[[], object], prepare: Callable[[], object], seconds: float
 ) -> Interval | None:
-    """What checking all guards takes that a call meets; None where they are many trees, or hold only within
-    the call. All it runs is compiled anew."""
+    """The time of checking all guards of a call; None if there are several trees, or if they only hold
+    within the call. Recompiles all that it runs."""
     found: list[tuple[Built, Any]] = []
     compiler.forget_compiled()
     with (
@@ -94,7 +94,7 @@ def checking(
 
 
 def _trees(built: Built) -> _Trees:
-    """Builds what is to be held against one another; only while compiling can that be done."""
+    """Builds the guard trees to compare, which is only possible while compiling."""
     import torch
 
     modules = {name for name, value in built.values.items() if isinstance(value, torch.nn.Module)}
@@ -171,7 +171,7 @@ def _number(root: Any) -> int:
 
 
 def _saved(root: Any, values: Mapping[str, object], other: Any, seconds: float) -> Interval | None:
-    """What checking the guards of one tree takes more than checking those of another."""
+    """How much longer one guard tree takes than another."""
     taken: Sample = sample(
         Call(root.check, (values,)),
         Call(other.check, (values,)),
@@ -190,7 +190,7 @@ def _places(guards: Sequence[Guard]) -> tuple[str, ...]:
 
 
 def _advice(cause: Cause, guards: Sequence[Guard], trees: _Trees) -> list[str]:
-    """Changes that remove a group, each of which does."""
+    """Changes, each of which removes the group."""
     if cause.kind == "attribute":
         return _of_constants(cause, guards, trees)
     if cause.kind == "argument" and any("size()" in guard.expression for guard in guards):

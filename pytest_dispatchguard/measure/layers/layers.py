@@ -1,5 +1,5 @@
-"""Where the time of one call goes: its Python functions, torch's binding, autograd, the dispatcher,
-allocation, kernels. Each is what one kind of call takes more than another, measured by turns."""
+"""Where the time of one call goes: Python functions, torch's binding, autograd, the dispatcher, allocation,
+kernels. Each layer is the difference between two kinds of calls that are timed in turn."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ from pytest_dispatchguard.runtime.hooks.garbage_collector import collector_off
 
 _WARM_UPS = 3
 _LOOKS = 5
-"""Times that a call is watched for which of its functions take long."""
+"""How often a call is recorded to find which functions take long."""
 _MOST_TORCH_CALLS = 2000
 _TELLABLE = 0.005
-"""A part of the whole that is worth a word."""
+"""The share of the whole that is worth a note."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be taken apart, and how long that may take."""
+    """The call to take apart, and how long that may take."""
 
     call: Call
     name: str
@@ -55,13 +55,13 @@ class Wanted:
 
 
 def layers(wanted: Wanted) -> Layers:
-    """Takes one call apart."""
+    """Measures the layers of one call."""
     with wanted.mode():
         return _Apart(wanted).layers()
 
 
 class _Apart:
-    """One call, and what it is made of."""
+    """One call that is being taken apart."""
 
     def __init__(self, wanted: Wanted) -> None:
         self.wanted = wanted
@@ -70,17 +70,17 @@ class _Apart:
         self._took: list[list[tuple[CodeType, int]]] = []
 
     def layers(self) -> Layers:
-        """Records the call, has its parts take turns, and tells them apart."""
+        """Records the call, times its parts, and computes the layers."""
         for _ in range(_WARM_UPS):
             self.prepare()
             self.wanted.call.once()()
-        # What the call warns of was told by now; what is left would be about calls that only measuring makes.
+        # The call's own warnings were shown by now; the rest would be about calls made for measuring.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return self._measured()
 
     def _measured(self) -> Layers:
-        self._record(CallTree())  # what is compiled, or made, because somebody watches
+        self._record(CallTree())  # this call may compile, or cache, because it is watched
         self._record(self.tree)
         for _ in range(_LOOKS):
             again = CallTree()
@@ -167,7 +167,7 @@ class _Apart:
     ) -> Layers:
         whole = found.alone("whole")
         fitting, off = reconciled(parts)
-        # A layer of torch that is surely less than nothing was measured wrong: its zero would mislead.
+        # A layer that is negative for certain was measured wrong: reporting zero would mislead.
         wrong = [part for part in parts if part.us.high < 0 and not part.line]
         kept = [made for made, part in zip(fitting, parts, strict=True) if part not in wrong]
         said = [
@@ -195,8 +195,8 @@ class _Apart:
 def of_subject(
     subject: Subject, name: str, seconds: float, call: Call | None = None, device: str | None = None
 ) -> Layers:
-    """Takes the call of a subject apart, or another as if it were the subject's. `device` is the one of the
-    test's `overhead_device`."""
+    """Measures the layers of a subject's call, or of `call` in its place. `device` is the test's
+    `overhead_device`."""
     return layers(
         Wanted(
             call or subject.call,

@@ -1,4 +1,4 @@
-"""What the Python functions of a call take, each without those that it calls."""
+"""The layers of a call's Python functions, each without its callees."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Around = Callable[[], AbstractContextManager[object]]
 
 
 class PythonLayers:
-    """The functions of a call that can be called again on their own; the others stay with what calls them."""
+    """The functions of a call that can be repeated on their own; the others stay with their callers."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class PythonLayers:
     def layers(
         self, found: InterleavedTimes, others: Mapping[int, Mapping[str, float]]
     ) -> list[Layer]:
-        """What each part takes itself: without the parts that it calls, and without the `others` of it."""
+        """The time of each part without the parts that it calls, and without its `others`."""
         own = [{arm_of(i) if i else "whole": 1.0} for i in range(len(self.parts))]
         for number, part in enumerate(self.parts):
             if number:
@@ -99,7 +99,7 @@ class PythonLayers:
         return self._instructions(self._whole) == self._instructions(self._whole)
 
     def _repeats(self, arm: Arm) -> bool:
-        """Whether what was seen can be done again on its own, and changes nothing for the call."""
+        """Whether a part can be repeated on its own without changing the call."""
         before = self._instructions(self._whole)
         once = Call(arm.block, (_ONCE,))
         try:
@@ -117,7 +117,7 @@ class PythonLayers:
 
 
 def _as_it_was(part: Part, around: Around) -> Around:
-    """What a part is called in: grad mode as it was, and what else is asked for."""
+    """The context that a part is called in: its grad mode, and `around`."""
 
     @contextmanager
     def entered() -> Iterator[None]:

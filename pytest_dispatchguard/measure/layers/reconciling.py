@@ -1,5 +1,5 @@
-"""Parts that were each measured on their own, made to fit into the whole: none takes less than nothing, and
-together they take what the whole does."""
+"""Reconciles layers that were measured separately with the whole: none is negative, and they add up to the
+whole."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INWARDS: tuple[LayerKind, ...] = (
     "kernel",
     "dispatcher",
 )
-"""The layers of torch, each measured against the next."""
+"""The layers of torch, outermost first; each is measured against the next."""
 
 
 def reconciled(layers: Sequence[Layer]) -> tuple[list[Layer], float]:
@@ -40,7 +40,7 @@ def reconciled(layers: Sequence[Layer]) -> tuple[list[Layer], float]:
 
 
 def _outermost_first(layers: Sequence[Layer]) -> list[int]:
-    """Functions come before what they call; torch's layers are measured from the outside to the inside."""
+    """The order of layers: functions before their callees, torch's layers from the outside to the inside."""
     return sorted(range(len(layers)), key=lambda number: _depth_in_torch(layers[number]))
 
 
@@ -49,7 +49,7 @@ def _depth_in_torch(layer: Layer) -> int:
 
 
 def _inside(layers: Sequence[Layer], number: int) -> Iterator[list[int]]:
-    """What a layer was measured against, the nearest first; at last all of the call."""
+    """What a layer was measured against, nearest first; the whole call comes last."""
     layer = layers[number]
     of_torch = {_depth_in_torch(other): n for n, other in enumerate(layers)}
     at = _depth_in_torch(layer)
@@ -66,7 +66,7 @@ def _inside(layers: Sequence[Layer], number: int) -> Iterator[list[int]]:
 
 
 def _take(values: list[float], numbers: Iterable[int], lack: float) -> float:
-    """Takes what is lacking off some values, from each by its size, and gives what it could take."""
+    """Subtracts a total from some values in proportion to their size; returns how much it could subtract."""
     there = [number for number in numbers if values[number] > 0]
     total = sum(values[number] for number in there)
     taken = min(lack, total)
@@ -76,5 +76,5 @@ def _take(values: list[float], numbers: Iterable[int], lack: float) -> float:
 
 
 def _reaching(interval: Interval, value: float) -> Interval:
-    """An interval about another value, which still has what was measured in it."""
+    """The interval moved to another value, widened to contain the measured one."""
     return Interval(value, min(interval.low, value), max(interval.high, value))

@@ -1,4 +1,4 @@
-"""How what a call takes grows with the size of what it is given: the fixed part, and the slope."""
+"""How the time of a call grows with the size of its input: a fixed part and a slope."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pytest_dispatchguard.model import Interval, Scaling, Sized, UserError
 
 _LEAST_SIZES = 3
 _ENOUGH_SIZES = 5
-"""Fewer fit any power."""
+"""With fewer sizes any power fits."""
 _WORST_FIT = 0.3
-"""A form that is off by more is none."""
+"""The worst relative error of a fit."""
 _POWERS = [power / 20 for power in range(4, 81)]
-"""What a size may be raised to: from 0.2 to 4."""
+"""The exponents that are tried: from 0.2 to 4."""
 _GROWS = 1.2
-"""A largest size that takes less than so many times what the smallest does shows no growth."""
+"""The least ratio of the times at the largest and the smallest size that counts as growth."""
 
 
 def scaling(
@@ -26,7 +26,7 @@ def scaling(
     made: Callable[[int], tuple[Wanted, Call | None]],
     tell: Callable[[str, int, int], object] = lambda what, done, of: None,
 ) -> Scaling:
-    """Measures a call at every size: `made` gives it, and its reference where it has one."""
+    """Measures a call at every size. `made` returns the call, and its reference if it has one."""
     if len(set(sizes)) < _LEAST_SIZES:
         raise UserError(f"--sizes needs {_LEAST_SIZES} sizes at least, to tell what grows")
     found = []
@@ -56,7 +56,7 @@ def _ratio(wanted: Wanted, reference: Call) -> Interval:
 
 
 def fitted(name: str, sizes: Sequence[Sized]) -> Scaling:
-    """The fixed part and the slope that fit best, errors held against the times themselves."""
+    """The fixed part and the slope with the least relative errors."""
     dominates = _dominating(sizes)
     points = [(float(one.size), one.whole_us.value) for one in sizes]
     best: tuple[float, float, float, float] | None = None
@@ -76,7 +76,7 @@ def fitted(name: str, sizes: Sequence[Sized]) -> Scaling:
 
 
 def _dominating(sizes: Sequence[Sized]) -> float | None:
-    """The size from which kernels take more than half, between two that were measured."""
+    """The size from which kernels take more than half of the time, interpolated."""
     shares = [(one.size, one.overhead) for one in sizes if one.overhead is not None]
     number = len(shares)
     while number and shares[number - 1][1] <= 0.5:
@@ -92,7 +92,7 @@ def _dominating(sizes: Sequence[Sized]) -> float | None:
 
 
 def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Where a line begins, and its slope: least squares of what it is off by, as parts of the values."""
+    """The intercept and slope of a line by least squares of the relative errors."""
     weights = [1 / took**2 for _, took in points]
     total = sum(weights)
     x = sum(w * p[0] for w, p in zip(weights, points, strict=True)) / total

@@ -11,8 +11,8 @@ from pytest_dispatchguard.runtime.target import compiled, told
 
 
 def call_of(expression: str, names: dict[str, Any], folder: Path) -> Call:
-    """The call that an expression makes. The function of a plain call, ``f(x, axis=-1)``, and what it is
-    given are found once, beforehand; another expression, ``x + y`` or ``f(g(x))``, is evaluated whole every
+    """The call that an expression makes. The function and arguments of a plain call, ``f(x, axis=-1)``, are
+    evaluated once, beforehand; other expressions, ``x + y`` or ``f(g(x))``, are evaluated whole every
     time."""
     expression = expression.strip()
     compiled(expression, "TARGET", "eval")
@@ -24,7 +24,7 @@ def call_of(expression: str, names: dict[str, Any], folder: Path) -> Call:
 
 
 def _is_plain(tree: ast.expr) -> TypeGuard[ast.Call]:
-    """Whether nothing is done but a call of names and constants."""
+    """Whether an expression is a single call with names and constants."""
     if not isinstance(tree, ast.Call):
         return False
     given = [tree.func, *tree.args, *(keyword.value for keyword in tree.keywords)]

@@ -1,4 +1,4 @@
-"""Runs tests in this process to get at the subjects that they name."""
+"""Runs tests in this process to get their subjects."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def names_test(target: str) -> bool:
-    """Whether a target is a test, ``tests/test_add.py::test_wide``, and no expression."""
+    """Whether a target is a test, ``tests/test_add.py::test_wide``, not an expression."""
     return target.partition("::")[0].endswith(".py")
 
 
 def made_quiet(config: pytest.Config) -> None:
-    """Switches off what other plugins would do in a run of their own: no processes, no files, no order."""
+    """Disables what other plugins would do: start processes, write files, reorder tests."""
     option = config.option
     quiet: dict[str, Any] = {
         "numprocesses": None,
@@ -47,7 +47,7 @@ def made_quiet(config: pytest.Config) -> None:
 
 
 class _Subjects:
-    """A plugin of pytest that hands on the subjects of tests, while these stand."""
+    """A pytest plugin that passes on the subjects of tests while their fixtures exist."""
 
     def __init__(self, use: Callable[[str, Any], None]) -> None:
         self.use = use
@@ -94,7 +94,7 @@ def _last_line(text: str) -> str:
 
 
 def each_subject(test: str, use: Callable[[str, Any], None]) -> None:
-    """Runs tests, and hands on the subjects that each names, with its name."""
+    """Runs tests, and calls `use` with each test's node id and subjects."""
     import pytest
 
     subjects = _Subjects(use)

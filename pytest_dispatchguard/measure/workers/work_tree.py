@@ -1,4 +1,4 @@
-"""Which loaded modules come from the work tree: a worker of another revision must not measure those."""
+"""Finds loaded modules that come from the work tree, which a worker of another revision must not measure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def strays_here() -> list[str]:
-    """Modules of the work tree, in a worker of another revision: it would measure the wrong code."""
+    """The modules of the work tree that this worker of another revision has loaded."""
     top = os.environ.get("DISPATCHGUARD_NOT_FROM")
     if top is None:
         return []
@@ -18,7 +18,7 @@ def strays_here() -> list[str]:
 
 
 def strays(top: Path, files: Iterable[tuple[str, str]]) -> list[str]:
-    """Modules that came from the work tree: names of those whose file lies in it."""
+    """The names of modules whose file is in the work tree."""
     found = []
     for name, file in files:
         path = Path(file).resolve()
@@ -28,7 +28,7 @@ def strays(top: Path, files: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def is_installed(path: Path, top: Path) -> bool:
-    """Whether a path inside the project belongs to an environment there, not to the project's sources."""
+    """Whether a path in the project belongs to a virtual environment, not to its sources."""
     if "site-packages" in path.parts:
         return True
     inner = path.relative_to(top).parts
