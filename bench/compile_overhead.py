@@ -139,7 +139,7 @@ def ways(call: Any, calls: Sequence[Any]) -> dict[str, Arm]:
     from pytest_dispatchguard.measure.layers.functions import again
     from pytest_dispatchguard.measure.layers.statements import Statement, statements_arm
     from pytest_dispatchguard.runtime.compiled import calls as compiled
-    from pytest_dispatchguard.runtime.torch_private.compiler import compiled_code_found
+    from pytest_dispatchguard.runtime.torch_private.compiler import only_compiled_code
 
     def alone(
         *chosen: Any, around: Callable[[], AbstractContextManager[object]] = nullcontext
@@ -163,7 +163,7 @@ def ways(call: Any, calls: Sequence[Any]) -> dict[str, Arm]:
     found = {
         WHOLE: warmed(Arm(block)),
         SKIPPED: warmed(Arm(block, compiled.guards_skipped)),
-        REWRITTEN: alone(rewritten, around=compiled_code_found),
+        REWRITTEN: alone(rewritten, around=only_compiled_code),
         AOT: alone(by_name["AOTAutograd's wrapper"]),
         INDUCTOR: alone(by_name["Inductor's wrapper"], around=compiled.unrecorded),
         CODE: alone(code, around=compiled.unrecorded),

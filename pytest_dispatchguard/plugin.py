@@ -68,9 +68,9 @@ def pytest_load_initial_conftests(
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """A worker keeps other plugins from starting processes and writing files, before they begin."""
     if config.getoption("--overhead-worker") is not None:
-        from pytest_dispatchguard.measure.workers.subjects import made_quiet
+        from pytest_dispatchguard.measure.workers.subjects import disable_other_plugins
 
-        made_quiet(config)
+        disable_other_plugins(config)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -23,14 +23,14 @@ def names_after(setup: str, folder: Path, given: Mapping[str, Any] | None = None
     """The namespace after running setup code, with the names that are given to it."""
     names: dict[str, Any] = {"__name__": "__main__", **(given or {})}
     first = compiled(setup, "--setup", "exec")
-    with told("--setup", folder):
+    with reporting_errors("--setup", folder):
         exec(first, names)
     return names
 
 
 def run(code: CodeType, names: dict[str, Any], folder: Path) -> None:
     """Evaluates the expression."""
-    with told("TARGET", folder):
+    with reporting_errors("TARGET", folder):
         eval(code, names)
 
 
@@ -45,7 +45,7 @@ def compiled(text: str, where: str, mode: str) -> CodeType:
 
 
 @contextmanager
-def told(where: str, folder: Path) -> Iterator[None]:
+def reporting_errors(where: str, folder: Path) -> Iterator[None]:
     """Sends the output of user code to stderr, and turns its exceptions into one line."""
     sys.path.insert(0, str(folder))
     try:

@@ -22,8 +22,7 @@ from pytest_dispatchguard.model import Layers, Scaling, UserError
 from pytest_dispatchguard.report.budgets import layers as report
 from pytest_dispatchguard.report.budgets import scaling as report_scaling
 from pytest_dispatchguard.report.charts.flame import as_speedscope
-from pytest_dispatchguard.runtime.target import names_after
-from pytest_dispatchguard.runtime.target import told as running
+from pytest_dispatchguard.runtime.target import names_after, reporting_errors
 
 Tell = Callable[[str, int, int], object]
 Format = Literal["text", "json", "markdown", "svg"]
@@ -49,7 +48,7 @@ def taken_apart(asked: Asked, tell: Tell) -> list[Layers] | Scaling:
         return _tests(asked, tell)
     if asked.sizes is None:
         wanted = _wanted(asked, {}, tell)
-        with running(asked.target, asked.cwd):
+        with reporting_errors(asked.target, asked.cwd):
             return [layers(wanted)]
 
     def made(size: int) -> tuple[Wanted, Call | None]:
@@ -57,7 +56,7 @@ def taken_apart(asked: Asked, tell: Tell) -> list[Layers] | Scaling:
         reference = None if asked.against is None else call_of(asked.against, names, asked.cwd)
         return _wanted(asked, {"n": size}, tell), reference
 
-    with running(asked.target, asked.cwd):
+    with reporting_errors(asked.target, asked.cwd):
         return scaling(asked.target, asked.sizes, made, tell)
 
 

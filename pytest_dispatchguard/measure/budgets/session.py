@@ -22,7 +22,7 @@ from pytest_dispatchguard.measure.budgets.first_run import first_run
 from pytest_dispatchguard.measure.budgets.limits import Marker, limits_for
 from pytest_dispatchguard.measure.budgets.machine import installed_versions
 from pytest_dispatchguard.measure.budgets.messages import Request, Samples
-from pytest_dispatchguard.measure.budgets.verdicts import Timing, judged, refuse_unheld
+from pytest_dispatchguard.measure.budgets.verdicts import Timing, judged, require_references
 from pytest_dispatchguard.measure.layers.layers import of_subject
 from pytest_dispatchguard.measure.timing.devices import KINDS, LAZY, here
 from pytest_dispatchguard.measure.timing.subject import Overhead, Subject
@@ -30,7 +30,7 @@ from pytest_dispatchguard.measure.timing.timing import Sample
 from pytest_dispatchguard.model import Limit, Outcome, UserError, Verdict
 from pytest_dispatchguard.runtime.compiled.counts import failure
 from pytest_dispatchguard.runtime.counters import counters
-from pytest_dispatchguard.runtime.torch_private.compiler import unheard
+from pytest_dispatchguard.runtime.torch_private.compiler import without_trace_logs
 
 _MOST_OF_A_KIND = 5
 """The most messages of one kind about the budget file; the rest is counted."""
@@ -47,7 +47,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class SettledTest:
     """The results of a test with subjects."""
 
     wrong: str = ""
@@ -63,7 +63,7 @@ def settle(
     settings: Sequence[tuple[str, Mapping[str, Any]]],
     asked: Asked | None,
     device: str | None = None,
-) -> Settled:
+) -> SettledTest:
     """Runs the subjects of a test, and counts and times them if asked to. `device` is the test's
     `overhead_device`."""
     __tracebackhide__ = True
@@ -78,25 +78,25 @@ def settle(
         wrong = str(error)
     if wrong:
         name = node_id.rpartition("::")[2]
-        return Settled(wrong, [Verdict(node_id, name, "error", {}, reason=wrong)])
+        return SettledTest(wrong, [Verdict(node_id, name, "error", {}, reason=wrong)])
     _tell_apart(subjects)
     for number, subject in enumerate(subjects):
         try:
-            refuse_unheld(subject, limits)
-            with unheard():
+            require_references(subject, limits)
+            with without_trace_logs():
                 differ, note = first_run(subject)
             if differ:
                 said = f"{subject.name} and its reference disagree: {differ}\n{note}".rstrip()
                 verdicts.append(Verdict(node_id, subject.name, "fail", {}, reason=said))
             elif asked is not None and asked.request is not None and asked.request.layers:
-                with unheard():
+                with without_trace_logs():
                     verdicts.append(_taken_apart(node_id, subject, asked.request.layers, device))
             elif asked is not None:
                 recorded = asked.recorded.get(key_of(node_id, subject.name, several), {}).get(
                     version_here
                 )
                 timing = _timing(asked.request, number, len(subjects), device)
-                with unheard():
+                with without_trace_logs():
                     verdict, sample = judged(
                         *(node_id, subject, limits, recorded, timing, note),
                         compared=asked.request is not None,
@@ -111,7 +111,7 @@ def settle(
                 raise
             said = f"{subject.name}: {known}"
             verdicts.append(Verdict(node_id, subject.name, "error", {}, reason=said))
-    return Settled("", verdicts, samples)
+    return SettledTest("", verdicts, samples)
 
 
 def _taken_apart(node_id: str, subject: Subject, seconds: float, device: str | None) -> Verdict:

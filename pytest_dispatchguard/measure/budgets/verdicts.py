@@ -248,7 +248,7 @@ def _too_many(limit: Limit, number: int) -> str:
     return f"{limit.name}: {number}, {limit.said}"
 
 
-def refuse_unheld(subject: Subject, limits: Iterable[str]) -> None:
+def require_references(subject: Subject, limits: Iterable[str]) -> None:
     """Raises for limits that need a reference where there is none."""
     for name in limits:
         if name in ("ratio", "extra_us") and subject.reference is None:

@@ -26,7 +26,7 @@ from pytest_dispatchguard.runtime.compiled.calls import (
     unrecorded,
 )
 from pytest_dispatchguard.runtime.hooks.call_tree import PythonCall
-from pytest_dispatchguard.runtime.torch_private.compiler import compiled_code_found
+from pytest_dispatchguard.runtime.torch_private.compiler import only_compiled_code
 from pytest_dispatchguard.runtime.torch_private.dispatcher import in_grad_state
 from pytest_dispatchguard.runtime.torch_private.guard_trees import no_guards_tree
 
@@ -156,6 +156,6 @@ def around_part(calls: Sequence[PythonCall]) -> Callable[[Part], Around]:
 
     def around(part: Part) -> Around:
         first = part.first
-        return compiled_code_found if first is not None and first.parent in inside else nullcontext
+        return only_compiled_code if first is not None and first.parent in inside else nullcontext
 
     return around

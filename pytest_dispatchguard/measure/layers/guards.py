@@ -63,7 +63,7 @@ def guarded(target: str, setup: str, folder: Path, *, seconds: float = 0.3) -> l
     code, names = targets.prepared(target, setup, folder)
     targets.need_compiler()
     trees: list[_Trees] = []
-    compiler.forget_compiled()
+    compiler.reset_compiler()
     with compiler.no_caches(), guard_trees.guards_built(lambda b: trees.append(_trees(b))):
         targets.run(code, names, folder)
     if not trees:
@@ -79,7 +79,7 @@ def checking(
     """The time of checking all guards of a call; None if there are several trees, or if they only hold
     within the call. Recompiles all that it runs."""
     found: list[tuple[Built, Any]] = []
-    compiler.forget_compiled()
+    compiler.reset_compiler()
     with (
         compiler.no_caches(),
         guard_trees.guards_built(lambda b: found.append((b, b.without(guard_trees.no_guards)))),

@@ -14,7 +14,7 @@ from pytest_dispatchguard.measure.timing.interleaved import Arm, Clock, Interlea
 from pytest_dispatchguard.model import Layer
 from pytest_dispatchguard.runtime.counters.instructions import instructions_by_place
 from pytest_dispatchguard.runtime.hooks.call_tree import PythonCall
-from pytest_dispatchguard.runtime.torch_private.compiler import dynamo_kept
+from pytest_dispatchguard.runtime.torch_private.compiler import dynamo_restored
 from pytest_dispatchguard.runtime.torch_private.dispatcher import in_grad_state
 
 _ONCE = (None,)
@@ -103,7 +103,7 @@ class PythonLayers:
         before = self._instructions(self._whole)
         once = Call(arm.block, (_ONCE,))
         try:
-            with dynamo_kept() as switched, redirect_stderr(StringIO()):
+            with dynamo_restored() as switched, redirect_stderr(StringIO()):
                 with arm.around():
                     alike = self._instructions(once) == self._instructions(once)
                 alike = alike and not switched()

@@ -189,7 +189,7 @@ def emptied(operation: Operation) -> Operation | None:
 
 
 def _try_shapes(on_meta: Operation) -> None:
-    with suppress(ImportError), compiler.compiler_left_out():
+    with suppress(ImportError), compiler.without_compiler():
         on_meta.run()
         return
     on_meta.run()  # it needs the compiler itself

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from pytest_dispatchguard.measure.timing.calling import Call
-from pytest_dispatchguard.runtime.target import compiled, told
+from pytest_dispatchguard.runtime.target import compiled, reporting_errors
 
 
 def call_of(expression: str, names: dict[str, Any], folder: Path) -> Call:
@@ -17,7 +17,7 @@ def call_of(expression: str, names: dict[str, Any], folder: Path) -> Call:
     expression = expression.strip()
     compiled(expression, "TARGET", "eval")
     tree = ast.parse(expression, mode="eval").body
-    with told(expression, folder):
+    with reporting_errors(expression, folder):
         call = _made(tree, names) if _is_plain(tree) else _evaluating(expression, names)
         call.once()()
     return call

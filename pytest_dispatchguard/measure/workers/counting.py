@@ -184,7 +184,7 @@ class Counter:
     def __init__(self, session: pytest.Session, watchers: Sequence[Watcher]) -> None:
         self.session = session
         self.watchers = watchers
-        self.told: Told | None = None
+        self.told: Collected | None = None
 
     def answer(self, request: str, _: Ends) -> Answer:
         """Runs a test, or tears all fixtures down if none is named."""
@@ -218,7 +218,7 @@ class Counter:
         }
 
 
-class Told:
+class Collected:
     """Collects reports and warnings for pytest's own process."""
 
     def __init__(self, config: pytest.Config) -> None:
@@ -259,7 +259,7 @@ class Told:
         )
 
 
-def _alone(config: pytest.Config) -> Told:
+def _alone(config: pytest.Config) -> Collected:
     """Turns this process into one that counts: disables all other reporting."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.get_num_threads() > 1:
@@ -272,7 +272,7 @@ def _alone(config: pytest.Config) -> Told:
         caller = getattr(config.hook, name)
         for implementation in caller.get_hookimpls():
             caller._remove_plugin(implementation.plugin)
-    told = Told(config)
+    told = Collected(config)
     config.pluginmanager.register(told, "dispatchguard-told")
     return told
 

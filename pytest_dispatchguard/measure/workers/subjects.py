@@ -19,7 +19,7 @@ def names_test(target: str) -> bool:
     return target.partition("::")[0].endswith(".py")
 
 
-def made_quiet(config: pytest.Config) -> None:
+def disable_other_plugins(config: pytest.Config) -> None:
     """Disables what other plugins would do: start processes, write files, reorder tests."""
     option = config.option
     quiet: dict[str, Any] = {
@@ -64,7 +64,7 @@ class _Subjects:
         class Hooks:
             @pytest.hookimpl(tryfirst=True)
             def pytest_cmdline_main(self, config: Any) -> None:
-                made_quiet(config)
+                disable_other_plugins(config)
 
             @pytest.hookimpl(hookwrapper=True)
             def pytest_runtest_call(self, item: Any) -> Any:

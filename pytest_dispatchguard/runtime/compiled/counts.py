@@ -71,7 +71,7 @@ def counted(
     with compiler.no_caches():
         for _ in range(3):
             for tensor in tensors(given):
-                compiler.unmark(tensor)
+                compiler.clear_dynamic_marks(tensor)
             one = _once(run, prepare)
             if one is None:
                 return None
@@ -85,7 +85,7 @@ def counted(
 
 
 def _once(run: Callable[[], object], prepare: Callable[[], object]) -> Found | None:
-    compiler.forget_compiled()
+    compiler.reset_compiler()
     before = compile_records.totals()
     with compiler.compiled_codes() as codes, compile_records.records() as records:
         for _ in range(CALLS - 1):
@@ -206,7 +206,7 @@ def failure(error: BaseException) -> UserError | None:
             "it cannot be compiled: no C++ compiler works here; install one, or name it by the environment "
             "variable CXX"
         )
-    if compile_records.is_of_files(error):
+    if compile_records.is_file_error(error):
         return UserError(
             f"it cannot be compiled: torch cannot write its cache: {said}; name a folder that can be written "
             "by the environment variable TORCHINDUCTOR_CACHE_DIR"

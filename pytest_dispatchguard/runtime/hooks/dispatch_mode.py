@@ -61,7 +61,7 @@ _HIDDEN: dict[Any, Any] = {}
 def _hidden(mode: Any) -> Any:
     """A subclass of the mode that torch.compile does not trace."""
     if mode not in _HIDDEN:
-        dispatch = compiler.left_alone(mode.__torch_dispatch__)
+        dispatch = compiler.hidden_from_dynamo(mode.__torch_dispatch__)
         hidden = type(mode.__name__, (mode,), {"__torch_dispatch__": dispatch})
         _HIDDEN[mode] = _HIDDEN[hidden] = hidden
     return _HIDDEN[mode]

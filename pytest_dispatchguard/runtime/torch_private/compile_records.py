@@ -130,7 +130,7 @@ def compile_failed(error: BaseException) -> bool:
     return isinstance(error, OSError) and _raised_in(error).startswith(_COMPILER)
 
 
-def is_of_files(error: BaseException) -> bool:
+def is_file_error(error: BaseException) -> bool:
     """Whether compiling failed because of a file or folder."""
     seen: list[BaseException | None] = [error, getattr(error, "inner_exception", None)]
     seen += [one.__cause__ or one.__context__ for one in seen if one is not None]

@@ -98,7 +98,7 @@ def code_before(made: CodeType) -> CodeType | None:
     return found
 
 
-def forget_compiled() -> None:
+def reset_compiler() -> None:
     """Drops all compiled code of this process, and the cache of fake tensors."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -107,7 +107,7 @@ def forget_compiled() -> None:
     FakeTensorMode.cache_clear()
 
 
-def unmark(tensor: Any) -> None:
+def clear_dynamic_marks(tensor: Any) -> None:
     """Removes the dynamic sizes that an earlier compilation noted on a tensor, as they change the next one.
     Nested tensors have them from the start."""
     if not tensor.is_nested:
@@ -115,7 +115,7 @@ def unmark(tensor: Any) -> None:
 
 
 @contextmanager
-def unheard() -> Iterator[None]:
+def without_trace_logs() -> Iterator[None]:
     """Sends the compiler's trace log to torch's own handlers alone. pytest captures all loggers, and
     formatting these thousands of records makes compiling ten times slower."""
     trace = logging.getLogger("torch.__trace")
@@ -160,7 +160,7 @@ def _guards_know_their_place() -> Iterator[None]:
 
 
 @contextmanager
-def compiled_code_found() -> Iterator[None]:
+def only_compiled_code() -> Iterator[None]:
     """Runs the code that Dynamo made where there is some, and compiles nothing."""
     from torch._C._dynamo import eval_frame
 
@@ -172,7 +172,7 @@ def compiled_code_found() -> Iterator[None]:
 
 
 @contextmanager
-def dynamo_kept() -> Iterator[Callable[[], bool]]:
+def dynamo_restored() -> Iterator[Callable[[], bool]]:
     """Yields a function that tells whether Dynamo's state in this thread has changed; restores it at the
     end."""
     if not compiler_is_there():
@@ -193,7 +193,7 @@ def dynamo_kept() -> Iterator[Callable[[], bool]]:
         eval_frame.set_eval_frame(before)
 
 
-def left_alone(function: Callable[..., Any]) -> Callable[..., Any]:
+def hidden_from_dynamo(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, marked so that torch.compile does not trace it."""
     import torch
 
@@ -202,7 +202,7 @@ def left_alone(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def compiler_left_out() -> Iterator[None]:
+def without_compiler() -> Iterator[None]:
     """Runs operations on the device ``meta`` without importing torch's compiler. Many import it only to
     disable it for themselves, which takes seconds. Nothing else may run meanwhile."""
     import torch

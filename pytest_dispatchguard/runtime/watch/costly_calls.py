@@ -21,7 +21,7 @@ from pytest_dispatchguard.runtime.hooks.function_calls import each_function
 from pytest_dispatchguard.runtime.syncs.syncs import Frame, Sync, place_of
 from pytest_dispatchguard.runtime.torch_private.dispatcher import is_optimizer_step
 from pytest_dispatchguard.runtime.watch.imports import Importing
-from pytest_dispatchguard.runtime.watch.instruction_profile import Looks
+from pytest_dispatchguard.runtime.watch.instruction_profile import InstructionProfiles
 from pytest_dispatchguard.runtime.watch.per_call_functions import Building
 
 Ask = Callable[[FrameType], "str | None"]
@@ -133,7 +133,7 @@ def _of_torch(code: CodeType) -> Costly | None:
     return Costly(rule, "it is given one tensor, and walks it as a tree", _leaf(code.co_name))
 
 
-class Waste:
+class CostlyCalls:
     """The costly calls seen so far, made by user code. Profiles a call of each function in files that are
     the project's `own`, with instruction counts if `figures`."""
 
@@ -152,7 +152,7 @@ class Waste:
         self._compiling = Compiling()
         self.steps: Counter[tuple[Frame, ...]] = Counter()
         """Optimizer steps, by the stack of the caller."""
-        self.looks = Looks(own, figures)
+        self.looks = InstructionProfiles(own, figures)
 
     @contextmanager
     def watching(self) -> Iterator[None]:

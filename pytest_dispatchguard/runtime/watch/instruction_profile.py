@@ -48,7 +48,7 @@ class _Function:
 
 
 @dataclass
-class Looks:
+class InstructionProfiles:
     """The profiles of functions whose files are the project's own."""
 
     own: Callable[[str], bool]
@@ -60,7 +60,7 @@ class Looks:
     """Remarks about repeated work, by file, line and function."""
     _functions: dict[int, _Function] = field(default_factory=dict)
     # By the identity of code: equal code of another file is another function.
-    _look: _Look | None = None
+    _look: _Profile | None = None
     _stop: Stop | None = None
 
     def entered(self, frame: FrameType) -> bool:
@@ -93,7 +93,7 @@ class Looks:
         return bool(called) and is_user_s(code) and self.own(code.co_filename)
 
     def _begin(self, frame: FrameType, function: _Function) -> None:
-        self._look = look = _Look(self, frame, function)  # before any callback comes
+        self._look = look = _Profile(self, frame, function)  # before any callback comes
         stop = step_through(frame, look)
         if stop is None:
             self._look = None
@@ -101,7 +101,7 @@ class Looks:
         else:
             self._stop = stop
 
-    def done(self, look: _Look) -> None:
+    def done(self, look: _Profile) -> None:
         """Keeps the profile of a call that has ended."""
         self._look = self._stop = None
         look.function.waits = False
@@ -115,10 +115,10 @@ class Looks:
             self.again.setdefault((code.co_filename, line, name), []).append(said)
 
 
-class _Look:
+class _Profile:
     """One call that is being profiled."""
 
-    def __init__(self, looks: Looks, frame: FrameType, function: _Function) -> None:
+    def __init__(self, looks: InstructionProfiles, frame: FrameType, function: _Function) -> None:
         self.looks, self.frame, self.function = looks, frame, function
         self.line = frame.f_lineno
         self.counts: Counter[int] = Counter()

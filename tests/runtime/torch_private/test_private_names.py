@@ -174,7 +174,7 @@ def test_records_leave_the_limit_as_it_was(compiled: Any) -> None:
 
 
 def test_what_the_compiler_counts(compiled: Any) -> None:
-    compiler.forget_compiled()
+    compiler.reset_compiler()
     before = compile_records.totals()
     compiled(torch.ones(5))
     after = compile_records.totals()
@@ -188,7 +188,7 @@ def test_only_the_compilers_own_handlers_hear_its_steps() -> None:
     mine = logging.NullHandler()
     trace.addHandler(mine)
     try:
-        with compiler.unheard():
+        with compiler.without_trace_logs():
             assert mine not in trace.handlers
         assert mine in trace.handlers
     finally:
@@ -303,7 +303,7 @@ def test_a_tree_without_guards_always_holds() -> None:
 def test_dynamo_is_as_before(compiled: Any) -> None:
     from torch._C._dynamo import eval_frame
 
-    with compiler.dynamo_kept() as switched:
+    with compiler.dynamo_restored() as switched:
         compiled(torch.ones(3))
         assert not switched()
         eval_frame.set_eval_frame(False)
@@ -343,7 +343,7 @@ def test_compiled_code_is_found_and_none_is_made(compiled: Any) -> None:
         seen.append(1)  # runs in Python alone
         return x * 2
 
-    with compiler.compiled_code_found(), compiler.compiled_codes() as codes:
+    with compiler.only_compiled_code(), compiler.compiled_codes() as codes:
         doubled(torch.ones(3))
     assert seen and not codes
 
@@ -364,9 +364,9 @@ def test_shapes_are_tried_without_the_compiler(python: Python, tmp_path: Path) -
     (tmp_path / "tried.py").write_text(
         "import sys\n"
         "import torch\n"
-        "from pytest_dispatchguard.runtime.torch_private.compiler import compiler_left_out\n"
+        "from pytest_dispatchguard.runtime.torch_private.compiler import without_compiler\n"
         "x, ops = torch.ones(0, 4, device='meta'), torch.ops.aten\n"
-        "with compiler_left_out():\n"
+        "with without_compiler():\n"
         "    results = [ops.relu(x), ops.add(x, x), ops.addmm(x[0:0, 0], x, x.t()), ops.mean(x, [1])]\n"
         "    results.append(ops.native_layer_norm(x, [4], None, None, 1e-5)[0])\n"
         "assert [tuple(r.shape) for r in results] == [(0, 4), (0, 4), (0, 0), (0,), (0, 4)]\n"
