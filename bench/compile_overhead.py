@@ -30,7 +30,7 @@ from bench_lint import BenchError
 from publishing import figures, interval, shown, study, table, where, written_by
 from warming import warmed
 
-from pytest_dispatchguard.measure.timing.turns import Arm, Turned, turned
+from pytest_dispatchguard.measure.timing.interleaved import Arm, InterleavedTimes, time_interleaved
 
 ELEMENTS = 10
 SECONDS = 40.0
@@ -105,7 +105,7 @@ def measured(name: str, gradient: bool) -> Row:
     import torch
 
     from pytest_dispatchguard.measure.timing.calling import Call
-    from pytest_dispatchguard.runtime.call_tree import CallTree
+    from pytest_dispatchguard.runtime.hooks.call_tree import CallTree
 
     say(name)
     torch.compiler.reset()
@@ -116,7 +116,7 @@ def measured(name: str, gradient: bool) -> Row:
     tree = CallTree()
     tree.record(call.once())
     arms = {EAGER: warmed(Arm(Call(add1, (x,)).block(CLOCK))), **ways(call, tree.calls)}
-    found = turned({WHOLE: arms.pop(WHOLE), **arms}, seconds=SECONDS)
+    found = time_interleaved({WHOLE: arms.pop(WHOLE), **arms}, seconds=SECONDS)
     layers = {layer: figures(found.us(sums)) for layer, sums in layers_of(found).items()}
     return {
         "rounds": found.rounds,
@@ -139,7 +139,7 @@ def ways(call: Any, calls: Sequence[Any]) -> dict[str, Arm]:
     from pytest_dispatchguard.measure.layers.functions import again
     from pytest_dispatchguard.measure.layers.statements import Statement, statements_arm
     from pytest_dispatchguard.runtime.compiled import calls as compiled
-    from pytest_dispatchguard.runtime.torch_private import compiled_code_found
+    from pytest_dispatchguard.runtime.torch_private.compiler import only_compiled_code
 
     def alone(
         *chosen: Any, around: Callable[[], AbstractContextManager[object]] = nullcontext
@@ -163,7 +163,7 @@ def ways(call: Any, calls: Sequence[Any]) -> dict[str, Arm]:
     found = {
         WHOLE: warmed(Arm(block)),
         SKIPPED: warmed(Arm(block, compiled.guards_skipped)),
-        REWRITTEN: alone(rewritten, around=compiled_code_found),
+        REWRITTEN: alone(rewritten, around=only_compiled_code),
         AOT: alone(by_name["AOTAutograd's wrapper"]),
         INDUCTOR: alone(by_name["Inductor's wrapper"], around=compiled.unrecorded),
         CODE: alone(code, around=compiled.unrecorded),
@@ -247,7 +247,7 @@ def nothings(calls: Sequence[Any]) -> int:
     return sum(one.code is nullcontext.__enter__.__code__ for one in calls)
 
 
-def layers_of(found: Turned) -> dict[str, dict[str, float]]:
+def layers_of(found: InterleavedTimes) -> dict[str, dict[str, float]]:
     """The layers of the whole: sums of ways times factors."""
     chain = [way for way in CHAIN if way in found.times]
     guards = {WHOLE: 1.0, SKIPPED: -1.0}

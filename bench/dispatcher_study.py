@@ -158,11 +158,11 @@ def measure(seconds: float) -> dict[str, Any]:
 
 def measured(length: int, size: int, seconds: float, names: Sequence[str]) -> Row:
     """One chain on tensors of one size, in some ways by turns."""
-    from pytest_dispatchguard.measure.timing.turns import turned
+    from pytest_dispatchguard.measure.timing.interleaved import time_interleaved
 
     say(f"{length} operations on tensors of {size} a side")
     arms = {name: way() for name, way in ways(length, size).items() if name in names}
-    found = turned(arms, seconds=seconds, confidence=CONFIDENCE)
+    found = time_interleaved(arms, seconds=seconds, confidence=CONFIDENCE)
     whole = found.us({WHOLE: 1}).value
     row = {
         "operations": length,
@@ -265,12 +265,12 @@ def ways(length: int, size: int) -> dict[str, Callable[[], Any]]:
     import torch
 
     from pytest_dispatchguard.measure.layers.replays import loop_arm
-    from pytest_dispatchguard.measure.timing.turns import Arm
-    from pytest_dispatchguard.runtime import torch_private
+    from pytest_dispatchguard.measure.timing.interleaved import Arm
     from pytest_dispatchguard.runtime.aten_loops import Operation
+    from pytest_dispatchguard.runtime.torch_private import dispatcher, lazy_backend
 
-    below = torch_private.below_autograd
-    execute = torch_private.lazy_trace_executed
+    below = dispatcher.below_autograd
+    execute = lazy_backend.lazy_trace_executed
 
     def inference() -> Any:
         with torch.inference_mode():
@@ -330,7 +330,7 @@ def looped(
     import torch
 
     from pytest_dispatchguard.measure.layers.replays import timed
-    from pytest_dispatchguard.measure.timing.turns import Arm
+    from pytest_dispatchguard.measure.timing.interleaved import Arm
     from pytest_dispatchguard.runtime.aten_loops import loop_of
 
     body = "\n".join(

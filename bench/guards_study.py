@@ -27,7 +27,7 @@ from bench_lint import BenchError
 from publishing import figures, interval, shown, study, table, where, written_by
 from warming import WARMING, warmed
 
-from pytest_dispatchguard.measure.timing.turns import Arm, Turned, turned
+from pytest_dispatchguard.measure.timing.interleaved import Arm, InterleavedTimes, time_interleaved
 
 HERE = Path(__file__).resolve().parent
 FORMS_FILE = HERE / "guarded_modules.py"
@@ -95,7 +95,7 @@ def measured(number: int) -> dict[str, Any]:
     arms |= {skipped(name): arm(calls[name], skipping=True) for name in SAFE}
     say(f"{number} modules by turns")
     row: dict[str, Any] = {"modules": number, "guards": guards}
-    row |= told(turned(arms, seconds=SECONDS))
+    row |= told(time_interleaved(arms, seconds=SECONDS))
     if number == max(SIZES):
         say("the same with other work between calls")
         work = torch.ones(MEGABYTES * 2**18)
@@ -103,7 +103,7 @@ def measured(number: int) -> dict[str, Any]:
             name: arm(calls[name.removesuffix(SKIPPED)], skipping=name.endswith(SKIPPED), work=work)
             for name in (WHOLE, skipped(WHOLE), *SAFE[1:])
         }
-        row["with work between"] = told(turned(between, seconds=SECONDS))
+        row["with work between"] = told(time_interleaved(between, seconds=SECONDS))
     return row
 
 
@@ -115,13 +115,13 @@ def compiled(name: str, number: int, x: Any, expected: Any) -> tuple[Callable[[]
     """One form, compiled, and how many guards it has."""
     import torch
 
-    from pytest_dispatchguard.runtime import torch_private
     from pytest_dispatchguard.runtime.compiled.guards import guards_of
+    from pytest_dispatchguard.runtime.torch_private import compiler
 
     maker, options = FORMS[name]
     model = getattr(fresh_forms(), maker)(number)
     function = torch.compile(model, options=eval(options, {"torch": torch}))
-    with torch_private.compiled_codes() as codes:
+    with compiler.compiled_codes() as codes:
         found = function(x)
     if not torch.allclose(found, expected, rtol=1e-4):
         raise BenchError(f"{name} computes something else")
@@ -159,7 +159,7 @@ def arm(call: Any, *, skipping: bool = False, work: Any = None) -> Arm:
     return warmed(Arm(block if work is None else after_work, around), block)
 
 
-def told(found: Turned) -> dict[str, Any]:
+def told(found: InterleavedTimes) -> dict[str, Any]:
     """What the turns say: microseconds, times the compiled form, and what skipping guards saves."""
     names = list(found.times)
     both = [name for name in names if skipped(name) in names]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import repeat
 
 from pytest_dispatchguard.measure.timing.calling import Block
-from pytest_dispatchguard.measure.timing.turns import Arm
+from pytest_dispatchguard.measure.timing.interleaved import Arm
 
 WARMING = 5
 """Calls before each block that are not timed."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
     from pathlib import Path
 
-    from pytest_dispatchguard.measure.budgets.subject import Overhead
+    from pytest_dispatchguard.measure.timing.subject import Overhead
     from pytest_dispatchguard.measure.workers.measuring import Measuring
 
 _OPTIONS: pytest.StashKey[options.Options] = pytest.StashKey()
@@ -68,9 +68,9 @@ def pytest_load_initial_conftests(
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """A worker keeps other plugins from starting processes and writing files, before they begin."""
     if config.getoption("--overhead-worker") is not None:
-        from pytest_dispatchguard.measure.workers.worker import made_quiet
+        from pytest_dispatchguard.measure.workers.subjects import disable_other_plugins
 
-        made_quiet(config)
+        disable_other_plugins(config)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -262,7 +262,7 @@ def _complaint(config: pytest.Config, verdicts: Sequence[Any]) -> str:
 @pytest.fixture
 def overhead(request: pytest.FixtureRequest) -> Overhead:
     """Names a callable whose host overhead is under budget: ``overhead(f, x).against(g, x)``."""
-    from pytest_dispatchguard.measure.budgets.subject import Overhead
+    from pytest_dispatchguard.measure.timing.subject import Overhead
 
     if request.config.stash[_OPTIONS].mode is not None:
         from pytest_dispatchguard.measure.workers.measuring import is_measured

@@ -54,8 +54,8 @@ class Linting:
         self._handed: list[OperationsAt] = []
         """What other processes saw of operations."""
 
-    def _new_waste(self) -> costly_calls.Waste:
-        return costly_calls.Waste(
+    def _new_waste(self) -> costly_calls.CostlyCalls:
+        return costly_calls.CostlyCalls(
             lambda path: self._library(path) is not None, figures=not self.by_line
         )
 

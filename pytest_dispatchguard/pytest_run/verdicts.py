@@ -153,19 +153,20 @@ class Gatherer:
             return
         from pytest_dispatchguard.lint.sources.files import write_source
         from pytest_dispatchguard.measure.budgets import budget_file
-        from pytest_dispatchguard.measure.budgets.session import machine, rewritten
+        from pytest_dispatchguard.measure.budgets.machine import installed_versions
+        from pytest_dispatchguard.measure.budgets.session import rewritten
         from pytest_dispatchguard.model import UserError
         from pytest_dispatchguard.report.budgets.markdown import as_markdown
         from pytest_dispatchguard.report.budgets.verdicts import as_json
 
         try:
             if self.options.json is not None:
-                told = as_json(self.verdicts, _machine(), self.losses.found())
+                told = as_json(self.verdicts, _installed_versions(), self.losses.found())
                 _write(self.options.json, told.encode())
             report = self.options.report
             if report is not None:
                 page = report.suffix.lower() == ".html"
-                text = self._page() if page else as_markdown(self.verdicts, machine())
+                text = self._page() if page else as_markdown(self.verdicts, installed_versions())
                 _write(report, text.encode())
             if self.options.histogram is not None:
                 _write(self.options.histogram, self._histogram().encode())
@@ -183,7 +184,7 @@ class Gatherer:
 
         try:
             place = place_of(self.options.history or "", self.config.rootpath)
-            keep(self.verdicts, _machine(), began, place)
+            keep(self.verdicts, _installed_versions(), began, place)
         except UserError as error:
             self.unkept = str(error)
 
@@ -198,12 +199,12 @@ class Gatherer:
             )
             for one in self.taken
         ]
-        return histograms.as_svg(spreads, _machine())
+        return histograms.as_svg(spreads, _installed_versions())
 
     def _page(self) -> str:
         from pytest_dispatchguard import __version__
         from pytest_dispatchguard.history.trends import earlier
-        from pytest_dispatchguard.measure.budgets.session import machine
+        from pytest_dispatchguard.measure.budgets.machine import installed_versions
         from pytest_dispatchguard.model import UserError
         from pytest_dispatchguard.report.html import page as html
 
@@ -212,16 +213,17 @@ class Gatherer:
             trends = earlier(self.options.history, tests, self.config.rootpath)
         except UserError:
             trends = {}  # that it cannot be read is told where the run is kept
-        known = html.Known(__version__, verdicts=self.verdicts, machine=machine(), trends=trends)
+        known = html.Known(
+            __version__, verdicts=self.verdicts, machine=installed_versions(), trends=trends
+        )
         return html.page(known)
 
 
-def _machine() -> dict[str, str]:
+def _installed_versions() -> dict[str, str]:
     """What figures are from: the processor, too."""
-    from pytest_dispatchguard.measure.budgets.session import machine
-    from pytest_dispatchguard.measure.revisions.run_files import processor
+    from pytest_dispatchguard.measure.budgets.machine import installed_versions, processor
 
-    return {"cpu": processor(), **machine()}
+    return {"cpu": processor(), **installed_versions()}
 
 
 def _skipped(report: pytest.TestReport) -> Verdict:

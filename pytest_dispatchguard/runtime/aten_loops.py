@@ -1,7 +1,7 @@
-"""Torch's operations called from C++ again and again: what they take below Python.
+"""Runs torch's operations in loops from C++, to time them without Python.
 
-TorchScript's interpreter runs a loop around them, so that neither Python nor torch's binding to it takes
-part. Nothing is optimised: every operation goes through the dispatcher as it does from Python.
+TorchScript's interpreter runs the loop, so that neither Python nor torch's binding takes part. Nothing is
+optimized: every operation goes through the dispatcher as it does from Python.
 """
 
 from __future__ import annotations
@@ -13,56 +13,56 @@ from typing import Any
 
 import torch
 
-from pytest_dispatchguard.runtime import torch_private
 from pytest_dispatchguard.runtime.hooks.dispatch_mode import DispatchMode
 from pytest_dispatchguard.runtime.hooks.torch_calls import TorchCall
+from pytest_dispatchguard.runtime.torch_private import dispatcher
 
 Loop = Callable[[int], object]
-"""Runs its operations so many times."""
+"""Runs its operations a number of times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation of the dispatcher with everything that it is given."""
+    """An operation of the dispatcher with its arguments."""
 
     overload: Any
     """The overload that takes it: ``torch.ops.aten.add.Tensor``."""
     values: Sequence[Any]
-    """One for every parameter of its schema."""
+    """A value for every parameter of the schema."""
 
     @property
     def schema(self) -> Any:
-        """What it takes and returns."""
-        return torch_private.schema_of(self.overload)
+        """The schema of the overload."""
+        return dispatcher.schema_of(self.overload)
 
     @property
     def name(self) -> str:
-        """The operation in the dispatcher's words: ``aten::add``."""
+        """Its qualified name: ``aten::add``."""
         return str(self.schema.name)
 
     def run(self) -> Any:
-        """Runs it once, by way of Python."""
+        """Runs it once, from Python."""
         pairs = list(zip(self.schema.arguments, self.values, strict=True))
         args = [value for argument, value in pairs if not argument.kwarg_only]
         return self.overload(*args, **{a.name: v for a, v in pairs if a.kwarg_only})
 
     @property
     def only_allocates(self) -> bool:
-        """Whether it makes room and does nothing with it."""
+        """Whether it only allocates memory."""
         return self.name.removeprefix("aten::").removeprefix("new_").startswith("empty")
 
     def writing(self) -> Operation | None:
-        """The same operation with its results written into memory that is there (``out=``); None where there
-        is no such."""
+        """The same operation with results written to existing memory (``out=``); None if there is no such
+        overload."""
         if self.name == "aten::clone" and self.values[1] is None:
             there = self.run().detach()
             return Operation(torch.ops.aten.copy_.default, [there, self.values[0], False])
         schema = self.schema
         wanted = [(a.name, str(a.type)) for a in schema.arguments]
-        for other in torch_private.overloads_of(self.overload):
+        for other in dispatcher.overloads_of(self.overload):
             if torch.Tag.generated in other.tags:
-                continue  # it makes a result, and copies it
-            parameters = torch_private.schema_of(other).arguments
+                continue  # it makes a new result, and copies that
+            parameters = dispatcher.schema_of(other).arguments
             places = [a for a in parameters if a.is_out]
             given = [(a.name, str(a.type)) for a in parameters if not a.is_out]
             if places and given == wanted and all(str(a.type) == "Tensor" for a in places):
@@ -76,9 +76,8 @@ class Operation:
 
 
 def _runs_quietly(operation: Operation) -> bool:
-    """Whether torch warns of nothing. Some operations resize the room that they are given each time (`linear`
-    of a vector), which takes longer than making room would. In a loop, as elsewhere warnings of C++ go past
-    Python's filters."""
+    """Whether torch does not warn. Some operations (`linear` of a vector) resize their `out` each time,
+    which takes longer than allocating. Runs in a loop, as other warnings of C++ bypass Python's filters."""
     with torch.no_grad(), warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         loop_of([operation])(1)
@@ -86,8 +85,8 @@ def _runs_quietly(operation: Operation) -> bool:
 
 
 def operations_of(call: TorchCall) -> list[Operation]:
-    """The operations that a call of torch comes down to: the one that the binding calls, where it can be
-    told; else those that get to the bottom."""
+    """The operations of a torch call: the one that the binding calls, if it can be found; else those that
+    reach the bottom of the dispatcher."""
     seen = reached(lambda: call.function(*call.args, **call.kwargs))
     names = [operation.overload for operation in seen]
     for candidate in _candidates(call) if seen else ():
@@ -97,21 +96,21 @@ def operations_of(call: TorchCall) -> list[Operation]:
 
 
 class _Reached(DispatchMode):
-    """Keeps what gets to the bottom of the dispatcher."""
+    """Records the operations that reach the bottom of the dispatcher."""
 
     def __init__(self) -> None:
         super().__init__()
         self.operations: list[Operation] = []
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        values = _by_schema(torch_private.schema_of(func), args, kwargs)
+        values = _by_schema(dispatcher.schema_of(func), args, kwargs)
         if values is not None:
             self.operations.append(Operation(func, values))
         return func(*args, **kwargs)
 
 
 def reached(run: Callable[[], object]) -> list[Operation]:
-    """The operations that get to the bottom of the dispatcher; none of what fails."""
+    """The operations that reach the bottom of the dispatcher; none if the function raises."""
     seen = _Reached()
     with seen:
         try:
@@ -122,35 +121,35 @@ def reached(run: Callable[[], object]) -> list[Operation]:
 
 
 def _candidates(call: TorchCall) -> Iterator[Operation]:
-    """The operations that a call may be, the likeliest first."""
+    """The operations that a call may be, most likely first."""
     name = call.method or getattr(call.function, "__name__", "")
     if call.attribute or not name.isidentifier():
         return
-    # Sizes may be spelt one by one: x.view(2, 3).
+    # Sizes may be separate arguments: x.view(2, 3).
     forms: list[Sequence[Any]] = [call.args]
     sizes = call.args[1:] if call.method else call.args
     if sizes and all(isinstance(size, int) for size in sizes):
         forms.insert(0, [*call.args[: len(call.args) - len(sizes)], list(sizes)])
     for packet in _packets(call, name):
         for args in forms:
-            found = torch_private.resolved(packet, args, call.kwargs)
+            found = dispatcher.resolved(packet, args, call.kwargs)
             if found is None:
                 continue
             overload = getattr(getattr(torch.ops.aten, packet), found)
-            values = _by_schema(torch_private.schema_of(overload), args, call.kwargs)
+            values = _by_schema(dispatcher.schema_of(overload), args, call.kwargs)
             if values is not None:
                 yield Operation(overload, values)
 
 
 def _packets(call: TorchCall, name: str) -> Iterable[str]:
-    """The names that the operation of a function may have."""
-    known = torch_private.operation_behind(call.function)
+    """Possible names of the operation of a function."""
+    known = dispatcher.operation_behind(call.function)
     names = dict.fromkeys((known, name, name.strip("_") if name.startswith("__") else name))
     return [one for one in names if one and hasattr(torch.ops.aten, one)]
 
 
 def _by_schema(schema: Any, args: Sequence[Any], kwargs: Any) -> Sequence[Any] | None:
-    """A value for every parameter; None where they do not fit."""
+    """A value for every parameter; None if they do not match."""
     given, used, found = list(args), set(), []
     for argument in schema.arguments:
         if not argument.kwarg_only and given:
@@ -168,7 +167,7 @@ def _by_schema(schema: Any, args: Sequence[Any], kwargs: Any) -> Sequence[Any] |
 
 
 def _fitting(value: Any, argument: Any) -> Any:
-    """A value as the schema wants it, where torch takes others as well."""
+    """Converts a value to the type in the schema, where torch accepts others as well."""
     kind = argument.type
     if kind.kind() == "OptionalType" and value is not None:
         kind = kind.getElementType()
@@ -181,13 +180,13 @@ def _fitting(value: Any, argument: Any) -> Any:
     return value
 
 
-as_they_are = torch_private.scripts_unoptimised
-"""Loops that run for the first time in here run as they are written: nothing of them is optimised away."""
+as_they_are = dispatcher.scripts_unoptimised
+"""Compiles loops that run here for the first time without optimizations."""
 
 
 def loop_of(operations: Sequence[Operation]) -> Loop:
-    """A function that runs operations one after the other, so many times. It is to be made, and run for the
-    first time, with loops `as_they_are`."""
+    """A function that runs operations in order, a number of times. It must be made and first run within
+    `as_they_are`."""
     inputs: list[Any] = []
     declared: list[str] = []
     body: list[str] = []
@@ -207,13 +206,12 @@ def loop_of(operations: Sequence[Operation]) -> Loop:
 
 
 def bare_loop(operations: Sequence[Operation]) -> Loop:
-    """The loop of as many operations, without them."""
+    """The same loop without its operations."""
     return _loop([], [], [line for _ in operations for line in _held(["%never"])])
 
 
 def _held(results: Sequence[str]) -> list[str]:
-    """Keeps results until here, where they are dropped as Python drops them: what nobody could ever use would
-    not be run."""
+    """Keeps results alive until here, where Python would drop them: unused operations would be removed."""
     if not results:
         return []
     printing = f"    prim::Print({', '.join(results)})"
@@ -229,7 +227,7 @@ def _loop(declared: Sequence[str], inputs: Sequence[Any], body: Sequence[str]) -
         f"    block0(%i : int):\n{lines}      -> (%on)\n"
         "  return (%times)\n"
     )
-    function = torch_private.script(source)
+    function = dispatcher.script(source)
 
     def run(times: int) -> object:
         return function(times, False, *inputs)
@@ -238,7 +236,7 @@ def _loop(declared: Sequence[str], inputs: Sequence[Any], body: Sequence[str]) -
 
 
 def _input_type(kind: Any, value: Any) -> str:
-    """The type of a value that is handed in: a number has the one it has."""
+    """The type of an input: for numbers that of the value."""
     written = _ir_type(kind)
     if written.startswith("Scalar") and value is not None:
         return type(value).__name__ + "?" * written.endswith("?")
@@ -246,7 +244,7 @@ def _input_type(kind: Any, value: Any) -> str:
 
 
 def _ir_type(kind: Any) -> str:
-    """A type as TorchScript's text form writes it."""
+    """A type in TorchScript's IR syntax."""
     if kind.kind() == "ListType":
         return f"{_ir_type(kind.getElementType())}[]"
     if kind.kind() == "OptionalType":

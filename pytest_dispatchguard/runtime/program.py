@@ -1,4 +1,4 @@
-"""Runs somebody's program in this process, as Python itself would have run it."""
+"""Runs a user's program in this process, as Python would run it."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ Form = Literal["script", "module", "command"]
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What to run."""
+    """A program to run."""
 
     form: Form
     name: str
-    """A file, a module, or a command that a package installed."""
+    """A file, a module, or a console script."""
     arguments: tuple[str, ...] = ()
 
 
 def check(program: Program) -> None:
-    """Says what is wrong with a program before anything is run."""
+    """Raises if a program cannot be run."""
     if program.form == "script" and not Path(program.name).is_file():
         module = not program.name.endswith(".py") and "/" not in program.name
         hint = f"; for a module say -m {program.name}" if module else ""
@@ -44,7 +44,7 @@ def check(program: Program) -> None:
 
 
 def run(program: Program, before_exit: Callable[[], None]) -> int:
-    """Runs it and gives its exit status. `before_exit` is called where it ends this process at once."""
+    """Runs it and returns its exit status. `before_exit` is called if it ends this process by `os._exit`."""
     with _as_main(program), _told_of_exit(before_exit):
         try:
             _start(program)
@@ -60,7 +60,9 @@ def run(program: Program, before_exit: Callable[[], None]) -> int:
 
 def _start(program: Program) -> None:
     if program.form == "script":
-        runpy.run_path(str(Path.cwd() / program.name), run_name="__main__")  # as Python has it
+        runpy.run_path(
+            str(Path.cwd() / program.name), run_name="__main__"
+        )  # as Python sets `__file__`
     elif program.form == "module":
         runpy.run_module(program.name, run_name="__main__", alter_sys=True)
     else:
@@ -83,7 +85,7 @@ def _command(name: str) -> Callable[[], int | str | None] | None:
 
 @contextmanager
 def _as_main(program: Program) -> Iterator[None]:
-    """What a program finds in `sys`."""
+    """Sets `sys.argv` and `sys.path` as for the main program."""
     arguments, path, main = sys.argv, sys.path[:], sys.modules.get("__main__")
     sys.argv = [program.name, *program.arguments]
     if program.form == "script":
@@ -100,7 +102,7 @@ def _as_main(program: Program) -> Iterator[None]:
 
 @contextmanager
 def _told_of_exit(before_exit: Callable[[], None]) -> Iterator[None]:
-    """Has `os._exit`, which runs nothing on its way out, tell first."""
+    """Makes `os._exit`, which runs no exit handlers, call `before_exit` first."""
     real, process = os._exit, os.getpid()
 
     def leave(status: int) -> None:
@@ -129,7 +131,7 @@ def _status(code: object) -> int:
 
 
 def _show(error: BaseException) -> None:
-    """The program's traceback, without the frames that started it and those that stand in for torch's."""
+    """Prints the program's traceback, without the frames of this package."""
     told = traceback.TracebackException.from_exception(error)
     _take_ours_out(told)
     print("".join(told.format()), end="", file=sys.stderr)
@@ -149,8 +151,7 @@ def _is_ours(path: str) -> bool:
 
 
 def words(given: Sequence[str], valued: Sequence[str]) -> tuple[list[str], Program | None]:
-    """Splits the words of a command line into options, of which `valued` take the next word, and the
-    program they are followed by."""
+    """Splits a command line into options, of which `valued` take a value, and the program that follows."""
     options: list[str] = []
     rest = list(given)
     while rest:

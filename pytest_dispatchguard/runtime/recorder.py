@@ -1,4 +1,4 @@
-"""Records which functions of a project run, what they call and what they are given."""
+"""Records which functions of a project run, with their callees and kinds of arguments."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Rel = Callable[[str], "str | None"]
 """A file's path relative to the project root; None for files that are not the project's own."""
 
 _LOOKED_AT = 24
-"""Calls of a function whose arguments are looked at; after these every one whose number is a power of two."""
+"""Calls of a function whose arguments are examined; after these only every 2^n-th call."""
 
 
 class Recorder:
-    """What was seen so far, by code."""
+    """The calls recorded so far, by code."""
 
     def __init__(self, rel: Rel) -> None:
         self._rel = rel
@@ -34,12 +34,12 @@ class Recorder:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Records what runs inside, in all threads."""
+        """Records all threads."""
         with each_function(self.entered):
             yield
 
     def entered(self, frame: FrameType) -> bool:
-        """Takes note of a function that begins; whether it is one of the project's."""
+        """Records the start of a function; whether it is one of the project."""
         code = frame.f_code
         key = id(code)
         own = self._own.get(key)
@@ -57,9 +57,10 @@ class Recorder:
         return True
 
     def _ours(self, code: CodeType) -> bool:
-        """Whether code is a function of the project: what has no name of its own counts for what it is in."""
+        """Whether code is a function of the project. Lambdas and comprehensions count as part of the
+        function around them."""
         own = not code.co_name.startswith("<") and self._rel(code.co_filename) is not None
-        self._codes[id(code)] = code  # alive, so that no other takes its place
+        self._codes[id(code)] = code  # kept alive, so that its id stays unique
         self._own[id(code)] = own
         return own
 
@@ -88,11 +89,10 @@ class Recorder:
                     kinds = known[name] = Counter()
                 kinds[_kind(values[name])] += 1
         if sys.version_info[:2] == (3, 12):
-            values.clear()  # a copy there, which would keep what was given for as long as the frame
+            values.clear()  # a copy in 3.12, which would keep the arguments alive as long as the frame
 
     def profile(self) -> Profile:
-        """What was seen, by names. Functions whose file cannot be read, or has changed meanwhile, are left
-        out."""
+        """The records by function name, without functions whose file cannot be read or has changed."""
         profile = Profile()
         names = dict(self._named(profile.texts))
         for key, (name, text_digest) in names.items():
@@ -104,8 +104,8 @@ class Recorder:
         return profile
 
     def _named(self, texts: dict[str, dict[str, str]]) -> Iterator[tuple[int, tuple[Name, str]]]:
-        """Each code that ran, with its function's name and the digest of its text. `texts` takes what is in
-        the files."""
+        """Code that ran, with the name of its function and the digest of its text. Fills `texts` with the
+        functions of each file."""
         outlines: dict[str, dict[tuple[int, str], tuple[str, str]]] = {}
         for key in list(self._calls):
             code = self._codes[key]
@@ -124,7 +124,7 @@ class Recorder:
 
 
 def _outlines(path: str) -> dict[tuple[int, str], tuple[str, str]]:
-    """The functions of a file: by first line and name, the qualified name and the digest of the text."""
+    """The qualified name and text digest of the functions of a file, by first line and name."""
     try:
         data = Path(path).read_bytes()
         tree = ast.parse(data)
@@ -156,7 +156,7 @@ def _text(data: bytes) -> str:
 
 
 def _kind(value: object) -> str:
-    """What a value is, in a word."""
+    """The kind of a value: `tensor`, `module`, or its type."""
     torch = sys.modules.get("torch")
     try:
         if torch is not None:

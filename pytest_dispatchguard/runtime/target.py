@@ -10,32 +10,32 @@ from types import CodeType
 from typing import Any
 
 from pytest_dispatchguard.model import UserError
-from pytest_dispatchguard.runtime import torch_private
 from pytest_dispatchguard.runtime.compiled.counts import failure
+from pytest_dispatchguard.runtime.torch_private import compiler
 
 
 def prepared(target: str, setup: str, folder: Path) -> tuple[CodeType, dict[str, Any]]:
-    """The code of the expression, and the names that it sees: those that the setup made."""
+    """The code of the expression, and its namespace after running the setup."""
     return compiled(target, "TARGET", "eval"), names_after(setup, folder)
 
 
 def names_after(setup: str, folder: Path, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The names that there are when setup code has run, with those that are given to it."""
+    """The namespace after running setup code, with the names that are given to it."""
     names: dict[str, Any] = {"__name__": "__main__", **(given or {})}
     first = compiled(setup, "--setup", "exec")
-    with told("--setup", folder):
+    with reporting_errors("--setup", folder):
         exec(first, names)
     return names
 
 
 def run(code: CodeType, names: dict[str, Any], folder: Path) -> None:
     """Evaluates the expression."""
-    with told("TARGET", folder):
+    with reporting_errors("TARGET", folder):
         eval(code, names)
 
 
 def compiled(text: str, where: str, mode: str) -> CodeType:
-    """Python code; one line where it is none."""
+    """Compiles Python code; syntax errors become one line."""
     try:
         return compile(text, f"<{where.strip('-')}>", mode)
     except (SyntaxError, ValueError) as error:
@@ -45,14 +45,14 @@ def compiled(text: str, where: str, mode: str) -> CodeType:
 
 
 @contextmanager
-def told(where: str, folder: Path) -> Iterator[None]:
-    """What the user's code prints goes to stderr, and what it raises is told in one line."""
+def reporting_errors(where: str, folder: Path) -> Iterator[None]:
+    """Sends the output of user code to stderr, and turns its exceptions into one line."""
     sys.path.insert(0, str(folder))
     try:
         with redirect_stdout(sys.stderr):
             yield
     except UserError:
-        raise  # it says itself what is wrong
+        raise  # its message is fine as it is
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's code raises is told
         known = failure(error)
         lines = str(error).strip().splitlines()
@@ -64,9 +64,9 @@ def told(where: str, folder: Path) -> Iterator[None]:
 
 
 def need_compiler() -> None:
-    """Says where torch's compiler is not there, or is too old for its guards to be read."""
+    """Raises if torch's compiler is missing, or too old for reading its guards."""
     try:
-        found = torch_private.load_compiler()
+        found = compiler.load_compiler()
     except ImportError as error:
         raise UserError(f"guards are those of torch.compile, which is not here: {error}") from None
     if not found:

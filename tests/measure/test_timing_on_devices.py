@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from pytest_dispatchguard.measure.budgets.subject import Subject
 from pytest_dispatchguard.measure.budgets.verdicts import Timing, judged
 from pytest_dispatchguard.measure.timing import queues
 from pytest_dispatchguard.measure.timing.calling import Call
 from pytest_dispatchguard.measure.timing.devices import Queue, here
-from pytest_dispatchguard.measure.timing.figures import measurement
+from pytest_dispatchguard.measure.timing.measurements import measurement
+from pytest_dispatchguard.measure.timing.subject import Subject
 from pytest_dispatchguard.measure.timing.timing import Sample, sample
 from pytest_dispatchguard.model import Limit, UserError
 

@@ -3,10 +3,10 @@ from __future__ import annotations
 from collections import Counter
 
 from pytest_dispatchguard.runtime.syncs.syncs import Sync
-from pytest_dispatchguard.runtime.watch.costly_calls import Waste
+from pytest_dispatchguard.runtime.watch.costly_calls import CostlyCalls
 
 
-def seen_in(watch: Waste, *paths: str) -> Counter[Sync]:
+def seen_in(watch: CostlyCalls, *paths: str) -> Counter[Sync]:
     """What was seen of the functions of these files: threads of others, as those by which pytest's workers
     talk, go on beside a test."""
     return Counter(

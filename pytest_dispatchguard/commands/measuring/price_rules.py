@@ -14,8 +14,7 @@ from pytest_dispatchguard.config import did_you_mean, find_root
 from pytest_dispatchguard.lint.judge import packs
 from pytest_dispatchguard.lint.judge.rule import Rule
 from pytest_dispatchguard.lint.judge.target import Target, applies
-from pytest_dispatchguard.measure.budgets.session import machine
-from pytest_dispatchguard.measure.revisions.run_files import processor
+from pytest_dispatchguard.measure.budgets.machine import installed_versions, processor
 from pytest_dispatchguard.measure.specimens.prices import measured
 from pytest_dispatchguard.model import PriceTable, UserError
 from pytest_dispatchguard.report import prices as report
@@ -47,7 +46,7 @@ def priced(asked: Asked, tell: Tell) -> tuple[PriceTable, Path]:
     ]
     if not specimens:
         raise UserError(f"there are no specimens of {', '.join(asked.codes) or 'any rule'} here")
-    here = machine()
+    here = installed_versions()
     if "torch" not in here:
         raise UserError("prices are of code on torch, which is not installed here: install torch")
     about = {"cpu": processor(), **here}
@@ -64,7 +63,9 @@ def _chosen(rules: Sequence[Rule], codes: Sequence[str]) -> list[Rule]:
     for code in codes:
         if not any(one.startswith(code) for one in known):
             raise UserError(f"unknown code {code!r}; {did_you_mean(code, known)}")
-    releases = {name: f"=={'.'.join(v.split('.')[:2])}.*" for name, v in machine().items()}
+    releases = {
+        name: f"=={'.'.join(v.split('.')[:2])}.*" for name, v in installed_versions().items()
+    }
     here = Target(python=releases["python"], torch=releases["torch"])
     return [
         rule

@@ -95,7 +95,7 @@ def _costs(
         waits = watching.enter_context(ghost()).times
     elif gpu_warnings.may_be_seen():
         waits = watching.enter_context(gpu_warnings.recording()).times
-    wasted = costly_calls.Waste(
+    wasted = costly_calls.CostlyCalls(
         lambda path: sieve.rel(path) is not None, figures=not wishes.operations
     )
     watching.enter_context(wasted.watching())

@@ -11,18 +11,18 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from pytest_dispatchguard.measure.budgets.session import machine
-from pytest_dispatchguard.measure.budgets.subject import Mode, Subject
+from pytest_dispatchguard.measure.budgets.machine import installed_versions
 from pytest_dispatchguard.measure.layers.layers import Wanted, layers, of_subject
-from pytest_dispatchguard.measure.layers.targets import call_of, each_subject, names_test
+from pytest_dispatchguard.measure.layers.scaling import scaling
+from pytest_dispatchguard.measure.layers.targets import call_of
 from pytest_dispatchguard.measure.timing.calling import Call
-from pytest_dispatchguard.measure.timing.scaling import scaling
+from pytest_dispatchguard.measure.timing.subject import Mode, Subject
+from pytest_dispatchguard.measure.workers.subjects import each_subject, names_test
 from pytest_dispatchguard.model import Layers, Scaling, UserError
 from pytest_dispatchguard.report.budgets import layers as report
 from pytest_dispatchguard.report.budgets import scaling as report_scaling
 from pytest_dispatchguard.report.charts.flame import as_speedscope
-from pytest_dispatchguard.runtime.target import names_after
-from pytest_dispatchguard.runtime.target import told as running
+from pytest_dispatchguard.runtime.target import names_after, reporting_errors
 
 Tell = Callable[[str, int, int], object]
 Format = Literal["text", "json", "markdown", "svg"]
@@ -48,7 +48,7 @@ def taken_apart(asked: Asked, tell: Tell) -> list[Layers] | Scaling:
         return _tests(asked, tell)
     if asked.sizes is None:
         wanted = _wanted(asked, {}, tell)
-        with running(asked.target, asked.cwd):
+        with reporting_errors(asked.target, asked.cwd):
             return [layers(wanted)]
 
     def made(size: int) -> tuple[Wanted, Call | None]:
@@ -56,7 +56,7 @@ def taken_apart(asked: Asked, tell: Tell) -> list[Layers] | Scaling:
         reference = None if asked.against is None else call_of(asked.against, names, asked.cwd)
         return _wanted(asked, {"n": size}, tell), reference
 
-    with running(asked.target, asked.cwd):
+    with reporting_errors(asked.target, asked.cwd):
         return scaling(asked.target, asked.sizes, made, tell)
 
 
@@ -99,16 +99,16 @@ def written(
     if isinstance(found, Scaling):
         ways: dict[str, Callable[[], str]] = {
             "text": partial(report_scaling.as_text, found, color=color),
-            "json": partial(report_scaling.as_json, found, machine()),
-            "markdown": partial(report_scaling.as_markdown, found, machine()),
-            "svg": partial(report_scaling.as_svg, found, machine()),
+            "json": partial(report_scaling.as_json, found, installed_versions()),
+            "markdown": partial(report_scaling.as_markdown, found, installed_versions()),
+            "svg": partial(report_scaling.as_svg, found, installed_versions()),
         }
         return ways[form]()
     ways = {
         "text": partial(report.as_text, found, color=color, width=width),
-        "json": partial(report.as_json, found, machine()),
-        "markdown": partial(report.as_markdown, found, machine()),
-        "svg": partial(report.as_svg, found, machine()),
+        "json": partial(report.as_json, found, installed_versions()),
+        "markdown": partial(report.as_markdown, found, installed_versions()),
+        "svg": partial(report.as_svg, found, installed_versions()),
     }
     return ways[form]()
 

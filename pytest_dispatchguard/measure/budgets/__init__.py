@@ -1,1 +1,1 @@
-"""Budgets and verdicts: what a test may cost, and whether it keeps to it."""
+"""Budgets and verdicts: what a test may cost, and whether it does."""

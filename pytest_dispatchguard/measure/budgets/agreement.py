@@ -1,27 +1,21 @@
-"""Whether a subject returns what its reference returns, tensors in nested structures too."""
+"""Compares the results of a subject and its reference, tensors in nested structures too."""
 
 from __future__ import annotations
 
 import copy
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Any
+
+from pytest_dispatchguard.measure.timing.subject import Tolerance
 
 _WIDEST = 300
 """Characters of a value that are shown."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tolerance:
-    """How far numbers may lie apart; None is torch's choice for their type."""
-
-    rtol: float | None = None
-    atol: float | None = None
-
-
 def kept(value: Any) -> Any:
-    """The value as it is now: its tensors are copied, so that nothing changes them afterwards."""
+    """A snapshot of a value: its tensors are copied, as later calls may change them."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         return value.detach().clone()
@@ -38,7 +32,7 @@ def kept(value: Any) -> Any:
 
 
 def disagreement(subject: Any, reference: Any, tolerance: Tolerance) -> str:
-    """What the two differ in, in words; empty where they agree."""
+    """A description of the first difference; empty if they agree."""
     for where, one, other in _pairs(subject, reference, "result"):
         said = _differ(one, other, tolerance)
         if said:
@@ -47,8 +41,7 @@ def disagreement(subject: Any, reference: Any, tolerance: Tolerance) -> str:
 
 
 def _pairs(one: Any, other: Any, where: str) -> Iterator[tuple[str, Any, Any]]:
-    """The parts of two values that are no containers, with what leads to them; containers that do not
-    match as they are."""
+    """Pairs of the leaves of two values, with their paths; containers that do not match are leaves."""
     both = (one, other)
     if all(isinstance(v, Mapping) for v in both) and one.keys() == other.keys():
         for key in one:
@@ -65,7 +58,7 @@ def _pairs(one: Any, other: Any, where: str) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _differ(one: Any, other: Any, tolerance: Tolerance) -> str:
-    torch = sys.modules.get("torch")  # where it was never imported, nothing is a tensor
+    torch = sys.modules.get("torch")  # without torch imported there are no tensors
     tensors = [torch is not None and isinstance(value, torch.Tensor) for value in (one, other)]
     if tensors[0] != tensors[1]:
         return f"{type(one).__name__} and {type(other).__name__} are two kinds of value"
@@ -101,8 +94,7 @@ def _differ(one: Any, other: Any, tolerance: Tolerance) -> str:
 
 
 def _identical(torch: Any, one: Any, other: Any) -> bool:
-    """Whether tensors are equal to the bit: asked first, since what compares them closely takes a second
-    to import."""
+    """Whether tensors are bitwise equal: checked first, since `torch.testing` takes a second to import."""
     if type(one) is not torch.Tensor or type(other) is not torch.Tensor:
         return False
     alike = all(
@@ -114,7 +106,7 @@ def _identical(torch: Any, one: Any, other: Any) -> bool:
 
 
 def _close(one: complex, other: complex, tolerance: Tolerance) -> bool:
-    """Whether numbers are equal, or as close as torch wants numbers of twice the usual precision."""
+    """Whether numbers are equal, or within torch's tolerance for float64."""
     if one == other or (one != one and other != other):
         return True
     given = tolerance.rtol is not None or tolerance.atol is not None

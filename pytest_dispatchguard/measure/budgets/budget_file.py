@@ -1,4 +1,5 @@
-"""`overhead-budgets.toml`: what was counted when it was last reviewed, a table a test, a line a version."""
+"""Reads and writes `overhead-budgets.toml`: the reviewed counts, a table for each test, a line for each
+version."""
 
 from __future__ import annotations
 
@@ -24,17 +25,17 @@ _HEADER = """\
 """
 
 _MARGIN = 0.05
-"""By what part a recorded ratio is more than what was measured: so much of it is the machine's."""
+"""The margin of a recorded ratio over the measured one, for differences between machines."""
 
 NAMES = ("ratio", *counters.NAMES)
-"""What is recorded."""
+"""The recorded values."""
 
 Recorded = dict[str, dict[str, dict[str, float]]]
-"""Test (and subject) to versions to figures."""
+"""Values by test (and subject) and version."""
 
 
 def load(path: Path) -> Recorded:
-    """What the file records; empty where there is none."""
+    """The content of the file; empty if there is none."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
@@ -69,12 +70,12 @@ def _are_figures(value: object) -> bool:
 
 
 def key_of(node_id: str, subject: str, several: bool) -> str:
-    """What a subject is recorded under: its test, and its own name where the test has several."""
+    """The key of a subject: its test, with its own name if the test has several."""
     return f"{node_id} ({subject})" if several else node_id
 
 
 def version_of(machine: Mapping[str, str]) -> str:
-    """What counts hold for: the minor versions of Python and torch."""
+    """The minor versions of Python and torch, which counts are valid for."""
     parts = [f"{name} {'.'.join(number.split('.')[:2])}" for name, number in machine.items()]
     return ", ".join(parts)
 
@@ -85,7 +86,7 @@ def updated(
     version: str,
     gone: Callable[[str], bool],
 ) -> Recorded:
-    """The record with what was found now, and without what is `gone`."""
+    """The record with the new results, and without what is `gone`."""
     found = {key: dict(versions) for key, versions in recorded.items() if not gone(key)}
     for key, verdict in verdicts:
         figures: dict[str, float] = dict(verdict.counters)
@@ -100,8 +101,8 @@ def updated(
 
 
 def _ratio(measured: Interval, before: float | None) -> float:
-    """The ratio to record: what was there, where it still holds and is not much too high, so that the file
-    does not change with every measuring; else what is surely enough, with a margin, rounded up."""
+    """The ratio to record. The old one stays if it still holds and is not much too high, so that the file
+    does not change with every run; else the upper bound with a margin, rounded up."""
     wanted = measured.high * (1 + _MARGIN)
     if before is not None and measured.high <= before <= wanted * (1 + 2 * _MARGIN):
         return before

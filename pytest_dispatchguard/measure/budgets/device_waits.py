@@ -1,4 +1,4 @@
-"""Holds how often a call waits for the device against its limit, where a ghost stands in for one."""
+"""Checks the number of waits for the device against its limit, under the ghost."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from pytest_dispatchguard.measure.budgets.subject import Subject
+from pytest_dispatchguard.measure.timing.subject import Subject
 from pytest_dispatchguard.model import Limit, UserError, Verdict
-from pytest_dispatchguard.runtime.source_text import shown
+from pytest_dispatchguard.runtime.code.source_text import shown
 from pytest_dispatchguard.runtime.syncs import torch_mode
 from pytest_dispatchguard.runtime.syncs.syncs import Sync, is_there, recording
 
@@ -25,7 +25,8 @@ def judged_on_ghost(
     recorded: Mapping[str, float] | None,
     note: str,
 ) -> Verdict:
-    """Counts the waits of one call. Nothing else is counted or timed: the ghost's own work would be in it."""
+    """Counts the waits of one call. Nothing else is counted or timed, as it would include the ghost's own
+    work."""
     others = [name for name in limits if name != NAME]
     if others:
         raise UserError(

@@ -1,4 +1,4 @@
-"""The first call of subject and reference: do they return the same, and is a call fit to be repeated."""
+"""Calls subject and reference for the first time: whether they agree, and whether calls can be repeated."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import sys
 from collections.abc import AsyncGenerator, Coroutine, Generator
 from typing import Any, NamedTuple
 
-from pytest_dispatchguard.measure.budgets.agreement import Tolerance, disagreement, kept
-from pytest_dispatchguard.measure.budgets.subject import Subject
+from pytest_dispatchguard.measure.budgets.agreement import disagreement, kept
+from pytest_dispatchguard.measure.timing.subject import Subject, Tolerance
 from pytest_dispatchguard.model import UserError
 
 _EXACT = Tolerance(0.0, 0.0)
 
 
 class FirstRun(NamedTuple):
-    """What came out."""
+    """The outcome of the first calls."""
 
     differ: str
-    """What subject and reference differ in; empty where they agree or need not."""
+    """The difference between subject and reference; empty if they agree or need not."""
     note: str
-    """What repeated calls will see; empty where they see what the first did."""
+    """How later calls will differ from the first; empty if they do not."""
 
 
 def first_run(subject: Subject) -> FirstRun:
@@ -34,7 +34,7 @@ def first_run(subject: Subject) -> FirstRun:
         if subject.reference is None:
             return FirstRun("", note)
         if subject.tolerance is not None:
-            result = kept(result)  # the reference may work on the same tensors
+            result = kept(result)  # the reference may use the same tensors
         subject.prepare()
         expected = subject.reference.once()()
     if subject.tolerance is None:
@@ -48,7 +48,7 @@ def first_run(subject: Subject) -> FirstRun:
 
 
 def _inputs(subject: Subject) -> dict[str, Any]:
-    """The tensors and containers that a call is given, but for what it is to write into."""
+    """The tensors and containers among the arguments, except outputs."""
     given = {f"argument {i}": value for i, value in enumerate(subject.call.args)}
     given |= {name: value for name, value in subject.call.kwargs.items() if name != "out"}
     torch = sys.modules.get("torch")
@@ -70,7 +70,7 @@ def _changed(subject: Subject, before: dict[str, Any]) -> str:
 def _refuse_unused(result: object) -> None:
     """A generator or coroutine has done nothing yet."""
     if isinstance(result, Coroutine):
-        result.close()  # else Python warns of what was never awaited
+        result.close()  # else Python warns that it was never awaited
     if isinstance(result, Generator | Coroutine | AsyncGenerator):
         made = type(result).__name__.replace("_", " ")
         raise UserError(f"the subject only makes a {made}: name a function that uses it up")

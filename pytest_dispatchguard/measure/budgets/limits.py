@@ -1,4 +1,4 @@
-"""What a test may cost, as its marker and the project's settings say."""
+"""The limits of a test, from its markers and the project's settings."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pytest_dispatchguard.config import did_you_mean
-from pytest_dispatchguard.measure.timing.figures import AGAINST_BASE, OF_GUARDS, OF_TIME
+from pytest_dispatchguard.measure.timing.measurements import AGAINST_BASE, OF_GUARDS, OF_TIME
 from pytest_dispatchguard.model import Limit, UserError
 from pytest_dispatchguard.runtime.counters import counters
 
 NAMES = (*OF_TIME, OF_GUARDS, AGAINST_BASE, *counters.NAMES)
-"""Everything that can be limited."""
+"""All names that can have a limit."""
 
 Marker = tuple[tuple[Any, ...], Mapping[str, Any]]
 """The positional and the named arguments of a marker."""
@@ -57,7 +57,7 @@ def limits_for(
 
 
 def check_settings(settings: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
-    """Says what is wrong with limits of the settings, also with those that no test will meet."""
+    """Validates the limits in the settings, also those that match no test."""
     for glob, table in settings:
         limits_of(table, _where(glob))
 
@@ -67,6 +67,6 @@ def _where(glob: str) -> str:
 
 
 def _node_glob(glob: str) -> re.Pattern[str]:
-    """`*` and `?` alone have a meaning: brackets belong to the names of parametrised tests."""
+    """Matches `*` and `?` only, as brackets belong to the names of parametrized tests."""
     words = {"*": ".*", "?": "."}
     return re.compile("".join(words.get(c, re.escape(c)) for c in glob), re.DOTALL)

@@ -1,14 +1,12 @@
-"""What the plugin hands on of one pytest run: the fixture's subjects to verdicts, verdicts to the report."""
+"""Turns the subjects of the fixture into verdicts, and verdicts into the budget file and the report."""
 
 from __future__ import annotations
 
 import re
-import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
-from importlib.metadata import PackageNotFoundError, version
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,37 +20,38 @@ from pytest_dispatchguard.measure.budgets.budget_file import (
 )
 from pytest_dispatchguard.measure.budgets.first_run import first_run
 from pytest_dispatchguard.measure.budgets.limits import Marker, limits_for
-from pytest_dispatchguard.measure.budgets.subject import Overhead, Subject
-from pytest_dispatchguard.measure.budgets.verdicts import Timing, judged, refuse_unheld
+from pytest_dispatchguard.measure.budgets.machine import installed_versions
+from pytest_dispatchguard.measure.budgets.messages import Request, Samples
+from pytest_dispatchguard.measure.budgets.verdicts import Timing, judged, require_references
 from pytest_dispatchguard.measure.layers.layers import of_subject
 from pytest_dispatchguard.measure.timing.devices import KINDS, LAZY, here
+from pytest_dispatchguard.measure.timing.subject import Overhead, Subject
 from pytest_dispatchguard.measure.timing.timing import Sample
-from pytest_dispatchguard.measure.workers.messages import Request, Samples
 from pytest_dispatchguard.model import Limit, Outcome, UserError, Verdict
 from pytest_dispatchguard.runtime.compiled.counts import failure
 from pytest_dispatchguard.runtime.counters import counters
-from pytest_dispatchguard.runtime.torch_private import unheard
+from pytest_dispatchguard.runtime.torch_private.compiler import without_trace_logs
 
 _MOST_OF_A_KIND = 5
-"""Lines about the budget file of one kind, before the rest is only counted."""
+"""The most messages of one kind about the budget file; the rest is counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a run wants of the tests that name subjects, beside that subject and reference agree."""
+    """What a run measures, beside checking that subject and reference agree."""
 
     recorded: Recorded = field(default_factory=dict)
-    """What the budget file holds them against."""
+    """The content of the budget file."""
     request: Request | None = None
-    """How they are to be timed; None where only counters count."""
+    """How subjects are timed; None if they are only counted."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
-    """What became of a test that names subjects."""
+class SettledTest:
+    """The results of a test with subjects."""
 
     wrong: str = ""
-    """What is wrong with its budget as a whole; empty where nothing is."""
+    """An error in its budget as a whole; empty if there is none."""
     verdicts: Sequence[Verdict] = ()
     samples: Samples = field(default_factory=dict)
 
@@ -64,14 +63,14 @@ def settle(
     settings: Sequence[tuple[str, Mapping[str, Any]]],
     asked: Asked | None,
     device: str | None = None,
-) -> Settled:
-    """Runs what a test named, and where figures are asked for, counts and times it. `device` is the one of
-    the test's `overhead_device`."""
+) -> SettledTest:
+    """Runs the subjects of a test, and counts and times them if asked to. `device` is the test's
+    `overhead_device`."""
     __tracebackhide__ = True
     verdicts: list[Verdict] = []
     samples: dict[int, list[Sample]] = {}
     subjects = overhead.subjects if overhead is not None else []
-    several, version_here = len(subjects) > 1, version_of(machine())
+    several, version_here = len(subjects) > 1, version_of(installed_versions())
     try:
         limits = limits_for(node_id, markers, settings, "overhead_budget")
         wrong = "" if subjects else _nothing_named(limits)
@@ -79,25 +78,25 @@ def settle(
         wrong = str(error)
     if wrong:
         name = node_id.rpartition("::")[2]
-        return Settled(wrong, [Verdict(node_id, name, "error", {}, reason=wrong)])
+        return SettledTest(wrong, [Verdict(node_id, name, "error", {}, reason=wrong)])
     _tell_apart(subjects)
     for number, subject in enumerate(subjects):
         try:
-            refuse_unheld(subject, limits)
-            with unheard():
+            require_references(subject, limits)
+            with without_trace_logs():
                 differ, note = first_run(subject)
             if differ:
                 said = f"{subject.name} and its reference disagree: {differ}\n{note}".rstrip()
                 verdicts.append(Verdict(node_id, subject.name, "fail", {}, reason=said))
             elif asked is not None and asked.request is not None and asked.request.layers:
-                with unheard():
+                with without_trace_logs():
                     verdicts.append(_taken_apart(node_id, subject, asked.request.layers, device))
             elif asked is not None:
                 recorded = asked.recorded.get(key_of(node_id, subject.name, several), {}).get(
                     version_here
                 )
                 timing = _timing(asked.request, number, len(subjects), device)
-                with unheard():
+                with without_trace_logs():
                     verdict, sample = judged(
                         *(node_id, subject, limits, recorded, timing, note),
                         compared=asked.request is not None,
@@ -112,11 +111,11 @@ def settle(
                 raise
             said = f"{subject.name}: {known}"
             verdicts.append(Verdict(node_id, subject.name, "error", {}, reason=said))
-    return Settled("", verdicts, samples)
+    return SettledTest("", verdicts, samples)
 
 
 def _taken_apart(node_id: str, subject: Subject, seconds: float, device: str | None) -> Verdict:
-    """What there is to tell of a verdict that fails: the layers of its subject and its reference."""
+    """The layers of a failing subject and of its reference."""
     verdict = Verdict(node_id, subject.name, "fail", {})
     try:
         found = of_subject(subject, subject.name, seconds, device=device)
@@ -130,7 +129,7 @@ def _taken_apart(node_id: str, subject: Subject, seconds: float, device: str | N
 
 
 def _tell_apart(subjects: Sequence[Subject]) -> None:
-    """Gives subjects that are called the same a number: the second f is `f #2`."""
+    """Numbers subjects with the same name: the second f is `f #2`."""
     seen: Counter[str] = Counter()
     for subject in subjects:
         seen[subject.name] += 1
@@ -151,7 +150,7 @@ def _timing(request: Request | None, number: int, of: int, device: str | None) -
 
 
 def broken(node_id: str, overhead: Overhead, error: BaseException) -> list[Verdict]:
-    """The verdicts of a test of which a subject failed by itself."""
+    """The verdicts of a test in which a subject raised."""
     said = f"{type(error).__name__}: {error}"
     outcome: Outcome = "error"
     if type(error).__name__ == "Skipped":
@@ -162,7 +161,7 @@ def broken(node_id: str, overhead: Overhead, error: BaseException) -> list[Verdi
 
 
 def not_compiled(node_id: str, error: BaseException) -> Verdict | None:
-    """The verdict of a test in which something cannot be compiled; None where it fails by itself."""
+    """The verdict of a test in which compiling failed; None for other failures."""
     known = failure(error)
     if known is None:
         return None
@@ -188,39 +187,23 @@ def _nothing_named(limits: Mapping[str, Limit]) -> str:
     return "the test has a budget and names no subject: call overhead(...)" if limits else ""
 
 
-def machine() -> dict[str, str]:
-    """What counts depend on."""
-    found = {"python": ".".join(map(str, sys.version_info[:3]))}
-    torch = _installed("torch")
-    return {**found, "torch": torch} if torch else found
-
-
-@cache
-def _installed(name: str) -> str:
-    """The version of a package, which is read from files; empty where it is not there."""
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return ""
-
-
 def keyed(verdicts: Sequence[Verdict]) -> list[tuple[str, Verdict]]:
-    """Verdicts with what they are recorded under."""
+    """Verdicts with their keys in the budget file."""
     per_test = Counter(verdict.node_id for verdict in verdicts)
     return [(key_of(v.node_id, v.subject, per_test[v.node_id] > 1), v) for v in verdicts]
 
 
 def rewritten(path: Path, verdicts: Sequence[Verdict], collected: Collection[str]) -> str:
-    """The budget file's new text. Of the files that were collected whole, tests that are not there any more
-    are taken out."""
+    """The new text of the budget file. Tests that no longer exist are removed, for files that were
+    collected."""
     counted_now = [(key, verdict) for key, verdict in keyed(verdicts) if verdict.counters]
     gone = partial(_is_gone, collected, verdicts)
-    return as_text(updated(load(path), counted_now, version_of(machine()), gone))
+    return as_text(updated(load(path), counted_now, version_of(installed_versions()), gone))
 
 
 def _is_gone(collected: Collection[str], verdicts: Sequence[Verdict], key: str) -> bool:
     """Whether an entry is of a test that was measured and has no such subject, or of a test file that was
-    collected and of no test in it. A test on a device that is not here may well be there."""
+    collected and of no test in it. Tests on devices that this machine lacks are kept."""
     tests = {v.node_id for v in verdicts if v.counters}
     if any(_is_of(key, node_id) for node_id in tests):
         return key not in {known for known, _ in keyed(verdicts)}
@@ -236,7 +219,7 @@ def _is_of(key: str, node_id: str) -> bool:
 
 
 def compared(verdicts: Sequence[Verdict], path: Path, collected: Collection[str]) -> list[str]:
-    """What to say of the budget file beside failures: what it lacks, what is gone, what has got cheaper."""
+    """Messages about the budget file beside failures: missing entries, stale entries, lower counts."""
     if not path.exists():
         return []
     missing = [key for key, v in keyed(verdicts) if v.recorded is None and v.counters]

@@ -1,4 +1,4 @@
-"""From one subject to its verdict: does it keep its limits."""
+"""Decides whether a subject keeps its limits."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import linecache
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import FunctionType
 
 from pytest_dispatchguard.measure.budgets.device_waits import judged_on_ghost
-from pytest_dispatchguard.measure.budgets.subject import Subject
 from pytest_dispatchguard.measure.layers.guards import checking
 from pytest_dispatchguard.measure.timing.devices import HOST, Device
-from pytest_dispatchguard.measure.timing.figures import (
+from pytest_dispatchguard.measure.timing.intervals import over_processes
+from pytest_dispatchguard.measure.timing.measurements import (
     OF_GUARDS,
     OF_TIME,
     figure,
@@ -19,10 +20,11 @@ from pytest_dispatchguard.measure.timing.figures import (
     telling,
     unfit,
 )
-from pytest_dispatchguard.measure.timing.figures import kept as limit_kept
-from pytest_dispatchguard.measure.timing.intervals import over_processes
+from pytest_dispatchguard.measure.timing.measurements import kept as limit_kept
+from pytest_dispatchguard.measure.timing.subject import Subject
 from pytest_dispatchguard.measure.timing.timing import Sample, sample
 from pytest_dispatchguard.model import (
+    Compiled,
     CostlyLine,
     Interval,
     Limit,
@@ -31,31 +33,31 @@ from pytest_dispatchguard.model import (
     UserError,
     Verdict,
 )
+from pytest_dispatchguard.runtime.code.foreign import is_foreign, is_foreign_file
 from pytest_dispatchguard.runtime.compiled import counts as compiled
 from pytest_dispatchguard.runtime.counters import counters
 from pytest_dispatchguard.runtime.counters.instructions import instructions_by_place
-from pytest_dispatchguard.runtime.foreign import is_foreign, is_foreign_file
 from pytest_dispatchguard.runtime.syncs import syncs
 
 _MOST_LINES, _WIDEST = 200, 80
-"""Lines of source that are kept for a failing budget, and characters of each."""
+"""How many costly lines a failing verdict has, and characters of each."""
 _GUARD_SECONDS = 0.3
 _GUARDS_APART = 0.15
-"""The standard deviation among processes of what checking guards takes, as a part of it: how trees lie in
-memory makes up to a third."""
+"""The relative standard deviation between processes of the time of checking guards: memory layout changes it
+by up to a third."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How a subject is to be timed."""
+    """How a subject is timed."""
 
     seconds: float
     confidence: float
     known: Sequence[Sample] = ()
-    """What other processes measured of it."""
+    """The samples of other processes."""
     device: Device = field(default=HOST)
     fully: bool = False
-    """Whether the ratio is to be as sure as one process can make it, whatever the limits."""
+    """Whether the ratio gets as certain as one process can make it, whatever the limits."""
 
 
 _WORST: tuple[Outcome, ...] = ("error", "fail", "undecided", "pass", "skipped")
@@ -63,7 +65,7 @@ _UNCOUNTED = {
     "py_allocations": "before Python 3.11",
     "functions": "of compiled code by this torch: it would be compiled anew for who counts",
 }
-"""Counters that may be missing where others are there, and where."""
+"""Counters that may be missing, and when."""
 
 
 def judged(
@@ -77,19 +79,13 @@ def judged(
     compared: bool = False,
     counted: Collection[str] = (),
 ) -> tuple[Verdict, Sample | None]:
-    """Counts what one call of the subject does, times it where that is asked for, and holds both against
-    the limits; figures that these leave open, against what is recorded. `note` is what else to say of it;
-    `compared` has it tell costly lines also where the limits are kept: against a base it may fail yet;
-    `counted` are counters of the test's device."""
+    """Counts what one call of the subject does, times it where `timing` says so, and compares both with the
+    limits, or with what is recorded where there is no limit. `note` is added to the reason; `compared` asks
+    for costly lines even if all limits are kept, as a comparison with a base may still fail; `counted` are
+    counters of the test's device."""
     if syncs.is_there():
         return judged_on_ghost(node_id, subject, limits, recorded, note), None
-    if any(name in limits for name in counters.OF_GHOST):
-        raise UserError("syncs are counted where there is a ghost: let the test ask for ghost_cuda")
-    if any(name in limits and name not in counted for name in counters.OF_LAZY):
-        raise UserError(
-            "lazy_ops are counted on torch's lazy device: let the test take overhead_device, run it with "
-            '--overhead-device=lazy, and limit them there alone: "*test_add[lazy]" = { lazy_ops = 3 }'
-        )
+    _refuse_other_devices(limits, counted)
     run = subject.call.once()
     allowed = {
         name: limit
@@ -98,38 +94,10 @@ def judged(
     }
     with subject.in_mode():
         asked = {*counters.ALWAYS, *counted, *allowed, *(recorded or {})}
-        counts = counters.count(run, asked, subject.prepare)
-        given = subject.call.args, dict(subject.call.kwargs)
-        made = compiled.counted(run, subject.prepare, given) if counts.compiled else None
-        if made is None:
-            _refuse_uncompiled(limits)
-        else:
-            if not counts.values:
-                note = _uncounted(limits, note)
-            counts = _with_compiler_s(counts, made)
-        for name, number in (recorded or {}).items():
-            if name in allowed or name in (*counts.varying, *counters.OF_GHOST):
-                continue  # what is told by hand wins; what varies is told as such
-            if name not in OF_TIME or (timing and subject.reference is not None):
-                allowed[name] = Limit(name, number, recorded=True)
-        over = [
-            limit
-            for name, limit in allowed.items()
-            if name in counters.NAMES and counts.values.get(name, 0) > limit.most
-        ]
-        told = [note] if note else []
-        told += [
-            f"{name} is not counted {_UNCOUNTED[name]}"
-            for name in allowed
-            if name in _UNCOUNTED and counts.values and name not in counts.values
-        ]
-        told += [_too_many(limit, counts.values[limit.name]) for limit in over]
-        told += [
-            f"{name} differ from call to call, at most {counts.values[name]}: "
-            "does the subject keep something?"
-            for name in counts.varying
-        ]
-        outcome: Outcome = "fail" if over else "pass"
+        counts, made, note = _count(run, subject, limits, asked, note)
+        with_ratio = bool(timing and subject.reference)
+        allowed |= _recorded_limits(recorded or {}, allowed, counts, with_ratio=with_ratio)
+        outcome, reasons = _by_counters(allowed, counts, note)
         taken = measured = None
         if timing is not None:
             timed = [limit for name, limit in allowed.items() if name in OF_TIME]
@@ -137,27 +105,20 @@ def judged(
             taken = _taken(subject, timed, timing)
             measured = measurement([*timing.known, taken], timing.confidence)
             by_time, words = _by_time(timed, measured)
-            told += words
+            reasons += words
             if outcome == "pass" or by_time == "fail":
                 outcome = by_time
-        telling_lines = "instructions" in counts.values and (outcome == "fail" or compared)
-        lines = _costly_lines(subject) if telling_lines else ()
+        lines: tuple[CostlyLine, ...] = ()
+        if "instructions" in counts.values and (outcome == "fail" or compared):
+            lines = _costly_lines(subject)
         facts = made.facts if made is not None else None
         if facts is not None and timing is not None:
-            guard_us = checking(run, subject.prepare, min(_GUARD_SECONDS, timing.seconds))
-            facts = replace(facts, guard_us=guard_us)
-            if OF_GUARDS in allowed:
-                bad = "" if measured is None else unfit(measured)
-                by_guards, words = _by_guards(allowed[OF_GUARDS], guard_us, timing.confidence, bad)
-                told += words
-                outcome = min(outcome, by_guards, key=_WORST.index)
+            facts, by_guards, words = _time_guards(run, subject, facts, allowed, timing, measured)
+            reasons += words
+            outcome = min(outcome, by_guards, key=_WORST.index)
     verdict = Verdict(
-        node_id,
-        subject.name,
-        outcome,
-        counts.values,
-        tuple(limits.values()),
-        "; ".join(told),
+        *(node_id, subject.name, outcome, counts.values, tuple(limits.values())),
+        "; ".join(reasons),
         recorded,
         lines,
         measured,
@@ -168,6 +129,95 @@ def judged(
     return verdict, taken
 
 
+def _refuse_other_devices(limits: Iterable[str], counted: Collection[str]) -> None:
+    """Raises for limits on counters that only the ghost or the lazy device has."""
+    if any(name in counters.OF_GHOST for name in limits):
+        raise UserError("syncs are counted where there is a ghost: let the test ask for ghost_cuda")
+    if any(name in counters.OF_LAZY and name not in counted for name in limits):
+        raise UserError(
+            "lazy_ops are counted on torch's lazy device: let the test take overhead_device, run it with "
+            '--overhead-device=lazy, and limit them there alone: "*test_add[lazy]" = { lazy_ops = 3 }'
+        )
+
+
+def _count(
+    run: FunctionType,
+    subject: Subject,
+    limits: Iterable[str],
+    asked: Collection[str],
+    note: str,
+) -> tuple[counters.Counts, compiled.Found | None, str]:
+    """Counts one call, what is compiled for it included, and extends the note."""
+    counts = counters.count(run, asked, subject.prepare)
+    given = subject.call.args, dict(subject.call.kwargs)
+    made = compiled.counted(run, subject.prepare, given) if counts.compiled else None
+    if made is None:
+        _refuse_uncompiled(limits)
+        return counts, None, note
+    if not counts.values:
+        note = _uncounted(limits, note)
+    return _with_compiler_s(counts, made), made, note
+
+
+def _recorded_limits(
+    recorded: Mapping[str, float],
+    allowed: Collection[str],
+    counts: counters.Counts,
+    *,
+    with_ratio: bool,
+) -> dict[str, Limit]:
+    """Limits from the budget file. The test's own take precedence; counters that vary are only reported."""
+    return {
+        name: Limit(name, number, recorded=True)
+        for name, number in recorded.items()
+        if name not in allowed
+        and name not in (*counts.varying, *counters.OF_GHOST)
+        and (name not in OF_TIME or with_ratio)
+    }
+
+
+def _by_counters(
+    allowed: Mapping[str, Limit], counts: counters.Counts, note: str
+) -> tuple[Outcome, list[str]]:
+    """The outcome that the counters give, with the reasons."""
+    over = [
+        limit
+        for name, limit in allowed.items()
+        if name in counters.NAMES and counts.values.get(name, 0) > limit.most
+    ]
+    reasons = [note] if note else []
+    reasons += [
+        f"{name} is not counted {_UNCOUNTED[name]}"
+        for name in allowed
+        if name in _UNCOUNTED and counts.values and name not in counts.values
+    ]
+    reasons += [_too_many(limit, counts.values[limit.name]) for limit in over]
+    reasons += [
+        f"{name} differ from call to call, at most {counts.values[name]}: "
+        "does the subject keep something?"
+        for name in counts.varying
+    ]
+    return "fail" if over else "pass", reasons
+
+
+def _time_guards(
+    run: FunctionType,
+    subject: Subject,
+    facts: Compiled,
+    allowed: Mapping[str, Limit],
+    timing: Timing,
+    measured: Measurement | None,
+) -> tuple[Compiled, Outcome, list[str]]:
+    """Times the guards of compiled code, and compares that with its limit where there is one."""
+    seconds = min(_GUARD_SECONDS, timing.seconds)
+    guard_us = checking(run, subject.prepare, seconds)
+    facts = replace(facts, guard_us=guard_us)
+    if OF_GUARDS not in allowed:
+        return facts, "pass", []
+    bad = "" if measured is None else unfit(measured)
+    return facts, *_by_guards(allowed[OF_GUARDS], guard_us, timing.confidence, bad)
+
+
 def _with_compiler_s(counts: counters.Counts, made: compiled.Found) -> counters.Counts:
     return counters.Counts(
         {**counts.values, **made.values}, (*counts.varying, *made.varying), compiled=True
@@ -175,7 +225,7 @@ def _with_compiler_s(counts: counters.Counts, made: compiled.Found) -> counters.
 
 
 def _uncounted(limits: Iterable[str], note: str) -> str:
-    """What to say of a subject that compiles at every call; says as well which limits that leaves open."""
+    """The note about a subject that compiles at every call; raises if that leaves limits unchecked."""
     why = "it compiles at every call, so what else it does is not counted"
     names = [name for name in limits if name in counters.OF_PYTHON + counters.OF_TORCH]
     if names:
@@ -198,8 +248,8 @@ def _too_many(limit: Limit, number: int) -> str:
     return f"{limit.name}: {number}, {limit.said}"
 
 
-def refuse_unheld(subject: Subject, limits: Iterable[str]) -> None:
-    """Says which limit has nothing to be held against."""
+def require_references(subject: Subject, limits: Iterable[str]) -> None:
+    """Raises for limits that need a reference where there is none."""
     for name in limits:
         if name in ("ratio", "extra_us") and subject.reference is None:
             raise UserError(f"{name} needs a reference: say .against(...) what it is held against")
@@ -216,8 +266,8 @@ def _refuse_unmeasurable(limits: Sequence[Limit], device: Device) -> None:
 
 
 def _taken(subject: Subject, limits: Sequence[Limit], timing: Timing) -> Sample:
-    """What this process measures: until every limit is surely kept or surely not, or the time is up, or
-    only other processes could tell more."""
+    """Measures in this process until all limits are decided, or the time is up, or only other processes
+    could decide."""
 
     def enough(found: Sample) -> bool:
         so_far = measurement([*timing.known, found], timing.confidence)
@@ -245,7 +295,7 @@ def _decided(limit: Limit, measured: Measurement) -> bool | None:
 
 
 def _by_time(limits: Sequence[Limit], measured: Measurement) -> tuple[Outcome, list[str]]:
-    """The verdict that times give, and what to say of it."""
+    """The outcome that times give, with the reasons."""
     kept_or_not = {limit: _decided(limit, measured) for limit in limits}
     told = [f"gets slower call by call: {measured.grows:.0%} while it was measured"]
     told = told if measured.grows else []
@@ -273,8 +323,8 @@ def _by_time(limits: Sequence[Limit], measured: Measurement) -> tuple[Outcome, l
 def _by_guards(
     limit: Limit, here: Interval | None, confidence: float, bad: str
 ) -> tuple[Outcome, list[str]]:
-    """The verdict that checking the guards gives in this process and others, and what to say of it. `bad` is
-    why times that are measured here say nothing."""
+    """The outcome that the time of checking guards gives, with the reasons. `bad` says why times of this
+    machine cannot be used."""
     if here is None:
         raise UserError(
             f"{limit.name} cannot be measured, as the guards hold only within the call, or are of many "
@@ -298,7 +348,7 @@ def _shown(interval: Interval, limit: Limit) -> str:
 
 
 def _missing(interval: Interval, limit: Limit) -> str:
-    """What would decide it."""
+    """What would decide the limit."""
     wide = (interval.high - interval.low) / 2
     needed = abs(interval.value - limit.most)
     if not math.isfinite(wide):
@@ -312,8 +362,8 @@ def _missing(interval: Interval, limit: Limit) -> str:
 
 
 def _costly_lines(subject: Subject) -> tuple[CostlyLine, ...]:
-    """The lines that run most instructions in one call. What Python's own modules and torch run counts for
-    the line that called them: nobody would change those. Nor are they told where nothing else called them."""
+    """The lines that run most instructions in one call. Instructions of Python's modules and of torch count
+    for the user's line that called them, and are left out if there is none."""
     subject.prepare()
     places = instructions_by_place(subject.call.once(), is_foreign)
     own = {place: times for place, times in places.items() if not is_foreign_file(place[0])}

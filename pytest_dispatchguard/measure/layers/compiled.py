@@ -1,4 +1,4 @@
-"""What a compiled call takes beside its Python: guards, and what the generated code calls."""
+"""The layers of a compiled call beside its Python functions: guards, and the calls of generated code."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from pytest_dispatchguard.measure.layers.functions import Part
 from pytest_dispatchguard.measure.layers.python import Around, PythonLayers, arm_of
 from pytest_dispatchguard.measure.layers.statements import Statement, statements_arm
 from pytest_dispatchguard.measure.timing.calling import Call, spelt
-from pytest_dispatchguard.measure.timing.turns import Arm, Clock, Turned
+from pytest_dispatchguard.measure.timing.interleaved import Arm, Clock, InterleavedTimes
 from pytest_dispatchguard.model import Layer, LayerKind
-from pytest_dispatchguard.runtime.call_tree import PythonCall
 from pytest_dispatchguard.runtime.compiled.calls import (
     Checks,
     Made,
@@ -26,11 +25,10 @@ from pytest_dispatchguard.runtime.compiled.calls import (
     made_by,
     unrecorded,
 )
-from pytest_dispatchguard.runtime.torch_private import (
-    compiled_code_found,
-    in_grad_state,
-    no_guards_tree,
-)
+from pytest_dispatchguard.runtime.hooks.call_tree import PythonCall
+from pytest_dispatchguard.runtime.torch_private.compiler import only_compiled_code
+from pytest_dispatchguard.runtime.torch_private.dispatcher import in_grad_state
+from pytest_dispatchguard.runtime.torch_private.guard_trees import no_guards_tree
 
 _UNGUARDED = "whole without guards"
 _PIECES: tuple[tuple[LayerKind, str], ...] = (("allocation", "allocation"), ("kernel", "kernels"))
@@ -52,8 +50,7 @@ class CompiledLayers:
         self.arms: dict[str, Arm] = {}
         self.notes: list[str] = []
         self._guards: dict[int, dict[str, float]] = {}
-        """What guards take, by the part that they are of: who calls a rewritten function, which runs only
-        once they have passed."""
+        """The time of guards, by the part that calls the rewritten function."""
         rewritten = list(filter(is_rewritten, calls))
         checks = list(zip((owners[c.parent] for c in rewritten), checks_of(rewritten), strict=True))
         if all(one is not None for _, one in checks):
@@ -83,7 +80,7 @@ class CompiledLayers:
                 self._told[name] = ", ".join(dict.fromkeys(one.name for _, one in chosen))
 
     def _check(self, checks: Sequence[tuple[int, Checks]], clock: Clock) -> None:
-        """The guards of each part, beside as many trees that check nothing."""
+        """Times the guards of each part against as many empty trees."""
         groups: dict[tuple[int, tuple[bool, bool]], list[Checks]] = {}
         for owner, one in checks:
             groups.setdefault((owner, one.state), []).append(one)
@@ -97,11 +94,11 @@ class CompiledLayers:
             self._guards.setdefault(owner, {}).update({name: 1.0, nothing: -1.0})
         for number, part in enumerate(self.python.parts):
             if part.kind == "guards" and part.parent in self._guards:
-                # Those that are written in Python have a row of their own.
+                # Calls written in Python have a row of their own.
                 self._guards[part.parent][arm_of(number)] = -1.0
 
-    def layers(self, found: Turned) -> list[Layer]:
-        """The layers, each after the function that it is in."""
+    def layers(self, found: InterleavedTimes) -> list[Layer]:
+        """The layers, each after its function."""
         others: dict[int, dict[str, float]] = {owner: {**s} for owner, s in self._guards.items()}
         for name, owner in self._owned.items():
             others.setdefault(owner, {})[name] = 1.0
@@ -133,7 +130,7 @@ def _checking(pairs: Sequence[tuple[Any, Mapping[str, Any]]], clock: Clock, arou
 
 
 def _runs_unguarded(whole: Call, prepare: Callable[[], object]) -> bool:
-    """Whether a call finds compiled code for it without its guards."""
+    """Whether a call finds its compiled code if guards are skipped."""
     try:
         prepare()
         with guards_skipped():
@@ -150,8 +147,8 @@ def _statement(made: Made) -> Statement:
 
 
 def around_part(calls: Sequence[PythonCall]) -> Callable[[Part], Around]:
-    """What a part is called in: below Dynamo's way in, functions are found in their compiled form, unless
-    torch keeps Dynamo out of them."""
+    """The context that a part is called in: below the compile wrapper functions run compiled, unless torch
+    disables Dynamo for them."""
     inside: set[int] = set()
     for call in calls:
         if lets_in(call) or (call.parent in inside and not keeps_out(call)):
@@ -159,6 +156,6 @@ def around_part(calls: Sequence[PythonCall]) -> Callable[[Part], Around]:
 
     def around(part: Part) -> Around:
         first = part.first
-        return compiled_code_found if first is not None and first.parent in inside else nullcontext
+        return only_compiled_code if first is not None and first.parent in inside else nullcontext
 
     return around

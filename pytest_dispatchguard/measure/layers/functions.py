@@ -1,4 +1,4 @@
-"""The Python functions that a call runs, put in order: which are worth telling apart, and whose they are."""
+"""Groups the Python functions of a call into parts that are worth measuring on their own."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 from pytest_dispatchguard.measure.layers.statements import Statement
 from pytest_dispatchguard.measure.timing.calling import spelt
 from pytest_dispatchguard.model import LayerKind
-from pytest_dispatchguard.runtime.call_tree import PythonCall
 from pytest_dispatchguard.runtime.compiled.calls import Role
+from pytest_dispatchguard.runtime.hooks.call_tree import PythonCall
 
 _LEAST = 0.03
-"""A function that takes less of the whole is told with what calls it."""
+"""A function with a smaller share of the whole is measured with its caller."""
 _MOST = 16
-"""Functions that are told apart."""
+"""The most functions that are measured on their own."""
 _ENDS = ("__enter__", "__exit__")
 
 
 @dataclass(slots=True)
 class Part:
-    """A function, in all the calls that one other part makes of it."""
+    """A function, in all calls that another part makes of it."""
 
     name: str
     kind: LayerKind
@@ -70,7 +70,7 @@ def parts_of(
         waiting.remove(part)
         found.append(part)
         if part is whole or part.kind != "context":
-            # What only enters, or only leaves, is not to be done on its own.
+            # Entering or leaving a context cannot be repeated alone.
             below = list(_below(part, sorted(part.calls), children, role))
             made = _grouped(below, len(found) - 1, part.depth + 1, role)
             waiting += (one for one in made if one.ns >= _LEAST * whole.ns)
@@ -101,7 +101,7 @@ def _grouped(
     depth: int,
     role: Callable[[PythonCall], Role | None],
 ) -> Iterable[Part]:
-    """Calls that one part makes, by what they call."""
+    """The calls of a part, grouped by callee."""
     groups: dict[object, Part] = {}
     for statement, kind, members in _units(calls):
         made = _part(members[0], kind, depth, parent, role(members[0]))
@@ -116,7 +116,7 @@ def _grouped(
 def _units(
     calls: Sequence[PythonCall],
 ) -> Iterable[tuple[Statement, LayerKind, list[PythonCall]]]:
-    """What can be done again on its own: a call, or a context from entering to leaving."""
+    """What can be repeated on its own: a call, or a context from entering to leaving."""
     taken: set[int] = set()
     for begin, end in _entered_and_left(calls):
         makers = [c for c in calls if c.number < begin.number and c.number not in taken]
@@ -140,7 +140,7 @@ def _units(
 
 
 def _entered_and_left(calls: Sequence[PythonCall]) -> Iterator[tuple[PythonCall, PythonCall]]:
-    """Contexts that are entered and left again, in the order in which they are entered."""
+    """Contexts that are entered and left, in order of entering."""
     left: set[int] = set()
     for begin in calls:
         if begin.code.co_name != "__enter__":
@@ -154,7 +154,7 @@ def _entered_and_left(calls: Sequence[PythonCall]) -> Iterator[tuple[PythonCall,
 
 
 def _makes(call: PythonCall, made: object) -> bool:
-    """Whether a call makes an object: its own, or as its result."""
+    """Whether a call makes an object, as its constructor or as its result."""
     if call.code.co_name in _ENDS:
         return False
     return (call.owner if call.code.co_name == "__init__" else call.result) is made
@@ -198,7 +198,7 @@ def name_of(call: PythonCall) -> str:
 
 
 def _in_order(parts: Sequence[Part]) -> list[Part]:
-    """Every part before those that it calls, and each of them before the next one's."""
+    """The parts in depth-first order."""
     below: Mapping[int, list[int]] = {
         i: [j for j, p in enumerate(parts) if j and p.parent == i] for i in range(len(parts))
     }

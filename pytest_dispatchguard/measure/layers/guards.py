@@ -1,5 +1,5 @@
-"""From an expression to the guards of the compiled code that it runs: by cause, each group timed against all
-guards without it."""
+"""Finds the guards of the compiled code that an expression runs, grouped by cause, and times each group
+against all guards without it."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from pytest_dispatchguard.model import (
     UserError,
 )
 from pytest_dispatchguard.runtime import target as targets
-from pytest_dispatchguard.runtime import torch_private
 from pytest_dispatchguard.runtime.compiled.guards import Cause, Guard, cause_of, guards_in
-from pytest_dispatchguard.runtime.torch_private import Built
+from pytest_dispatchguard.runtime.torch_private import compiler, guard_trees
+from pytest_dispatchguard.runtime.torch_private.guard_trees import Built
 
 _MOST_TIMED = 12
-"""Groups of one function that are timed, the most numerous first."""
+"""The most groups of a function that are timed, largest first."""
 _MOST_TREES = 8
 _CONFIDENCE = 0.999
 _MOST_PLACES = 3
 _WORTH_A_TUPLE = 8
-"""Constants from which on a tuple of all is fewer checks: its own are some four."""
+"""The number of constants from which a tuple of them needs fewer checks: it has some four of its own."""
 _CAUSES = {
     "attribute": "module attribute",
     "tensors": "parameters and buffers",
@@ -51,7 +51,7 @@ class _Trees:
     modules: Collection[str]
     groups: Mapping[Cause, Sequence[Guard]]
     values: Mapping[Cause, list[object]]
-    """Of the constants that are checked."""
+    """The constants that are checked."""
     without: dict[Cause, Any] = field(default_factory=dict)
     filtered: dict[str, Any] = field(default_factory=dict)
     empty: Any = None
@@ -63,8 +63,8 @@ def guarded(target: str, setup: str, folder: Path, *, seconds: float = 0.3) -> l
     code, names = targets.prepared(target, setup, folder)
     targets.need_compiler()
     trees: list[_Trees] = []
-    torch_private.forget_compiled()
-    with torch_private.no_caches(), torch_private.guards_built(lambda b: trees.append(_trees(b))):
+    compiler.reset_compiler()
+    with compiler.no_caches(), guard_trees.guards_built(lambda b: trees.append(_trees(b))):
         targets.run(code, names, folder)
     if not trees:
         raise UserError(
@@ -76,13 +76,13 @@ def guarded(target: str, setup: str, folder: Path, *, seconds: float = 0.3) -> l
 def checking(
     run: Callable[[], object], prepare: Callable[[], object], seconds: float
 ) -> Interval | None:
-    """What checking all guards takes that a call meets; None where they are many trees, or hold only within
-    the call. All it runs is compiled anew."""
+    """The time of checking all guards of a call; None if there are several trees, or if they only hold
+    within the call. Recompiles all that it runs."""
     found: list[tuple[Built, Any]] = []
-    torch_private.forget_compiled()
+    compiler.reset_compiler()
     with (
-        torch_private.no_caches(),
-        torch_private.guards_built(lambda b: found.append((b, b.without(torch_private.no_guards)))),
+        compiler.no_caches(),
+        guard_trees.guards_built(lambda b: found.append((b, b.without(guard_trees.no_guards)))),
     ):
         prepare()
         run()
@@ -94,7 +94,7 @@ def checking(
 
 
 def _trees(built: Built) -> _Trees:
-    """Builds what is to be held against one another; only while compiling can that be done."""
+    """Builds the guard trees to compare, which is only possible while compiling."""
     import torch
 
     modules = {name for name, value in built.values.items() if isinstance(value, torch.nn.Module)}
@@ -110,9 +110,9 @@ def _trees(built: Built) -> _Trees:
     for cause in most:
         if cause in of_entry:
             found.without[cause] = built.without(partial(_all_but, cause, modules))
-    for name, keeps in torch_private.helpers().items():
+    for name, keeps in guard_trees.helpers().items():
         found.filtered[name] = built.without(keeps)
-    found.empty = built.without(torch_private.no_guards)
+    found.empty = built.without(guard_trees.no_guards)
     return found
 
 
@@ -122,7 +122,7 @@ def _all_but(cause: Cause, modules: Collection[str], entries: list[Any]) -> list
 
 def _cause(entry: Any, modules: Collection[str]) -> Cause:
     return cause_of(
-        torch_private.name_of(entry), type(entry.value) if entry.has_value else object, modules
+        guard_trees.name_of(entry), type(entry.value) if entry.has_value else object, modules
     )
 
 
@@ -149,7 +149,7 @@ def _code(trees: _Trees, seconds: float) -> GuardedCode:
     for name, root in trees.filtered.items():
         left = _number(root)
         if left < total:
-            unseen = torch_private.HELPERS[name]
+            unseen = guard_trees.HELPERS[name]
             filters.append(GuardFilter(name, left, timed(root, seconds), unseen))
     code = built.code
     return GuardedCode(
@@ -171,7 +171,7 @@ def _number(root: Any) -> int:
 
 
 def _saved(root: Any, values: Mapping[str, object], other: Any, seconds: float) -> Interval | None:
-    """What checking the guards of one tree takes more than checking those of another."""
+    """How much longer one guard tree takes than another."""
     taken: Sample = sample(
         Call(root.check, (values,)),
         Call(other.check, (values,)),
@@ -190,7 +190,7 @@ def _places(guards: Sequence[Guard]) -> tuple[str, ...]:
 
 
 def _advice(cause: Cause, guards: Sequence[Guard], trees: _Trees) -> list[str]:
-    """Changes that remove a group, each of which does."""
+    """Changes, each of which removes the group."""
     if cause.kind == "attribute":
         return _of_constants(cause, guards, trees)
     if cause.kind == "argument" and any("size()" in guard.expression for guard in guards):
@@ -205,7 +205,7 @@ def _advice(cause: Cause, guards: Sequence[Guard], trees: _Trees) -> list[str]:
         left = sum(1 for guard in guards_in(root) if guard.cause(trees.modules) == cause)
         if left * 2 <= len(guards):
             filtering = f'options={{"guard_filter_fn": torch.compiler.{name}}}'
-            unseen = torch_private.HELPERS[name]
+            unseen = guard_trees.HELPERS[name]
             return [
                 f"{filtering} leaves {left} of {len(guards)}, unsafe: may change unseen: {unseen}"
             ]

@@ -1,5 +1,5 @@
-"""Where the time of one call goes: its Python functions, torch's binding, autograd, the dispatcher,
-allocation, kernels. Each is what one kind of call takes more than another, measured by turns."""
+"""Where the time of one call goes: Python functions, torch's binding, autograd, the dispatcher, allocation,
+kernels. Each layer is the difference between two kinds of calls that are timed in turn."""
 
 from __future__ import annotations
 
@@ -13,30 +13,35 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
-from pytest_dispatchguard.measure.budgets.subject import Subject
 from pytest_dispatchguard.measure.layers.compiled import CompiledLayers, around_part
-from pytest_dispatchguard.measure.layers.fitting import fitted
 from pytest_dispatchguard.measure.layers.functions import name_of, parts_of
 from pytest_dispatchguard.measure.layers.python import PythonLayers
+from pytest_dispatchguard.measure.layers.reconciling import reconciled
 from pytest_dispatchguard.measure.timing.calling import Call
 from pytest_dispatchguard.measure.timing.devices import HOST, Device, here
-from pytest_dispatchguard.measure.timing.turns import Arm, Clock, Turned, turned
+from pytest_dispatchguard.measure.timing.interleaved import (
+    Arm,
+    Clock,
+    InterleavedTimes,
+    time_interleaved,
+)
+from pytest_dispatchguard.measure.timing.subject import Subject
 from pytest_dispatchguard.model import Layer, Layers
-from pytest_dispatchguard.runtime.call_tree import CallTree
 from pytest_dispatchguard.runtime.compiled.calls import lets_in, role
-from pytest_dispatchguard.runtime.counters.garbage_collector import collector_off
+from pytest_dispatchguard.runtime.hooks.call_tree import CallTree
+from pytest_dispatchguard.runtime.hooks.garbage_collector import collector_off
 
 _WARM_UPS = 3
 _LOOKS = 5
-"""Times that a call is watched for which of its functions take long."""
+"""How often a call is recorded to find which functions take long."""
 _MOST_TORCH_CALLS = 2000
 _TELLABLE = 0.005
-"""A part of the whole that is worth a word."""
+"""The share of the whole that is worth a note."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be taken apart, and how long that may take."""
+    """The call to take apart, and how long that may take."""
 
     call: Call
     name: str
@@ -50,13 +55,13 @@ class Wanted:
 
 
 def layers(wanted: Wanted) -> Layers:
-    """Takes one call apart."""
+    """Measures the layers of one call."""
     with wanted.mode():
         return _Apart(wanted).layers()
 
 
 class _Apart:
-    """One call, and what it is made of."""
+    """One call that is being taken apart."""
 
     def __init__(self, wanted: Wanted) -> None:
         self.wanted = wanted
@@ -65,17 +70,17 @@ class _Apart:
         self._took: list[list[tuple[CodeType, int]]] = []
 
     def layers(self) -> Layers:
-        """Records the call, has its parts take turns, and tells them apart."""
+        """Records the call, times its parts, and computes the layers."""
         for _ in range(_WARM_UPS):
             self.prepare()
             self.wanted.call.once()()
-        # What the call warns of was told by now; what is left would be about calls that only measuring makes.
+        # The call's own warnings were shown by now; the rest would be about calls made for measuring.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return self._measured()
 
     def _measured(self) -> Layers:
-        self._record(CallTree())  # what is compiled, or made, because somebody watches
+        self._record(CallTree())  # this call may compile, or cache, because it is watched
         self._record(self.tree)
         for _ in range(_LOOKS):
             again = CallTree()
@@ -98,7 +103,7 @@ class _Apart:
             parts_of(calls, role), wanted.call, wanted.prepare, wanted.clock, around
         )
         compiled = CompiledLayers(calls, python, wanted.call, self.prepare, wanted.clock)
-        found = self._turned({**python.arms, **compiled.arms})
+        found = self._time({**python.arms, **compiled.arms})
         return self._made(found, compiled.layers(found), [*python.notes, *compiled.notes])
 
     def _eager(self) -> Layers:
@@ -124,7 +129,7 @@ class _Apart:
             notes.append("the call is too long to be told apart in all its parts")
             del torch_calls[_MOST_TORCH_CALLS:]
         if not torch_calls:
-            found = self._turned(python.arms)
+            found = self._time(python.arms)
             itself = Layer("the call itself, in C", "python", found.us({"whole": 1.0}))
             return self._made(found, python.layers(found, {}) or [itself], notes)
         from pytest_dispatchguard.measure.layers.torch import TorchLayers
@@ -133,18 +138,18 @@ class _Apart:
         below = TorchLayers(torch_calls, python.owners(self.tree.calls), wanted.clock)
         with below.arranged() as torch_arms:
             if not torch_arms:
-                found = self._turned(python.arms)
+                found = self._time(python.arms)
                 above = python.layers(found, {})
                 return self._made(found, above, [*notes, *below.notes], names)
-            found = self._turned({**python.arms, **torch_arms})
+            found = self._time({**python.arms, **torch_arms})
         above = python.layers(found, below.by_part)
         parts = [*above, *below.layers(found, all_of_it=not above)]
         return self._made(found, parts, [*notes, *below.notes], names)
 
-    def _turned(self, arms: Mapping[str, Arm]) -> Turned:
+    def _time(self, arms: Mapping[str, Arm]) -> InterleavedTimes:
         wanted = self.wanted
         whole = Arm(wanted.call.block(wanted.clock), fresh=self.prepare)
-        return turned(
+        return time_interleaved(
             {"whole": whole, **arms},
             seconds=wanted.seconds,
             confidence=wanted.confidence,
@@ -155,14 +160,14 @@ class _Apart:
 
     def _made(
         self,
-        found: Turned,
+        found: InterleavedTimes,
         parts: Sequence[Layer],
         notes: Sequence[str],
         torch_calls: Mapping[str, int] | None = None,
     ) -> Layers:
         whole = found.alone("whole")
-        fitting, off = fitted(parts)
-        # A layer of torch that is surely less than nothing was measured wrong: its zero would mislead.
+        fitting, off = reconciled(parts)
+        # A layer that is negative for certain was measured wrong: reporting zero would mislead.
         wrong = [part for part in parts if part.us.high < 0 and not part.line]
         kept = [made for made, part in zip(fitting, parts, strict=True) if part not in wrong]
         said = [
@@ -190,8 +195,8 @@ class _Apart:
 def of_subject(
     subject: Subject, name: str, seconds: float, call: Call | None = None, device: str | None = None
 ) -> Layers:
-    """Takes the call of a subject apart, or another as if it were the subject's. `device` is the one of the
-    test's `overhead_device`."""
+    """Measures the layers of a subject's call, or of `call` in its place. `device` is the test's
+    `overhead_device`."""
     return layers(
         Wanted(
             call or subject.call,

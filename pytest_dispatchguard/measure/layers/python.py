@@ -1,4 +1,4 @@
-"""What the Python functions of a call take, each without those that it calls."""
+"""The layers of a call's Python functions, each without its callees."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from io import StringIO
 from pytest_dispatchguard.measure.layers.functions import Part
 from pytest_dispatchguard.measure.layers.statements import statements_arm
 from pytest_dispatchguard.measure.timing.calling import Call
-from pytest_dispatchguard.measure.timing.turns import Arm, Clock, Turned
+from pytest_dispatchguard.measure.timing.interleaved import Arm, Clock, InterleavedTimes
 from pytest_dispatchguard.model import Layer
-from pytest_dispatchguard.runtime.call_tree import PythonCall
 from pytest_dispatchguard.runtime.counters.instructions import instructions_by_place
-from pytest_dispatchguard.runtime.torch_private import dynamo_kept, in_grad_state
+from pytest_dispatchguard.runtime.hooks.call_tree import PythonCall
+from pytest_dispatchguard.runtime.torch_private.compiler import dynamo_restored
+from pytest_dispatchguard.runtime.torch_private.dispatcher import in_grad_state
 
 _ONCE = (None,)
 
@@ -22,7 +23,7 @@ Around = Callable[[], AbstractContextManager[object]]
 
 
 class PythonLayers:
-    """The functions of a call that can be called again on their own; the others stay with what calls them."""
+    """The functions of a call that can be repeated on their own; the others stay with their callers."""
 
     def __init__(
         self,
@@ -70,8 +71,10 @@ class PythonLayers:
             owners[call.number] = heads.get(call.number, owners[call.parent])
         return owners
 
-    def layers(self, found: Turned, others: Mapping[int, Mapping[str, float]]) -> list[Layer]:
-        """What each part takes itself: without the parts that it calls, and without the `others` of it."""
+    def layers(
+        self, found: InterleavedTimes, others: Mapping[int, Mapping[str, float]]
+    ) -> list[Layer]:
+        """The time of each part without the parts that it calls, and without its `others`."""
         own = [{arm_of(i) if i else "whole": 1.0} for i in range(len(self.parts))]
         for number, part in enumerate(self.parts):
             if number:
@@ -96,11 +99,11 @@ class PythonLayers:
         return self._instructions(self._whole) == self._instructions(self._whole)
 
     def _repeats(self, arm: Arm) -> bool:
-        """Whether what was seen can be done again on its own, and changes nothing for the call."""
+        """Whether a part can be repeated on its own without changing the call."""
         before = self._instructions(self._whole)
         once = Call(arm.block, (_ONCE,))
         try:
-            with dynamo_kept() as switched, redirect_stderr(StringIO()):
+            with dynamo_restored() as switched, redirect_stderr(StringIO()):
                 with arm.around():
                     alike = self._instructions(once) == self._instructions(once)
                 alike = alike and not switched()
@@ -114,7 +117,7 @@ class PythonLayers:
 
 
 def _as_it_was(part: Part, around: Around) -> Around:
-    """What a part is called in: grad mode as it was, and what else is asked for."""
+    """The context that a part is called in: its grad mode, and `around`."""
 
     @contextmanager
     def entered() -> Iterator[None]:

@@ -1,5 +1,4 @@
-"""Calls of torch made again on their own: from Python, and in loops below it, as they are and with parts
-taken away."""
+"""Replays calls of torch: from Python, and in loops below Python, whole and with parts removed."""
 
 from __future__ import annotations
 
@@ -14,16 +13,15 @@ import torch
 
 from pytest_dispatchguard.measure.layers.statements import Statement
 from pytest_dispatchguard.measure.timing.calling import Block, spelt
-from pytest_dispatchguard.measure.timing.turns import Arm, Clock
-from pytest_dispatchguard.runtime import torch_private
+from pytest_dispatchguard.measure.timing.interleaved import Arm, Clock
 from pytest_dispatchguard.runtime.aten_loops import Loop, Operation, bare_loop, loop_of, reached
 from pytest_dispatchguard.runtime.hooks.torch_calls import State, TorchCall
+from pytest_dispatchguard.runtime.torch_private import compiler, dispatcher
 
 
 def _anew(kept: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor like another was: one that is no leaf where it takes part in autograd, as no leaf may be
-    written to."""
-    with torch.set_grad_enabled(tensor.requires_grad), torch_private.plain_tensors():
+    """A copy of a tensor's earlier value; not a leaf if it requires grad, as leaves may not be written to."""
+    with torch.set_grad_enabled(tensor.requires_grad), dispatcher.plain_tensors():
         return kept.detach().requires_grad_(tensor.requires_grad).clone()
 
 
@@ -46,11 +44,11 @@ def statement_of(call: TorchCall) -> Statement:
 
 
 _LEAST_LOOPS = 50
-"""To begin and to end a loop takes as long as some operations."""
+"""Starting and ending a loop takes as long as some operations."""
 
 
 def renewed_by(calls: Sequence[TorchCall]) -> dict[int, Callable[[], Any]]:
-    """What makes anew the tensors that calls write to, and lists of such, by their ids."""
+    """Functions that restore the tensors that calls write to, and lists of them, by id."""
     return {id(place): _renewing(place) for call in calls for place in _written_by(call)}
 
 
@@ -71,21 +69,21 @@ def _written_by(call: TorchCall) -> Iterator[Any]:
 
 
 def in_state(state: State, *, recorded: bool = True) -> AbstractContextManager[None]:
-    """As torch's state was; not `recorded` for backward."""
-    return torch_private.in_grad_state(state.grad and recorded, state.inference)
+    """Enters torch's state of a call; `recorded` says whether autograd records."""
+    return dispatcher.in_grad_state(state.grad and recorded, state.inference)
 
 
 @contextmanager
 def as_plain_tensors(state: State) -> Iterator[None]:
-    """As torch's state was, and no subclass of tensors asked for its own way."""
-    with in_state(state), torch_private.plain_tensors():
+    """Enters torch's state of a call, with `__torch_function__` of subclasses disabled."""
+    with in_state(state), dispatcher.plain_tensors():
         yield
 
 
 @contextmanager
 def below_autograd(state: State) -> Iterator[None]:
-    """As torch's state was, with nothing recorded, from below the keys of autograd, views and writing."""
-    with in_state(state, recorded=False), torch_private.below_autograd():
+    """Enters torch's state of a call, below the dispatch keys of autograd and ADInplaceOrView."""
+    with in_state(state, recorded=False), dispatcher.below_autograd():
         yield
 
 
@@ -107,7 +105,7 @@ def loop_arm(operations: Sequence[Operation], clock: Clock, around: Callable[[],
 
 
 def timed(loop: Loop, clock: Clock) -> Block:
-    """A block whose calls are the rounds of a loop below Python."""
+    """A block whose calls are iterations of a loop below Python."""
 
     def block(times: repeat[None]) -> int:
         count = operator.length_hint(times)
@@ -119,7 +117,7 @@ def timed(loop: Loop, clock: Clock) -> Block:
 
 
 def _written(operation: Operation) -> tuple[Operation, Callable[[], None]]:
-    """The operation writing to memory of its own, and what puts back what was there."""
+    """The operation on copies of what it writes to, and a function that restores these."""
     places = {
         i
         for i, argument in enumerate(operation.schema.arguments)
@@ -136,7 +134,7 @@ def _written(operation: Operation) -> tuple[Operation, Callable[[], None]]:
 
 
 def _of_its_own(value: Any, kept: list[tuple[torch.Tensor, torch.Tensor]]) -> Any:
-    """A tensor to write to in place of one; with what it holds at first, it is added to those kept."""
+    """A copy of a tensor to write to; it is added to `kept` with its first value."""
     if not isinstance(value, torch.Tensor) or not value.numel():
         return value
     held = value.detach().clone().requires_grad_(value.requires_grad)
@@ -148,14 +146,14 @@ def _of_its_own(value: Any, kept: list[tuple[torch.Tensor, torch.Tensor]]) -> An
 def _put_back(kept: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
     for tensor, held in kept:
         if tensor.requires_grad:
-            tensor.detach_()  # else every write would be remembered
+            tensor.detach_()  # else autograd would record every write
         with torch.set_grad_enabled(held.requires_grad):
             tensor.copy_(held)
 
 
 def emptied(operation: Operation) -> Operation | None:
-    """The same operation on tensors without elements, so that its kernel has nothing to do; None where it
-    refuses such, or might trust that nobody gives it such."""
+    """The same operation on empty tensors, so that its kernel has nothing to do; None if it rejects them, or
+    might crash on them."""
     lists = sum(isinstance(value, list) and bool(_tensors(value)) for value in operation.values)
     tensors = {
         (number, inner): tensor
@@ -163,7 +161,7 @@ def emptied(operation: Operation) -> Operation | None:
         for inner, tensor in enumerate(value if isinstance(value, list) else [value])
         if isinstance(tensor, torch.Tensor) and tensor.dim()
     }
-    # Lists beside tensors are weights of recurrent layers, say, whose kernels do not look.
+    # Lists beside tensors may be weights of recurrent layers, whose kernels do not check sizes.
     if (
         not tensors
         or not operation.name.startswith("aten::")
@@ -183,7 +181,7 @@ def emptied(operation: Operation) -> Operation | None:
                 made = Operation(operation.overload, values)
                 made.run()
                 if [o.name for o in reached(made.run)] != [o.name for o in reached(operation.run)]:
-                    continue  # it has a way of its own for nothing
+                    continue  # it has a fast path for empty tensors
         except (RuntimeError, IndexError, ValueError, TypeError, NotImplementedError):
             continue
         return made
@@ -191,7 +189,7 @@ def emptied(operation: Operation) -> Operation | None:
 
 
 def _try_shapes(on_meta: Operation) -> None:
-    with suppress(ImportError), torch_private.compiler_left_out():
+    with suppress(ImportError), compiler.without_compiler():
         on_meta.run()
         return
     on_meta.run()  # it needs the compiler itself
@@ -202,7 +200,7 @@ def _tensors(values: Sequence[Any]) -> list[torch.Tensor]:
 
 
 def _on_meta(value: Any) -> Any:
-    """A value as shapes alone: what does not fit together is told there, and not by a kernel."""
+    """A value on the device meta, where mismatches raise instead of reaching a kernel."""
     if isinstance(value, list):
         return [_on_meta(one) for one in value]
     if isinstance(value, torch.device):
@@ -217,5 +215,5 @@ def _narrowed(value: Any, number: int, chosen: set[tuple[int, int]]) -> Any:
 
 
 def _none_of(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor like another, without an element."""
+    """An empty tensor like another."""
     return tensor.detach().narrow(0, 0, 0).requires_grad_(tensor.requires_grad)

@@ -1,4 +1,4 @@
-"""Statements of Python that do again what was seen, with the very values that they were seen with."""
+"""Python statements that repeat recorded calls with the recorded values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_dispatchguard.measure.timing.calling import block_of
-from pytest_dispatchguard.measure.timing.turns import Arm, Clock
+from pytest_dispatchguard.measure.timing.interleaved import Arm, Clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class Statement:
     """One line of Python."""
 
     text: str
-    """With ``{0}``, ``{1}`` where values belong."""
+    """The source, with ``{0}``, ``{1}`` in place of values."""
     values: Sequence[Any]
 
 
@@ -26,8 +26,8 @@ def statements_arm(
     around: Callable[[], AbstractContextManager[object]] = nullcontext,
     renewed: Mapping[int, Callable[[], Any]] | None = None,
 ) -> Arm:
-    """Statements one after the other. `renewed` says, by their ids, which values are to be others in every
-    block, and what makes them."""
+    """An arm that runs the statements in order. `renewed` has functions, by id of a value, that make it new
+    for every block."""
     places: dict[int, list[Any]] = {}
     names: dict[int, str] = {}
     lines = []

@@ -1,5 +1,4 @@
-"""What calls of torch take, layer by layer: its binding to Python, autograd, the dispatcher, allocation,
-kernels."""
+"""The layers of torch calls: its Python binding, autograd, the dispatcher, allocation, kernels."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ import torch
 
 from pytest_dispatchguard.measure.layers import replays
 from pytest_dispatchguard.measure.layers.statements import statements_arm
-from pytest_dispatchguard.measure.timing.turns import Arm, Clock, Sum, Turned
+from pytest_dispatchguard.measure.timing.interleaved import Arm, Clock, InterleavedTimes, Sum
 from pytest_dispatchguard.model import Layer, LayerKind
 from pytest_dispatchguard.runtime.aten_loops import Operation, as_they_are, operations_of
 from pytest_dispatchguard.runtime.hooks.torch_calls import State, TorchCall
@@ -23,7 +22,7 @@ _MOST_NAMES = 4
 
 
 class TorchLayers:
-    """The calls of torch that a call makes, in all the ways that are held against each other."""
+    """The torch calls of a call, replayed in all ways that are compared."""
 
     def __init__(self, calls: Sequence[TorchCall], owners: Mapping[int, int], clock: Clock) -> None:
         self.calls = calls
@@ -31,13 +30,13 @@ class TorchLayers:
         self.clock = clock
         self.notes: list[str] = []
         self.by_part: dict[int, dict[str, float]] = {}
-        """The calls of torch that each part of Python makes itself."""
+        """The torch calls that each Python part makes itself."""
         self._below: list[tuple[State, list[Operation]]] = []
         self._allocates = self._computes = False
 
     @contextmanager
     def arranged(self) -> Iterator[dict[str, Arm]]:
-        """The arms, while loops run as they are written; none where the calls cannot be made again."""
+        """Yields the arms, with loops unoptimized; none if the calls cannot be repeated."""
         with as_they_are():
             above = dict(self._from_python())
             if not all(map(_runs, above.values())):
@@ -49,8 +48,8 @@ class TorchLayers:
                 return
             yield {**above, **self._from_below()}
 
-    def layers(self, found: Turned, *, all_of_it: bool) -> list[Layer]:
-        """The layers, outermost first. `all_of_it` says that nothing else is in the whole."""
+    def layers(self, found: InterleavedTimes, *, all_of_it: bool) -> list[Layer]:
+        """The layers, outermost first. `all_of_it` says that the whole contains nothing else."""
         names = [name for name in found.times if name.startswith("torch ")]
         whole = {"whole": 1.0} if all_of_it else dict.fromkeys(names, 1.0)
         as_is = self._sum("as it is")
@@ -80,7 +79,7 @@ class TorchLayers:
         return [*made, kernel] if self._computes else made
 
     def _layer(
-        self, found: Turned, name: str, kind: LayerKind, more: Sum, less: Sum, note: str
+        self, found: InterleavedTimes, name: str, kind: LayerKind, more: Sum, less: Sum, note: str
     ) -> Layer:
         parts = dict(more)
         for arm, factor in less.items():
@@ -161,7 +160,7 @@ class TorchLayers:
 
 
 def _runs(arm: Arm) -> bool:
-    """Whether an arm can take its turn."""
+    """Whether an arm runs without an exception."""
     try:
         arm.fresh()
         with arm.around():
@@ -172,7 +171,7 @@ def _runs(arm: Arm) -> bool:
 
 
 def _recorded(operations: Iterable[Operation]) -> bool:
-    """Whether autograd has anything to remember of operations."""
+    """Whether autograd records any of the operations."""
     return any(
         tensor.requires_grad
         for operation in operations
@@ -183,7 +182,7 @@ def _recorded(operations: Iterable[Operation]) -> bool:
 
 
 def _counted(names: Iterable[str]) -> str:
-    """Names and how often each is there, the first few."""
+    """The most frequent names, with counts."""
     found = Counter(names).most_common()
     told = [name if times == 1 else f"{name} ({times})" for name, times in found[:_MOST_NAMES]]
     left = len(found) - len(told)

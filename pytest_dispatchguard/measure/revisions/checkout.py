@@ -1,4 +1,4 @@
-"""Another revision of the project, checked out beside it: the work tree, index and stash are not touched."""
+"""Checks out another revision of the project, without touching the work tree, index or stash."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from pytest_dispatchguard.git import complaint, run_git
+from pytest_dispatchguard.measure.workers.work_tree import is_installed
 from pytest_dispatchguard.measure.workers.workers import Launch
 from pytest_dispatchguard.model import UserError
 
@@ -27,17 +28,17 @@ class Revision:
         self.top = top
         self.name = name
         self._option = option
-        """What asked for it, for messages."""
+        """The option that asked for it, for messages."""
         _sweep(top)
         self._folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")).resolve()
         self.tree = self._folder / "tree"
         self._built = self._folder / "built"
         self._path: list[str] | None = None
-        """The folder with what must be built, once that is known."""
+        """The folder of built extensions, once known."""
         try:
             add = ("worktree", "add", "--quiet", "--no-checkout", "--force", "--detach")
             self._asked(top, *add, str(self.tree), commit_of(top, name, option))
-            # By itself: what is configured may hold for the new worktree alone.
+            # Separately, as git may be configured for the new worktree alone.
             self._asked(self.tree, "reset", "--quiet", "--hard")
         except BaseException:
             self.remove()
@@ -50,7 +51,7 @@ class Revision:
             raise UserError(f"{self._option}: {self.name} cannot be checked out: {said}")
 
     def remove(self) -> None:
-        """Takes the worktree away again, and what git noted of it."""
+        """Removes the worktree."""
         if not self._folder.exists():
             return
         run_git(self.top, "worktree", "remove", "--force", str(self.tree))
@@ -59,7 +60,7 @@ class Revision:
         run_git(self.top, "worktree", "remove", "--force", str(self.tree))
 
     def launch(self, launch: Launch) -> Launch:
-        """How workers of this revision are started, given how those of the work tree are."""
+        """How to start workers of this revision, given that for the work tree."""
         moved = self.moved
         folder = Path(moved(str(launch.folder)))
         if not folder.is_dir():
@@ -85,8 +86,8 @@ class Revision:
         )
 
     def _arguments(self, launch: Launch) -> list[str]:
-        """The words of the command line for this revision: paths moved, those that it lacks left out. Single
-        tests are found by their names later, so their file is given whole."""
+        """The command line for this revision: paths are mapped, and missing ones left out. Files of single
+        tests are given whole, as tests are found by node id later."""
         words, given, found = [], 0, 0
         for word in launch.arguments:
             file = word.partition("::")[0]
@@ -102,15 +103,14 @@ class Revision:
         return words
 
     def moved(self, path: str) -> str:
-        """The same place in this revision; what lies outside of the project, or in an environment inside
-        of it, stays."""
+        """The same path in this revision. Paths outside of the project, or in a virtual environment, stay."""
         resolved = Path(path).resolve() if path else Path.cwd().resolve()
-        if resolved.is_relative_to(self.top) and not _is_installed(resolved, self.top):
+        if resolved.is_relative_to(self.top) and not is_installed(resolved, self.top):
             return str(self.tree / resolved.relative_to(self.top))
         return path
 
     def _extensions(self) -> list[str]:
-        """The folder that a package which must be built is built into; none for what need not be."""
+        """Builds the package if needed; the folder that it was built into."""
         if not must_be_built(self.top):
             return []
         pip = [
@@ -140,7 +140,7 @@ class Revision:
 
 
 def _sweep(top: Path) -> None:
-    """Takes away what runs left that were killed before they could."""
+    """Removes worktrees of runs that were killed."""
     answer = run_git(top, "worktree", "list", "--porcelain")
     for line in [] if answer is None else os.fsdecode(answer.stdout).splitlines():
         tree = Path(line.removeprefix("worktree "))
@@ -157,12 +157,12 @@ def _runs(process: int) -> bool:
     except ProcessLookupError:
         return False
     except OSError:
-        pass  # somebody else's, and so not ours to end
+        pass  # a process of another user
     return True
 
 
 def top_of(folder: Path, option: str = AGAINST) -> Path:
-    """The top of the git repository that a folder lies in."""
+    """The root of the git repository around a folder."""
     answer = run_git(folder, "rev-parse", "--show-toplevel")
     if answer is None:
         raise UserError(f"{option} needs git, which cannot be started here; install it")
@@ -172,10 +172,10 @@ def top_of(folder: Path, option: str = AGAINST) -> Path:
 
 
 def must_be_built(top: Path) -> bool:
-    """Whether a project has modules that a compiler makes: there are some in its work tree."""
+    """Whether the project has compiled extensions: some are in its work tree."""
     listed = run_git(top, "ls-files", "--others", "-z", "--", "*.so", "*.pyd", "*.dylib")
     made = [] if listed is None else [os.fsdecode(p) for p in listed.stdout.split(b"\0") if p]
-    return not all(_is_installed(top / path, top) or path.startswith("build/") for path in made)
+    return not all(is_installed(top / path, top) or path.startswith("build/") for path in made)
 
 
 def commit_of(top: Path, name: str, option: str = AGAINST) -> str:
@@ -187,26 +187,8 @@ def commit_of(top: Path, name: str, option: str = AGAINST) -> str:
     return answer.stdout.decode("ascii").strip()
 
 
-def strays(top: Path, files: Iterable[tuple[str, str]]) -> list[str]:
-    """Modules that came from the work tree: names of those whose file lies in it."""
-    found = []
-    for name, file in files:
-        path = Path(file).resolve()
-        if path.is_relative_to(top) and not _is_installed(path, top):
-            found.append(name)
-    return sorted(found)
-
-
-def _is_installed(path: Path, top: Path) -> bool:
-    """Whether a path inside the project belongs to an environment there, not to the project's sources."""
-    if "site-packages" in path.parts:
-        return True
-    inner = path.relative_to(top).parts
-    return any((top.joinpath(*inner[: i + 1]) / "pyvenv.cfg").exists() for i in range(len(inner)))
-
-
 def _moved_argument(word: str, moved: Callable[[str], str]) -> str:
-    """An argument of the command line; a path in it, also behind an option's `=`, is that of the revision."""
+    """An argument with paths mapped to the revision, also after an option's `=`."""
     option, equals, value = word.partition("=")
     if word.startswith("-") and equals and Path(value).is_absolute():
         return f"{option}={moved(value)}"

@@ -1,4 +1,4 @@
-"""Counts one test in whatever commit is checked out, in a process of its own: what is checked out may be
+"""Counts one test in the commit that is checked out, in a process of its own, as the project may be
 dispatchguard itself."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LONGEST = 1800
 
 
 def counted(plan: Mapping[str, Any]) -> tuple[dict[str, dict[str, int]], str]:
-    """The counters of the test's subjects, by their names, and where there are none why."""
+    """The counters of the test's subjects by name, and the reason if there are none."""
     with tempfile.TemporaryDirectory(prefix="dispatchguard-count-") as folder:
         file = Path(folder, "verdicts.json")
         try:
@@ -51,6 +51,6 @@ def _why(rows: list[Any], done: subprocess.CompletedProcess[bytes]) -> str:
         text.decode(errors="replace").strip().splitlines() for text in (done.stdout, done.stderr)
     )
     errors = [line for line in out + err if line.startswith(("ERROR", "E  ", "FAILED"))]
-    # Its own last word comes before what others say on standard error, such as warnings.
+    # The last line of stdout comes before that of stderr, which may be a warning.
     told = [*reasons, *errors, *out[-1:], *err[-1:]]
     return told[0].strip() if told else f"pytest ended with {done.returncode}"

@@ -1,46 +1,47 @@
-"""Files of runs: pyperf's, so that its commands read them, with our verdicts in their metadata."""
+"""Saves and loads runs as files of pyperf, so that its commands can read them, with verdicts in their
+metadata."""
 
 from __future__ import annotations
 
 import io
 import json
-import platform
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_dispatchguard.measure.budgets import session
 from pytest_dispatchguard.measure.budgets.budget_file import version_of
-from pytest_dispatchguard.measure.timing.timing import Sample
-from pytest_dispatchguard.measure.workers.messages import (
+from pytest_dispatchguard.measure.budgets.machine import installed_versions
+from pytest_dispatchguard.measure.budgets.messages import (
     pack_verdicts,
     unpack_samples,
     unpack_verdicts,
 )
+from pytest_dispatchguard.measure.budgets.session import keyed
+from pytest_dispatchguard.measure.timing.timing import Sample
 from pytest_dispatchguard.model import Base, UserError, Verdict
 
 FOLDER = Path(".dispatchguard", "runs")
 _OURS = "dispatchguard"
-"""The metadata that carries a verdict."""
+"""The metadata key of a verdict."""
 _LEAST = 1e-12
-"""Seconds: pyperf takes no zero."""
+"""Seconds: pyperf rejects zero."""
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a run found of one subject."""
+    """The results of one subject in a run."""
 
     key: str
     verdict: Verdict
     samples: Sequence[Sample]
     metadata: Sequence[Mapping[str, Any]]
-    """What pyperf knows of the machine, for each process that measured."""
+    """pyperf's metadata of each process that measured."""
 
 
 def path_of(root: Path, name: str) -> Path:
-    """Where a run of that name is kept."""
+    """The file of a run with that name."""
     if not re.fullmatch(r"[\w][\w.+-]*", name):
         raise UserError(
             f"--overhead-save: a run is named by letters, digits, dots and dashes, not {name!r}"
@@ -49,7 +50,7 @@ def path_of(root: Path, name: str) -> Path:
 
 
 def found(root: Path, folder: Path, name: str) -> Path:
-    """The file that `--overhead-compare` means: a file of that path, or a run of that name."""
+    """The file for `--overhead-compare`: a path, or the name of a run."""
     file = folder / name
     if file.is_file():
         return file
@@ -62,17 +63,17 @@ def found(root: Path, folder: Path, name: str) -> Path:
 
 
 def taken(verdicts: Sequence[Verdict], told: str) -> list[Taken]:
-    """What the report of a test says of its subjects."""
+    """The results of subjects, from the report of a test."""
     data = json.loads(told)
     samples = unpack_samples(data["samples"])
     return [
         Taken(key, verdict, samples.get(i, ()), data["metadata"])
-        for i, (key, verdict) in enumerate(session.keyed(verdicts))
+        for i, (key, verdict) in enumerate(keyed(verdicts))
     ]
 
 
 def as_text(run: Sequence[Taken]) -> str:
-    """A run as one of pyperf's files: two benchmarks a subject, a run a process."""
+    """A run as text of a pyperf file: two benchmarks for each subject, a pyperf run for each process."""
     import pyperf
 
     benchmarks = []
@@ -88,7 +89,7 @@ def as_text(run: Sequence[Taken]) -> str:
                     side,
                     {**about, **({} if side else {_OURS: row})},
                 )
-                # A process in which this subject failed has no sample of it.
+                # A process in which the subject failed has no sample.
                 for sample, about in zip(one.samples, one.metadata, strict=False)
                 if sample.values[side]
             ]
@@ -108,7 +109,7 @@ def _run(pyperf: Any, name: str, sample: Sample, side: int, about: Mapping[str, 
 
 
 def load(path: Path, name: str) -> dict[str, Base]:
-    """The subjects of a saved run, by what they are recorded under."""
+    """The subjects of a saved run, by key."""
     import pyperf
 
     try:
@@ -138,20 +139,4 @@ def load(path: Path, name: str) -> dict[str, Base]:
 
 
 def _versions() -> str:
-    return version_of(session.machine())
-
-
-def processor() -> str:
-    """What this machine's processor calls itself."""
-    said = str(about_machine().get("cpu_model_name") or platform.processor() or platform.machine())
-    for sign in ("(R)", "(TM)", "@"):
-        said = said.replace(sign, "")
-    return " ".join(said.split())
-
-
-def about_machine() -> dict[str, Any]:
-    """What pyperf knows of this machine and process."""
-    import pyperf
-
-    known: dict[str, Any] = pyperf.Run([1.0], collect_metadata=True).get_metadata()
-    return {k: v for k, v in known.items() if k not in ("name", "unit", "loops")}
+    return version_of(installed_versions())

@@ -1,5 +1,5 @@
-"""Prices of specimens: what the bad form of each takes more than its good form, measured as budgets are, by
-several workers in turn."""
+"""Prices of specimens: how much longer the bad form of each takes than the good form, measured like budgets,
+by several workers in turn."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from pytest_dispatchguard.measure.budgets.messages import Request
 from pytest_dispatchguard.measure.timing.intervals import PROCESSES
 from pytest_dispatchguard.measure.workers.measuring import Found, Source
-from pytest_dispatchguard.measure.workers.messages import Request
 from pytest_dispatchguard.measure.workers.workers import Launch
 from pytest_dispatchguard.model import Interval, Priced
 
-_TESTS = Path(__file__).with_name("specimen_tests.py")
+_TESTS = Path(__file__).with_name("tests.py")
 _NAMES = "DISPATCHGUARD_SPECIMENS"
-"""What the tests know the files by."""
+"""The environment variable that passes the files to the tests."""
 _CONFIDENCE = 0.999
 _TIMEOUT = 60.0
 _WORKERS = 3
@@ -30,8 +30,8 @@ Tell = Callable[[str, int, int], object]
 
 
 def measured(specimens: Sequence[Path], seconds: float, tell: Tell) -> list[Priced]:
-    """All of them, one after the other: each by as many processes as it takes to be sure which form costs
-    less, in so many seconds at most."""
+    """Measures all specimens, each by as many processes as it takes to know which form costs less, within
+    `seconds`."""
     source = Source(lambda: _launch(specimens), _WORKERS)
     found = []
     try:
@@ -81,20 +81,20 @@ def _priced(
 
 
 def _places(path: Path, code: str) -> int:
-    """How many places of a specimen's bad form are to be found, as its lines say; one where none says so."""
+    """How many findings a specimen expects; at least one."""
     expected = re.findall(r"#\s*expect:(.*)", path.read_text(encoding="utf-8"))
     return max(1, sum(re.findall(r"\w+", codes).count(code) for codes in expected))
 
 
 def _rounded(us: Interval | None) -> Interval | None:
-    """To tenths of nanoseconds: tables are for people's eyes too. None where an end is not known."""
+    """Rounds to tenths of nanoseconds, for readable tables. None if the interval is infinite."""
     if us is None or not math.isfinite(us.high - us.low):
         return None
     return Interval(round(us.value, 4), round(us.low, 4), round(us.high, 4))
 
 
 def _waits(source: Source, number: int, tick: Callable[[], None]) -> tuple[tuple[int, int], str]:
-    """How often either form waits for a device, and why that is not known."""
+    """How often each form waits for a device, and the reason if that is unknown."""
     found = Found()
     node_id = f"{_TESTS.name}::test_waits[{number}]"
     source.ask(found, Request(node_id, 0.0, _CONFIDENCE, _TIMEOUT), tick)
@@ -115,7 +115,7 @@ def _failure(found: Found) -> str:
 
 
 def _launch(specimens: Sequence[Path]) -> Launch:
-    """Workers that know of no project: no settings, no conftest file, no plugin but this one."""
+    """Starts workers without a project: no settings, no conftest, no other plugin."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     environment[_NAMES] = json.dumps(list(map(str, specimens)))

@@ -1,5 +1,5 @@
-"""The tests that workers are given to price specimens: each names the bad form of one, against the good one.
-Run by `specimens`, never collected by anything else."""
+"""The tests that workers run to price specimens: the bad form of each is the subject, the good form the
+reference. Run by `prices` alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import torch
 from pytest_dispatchguard.runtime.syncs import gpu_warnings, syncs
 
 if TYPE_CHECKING:
-    from pytest_dispatchguard.measure.budgets.subject import Overhead
+    from pytest_dispatchguard.measure.timing.subject import Overhead
 
 torch.set_num_threads(1)
 SPECIMENS: list[str] = json.loads(os.environ["DISPATCHGUARD_SPECIMENS"])
@@ -28,12 +28,12 @@ each_specimen = pytest.mark.parametrize("specimen", SPECIMENS, ids=map(str, rang
 
 @each_specimen
 def test_price(specimen: str, overhead: Overhead) -> None:
-    """What a call of either form takes."""
+    """Times a call of both forms."""
     warnings.simplefilter("ignore")
     torch.manual_seed(0)
     module = _loaded(specimen)
     for form in (module.bad, module.good):
-        form(*module.inputs())  # what is made once, at the first call
+        form(*module.inputs())  # one-time setup in the first call
     bad = overhead(module.bad, *module.inputs())
     bad.against(module.good, *module.inputs()).named("bad").unchecked()
 
@@ -42,7 +42,7 @@ def test_price(specimen: str, overhead: Overhead) -> None:
 def test_waits(
     specimen: str, ghost_cuda: torch.device, record_property: Callable[[str, object], None]
 ) -> None:
-    """How often a call of either form waits for a device."""
+    """Counts the waits of a call of both forms."""
     warnings.simplefilter("ignore")
     module = _loaded(specimen)
     record_property(
@@ -52,7 +52,7 @@ def test_waits(
 
 def _waits(form: Callable[..., Any], module: ModuleType, device: torch.device) -> int:
     call, given = moved(form, device), moved(module.inputs(), device)
-    call(*given)  # what is made once
+    call(*given)  # one-time setup
     given = moved(module.inputs(), device)
     watch = syncs.recording if syncs.is_there() else gpu_warnings.recording
     with watch() as seen:
@@ -61,7 +61,7 @@ def _waits(form: Callable[..., Any], module: ModuleType, device: torch.device) -
 
 
 def moved(value: Any, device: torch.device) -> Any:
-    """What a specimen is made of, on a device."""
+    """A value of a specimen, moved to a device."""
     if isinstance(value, torch.Tensor | torch.nn.Module):
         return value.to(device)
     if isinstance(value, dict):

@@ -1,1 +1,1 @@
-"""Timing calls: blocks, turns, devices, and how sure the figures are."""
+"""Timing calls: blocks of calls, interleaving, devices, confidence intervals."""

@@ -1,4 +1,4 @@
-"""What has to be settled before blocks of calls are timed: how many calls make a block, and quiet."""
+"""Prepares timing: how many calls make a block, and no garbage collector or tracer meanwhile."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import NamedTuple
 
 from pytest_dispatchguard.measure.timing.calling import Block
 from pytest_dispatchguard.measure.timing.devices import Device
-from pytest_dispatchguard.runtime.counters.garbage_collector import collector_off
+from pytest_dispatchguard.runtime.hooks.garbage_collector import collector_off
 
 _SLOW_NS = 10_000_000
-"""A call that takes so long need not be called often to know that one is a block."""
+"""A call that takes this long is a block by itself; no need to call it more often."""
 
 
 class Pace(NamedTuple):
-    """How many calls make a block, and what one takes."""
+    """How many calls make a block, and how long one takes."""
 
     loops: int
     call_ns: float
 
 
 def pace(block: Block, prepare: Callable[[], object] | None, device: Device) -> Pace:
-    """Finds how many calls make a block, and warms up what learns from calls."""
+    """Finds how many calls make a block, and warms up caches and the interpreter."""
     loops = 1
     while True:
         took = []
@@ -46,12 +46,12 @@ def pace(block: Block, prepare: Callable[[], object] | None, device: Device) -> 
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """No garbage collector, no tracer, no profiler; what is alive already is no garbage to look for."""
+    """Disables the garbage collector, tracers and profilers, and freezes the objects that exist."""
     trace, profile = sys.gettrace(), sys.getprofile()
     sys.settrace(None)
     sys.setprofile(None)
     gc.collect()
-    frozen = gc.get_freeze_count() > 0  # by somebody who will not have it undone
+    frozen = gc.get_freeze_count() > 0  # somebody else froze objects, which must stay frozen
     if not frozen:
         gc.freeze()
     try:

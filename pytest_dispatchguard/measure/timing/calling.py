@@ -1,4 +1,4 @@
-"""Calls of the exact form that a test wrote: a wrapper with ``*args`` would cost, and be counted, itself."""
+"""Makes calls in the exact form that a test wrote: a wrapper with ``*args`` would add to the cost."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from types import CodeType, FunctionType
 from typing import Any
 
 Block = Callable[[Iterable[None]], int]
-"""Makes one call for each item, and says by its clock how long all of them took."""
+"""Makes one call for each item, and returns how long all of them took."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A callable and everything that it is given."""
+    """A callable and its arguments."""
 
     function: Callable[..., Any]
     args: Sequence[Any] = ()
@@ -23,7 +23,7 @@ class Call:
 
     @property
     def form(self) -> str:
-        """The call as it is made, ``f(a0, a1, axis=k0)``: its form alone moves times by some percent."""
+        """The call as source, ``f(a0, a1, axis=k0)``: the form alone changes times by some percent."""
         names = _names(self)
         if _spelt(self):
             return f"f({', '.join(names)})"
@@ -38,8 +38,8 @@ class Call:
         return run
 
     def block(self, clock: Callable[[], int]) -> Block:
-        """A block of calls. Its code is compiled anew: two blocks that shared it would share what the
-        interpreter learns of the one callable and unlearns for the other."""
+        """A block of calls. Its code is compiled for it alone: blocks with shared code would share the
+        interpreter's specializations, and undo each other's."""
         made = _scope(compile(_block_source(self), "<dispatchguard>", "exec"))["make"]
         block: Block = (
             made(clock, self.function, *self.args, *self.kwargs.values())
@@ -50,7 +50,7 @@ class Call:
 
 
 def empty_block(clock: Callable[[], int]) -> Block:
-    """The loop of a block around nothing: what is taken off both sides."""
+    """An empty block, whose time is subtracted from the others."""
     block: Block = _scope(compile(_BLOCK.format("", "", "pass"), "<dispatchguard>", "exec"))[
         "make"
     ](clock)
@@ -60,8 +60,8 @@ def empty_block(clock: Callable[[], int]) -> Block:
 def block_of(
     lines: Sequence[str], values: Mapping[str, list[Any]], clock: Callable[[], int]
 ) -> Block:
-    """A block of several statements, which find each value under its name. Values are in lists of one, so
-    that they can be other ones in the next block."""
+    """A block of several statements that use values by name. Each value is in a list of one, so that it can
+    be replaced between blocks."""
     names = list(values)
     taken = "; ".join(f"{name} = v{i}[0]" for i, name in enumerate(names)) or "pass"
     parameters = "".join(f", v{i}" for i in range(len(names)))
@@ -104,7 +104,7 @@ def _names(call: Call) -> list[str]:
 
 
 def _spelt(call: Call) -> bool:
-    """Whether a call can spell its keywords out."""
+    """Whether all keywords are valid names, so that source can contain them."""
     return all(map(_is_name, call.kwargs))
 
 
@@ -115,9 +115,8 @@ def _is_name(word: str) -> bool:
 def spelt(
     positional: Iterable[str], kwargs: Mapping[str, Any], first: int
 ) -> tuple[str, list[Any]]:
-    """Arguments as source with a place for each value, ``{0}, axis={1}``: those by position as they are given
-    here, the values of `kwargs` from place `first` on. And these values; names that no call can spell out are
-    in one mapping."""
+    """Returns arguments as a format string, ``{0}, axis={1}``, and the values of `kwargs`, which are
+    numbered from `first`. Keywords that are no valid names are passed as one mapping."""
     words = list(positional)
     if all(map(_is_name, kwargs)):
         words += [f"{name}={{{first + i}}}" for i, name in enumerate(kwargs)]
@@ -145,7 +144,7 @@ def _scope(code: CodeType) -> dict[str, Any]:
 
 
 def _starred(call: Call) -> FunctionType:
-    """For names that no call can spell out."""
+    """A call for keywords that are no valid names."""
     function, args, kwargs = call.function, call.args, call.kwargs
 
     def run() -> Any:

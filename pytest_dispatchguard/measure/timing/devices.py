@@ -1,4 +1,4 @@
-"""What a device asks of whoever times calls on it: an accelerator works on after a call has returned."""
+"""The devices that calls are timed on: an accelerator goes on working after a call has returned."""
 
 from __future__ import annotations
 
@@ -8,50 +8,50 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from pytest_dispatchguard.runtime import torch_private
+from pytest_dispatchguard.runtime.torch_private import lazy_backend
 
 KINDS = ("cpu", "cuda", "hpu", "lazy", "maia", "mps", "mtia", "npu", "xpu")
-"""The words for devices that are known without torch. A backend of one's own is known once it is here."""
+"""Device types that are known without torch; other backends are known once they are loaded."""
 LAZY = "lazy"
-"""Where tensors only note what is to be computed: what is timed is to build that trace."""
+"""The lazy device, whose tensors only record a trace: the time is that of building it."""
 
 
 class Mark(Protocol):
-    """A place in the work that a device was asked for."""
+    """A mark in the queue of a device, such as an event."""
 
     def passed(self) -> bool:
-        """Whether the device has got there."""
+        """Whether the device has reached it."""
 
     def until(self, later: Any) -> float:
-        """Nanoseconds of the device's clock to a later mark; both are passed."""
+        """Nanoseconds of device time to a later mark; the device has reached both."""
 
 
 class Queue(Protocol):
-    """The work that a device was asked for and has not done yet."""
+    """The queue of work of a device."""
 
     def hold(self, nanoseconds: float) -> bool:
-        """Keeps the device from what follows for about so long; False where that cannot be done."""
+        """Delays the work that follows by about this long; False if that cannot be done."""
 
     def mark(self) -> Mark:
-        """A mark behind all that was asked for on the current stream."""
+        """Puts a mark at the end of the current stream."""
 
     def syncs(self, run: Callable[[], object]) -> int | None:
-        """How often a call makes the host wait, as the device itself tells; None where it does not."""
+        """How often a call makes the host wait, as the device reports; None if it does not report that."""
 
 
 class Device(Protocol):
-    """Where the work of calls is done."""
+    """A device that calls run on."""
 
     name: str
     most_calls: int
-    """Calls in one block: fewer than what the device queues, else calls wait for each other."""
+    """The most calls in a block: fewer than the queue holds, else calls wait for each other."""
     block_ns: int
-    """What a block should take at least."""
+    """The least time of a block."""
     queue: Queue | None
-    """None where all is done when a call returns, or nobody can tell when it is."""
+    """None if work is done when a call returns, or if its end cannot be observed."""
 
     def wait(self) -> None:
-        """Until the device has done all that was asked of it."""
+        """Waits until the device is idle."""
 
 
 class _Host:
@@ -61,27 +61,27 @@ class _Host:
     queue: Queue | None = None
 
     def wait(self) -> None:
-        """What runs on the host is done when it returns."""
+        """Does nothing: calls on the host are done when they return."""
 
 
 HOST: Device = _Host()
 
 
 class _Lazy:
-    """Results that are dropped take their part of the trace with them. What a call leaves, as in a tensor
-    that it writes to, is computed between blocks: else the trace would grow from block to block."""
+    """Dropped results drop their part of the trace. What a call leaves, such as a write to a tensor, is
+    computed between blocks, else the trace would grow from block to block."""
 
     name = LAZY
     most_calls = 1_000
-    block_ns = 200_000  # executing what is left makes the next block some 2.5 µs dearer
+    block_ns = 200_000  # executing the trace slows the next block down by some 2.5 µs
     queue: Queue | None = None
 
     def wait(self) -> None:
-        torch_private.lazy_trace_executed()
+        lazy_backend.lazy_trace_executed()
 
 
 class Accelerator:
-    """The accelerator that torch knows: its current device."""
+    """The current accelerator of torch."""
 
     most_calls = 50
     block_ns = 100_000  # longer than on the host: each block pays for a wait
@@ -98,7 +98,7 @@ class Accelerator:
 
 
 class _Events:
-    """The queue of an accelerator, seen through torch's events. Only CUDA can be held, and watched."""
+    """The queue of an accelerator, by torch's events. Only CUDA can be delayed and reports waits."""
 
     def __init__(self, event: Callable[[], Any], cuda: Any) -> None:
         self._event = event
@@ -120,7 +120,7 @@ class _Events:
 
     def _pace(self) -> float:
         cycles = 1_000_000
-        self._cuda._sleep(cycles)  # a device that idled is slow at first
+        self._cuda._sleep(cycles)  # an idle device is slow at first
         first = self.mark()
         self._cuda._sleep(cycles)
         last = self.mark()
@@ -153,7 +153,7 @@ class _Recorded:
 
 
 def _tells_time(queue: Queue, wait: Callable[[], None]) -> bool:
-    """Whether the events of an accelerator have a clock: not those of every backend do."""
+    """Whether the events of an accelerator measure time: not all backends can."""
     try:
         first, last = queue.mark(), queue.mark()
         wait()
@@ -164,8 +164,7 @@ def _tells_time(queue: Queue, wait: Callable[[], None]) -> bool:
 
 
 def here(kind: str | None = None) -> Device:
-    """The device that a test works on: the one of its `overhead_device`, else the accelerator, once it is
-    in use in this process."""
+    """The device of a test: its `overhead_device`, else the accelerator if this process uses it."""
     if kind == "cpu":
         return HOST
     if kind == LAZY:
@@ -177,27 +176,27 @@ def here(kind: str | None = None) -> Device:
 
 
 def accelerator() -> str | None:
-    """The kind of accelerator that torch finds here, such as ``cuda``; None before torch is imported. The
-    accelerator is not woken for it: after that no child could be forked that uses it."""
+    """The type of accelerator that torch finds, such as ``cuda``; None before torch is imported. The
+    accelerator is not initialized, as forked children could not use it after that."""
     torch = sys.modules.get("torch")
     if torch is None:
         return None
     kind = _kind(torch)
     if kind is None:
         return None
-    # Where torch.accelerator.is_available() starts CUDA's driver, device_count() asks NVML.
+    # torch.accelerator.is_available() may initialize CUDA's driver; device_count() asks NVML.
     count = getattr(getattr(torch, kind, None), "device_count", None)
     present = count() > 0 if count is not None else torch.accelerator.is_available()
     return kind if present else None
 
 
 def _kind(torch: Any) -> str | None:
-    """The kind of accelerator that this torch is built for."""
+    """The type of accelerator that this torch is built for."""
     if not hasattr(torch, "accelerator"):
         return "cuda"
     try:
         device = torch.accelerator.current_accelerator()
-    except RuntimeError:  # how torch 2.6 says that there is none
+    except RuntimeError:  # torch 2.6 raises where there is none
         return None
     return None if device is None or device.type == "cpu" else str(device.type)
 
@@ -209,7 +208,7 @@ def _in_use(kind: str) -> bool:
 
 
 def named(text: str) -> tuple[str, ...]:
-    """The kinds of devices in a text such as ``cpu,cuda``; ValueError says which is none."""
+    """Parses device types such as ``cpu,cuda``; raises ValueError for unknown ones."""
     words = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
     if not words:
         raise ValueError("names no device: say cpu, or cpu,cuda")
@@ -220,27 +219,27 @@ def named(text: str) -> tuple[str, ...]:
 
 
 def axis(words: Sequence[str] | None) -> list[tuple[str, str]]:
-    """The devices that tests run on, each with why it cannot; empty where it can. Imports torch where an
-    accelerator might be among them."""
+    """The devices that tests run on, each with the reason why it cannot be used, or an empty string. Imports
+    torch if an accelerator may be among them."""
     if words is not None and set(words) == {"cpu"}:
         return [("cpu", "")]
     present = ["cpu"]
     if _imported_kind() is not None:
         kind = accelerator()
         present += [kind] if kind is not None else []
-    # Whether there is a lazy device shows when it is started, in the process that runs the test.
+    # The lazy device is only checked when the process that runs the test starts it.
     able = {*present, LAZY}
     return [(w, "" if w in able else f"no {w} device here") for w in words or present]
 
 
 def started(kind: str) -> str:
-    """Starts the device of a test where it does not start by itself; why that fails, or nothing."""
-    why = torch_private.lazy_backend_started() if kind == LAZY else ""
+    """Starts the device of a test if needed; returns why that fails, or an empty string."""
+    why = lazy_backend.lazy_backend_started() if kind == LAZY else ""
     return f"no {kind} device here: {why}" if why else ""
 
 
 def _imported_kind() -> str | None:
-    """What torch is built for, with torch imported; None also where torch is not installed."""
+    """Imports torch and returns its type of accelerator; None also if torch is not installed."""
     try:
         import torch
     except ModuleNotFoundError as error:

@@ -15,9 +15,9 @@ from statistics import NormalDist
 from pytest_dispatchguard.model import Interval
 
 LOOKS = 12
-"""Times at most that the blocks of one process are looked at."""
+"""The most looks at the blocks of one process."""
 PROCESSES = 8
-"""Processes at most that measure one subject."""
+"""The most processes that measure one subject."""
 
 _DEPENDENCE = 2
 """Pairs that follow one another are not quite independent of each other: seen, medians of half the pairs
@@ -33,8 +33,8 @@ _RUNS_KNOWN = 15
 def median_interval(
     values: Sequence[float], confidence: float, looks: int = LOOKS * PROCESSES
 ) -> Interval | None:
-    """The median with an interval that holds at every one of so many looks; None for too few values. No shape
-    of the noise is assumed: the ends are values of certain ranks."""
+    """The median with an interval that holds at every look; None for too few values. It assumes no
+    distribution: its ends are order statistics."""
     ordered = sorted(values)
     rank = _rank(len(ordered) // _DEPENDENCE, _each(confidence, looks))
     if rank is None:
@@ -44,7 +44,7 @@ def median_interval(
 
 
 def median(ordered: Sequence[float]) -> float:
-    """The middle of sorted values."""
+    """The median of sorted values."""
     half = len(ordered) // 2
     if len(ordered) % 2:
         return ordered[half]
@@ -92,7 +92,7 @@ def between_runs(values: Sequence[float], spread: float, runs: float, confidence
 
 
 def between_share(spread: float, confidence: float) -> float:
-    """The half width that one process alone leaves, however long it measures."""
+    """The half width that remains with one process, however long it measures."""
     return _t_quantile(1 - _each(confidence), _SPREAD_KNOWN) * spread
 
 

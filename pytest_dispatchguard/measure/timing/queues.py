@@ -18,10 +18,10 @@ from pytest_dispatchguard.measure.timing.intervals import median
 
 _LEAST_HOLD_NS = 200_000
 _TIMES_HOLD = 3
-"""How long a device is held, in times that the host needs for a block: it may be disturbed."""
+"""How long a device is delayed, as a multiple of the host time of a block: the host may be disturbed."""
 _MOST_HOLD = 24
 _LONGEST_HOLD_NS = 1_000_000_000
-"""Where a screen hangs on the device, what runs for seconds is killed."""
+"""On devices with a display, the driver kills kernels that run for seconds."""
 _TRIES = 3
 _SLOW_NS = 10_000_000
 """A block that takes so long is hardly disturbed: holding for little longer than it will do."""
@@ -32,19 +32,19 @@ Prepare = Callable[[], object]
 
 @dataclass(slots=True)
 class Watched:
-    """One side of a measurement on a device with a queue."""
+    """The subject or the reference, measured on a device with a queue."""
 
     block: Block
     loops: int
     block_ns: float
     """What a block takes on the host."""
     waits: bool = False
-    """Whether one call alone does not return before the device has begun with it."""
+    """Whether a single call waits for the device."""
     syncs: int | None = None
-    """How often the device says that a call waits for it; None where it does not say."""
+    """How often a call waits, as the device reports; None if it does not report that."""
 
     def said(self, who: str) -> str:
-        """What to tell of it; empty where there is nothing."""
+        """The note for the report; empty if there is none."""
         if self.syncs:
             often = "once" if self.syncs == 1 else f"{self.syncs} times"
             return (
@@ -61,7 +61,7 @@ class Watched:
 def watched(
     block: Block, loops: int, block_ns: float, device: Device, queue: Queue, prepare: Prepare
 ) -> Watched:
-    """Shortens a block until the device's queue holds it."""
+    """Shortens a block until it fits into the device's queue."""
     tried = loops
     while not _fits(block, tried, block_ns * tried / loops, device, queue, prepare):
         if tried == 1:
@@ -143,10 +143,10 @@ class DeviceTimes:
         return first.until(last), in_time
 
     def values(self) -> list[float]:
-        """Nanoseconds of a call on the device."""
+        """Nanoseconds of device time of a call."""
         nothing = median(sorted(self.nothing))
         return [max(took - nothing, 0.0) for took in self.dense or self.loose]
 
     def said(self) -> str:
-        """What to tell of the device's time; empty where there is nothing."""
+        """The note about device time; empty if there is none."""
         return "" if self.dense else "device time holds the gaps between what the host asks for"

@@ -1,8 +1,7 @@
-"""Times a subject and its reference in one process: short blocks of calls that take turns.
+"""Times a subject and its reference in one process, in short alternating blocks of calls.
 
-What disturbs the machine disturbs both blocks of a pair alike, or one of many: the median of the ratios of
-pairs hardly notices. The garbage collector is off within blocks, tracers are paused.
-"""
+A disturbance of the machine affects both blocks of a pair, or one of many, so it hardly changes the median
+of the ratios. The garbage collector is off within blocks, tracers are paused."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ _ALIKE = 10
 calls: the first call of a block is dearer than the next, by some 15% of a call, so that blocks of 7 and of 6
 calls would read 0.4% apart."""
 _CHANCE = random.Random()
-"""One's own: a subject may well seed that of Python."""
+"""A generator of its own, as a subject may seed Python's."""
 _FIRST_LOOK = 25
 _LEAST_SECONDS = 0.1
 _BATCH = 25
@@ -38,16 +37,16 @@ _CONTROL_EVERY, _EMPTY_EVERY = 4, 8
 _KEPT_VALUES = 200
 """Times of blocks that are kept for files."""
 _GROWTH = 0.05
-"""A subject that gets slower by less is not said to."""
+"""Smaller slowdowns over time are not reported."""
 _SURE_TREND = 4.5
-"""Standard deviations: chance gives so much once in 300,000 times."""
+"""Standard deviations: chance reaches this once in 300,000 times."""
 _SURE_OF_HALF = 3.0
 """The same of either half."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What the blocks of one process say; times are of one call, in microseconds."""
+    """The measurement of one process; times are of one call, in microseconds."""
 
     subject_us: Interval
     reference_us: Interval | None
@@ -60,9 +59,9 @@ class Sample:
     values: tuple[Sequence[float], Sequence[float]]
     """Some of the blocks' times, of subject and reference."""
     device_us: Interval | None = None
-    """None where the device has no clock of its own."""
+    """None if the device has no clock of its own."""
     note: str = ""
-    """What the device makes of the times, in words."""
+    """Notes about the device."""
 
 
 class Arms:
@@ -75,11 +74,11 @@ class Arms:
         self.empty = empty_block(clock)
         self.loops = [1, 1, 1]
         self.block_ns = [0.0, 0.0]
-        """What a block of subject and reference takes."""
+        """The times of a block of the subject and one of the reference."""
         self.times: tuple[list[float], list[float]] = ([], [])
         """Nanoseconds of a call, pair by pair."""
         self.control: list[float] = []
-        """The reference against itself."""
+        """The ratio of the reference to itself."""
         self.nothing: dict[int, list[float]] = {}
         """Nanoseconds of a turn of the empty loop, by how many turns a block has: one figure for both arms
         where their blocks have the same number."""
@@ -98,7 +97,7 @@ def sample(
     device: Device = HOST,
     clock: Clock = time.perf_counter_ns,
 ) -> Sample:
-    """Measures until `enough` is true of what is known, looked at now and then, or the time is up."""
+    """Measures until `enough` returns true, checked now and then, or the time is up."""
     arms = Arms(subject, reference, clock)
     with undisturbed():
         _calibrate(arms, prepare, device)
@@ -183,7 +182,7 @@ def _watch(
     prepare: Callable[[], object] | None,
     device: Device,
 ) -> None:
-    """What is to be known of calls on an accelerator before they are timed."""
+    """Facts about calls on an accelerator that timing needs."""
     queue = device.queue
     if queue is None:
         return
@@ -206,7 +205,7 @@ def _watch(
 
 
 def _nothing() -> None:
-    """No state to make anew."""
+    """Does nothing."""
 
 
 def _summary(arms: Arms, confidence: float, *, last: bool) -> Sample | None:

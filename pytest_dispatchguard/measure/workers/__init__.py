@@ -1,1 +1,1 @@
-"""The processes that measure, and how they are talked to."""
+"""The processes that measure, and communication with them."""

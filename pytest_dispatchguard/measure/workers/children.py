@@ -1,5 +1,5 @@
-"""Forked children that answer requests, a line each: a crash, a leak or a changed global stays with the
-child, and who asked is told what became of it."""
+"""Forked children that answer requests, a line each. A crash, a leak or a changed global stays with the
+child, and the parent learns what happened."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OOM_SCORE = Path("/proc/self/oom_score_adj")
 
 
 def may_fork() -> bool:
-    """Whether a test can run in a child: not where an accelerator may be in use already."""
+    """Whether a test can run in a forked child: not if an accelerator may be in use already."""
     return hasattr(os, "fork") and devices.accelerator() is None
 
 
@@ -31,14 +31,14 @@ class Child:
     """One forked child."""
 
     def __init__(self, answer: Callable[[str, Ends], Answer], closed: Sequence[int] = ()) -> None:
-        """`answer` gets each request, and the ends of pipes that it came from and is answered by. `closed`
-        are ends that are none of the child's business."""
+        """`answer` gets each request, and the child's ends of the pipes. `closed` are file descriptors to
+        close in the child."""
         requests, self._requests = os.pipe()
         self._replies, replies = os.pipe()
         with warnings.catch_warnings():
             warnings.simplefilter(
                 "ignore"
-            )  # from Python 3.12 on, of threads that a child does not have
+            )  # from Python 3.12 on, about threads that do not exist in the child
             self._pid = os.fork()
         if self._pid == 0:
             for end in (self._requests, self._replies, *closed):
@@ -47,11 +47,11 @@ class Child:
         os.close(requests)
         os.close(replies)
         self._gone: Answer = {}
-        """What became of it."""
+        """How it ended."""
 
     def ask(self, request: str, timeout: float | None, asking: int | None = None) -> Answer:
-        """What the child says to a request, or under `died` what became of it; then it is gone. Nothing comes
-        from `asking` before there is an answer, unless who asks is gone."""
+        """The child's answer to a request, or how it ended under `died`. `asking` only becomes readable
+        before that if whoever asked is gone."""
         if self._gone:
             return self._gone
         answer = self._answer(request, timeout, asking)
@@ -63,7 +63,7 @@ class Child:
         try:
             _write(self._requests, request.encode())
         except BrokenPipeError:
-            pass  # what became of it is told below
+            pass  # how it ended is returned below
         heard = self._heard(timeout, asking)
         if heard is None:
             self.end()
@@ -81,8 +81,8 @@ class Child:
         return answer
 
     def _heard(self, timeout: float | None, asking: int | None) -> bytes | None:
-        """A line, which others that hold the pipe open cannot keep back; less where the child is gone, and
-        None where the time is up."""
+        """A line of the answer, also if other processes hold the pipe open; less if the child is gone, and
+        None if the time is up."""
         heard = b""
         give_up = None if timeout is None else time.monotonic() + timeout
         ends = [self._replies] if asking is None else [self._replies, asking]
@@ -101,7 +101,7 @@ class Child:
         return heard
 
     def interrupt(self) -> None:
-        """Ends a child as Ctrl-C does: it may put away what it has set up."""
+        """Ends a child as Ctrl-C does, so that it can tear down fixtures."""
         try:
             os.kill(self._pid, signal.SIGINT)
         except ProcessLookupError:
@@ -109,8 +109,8 @@ class Child:
         self.end(_PATIENCE)
 
     def end(self, patience: float = 0.0) -> int:
-        """Ends a child that is not gone, and what it has started, which would disturb what follows; its exit
-        status. It has so many seconds to end by itself."""
+        """Ends a child and the processes that it started; returns its exit status. It gets `patience`
+        seconds to end by itself."""
         if self._gone:
             return 0
         os.close(self._requests)
@@ -118,7 +118,7 @@ class Child:
         try:
             os.killpg(self._pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
-            pass  # it has not come as far as to have a group, or nothing is left of it
+            pass  # it has no group yet, or is gone already
         if status is None:
             os.kill(self._pid, signal.SIGKILL)
             status = os.waitpid(self._pid, 0)[1]
@@ -127,7 +127,7 @@ class Child:
         return os.waitstatus_to_exitcode(status)
 
     def _waited(self, patience: float) -> int | None:
-        """The status of a child that ends in time."""
+        """The status of a child; None if it does not end in time."""
         give_up = time.monotonic() + patience
         while True:
             pid, status = os.waitpid(self._pid, os.WNOHANG)
@@ -139,7 +139,7 @@ class Child:
 
 
 def _live(answer: Callable[[str, Ends], Answer], requests: int, replies: int) -> NoReturn:
-    """The life of a child: it ends when nobody asks any more, or with what it cannot answer."""
+    """The main loop of a child: it ends when the pipe is closed, or when answering raises."""
     child = os.getpid()
     status = 1
     try:
@@ -152,7 +152,7 @@ def _live(answer: Callable[[str, Ends], Answer], requests: int, replies: int) ->
                 except BaseException as error:  # noqa: BLE001 - whatever ends it is told
                     said = {"died": f"ended by {type(error).__name__}: {error}"}
                 if os.getpid() != child:
-                    break  # what was run has forked; the child itself answers
+                    break  # the test has forked; only the child itself answers
                 _write(replies, json.dumps(said, default=str).encode())
                 if "died" in said:
                     break
@@ -162,11 +162,11 @@ def _live(answer: Callable[[str, Ends], Answer], requests: int, replies: int) ->
 
 
 def _go_first() -> None:
-    """Has Linux end the child, and not who waits for it, where the memory of the machine is used up."""
+    """Makes Linux kill the child first, not its parent, when memory runs out."""
     try:
         _OOM_SCORE.write_text("1000")
     except OSError:
-        pass  # another system, or one that does not allow it
+        pass  # not Linux, or not allowed
 
 
 def _write(end: int, line: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The part of a pytest run that has tests counted in one process for all of them, replaced when it dies.
+"""Counts tests in one process for all of them, which is replaced when it dies.
 
 It is forked from a server that was forked itself when all was collected and nothing had run, so that it
 counts to the unit what pytest's process would, and costs half a millisecond a test. A child for each test
@@ -34,24 +34,24 @@ _TOLD_BY_OTHERS = (
     "pytest_runtest_logfinish",
     "pytest_warning_recorded",
 )
-"""What is told in pytest's own process alone."""
+"""Hooks that report, and so only run in pytest's own process."""
 
 
 class Watcher(Protocol):
-    """A part of the plugin that sees tests run, and is to hear of what ran in another process."""
+    """A part of the plugin that watches tests, also those that run in another process."""
 
     def begin_anew(self) -> None:
-        """There: forgets what was seen before."""
+        """In the other process: forgets what was recorded before."""
 
     def handed(self) -> str:
-        """There: what was seen, as text."""
+        """In the other process: returns what was recorded, as text."""
 
     def take(self, handed: str) -> None:
-        """Here: adds what was seen there."""
+        """In this process: adds what was recorded there."""
 
 
 class Counting:
-    """Has tests counted."""
+    """The plugin that has tests counted."""
 
     def __init__(
         self,
@@ -63,11 +63,11 @@ class Counting:
         self._watchers = watchers
         self._start_workers = workers
         self._measuring: Measuring | None = None
-        """What counts in a worker, where forking is not safe."""
+        """Counts in a worker, where forking is not safe."""
         self._server: Child | None = None
         self._asking = False
         self._next: dict[pytest.Item, tuple[int, int | None]] = {}
-        """Of tests that are counted, where they are in the session, and where the next one is."""
+        """The positions in the session of each counted test and of the next one."""
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, Any, None]:
@@ -87,7 +87,7 @@ class Counting:
             self._measuring.pytest_collection_finish(session)
         yield
         if self._server is not None:
-            if not self._asking:  # else it was interrupted, and so is the process that counts
+            if not self._asking:  # else both processes were interrupted
                 for report in self._ask({}).get("reports", ()):
                     session.config.hook.pytest_runtest_logreport(report=report_from(report))
             self._server.end(_PATIENCE)
@@ -113,9 +113,9 @@ class Counting:
     def _reports(
         self, item: pytest.Item, nextitem: pytest.Item | None
     ) -> Sequence[pytest.TestReport]:
-        """The reports of a test that was counted, or one that says why there are none."""
+        """The reports of a counted test, or a report of why there are none."""
         place, following = self._next[item]
-        if nextitem in self._next:  # pytest-xdist has an order of its own
+        if nextitem in self._next:  # pytest-xdist chooses the order
             following, _ = self._next[nextitem]
         _flush(item.config)
         try:
@@ -139,7 +139,7 @@ class Counting:
         return answer
 
     def _take(self, item: pytest.Item, answer: Answer) -> None:
-        """Adds what was seen where the test ran."""
+        """Adds what was recorded where the test ran."""
         for watcher, handed in zip(self._watchers(), answer["seen"], strict=True):
             watcher.take(handed)
         coverage.take(answer["covered"])
@@ -157,7 +157,7 @@ class Counting:
 
 
 class Server:
-    """What runs in the server: it has a process that counts, and passes requests on to it."""
+    """The server: it passes requests on to a process that counts."""
 
     def __init__(
         self, session: pytest.Session, timeout: float, watchers: Sequence[Watcher]
@@ -168,7 +168,7 @@ class Server:
         self._counter: Child | None = None
 
     def answer(self, request: str, ends: Ends) -> Answer:
-        """Has a request answered, by a new process where the last one died."""
+        """Answers a request, by a new process if the last one died."""
         if self._counter is None:
             self._counter = Child(Counter(self.session, self.watchers).answer, closed=ends)
         answer = self._counter.ask(request, self.timeout, ends[0])
@@ -179,15 +179,15 @@ class Server:
 
 
 class Counter:
-    """What runs in the process that counts: pytest itself, but for what it tells."""
+    """The process that counts: pytest itself, without its reporting."""
 
     def __init__(self, session: pytest.Session, watchers: Sequence[Watcher]) -> None:
         self.session = session
         self.watchers = watchers
-        self.told: Told | None = None
+        self.told: Collected | None = None
 
     def answer(self, request: str, _: Ends) -> Answer:
-        """Runs a test, or ends what is set up where none is named."""
+        """Runs a test, or tears all fixtures down if none is named."""
         if self.told is None:
             self.told = _alone(self.session.config)
         told, data = self.told, json.loads(request)
@@ -218,15 +218,15 @@ class Counter:
         }
 
 
-class Told:
-    """Takes what others would tell, for pytest's own process to tell."""
+class Collected:
+    """Collects reports and warnings for pytest's own process."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.reports: list[Any] = []
         self.warnings: list[dict[str, Any]] = []
         self.last: pytest.Item | None = None
-        """What ran last."""
+        """The last test."""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keeps a report."""
@@ -251,7 +251,7 @@ class Told:
         )
 
     def pytest_enter_pdb(self) -> None:
-        """There is no terminal here to debug at."""
+        """Fails, as there is no terminal to debug with."""
         pytest.fail(
             "a breakpoint in a test that is counted in a process of its own: "
             "say --pdb, or leave --overhead-budget out",
@@ -259,32 +259,32 @@ class Told:
         )
 
 
-def _alone(config: pytest.Config) -> Told:
-    """Makes this process one that counts: nobody else tells of what it does."""
+def _alone(config: pytest.Config) -> Collected:
+    """Turns this process into one that counts: disables all other reporting."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.get_num_threads() > 1:
-        # Threads that collecting has started stay behind: who waits for them waits for ever.
+        # Threads that collecting started do not survive the fork: waiting for them would never end.
         torch.set_num_threads(1)
     if faulthandler.is_enabled():
-        faulthandler.enable(2)  # where a crash happened is shown with its test
+        faulthandler.enable(2)  # a crash is shown with its test
     config.pluginmanager.unregister(name="dispatchguard-counting")
     for name in _TOLD_BY_OTHERS:
         caller = getattr(config.hook, name)
         for implementation in caller.get_hookimpls():
             caller._remove_plugin(implementation.plugin)
-    told = Told(config)
+    told = Collected(config)
     config.pluginmanager.register(told, "dispatchguard-told")
     return told
 
 
 def _is_by_hand(config: pytest.Config) -> bool:
-    """Whether somebody debugs, or wants to see how tests are set up."""
+    """Whether the user debugs, or wants to see fixtures being set up."""
     options = ("usepdb", "trace", "setuponly", "setupshow")
     return any(config.getoption(name, False) for name in options)
 
 
 def _flush(config: pytest.Config) -> None:
-    """Writes what waits to be written: a forked process would write it once more, or take it along."""
+    """Flushes output, which a forked process would write again."""
     reporter = config.pluginmanager.getplugin("terminalreporter")
     if reporter is not None:
         reporter.flush()

@@ -1,4 +1,4 @@
-"""What coverage.py sees in a forked child, handed to the process that writes the report."""
+"""Passes the data of coverage.py from a forked child to the process that writes the report."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def begin_anew() -> None:
-    """In a child: has what runs from now on kept in memory, and not in the files of the other process."""
+    """In a child: collects data in memory from now on, not in the files of the parent."""
     collector = _collector()
     if collector is None:
         return
@@ -20,7 +20,7 @@ def begin_anew() -> None:
 
 
 def handed() -> str:
-    """In a child: what ran, as text."""
+    """In a child: returns the data as text."""
     collector = _collector()
     if collector is None:
         return ""
@@ -29,7 +29,7 @@ def handed() -> str:
 
 
 def take(text: str) -> None:
-    """Adds what a child ran."""
+    """Adds the data of a child."""
     collector = _collector()
     if collector is None or not text:
         return
@@ -42,7 +42,7 @@ def take(text: str) -> None:
 
 
 def _collector() -> Any:
-    """What coverage.py keeps what runs in; None where it does not run, or is not as it was known."""
+    """The collector of coverage.py; None if it does not run, or has other internals."""
     coverage = sys.modules.get("coverage")
     current = None if coverage is None else coverage.Coverage.current()
     collector = getattr(current, "_collector", None)

@@ -1,4 +1,4 @@
-"""The part of a pytest run that has tests with budgets measured by workers, and takes their reports."""
+"""The plugin that has tests with budgets measured by workers, and takes their reports."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from typing import Any
 
 import pytest
 
-from pytest_dispatchguard.measure.budgets.bases import against, needs_times
-from pytest_dispatchguard.measure.budgets.session import keyed
-from pytest_dispatchguard.measure.timing.figures import AGAINST_BASE
-from pytest_dispatchguard.measure.timing.intervals import PROCESSES
-from pytest_dispatchguard.measure.timing.timing import Sample
-from pytest_dispatchguard.measure.workers.messages import (
+from pytest_dispatchguard.measure.budgets.comparison import against, needs_times
+from pytest_dispatchguard.measure.budgets.messages import (
     Request,
     pack_samples,
     pack_verdicts,
     unpack_samples,
     unpack_verdicts,
 )
+from pytest_dispatchguard.measure.budgets.session import keyed
+from pytest_dispatchguard.measure.timing.intervals import PROCESSES
+from pytest_dispatchguard.measure.timing.measurements import AGAINST_BASE
+from pytest_dispatchguard.measure.timing.timing import Sample
 from pytest_dispatchguard.measure.workers.workers import Launch, Worker
 from pytest_dispatchguard.model import Base, Interval, Layers, UserError, Verdict
 
 _LEAST_SECONDS = 0.3
-"""A process with less time than that can tell nothing."""
+"""A process needs at least this time to measure anything."""
 _LAYER_SECONDS = 1.0
-"""To take one call apart that costs too much."""
+"""Seconds for the layers of a failing call."""
 _BETWEEN_RUNS = 3
-"""Processes at least that measure what is held against another run: one may be stuck in a slow state."""
+"""The least processes for a comparison with another run: a single one may be in a slow state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Options:
 
 @dataclass(slots=True)
 class Found:
-    """What became of a test in one source tree, over all processes that measured it."""
+    """The results of a test in one source tree, over all processes that measured it."""
 
     reports: list[pytest.TestReport] = field(default_factory=list)
     """Of the last process."""
@@ -65,7 +65,7 @@ class Found:
     seconds: float = 0.0
     """That measuring took."""
     broken: str = ""
-    """Why there are no reports; empty where there are."""
+    """Why there are no reports; empty if there are."""
 
 
 class Source:
@@ -84,7 +84,7 @@ class Source:
             self._broken = str(error)
 
     def ask(self, found: Found, request: Request, tick: Callable[[], None]) -> None:
-        """Has a test measured by one more process, and adds what it says."""
+        """Has a test measured by one more process, and adds its results."""
         number = len(found.metadata) % len(self._workers)
         try:
             if self._broken:
@@ -93,13 +93,15 @@ class Source:
             worker.wait(tick)
             start = time.monotonic()
             answer = worker.ask(request, tick)
-            # What a worker imports, or a test sets up, is not measuring.
+            # Imports and fixtures are not counted as measuring.
             found.seconds += min(time.monotonic() - start, request.seconds)
         except UserError as error:
             found.broken = str(error)
             ended, self._workers[number] = self._workers[number], None
             if ended is None or ended.forks is None:
-                self._broken = found.broken  # what cannot start will not start for the next test
+                self._broken = (
+                    found.broken
+                )  # a worker that cannot start will not start for the next test either
             return
         if "reports" not in answer:
             found.broken = answer.get("missing") or f"the process that measured it {answer['died']}"
@@ -127,7 +129,7 @@ class Source:
 
 
 class Measuring:
-    """Has tests measured, one at a time."""
+    """The plugin that has tests measured, one at a time."""
 
     def __init__(
         self,
@@ -149,7 +151,7 @@ class Measuring:
         self.complaint = complaint
         self.lock = lock
         self.tell = tell
-        """Told what is measured, how many are done, of how many."""
+        """Called with what is measured, how many are done, and the total."""
         self.done, self.of = 0, 0
 
     def pytest_collection(self, session: pytest.Session) -> None:
@@ -158,7 +160,7 @@ class Measuring:
             self.head.start()
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Ends it again where there is nothing to measure."""
+        """Ends it if there is nothing to measure."""
         self.of = sum(map(is_measured, session.items))
         if not self.of:
             self.head.end()
@@ -198,7 +200,7 @@ class Measuring:
         if not found.reports:
             return [failed(item, f"{item.name} could not be measured: {found.broken}")]
         for report in found.reports:
-            report.nodeid = item.nodeid  # with what pytest-xdist adds to it
+            report.nodeid = item.nodeid  # with the suffix of pytest-xdist
         return _amended(found, self.complaint)
 
     def _left(self, found: Found) -> float:
@@ -228,7 +230,7 @@ class Measuring:
         source.ask(found, request, lambda: self.tell(item.name, self.done, self.of))
 
     def _compare(self, item: pytest.Item, found: Found) -> None:
-        """Holds verdicts against what they are to be compared with."""
+        """Compares verdicts with the base or with a saved run."""
         if not found.verdicts:
             return
         if self.saved is not None:
@@ -258,7 +260,7 @@ class Measuring:
         self._ask(source, before, item, 0.0, False)  # counters alone
         bases = self._bases(before, alone)
         if any(map(needs_times, alone, bases)):
-            # As long again as for verdicts of their own, by turns, and both as sure as can be.
+            # As long again as for the verdicts alone, alternating, and as certain as possible.
             before, found.seconds = Found(), 0.0
             while self._more(source, before, item, fully=True):
                 bases = self._bases(before, alone)
@@ -272,7 +274,7 @@ class Measuring:
         found.verdicts = list(map(against, alone, bases))
 
     def _take_apart(self, item: pytest.Item, found: Found) -> None:
-        """Adds to verdicts that fail where the time goes, here and in the base."""
+        """Adds layers to failing verdicts, for this tree and for the base."""
         failing = [v for v in found.verdicts if v.verdict == "fail" and v.measured is not None]
         if not failing:
             return
@@ -297,7 +299,7 @@ class Measuring:
             found.verdicts[number] = apart
 
     def _layers(self, source: Source, item: pytest.Item) -> Mapping[str, Verdict]:
-        """The subjects of a test, taken apart in one source tree; nothing where that does not work out."""
+        """The subjects of a test with their layers in one source tree; nothing if that fails."""
         apart = Found()
         request = Request(
             node_id_of(item),
@@ -312,7 +314,7 @@ class Measuring:
         return {verdict.subject: verdict for verdict in apart.verdicts}
 
     def _bases(self, before: Found, verdicts: Sequence[Verdict]) -> list[Base]:
-        """What the base has for each verdict, in their order."""
+        """The base of each verdict, in order."""
         note = before.broken or _failure(before)
         known = dict(keyed(before.verdicts))
         bases = []
@@ -341,16 +343,15 @@ class Measuring:
 
 
 def _at_one_pace(here: Layers, there: Layers | None, ratio: Interval | None) -> Layers | None:
-    """The layers of another call as they would be beside those of one, which takes so many times as long: the
-    machine may have been faster for either of them."""
+    """Scales the layers of another call to the measured ratio, as the machine may have been faster for one
+    of them."""
     if there is None or ratio is None or not there.whole_us.value:
         return there
     return there.at_pace(here.whole_us.value / ratio.value / there.whole_us.value)
 
 
 def tear_down(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Ends fixtures of wider scope that tests before have set up in this process, and that the next test does
-    not want."""
+    """Tears down fixtures of earlier tests in this process that the next test does not need."""
     call = pytest.CallInfo.from_call(
         lambda: item.session._setupstate.teardown_exact(nextitem),
         "teardown",
@@ -362,7 +363,7 @@ def tear_down(item: pytest.Item, nextitem: pytest.Item | None) -> None:
 
 
 def node_id_of(item: pytest.Item) -> str:
-    """The name of a test, without the group that pytest-xdist adds to it."""
+    """The node id of a test, without the group that pytest-xdist appends."""
     if not item.config.getoption("loadgroup", False):
         return item.nodeid
     node_id, at, group = item.nodeid.rpartition("@")
@@ -375,7 +376,7 @@ def _words(mark: pytest.Mark) -> tuple[object, ...]:
 
 
 def _without_base(verdict: Verdict) -> Verdict:
-    """Says of a limit to regressions that nothing was there to hold it against."""
+    """Notes that a limit on regressions has no base to compare with."""
     if not any(limit.name == AGAINST_BASE for limit in verdict.limits):
         return verdict
     note = f"{AGAINST_BASE} needs a base: --overhead-against or --overhead-compare"
@@ -391,13 +392,13 @@ def is_measured(item: pytest.Item) -> bool:
 
 
 def share(left: float) -> float:
-    """How much of the seconds that are left the next process may take at most: much of them, so that a noisy
-    machine is overcome, and never all while there is enough for another process."""
+    """The most seconds that the next process may take: many, against noise, but not all while another
+    process fits."""
     return min(left, max(_LEAST_SECONDS, left * 0.4))
 
 
 def _undecided(verdicts: Sequence[Verdict]) -> bool:
-    """Whether more measuring could tell."""
+    """Whether more measuring could decide."""
     return any(verdict.verdict == "undecided" for verdict in verdicts)
 
 
@@ -409,7 +410,7 @@ def verdicts_of(reports: Sequence[pytest.TestReport]) -> list[Verdict]:
 def report_from(data: dict[str, Any]) -> pytest.TestReport:
     """A report that another process made."""
     if data["outcome"] == "skipped" and isinstance(data["longrepr"], list):
-        # JSON has no word for tuples, and pytest insists on one.
+        # JSON has no tuples, and pytest needs one.
         data["longrepr"] = tuple(data["longrepr"])
     report = pytest.TestReport._from_json(data)
     report.user_properties = [(name, value) for name, value in report.user_properties]
@@ -417,7 +418,7 @@ def report_from(data: dict[str, Any]) -> pytest.TestReport:
 
 
 def _failure(found: Found) -> str:
-    """Why a test that was run has no verdicts; empty where nothing failed."""
+    """Why a test has no verdicts; empty if nothing failed."""
     for report in found.reports:
         if report.failed:
             text = str(getattr(report.longrepr, "reprcrash", None) or report.longreprtext)
@@ -434,14 +435,14 @@ def failed(item: pytest.Item, said: str) -> pytest.TestReport:
 
 
 def carry(report: pytest.TestReport, verdicts: Sequence[Verdict]) -> None:
-    """Lets a report carry verdicts to the process that tells them."""
+    """Attaches verdicts to a report, for the process that shows them."""
     vars(report)["overhead"] = pack_verdicts(verdicts)
 
 
 def _amended(
     found: Found, complaint: Callable[[Sequence[Verdict]], str]
 ) -> list[pytest.TestReport]:
-    """The reports of a test with the verdicts it has in the end."""
+    """The reports of a test with its final verdicts."""
     for report in found.reports:
         if report.when == "call" and found.verdicts:
             wrong = complaint(found.verdicts)
@@ -450,7 +451,7 @@ def _amended(
             elif wrong and report.failed and any(v.base or v.layers for v in found.verdicts):
                 by_itself = any(verdict.verdict == "error" for verdict in found.verdicts)
                 if not by_itself and "[XPASS" not in report.longreprtext:
-                    report.longrepr = wrong  # with base and layers; a traceback is left as it is
+                    report.longrepr = wrong  # adds base and layers; a traceback is kept
             carry(report, found.verdicts)
             vars(report)["overhead_samples"] = json.dumps(
                 {"samples": pack_samples(found.samples), "metadata": found.metadata}
@@ -468,7 +469,7 @@ def _alone(lock: Path | None) -> Iterator[None]:
     try:
         yield
     finally:
-        # Whoever waits for it finds that it is gone, and makes another.
+        # A process that waits for it finds it removed, and makes a new one.
         lock.unlink(missing_ok=True)
         os.close(handle)
 
@@ -484,7 +485,7 @@ def _locked(path: Path) -> int:
             if os.path.samestat(os.fstat(handle), path.stat()):
                 return handle
         except FileNotFoundError:
-            pass  # it was let go of, and removed, while this process waited
+            pass  # it was removed while this process waited
         except BaseException:
             os.close(handle)
             raise
@@ -500,7 +501,7 @@ def launch_of(config: pytest.Config) -> Launch:
 
 
 def lock_of(config: pytest.Config) -> Path | None:
-    """The file that lets one process of pytest-xdist measure at a time; None where there is but one."""
+    """The lock file for measuring in one pytest-xdist process at a time; None without pytest-xdist."""
     inner = getattr(config, "workerinput", None)
     if inner is None:
         return None

@@ -1,5 +1,5 @@
-"""A worker: pytest itself on the same selection, which measures tests when it is asked to, each in a child
-forked after the imports, so that a crash, a leak or a changed global stays with its test."""
+"""A worker: pytest on the same selection, which measures tests on request. Each test runs in a child forked
+after the imports, so that a crash, a leak or a changed global stays with its test."""
 
 from __future__ import annotations
 
@@ -8,61 +8,33 @@ import json
 import os
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 from _pytest.runner import runtestprotocol
 
-from pytest_dispatchguard.measure.revisions import run_files
-from pytest_dispatchguard.measure.revisions.checkout import strays
+from pytest_dispatchguard.measure.budgets.machine import pyperf_metadata
+from pytest_dispatchguard.measure.budgets.messages import Request, pack_samples, unpack_request
 from pytest_dispatchguard.measure.timing.calling import Call
 from pytest_dispatchguard.measure.workers.children import Child, may_fork
-from pytest_dispatchguard.measure.workers.messages import Request, pack_samples, unpack_request
+from pytest_dispatchguard.measure.workers.work_tree import strays_here
 from pytest_dispatchguard.runtime.counters import counters
 
 REQUEST: pytest.StashKey[Request] = pytest.StashKey()
-"""What is asked of the test that runs now."""
+"""The request for the running test."""
 SAMPLES: pytest.StashKey[Any] = pytest.StashKey()
-"""What was measured of a test."""
-
-
-def made_quiet(config: pytest.Config) -> None:
-    """Switches off what other plugins would do in a run of their own: no processes, no files, no order."""
-    option = config.option
-    quiet: dict[str, Any] = {
-        "numprocesses": None,
-        "dist": "no",
-        "tx": [],
-        "maxfail": 0,
-        "lf": False,
-        "failedfirst": False,
-        "newfirst": False,
-        "stepwise": False,
-        "stepwise_skip": False,
-        "xmlpath": None,
-        "usepdb": False,
-        "trace": False,
-        "log_file": None,
-        "collectonly": False,
-        "benchmark_disable": True,
-    }
-    for name, value in quiet.items():
-        if hasattr(option, name):
-            setattr(option, name, value)
-    if getattr(option, "basetemp", None):
-        option.basetemp = f"{option.basetemp}-overhead-{os.getpid()}"
+"""The samples of a test."""
 
 
 class Worker:
-    """The plugin of a worker's run: in place of running the tests, it waits to be asked."""
+    """The plugin of a worker: it waits for requests instead of running the tests."""
 
     def __init__(self, config: pytest.Config, requests: int, replies: int, *, saving: bool) -> None:
         self.config = config
         self.requests = requests
         self.replies = replies
         self.saving = saving
-        """Whether what is measured is kept, with what pyperf knows of the machine."""
+        """Whether results are saved, with pyperf's metadata."""
         self.uncollected: dict[str, str] = {}
         """Files that cannot be collected, and why."""
         for end in (requests, replies):
@@ -70,16 +42,16 @@ class Worker:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> NoReturn:
-        """Answers requests until nobody asks any more, and ends the process."""
+        """Answers requests until the pipe is closed, and ends the process."""
         items = {item.nodeid: item for item in session.items}
         self.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # children share it
         _warm_up()
-        self._say({"ready": len(items), "forks": may_fork(), "strays": _strays()})
+        self._say({"ready": len(items), "forks": may_fork(), "strays": strays_here()})
         waiting = b""
         while True:
             read = os.read(self.requests, 1 << 16)
             if not read:
-                # Not by the usual way: what plugins write at the end of a run is the asking run's to write.
+                # Not a normal exit: only the main run writes what plugins write at the end.
                 self.config._ensure_unconfigure()
                 os._exit(0)
             waiting += read
@@ -94,7 +66,7 @@ class Worker:
                 )
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Keeps what cannot be collected."""
+        """Records collection errors."""
         if report.failed:
             self.uncollected[report.nodeid] = report.longreprtext.strip().splitlines()[-1].strip()
 
@@ -112,7 +84,7 @@ class Worker:
 
     def _measured(self, item: pytest.Item, request: Request) -> dict[str, Any]:
         def run(*_: object) -> dict[str, Any]:
-            return {**_run(item, request, self.saving), "strays": _strays()}
+            return {**_run(item, request, self.saving), "strays": strays_here()}
 
         if not may_fork():
             return run()
@@ -122,18 +94,9 @@ class Worker:
         return answer
 
 
-def _strays() -> list[str]:
-    """Modules of the work tree, in a worker of another revision: it would measure the wrong code."""
-    top = os.environ.get("DISPATCHGUARD_NOT_FROM")
-    if top is None:
-        return []
-    files = ((name, getattr(module, "__file__", None)) for name, module in sys.modules.items())
-    return strays(Path(top), [(name, file) for name, file in files if file])
-
-
 def _warm_up() -> None:
-    """Does once what every child would do again: what torch imports when it is first counted, and garbage
-    that is found among what the imports made."""
+    """Does once what every child would repeat: torch's imports at the first count, and collecting garbage of
+    the imports."""
     torch = sys.modules.get("torch")
     counters.count(Call(len, ("",)).once() if torch is None else Call(torch.ones, (1,)).once())
     gc.collect()
@@ -143,7 +106,7 @@ def _warm_up() -> None:
 def _run(item: pytest.Item, request: Request, saving: bool) -> dict[str, Any]:
     item.config.stash[REQUEST] = request
     item.stash[SAMPLES] = {}
-    # Where no child runs the test, the next request must not find what this run leaves.
+    # Without a child, this run must leave nothing for the next request.
     before = item.user_properties, item._report_sections
     item.user_properties, item._report_sections = list(before[0]), list(before[1])
     reports: Iterable[pytest.TestReport] = runtestprotocol(item, log=False, nextitem=None)
@@ -152,5 +115,5 @@ def _run(item: pytest.Item, request: Request, saving: bool) -> dict[str, Any]:
     return {
         "reports": [to_serializable(config=item.config, report=report) for report in reports],
         "samples": pack_samples(item.stash.get(SAMPLES, {})),
-        "metadata": run_files.about_machine() if saving else {},
+        "metadata": pyperf_metadata() if saving else {},
     }

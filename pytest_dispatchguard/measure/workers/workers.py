@@ -1,4 +1,4 @@
-"""Workers, seen from the run that asks them: started, asked, waited for, ended."""
+"""Starts, asks and ends workers, from the main run."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytest_dispatchguard.measure.workers.messages import Request
+from pytest_dispatchguard.measure.budgets.messages import Request
 from pytest_dispatchguard.model import UserError
 
 _START_TIMEOUT = 600.0
 _GRACE = 30.0
-"""Seconds a worker may take to say that a test is given up."""
+"""Extra seconds for a worker to report that a test was given up."""
 _PATIENCE = 2.0
 """Seconds a worker has to end by itself."""
 _TICK = 0.2
@@ -36,13 +36,13 @@ _START = (
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How workers of one source tree are started."""
+    """How to start the workers of a source tree."""
 
     arguments: Sequence[str]
-    """Those of the run that asks."""
+    """The arguments of the main run."""
     folder: Path
     path: Sequence[str]
-    """Where modules are looked for."""
+    """`sys.path`."""
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
 
@@ -65,7 +65,7 @@ class Worker:
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=self._log,
-                start_new_session=True,  # ended as one group, and not by the terminal's Ctrl-C
+                start_new_session=True,  # ended as a group, and not by Ctrl-C in the terminal
             )
         except OSError as error:
             self._close()
@@ -75,8 +75,8 @@ class Worker:
             os.close(replies)
         self._heard = b""
         self.forks: bool | None = None
-        """Whether it measures each test in a child of its own; None before it has said so, and where it
-        cannot measure at all."""
+        """Whether it measures each test in a forked child; None before it is ready, or if it cannot measure
+        at all."""
 
     def wait(self, tick: Callable[[], None]) -> None:
         """Waits until it has imported and collected. `tick` is called now and then."""
@@ -86,7 +86,7 @@ class Worker:
             self.forks = bool(ready["forks"])
 
     def ask(self, request: Request, tick: Callable[[], None]) -> dict[str, Any]:
-        """What becomes of a request. `tick` is called now and then while it is waited for."""
+        """The answer to a request. `tick` is called now and then while waiting."""
         self.wait(tick)
         data = request.packed().encode() + b"\n"
         try:
@@ -133,7 +133,7 @@ class Worker:
         raise UserError(f"the worker ended with status {status}{said and '; it said:'}{said}")
 
     def end(self) -> None:
-        """Ends the worker and all that it started: it is told to, and where it does not listen, made to."""
+        """Ends the worker and the processes that it started; kills them if needed."""
         if self._log.closed:
             return
         os.close(self._requests)
@@ -145,7 +145,7 @@ class Worker:
         try:
             os.killpg(self._process.pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
-            pass  # nothing is left of it
+            pass  # it is gone already
         self._process.wait()
         self._close()
 
@@ -157,8 +157,8 @@ class Worker:
 
 
 def _environment(launch: Launch, number: int) -> dict[str, str]:
-    """That of the run that asks, with one thread unless it says how many, and for every worker another
-    seed of hashes and another size: both move times a little."""
+    """The environment of the main run, with one thread by default. Every worker gets another hash seed and
+    size of the environment, as both change times a little."""
     found = {
         name: value
         for name, value in launch.environment.items()

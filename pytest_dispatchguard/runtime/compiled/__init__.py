@@ -1,1 +1,1 @@
-"""What torch.compile made of code: graphs, guards, recompiles."""
+"""What torch.compile does with code: graphs, guards, recompiles."""

@@ -1,4 +1,4 @@
-"""What Python runs of a compiled call: which functions are whose, and what the generated code calls."""
+"""Classifies the Python functions of a compiled call, and lists what the generated code calls."""
 
 from __future__ import annotations
 
@@ -11,21 +11,18 @@ from types import CodeType
 from typing import Any
 
 from pytest_dispatchguard.model import LayerKind
-from pytest_dispatchguard.runtime.call_tree import PythonCall, variables_of
-from pytest_dispatchguard.runtime.torch_private import (
-    cache_entries,
-    code_before,
-    guard_tree,
-    in_grad_state,
-)
+from pytest_dispatchguard.runtime.hooks.call_tree import PythonCall, variables_of
+from pytest_dispatchguard.runtime.torch_private.compiler import code_before
+from pytest_dispatchguard.runtime.torch_private.dispatcher import in_grad_state
+from pytest_dispatchguard.runtime.torch_private.guard_trees import cache_entries, guard_tree
 
 _GRAPH, _RESUME = "__compiled_fn", "__resume_at"
-"""How names begin that Dynamo gives to graphs, and to what follows a break."""
+"""Prefixes of the names that Dynamo gives to graphs, and to the code after a break."""
 
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """What functions of torch are there for in a compiled call."""
+    """The job of a torch function in a compiled call."""
 
     name: str
     kind: LayerKind
@@ -36,7 +33,7 @@ _AOT = Role("AOTAutograd's wrapper", "wrapper")
 _INDUCTOR = Role("Inductor's wrapper", "wrapper")
 _GENERATED = Role("the generated code", "compiled")
 _DISABLED = Role("torch._dynamo.disable", "wrapper")
-"""What runs around graphs and around the marks of the profiler, so that Dynamo lets them alone."""
+"""The wrapper around graphs and profiler marks that hides them from Dynamo."""
 _CHECKING = Role("guards written in Python", "guards")
 _OF_COMPILE, _OF_DISABLE = ("compile_wrapper",), ("_fn",)
 """Names of the functions that torch._dynamo wraps around others."""
@@ -52,7 +49,7 @@ _PLACES = (
 
 
 def is_rewritten(call: PythonCall) -> bool:
-    """Whether it is a user's function in the form that Dynamo gave it."""
+    """Whether it is a user's function that Dynamo rewrote."""
     return any(name.startswith((_GRAPH, _RESUME)) for name in call.code.co_names)
 
 
@@ -68,7 +65,7 @@ def _names(call: PythonCall) -> Mapping[str, Any]:
 
 
 def role(call: PythonCall) -> Role | None:
-    """What a function of a compiled call is there for; None for the user's own."""
+    """The job of a function in a compiled call; None for the user's own functions."""
     if is_rewritten(call):
         return Role(f"{call.code.co_name}, as Dynamo rewrote it", "wrapper")
     if is_generated(call):
@@ -79,12 +76,12 @@ def role(call: PythonCall) -> Role | None:
 
 
 def lets_in(call: PythonCall) -> bool:
-    """Whether it is the function that has those it calls run compiled."""
+    """Whether it is the wrapper that runs its callees compiled."""
     return call.code.co_name in _OF_COMPILE and _is_in_dynamo(call)
 
 
 def keeps_out(call: PythonCall) -> bool:
-    """Whether it is a function that has those it calls run as they are."""
+    """Whether it is the wrapper that runs its callees eagerly."""
     return role(call) == _DISABLED
 
 
@@ -94,20 +91,20 @@ def _is_in_dynamo(call: PythonCall) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Checks:
-    """The guards that are checked before one call runs what Dynamo made for it."""
+    """The guards that are checked before a call runs compiled code."""
 
     roots: Sequence[Any]
-    """Of the trees that are looked through: all up to the first that holds."""
+    """The roots of the guard trees that are checked: all up to the first that holds."""
     values: Mapping[str, Any]
-    """What they are checked on: the variables of the call."""
+    """The local variables of the call, which the guards check."""
     state: tuple[bool, bool]
     """Whether grad mode is on, and inference mode."""
 
 
 def checks_of(calls: Iterable[PythonCall]) -> list[Checks | None]:
-    """The guards that functions which Dynamo rewrote were let in by, call by call, where they are called in
-    that order again and again; None where they cannot be found, or do not hold outside of the call. An entry
-    that holds is moved to the front, where the next call looks first."""
+    """The guards that calls of rewritten functions check, call by call, if the calls are repeated in this
+    order. None where they cannot be found, or do not hold outside of the call. The cache entry that holds is
+    moved to the front, so the next call checks it first."""
     orders: dict[CodeType, list[Any]] = {}
     found: list[Checks | None] = []
     for call in calls:
@@ -132,7 +129,7 @@ def checks_of(calls: Iterable[PythonCall]) -> list[Checks | None]:
 
 @contextmanager
 def guards_skipped() -> Iterator[None]:
-    """Compiled calls check no more than what tells their entries apart."""
+    """Makes compiled calls check only the guards that distinguish cache entries."""
     import torch
 
     with torch.compiler.set_stance(skip_guard_eval_unsafe=True):
@@ -140,7 +137,7 @@ def guards_skipped() -> Iterator[None]:
 
 
 def unrecorded() -> AbstractContextManager[object]:
-    """As generated code runs: what autograd needs is around it."""
+    """Disables grad mode, as generated code runs without it: autograd is handled around it."""
     import torch
 
     found: AbstractContextManager[object] = torch.no_grad()
@@ -149,7 +146,7 @@ def unrecorded() -> AbstractContextManager[object]:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """One call that generated code makes."""
+    """A call that generated code makes."""
 
     name: str
     function: Callable[..., Any]
@@ -158,14 +155,14 @@ class Made:
 
     @property
     def kind(self) -> LayerKind:
-        """What it is for."""
+        """The layer that it belongs to."""
         if self.name.startswith(("empty_strided", "alloc_from_pool")):
             return "allocation"
         return "compiled" if self.name.startswith(("assert_", "reinterpret_tensor")) else "kernel"
 
 
 def made_by(call: PythonCall) -> list[Made]:
-    """What generated code calls, from running it once more."""
+    """The calls of generated code, found by running it again."""
     assert call.function is not None
     space = call.function.__globals__
     made: list[Made] = []
@@ -183,7 +180,7 @@ def made_by(call: PythonCall) -> list[Made]:
 
 
 class _Noted:
-    """Stands for a value in generated code, and notes what is called of it."""
+    """A stand-in for a value in generated code that records calls."""
 
     def __init__(self, name: str, value: Any, made: list[Made]) -> None:
         self._name, self._value, self._made = name, value, made

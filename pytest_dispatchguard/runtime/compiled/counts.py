@@ -1,4 +1,5 @@
-"""Counts what torch.compile makes of a call: guards, graphs, breaks, recompiles, work of compiling."""
+"""Counts what torch.compile does for a call: guards, graphs, breaks, recompiles, and the work of
+compiling."""
 
 from __future__ import annotations
 
@@ -9,9 +10,9 @@ from pathlib import Path
 from types import CodeType
 
 from pytest_dispatchguard.model import Compiled, CompileEvent, UserError
-from pytest_dispatchguard.runtime import torch_private
+from pytest_dispatchguard.runtime.code.foreign import is_foreign_file
 from pytest_dispatchguard.runtime.compiled.guards import grouped, guards_of
-from pytest_dispatchguard.runtime.foreign import is_foreign_file
+from pytest_dispatchguard.runtime.torch_private import compile_records, compiler, guard_trees
 
 NAMES = (
     "guards",
@@ -25,35 +26,35 @@ NAMES = (
     "fake_cache_hits",
     "fake_cache_misses",
 )
-"""The counters of compiled code, in the order in which they are told."""
+"""The counters of compiled code, in the order of reports."""
 
 CALLS = 4
-"""Calls that are looked at: the first compiles, the next two warm up, the last has no reason to compile."""
+"""Calls that are counted: the first compiles, the next two warm up, the last has no reason to compile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was counted of a subject that runs compiled code."""
+    """The counters of a subject that runs compiled code."""
 
     values: Mapping[str, int]
     facts: Compiled
     varying: tuple[str, ...] = ()
-    """Counters that differ from one compilation to the next: the greatest is kept."""
+    """Counters that differ between compilations; the maximum is kept."""
 
 
 def runs_compiled(run: Callable[[], object], files: set[str]) -> bool:
-    """Whether a call that runs code of these files runs compiled code: called again only where it may."""
-    if not torch_private.compiler_is_there() or torch_private.entry_file() not in files:
+    """Whether a call that runs code of these files runs compiled code. It is only called again if it may."""
+    if not compiler.compiler_is_there() or compiler.entry_file() not in files:
         return False
-    return torch_private.lookups(run) != 0
+    return compiler.lookups(run) != 0
 
 
 def compiles(run: Callable[[], object]) -> bool:
-    """Runs a function, and says whether anything was compiled meanwhile."""
-    if not torch_private.compiler_is_there():
+    """Runs a function; whether anything was compiled meanwhile."""
+    if not compiler.compiler_is_there():
         run()
         return False
-    with torch_private.records() as records:
+    with compile_records.records() as records:
         run()
         return bool(records())
 
@@ -61,16 +62,16 @@ def compiles(run: Callable[[], object]) -> bool:
 def counted(
     run: Callable[[], object], prepare: Callable[[], object], given: object = ()
 ) -> Found | None:
-    """Compiles what a call compiles anew, and counts: again and again until two in a row are equal, for what
-    torch sets up once in a process is none of it. None where nothing is compiled. `given` is what the call is
-    given: what was compiled before leaves marks on tensors."""
-    from pytest_dispatchguard.runtime.tensors import tensors
+    """Recompiles what a call compiles, and counts, until two counts in a row are equal: torch's setup in the
+    first does not count. None if nothing is compiled. `given` are the arguments, as earlier compilations
+    leave marks on tensors."""
+    from pytest_dispatchguard.runtime.hooks.tensors import tensors
 
     found: list[Found] = []
-    with torch_private.no_caches():
+    with compiler.no_caches():
         for _ in range(3):
             for tensor in tensors(given):
-                torch_private.unmark(tensor)
+                compiler.clear_dynamic_marks(tensor)
             one = _once(run, prepare)
             if one is None:
                 return None
@@ -84,9 +85,9 @@ def counted(
 
 
 def _once(run: Callable[[], object], prepare: Callable[[], object]) -> Found | None:
-    torch_private.forget_compiled()
-    before = torch_private.totals()
-    with torch_private.compiled_codes() as codes, torch_private.records() as records:
+    compiler.reset_compiler()
+    before = compile_records.totals()
+    with compiler.compiled_codes() as codes, compile_records.records() as records:
         for _ in range(CALLS - 1):
             prepare()
             run()
@@ -94,7 +95,7 @@ def _once(run: Callable[[], object], prepare: Callable[[], object]) -> Found | N
         prepare()
         run()
         made = records()
-    after = torch_private.totals()
+    after = compile_records.totals()
     if not made:
         return None
     different = list(dict.fromkeys(codes))
@@ -121,14 +122,13 @@ def _once(run: Callable[[], object], prepare: Callable[[], object]) -> Found | N
 
 
 def _entries(code: CodeType) -> int:
-    return len(torch_private.cache_entries(code))
+    return len(guard_trees.cache_entries(code))
 
 
-def _breaks(made: Sequence[torch_private.Record]) -> tuple[CompileEvent, ...]:
-    """Graph breaks, those that left a whole function uncompiled too; each once, however often it is
-    compiled."""
+def _breaks(made: Sequence[compile_records.Record]) -> tuple[CompileEvent, ...]:
+    """The distinct graph breaks, with those that left a whole function uncompiled."""
     found = [
-        CompileEvent(_innermost(places), first_of(why)) for why, places in torch_private.breaks()
+        CompileEvent(_innermost(places), first_of(why)) for why, places in compile_records.breaks()
     ]
     found += [
         CompileEvent(
@@ -141,8 +141,8 @@ def _breaks(made: Sequence[torch_private.Record]) -> tuple[CompileEvent, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _recompiles(made: Sequence[torch_private.Record], last: int) -> tuple[CompileEvent, ...]:
-    """What was compiled again, with what the last call did so too told as such."""
+def _recompiles(made: Sequence[compile_records.Record], last: int) -> tuple[CompileEvent, ...]:
+    """The recompiles; those in the last call are marked."""
     found: dict[str, CompileEvent] = {}
     for number, record in enumerate(made):
         if not record.again or (record.compiled in found and not record.reason):
@@ -156,7 +156,7 @@ def _recompiles(made: Sequence[torch_private.Record], last: int) -> tuple[Compil
     return tuple(found.values())
 
 
-def _seconds(made: Sequence[torch_private.Record]) -> dict[str, float]:
+def _seconds(made: Sequence[compile_records.Record]) -> dict[str, float]:
     whole, backend, inductor = (
         sum(record.seconds[f"{part}_compile"] for record in made)
         for part in ("entire_frame", "backend", "inductor")
@@ -169,14 +169,14 @@ def _seconds(made: Sequence[torch_private.Record]) -> dict[str, float]:
 
 
 def _innermost(places: Sequence[tuple[str, int, str]]) -> str:
-    """The user's place: the innermost that is not torch's own, where there is one."""
+    """The innermost place in user code, if there is one."""
     own = [place for place in places if not is_foreign_file(place[0])]
     path, line, _ = (own or list(places) or [("", 0, "")])[-1]
     return _shown(path, line)
 
 
 def first_of(reason: str) -> str:
-    """What a reason begins with: torch explains at length."""
+    """The first sentence of torch's long reasons."""
     lines = [" ".join(line.split()) for line in reason.strip().splitlines()]
     said = lines[0] if lines else ""
     if said.endswith(":") and lines[1:]:
@@ -196,8 +196,8 @@ def _shown(path: str, line: int) -> str:
 
 
 def failure(error: BaseException) -> UserError | None:
-    """What to tell of an exception that compiling ended in, in one line; None for any other."""
-    if not torch_private.compile_failed(error):
+    """The one-line error for an exception of the compiler; None for other exceptions."""
+    if not compile_records.compile_failed(error):
         return None
     words = str(error)
     said = first_of(words) or type(error).__name__
@@ -206,7 +206,7 @@ def failure(error: BaseException) -> UserError | None:
             "it cannot be compiled: no C++ compiler works here; install one, or name it by the environment "
             "variable CXX"
         )
-    if torch_private.is_of_files(error):
+    if compile_records.is_file_error(error):
         return UserError(
             f"it cannot be compiled: torch cannot write its cache: {said}; name a folder that can be written "
             "by the environment variable TORCHINDUCTOR_CACHE_DIR"

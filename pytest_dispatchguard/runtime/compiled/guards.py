@@ -1,4 +1,4 @@
-"""Reads the guard trees of compiled code: each check, what it looks at, and the user's line that made it."""
+"""Reads the guard trees of compiled code: each guard, what it checks, and the user's line that caused it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from types import CodeType
 from typing import Any, Literal
 
 from pytest_dispatchguard.model import Guards
-from pytest_dispatchguard.runtime import torch_private
+from pytest_dispatchguard.runtime.torch_private import guard_trees
 
-# torch writes the line that made it check behind the check: `x == 1  # y = x + 1  # net.py:3 in forward`.
+# torch writes the line that caused a guard behind it: `x == 1  # y = x + 1  # net.py:3 in forward`.
 _PLACE = re.compile(
     r"#\s*(?:(?P<text>[^\n]*?)\s+#\s*)?(?P<place>[^#\n]+:\d+ in [^#\n]+?)\s*(?:\(HINT[^\n]*)?$"
 )
@@ -27,7 +27,7 @@ _COUNTER = re.compile(r"(?<=_)\d+(?=')|\b\d{6,}\b")
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What of the user's makes torch check something."""
+    """What in user code causes a guard."""
 
     kind: Literal["attribute", "tensors", "structure", "argument", "global", "library", "ambient"]
     name: str = ""
@@ -35,8 +35,8 @@ class Cause:
 
 
 def cause_of(source: str, kind: type, modules: Collection[str]) -> Cause:
-    """What made a guard, by what it checks and the kind of value that is there. `modules` are the variables
-    that hold modules."""
+    """The cause of a guard, from its source and the type of the value. `modules` are the variables that hold
+    modules."""
     root = _ROOT.search(source)
     if root is None:
         return Cause("ambient")
@@ -55,42 +55,42 @@ def cause_of(source: str, kind: type, modules: Collection[str]) -> Cause:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """One check."""
+    """A leaf guard."""
 
     kind: str
     source: str
     place: str
     text: str
     expression: str
-    """What is compared, as torch writes it."""
+    """The check, as torch writes it."""
     manager: Any
-    """The node of the guard tree that it hangs on."""
+    """Its node in the guard tree."""
 
     def cause(self, modules: Collection[str]) -> Cause:
-        """What made it."""
+        """Its cause."""
         raw = self.manager.get_source()
         return cause_of(
             raw if _ROOT.search(raw) else self.source,
-            torch_private.guarded_type(self.manager),
+            guard_trees.guarded_type(self.manager),
             modules,
         )
 
 
 def guards_of(codes: Iterable[CodeType]) -> list[Guard]:
-    """Every check before any of what these pieces of code were compiled to is used."""
+    """All guards of the compiled forms of code."""
     return [
         guard
         for code in codes
-        for entry in torch_private.cache_entries(code)
-        for guard in guards_in(torch_private.guard_tree(entry))
+        for entry in guard_trees.cache_entries(code)
+        for guard in guards_in(guard_trees.guard_tree(entry))
     ]
 
 
 def guards_in(root: Any) -> Iterator[Guard]:
-    """Every check of one guard tree."""
-    for manager in torch_private.managers(root):
+    """All guards of a guard tree."""
+    for manager in guard_trees.managers(root):
         source = "" if manager is root else readable(manager.get_source())
-        for leaf in torch_private.leaf_guards(manager):
+        for leaf in guard_trees.leaf_guards(manager):
             yield _guard(type(leaf).__name__, source, leaf.verbose_code_parts(), manager)
 
 
@@ -99,7 +99,7 @@ def _guard(kind: str, source: str, parts: list[str], manager: Any) -> Guard:
     found = _PLACE.search(whole)
     expression = whole[: found.start()].strip() if found else whole.strip()
     if not source:
-        # Sizes and how they hang together are checked at the root, whoever's they are.
+        # Relations between sizes are checked at the root.
         about = _LOCAL.search(expression)
         source = about[0] if about else ""
     place = found["place"].strip() if found and source else ""
@@ -108,7 +108,7 @@ def _guard(kind: str, source: str, parts: list[str], manager: Any) -> Guard:
 
 
 def _short(place: str) -> str:
-    """A place with its file's name and folder alone, as torch shows it where it can."""
+    """A place with only the file's name and folder, as torch shows it."""
     path, colon, rest = place.rpartition(":")
     return f"{PurePath(*PurePath(path).parts[-2:])}{colon}{rest}" if colon else place
 
@@ -124,13 +124,12 @@ def readable(source: str) -> str:
 
 
 def alike(source: str) -> str:
-    """What sources have in common that differ in an index alone."""
+    """A pattern for sources that differ in an index alone."""
     return _COUNTER.sub("*", _INDEX.sub(lambda found: re.sub(r"\d+", "*", found[0]), source))
 
 
 def grouped(guards: Iterable[Guard]) -> tuple[Guards, ...]:
-    """Checks of the same kind for the same line, whose sources differ in an index alone, as one; the most
-    numerous first."""
+    """Groups guards of one kind and line whose sources differ in an index alone; largest groups first."""
     found: dict[tuple[str, str, str], Guards] = {}
     for guard in guards:
         pattern = alike(guard.source)
@@ -145,5 +144,5 @@ def grouped(guards: Iterable[Guard]) -> tuple[Guards, ...]:
 
 
 def _most(one: Guards) -> tuple[int, bool, str, str]:
-    """The most numerous first, of these the values: those are what a user can do something about."""
+    """The sort key: largest first, then guards on values, which users can change."""
     return -one.number, one.kind != "EQUALS_MATCH", one.source, one.kind

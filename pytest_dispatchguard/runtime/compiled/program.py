@@ -1,5 +1,5 @@
-"""What torch.compile made of a program that ran: graphs that broke, code that was compiled again and again,
-and constants of many instances that are checked at every call."""
+"""Finds what torch.compile did in a program: graph breaks, repeated recompiles, and guards on constants of
+many instances."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import PurePath
 
-from pytest_dispatchguard.runtime import torch_private
+from pytest_dispatchguard.runtime.code.foreign import is_foreign_file
 from pytest_dispatchguard.runtime.compiled.counts import first_of
 from pytest_dispatchguard.runtime.compiled.guards import Guard, alike, grouped, guards_in
-from pytest_dispatchguard.runtime.foreign import is_foreign_file
 from pytest_dispatchguard.runtime.syncs.syncs import Frame, Sync
+from pytest_dispatchguard.runtime.torch_private import compile_records, compiler, guard_trees
 
 BREAKS, AGAIN, GUARDS = "DG711", "DG712", "DG713"
 CODES = frozenset({BREAKS, AGAIN, GUARDS})
-"""Rules that only running can tell. Who compiles code says that it is hot."""
+"""Rules that only apply at run time. Code that is compiled counts as hot."""
 
 _AGAIN = 4
-"""Compilations after the first that are worth telling: fewer are a size that torch makes dynamic, types, or
-instances that are compiled each. After eight torch gives up."""
+"""The least recompiles that are reported: fewer may be due to a size that becomes dynamic, types, or
+instances. After eight torch gives up."""
 _MANY = 50
-"""Instances whose constants are worth telling: checking them takes half a microsecond in a loop of nothing
-else, and several in a program that does more."""
+"""The least instances whose constants are reported: checking them takes half a microsecond in a tight loop,
+and several in a program that does more."""
 _CONSTANTS = frozenset({"EQUALS_MATCH", "CONSTANT_MATCH"})
 _MEANT = ("size mismatch", "stride mismatch", "BACKEND_MATCH", "compiled_backend")
-"""Reasons to compile again that somebody wants: torch would make sizes dynamic by itself, where it may."""
+"""Reasons of intended recompiles: torch makes sizes dynamic by itself, unless it may not."""
 _ASKED_FOR = ("graph_break()", "torch.compiler.disable", "User-inserted")
-"""What a graph that breaks on purpose says."""
+"""Reasons of intended graph breaks."""
 
 
 class Compiling:
-    """Looks at what torch's compiler remembers, before and after: nothing is watched meanwhile."""
+    """Compares the records of torch's compiler before and after; nothing is hooked meanwhile."""
 
     def __init__(self) -> None:
         self._done: Counter[Sync] = Counter()
@@ -41,15 +41,17 @@ class Compiling:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Takes account of what is compiled inside, in all threads."""
-        there = torch_private.compiler_is_there()
-        broken = torch_private.break_records() if there else []
-        with torch_private.records() if there else nullcontext(torch_private.recorded) as records:
+        """Counts what is compiled in this context, in all threads."""
+        there = compiler.compiler_is_there()
+        broken = compile_records.break_records() if there else []
+        with (
+            compile_records.records() if there else nullcontext(compile_records.recorded) as records
+        ):
 
             def seen() -> Counter[Sync]:
-                if not torch_private.compiler_is_there():
+                if not compiler.compiler_is_there():
                     return Counter()
-                return _breaks(torch_private.breaks(broken)) + _made(records())
+                return _breaks(compile_records.breaks(broken)) + _made(records())
 
             self._open.append(seen)
             try:
@@ -60,7 +62,7 @@ class Compiling:
 
     @property
     def times(self) -> Counter[Sync]:
-        """What was seen, and how often."""
+        """The findings, with counts."""
         found = Counter(self._done)
         for seen in self._open:
             found = _together(found, seen())
@@ -68,7 +70,7 @@ class Compiling:
 
 
 def _together(one: Counter[Sync], other: Counter[Sync]) -> Counter[Sync]:
-    """What was seen in two stretches: what guards check is the same in each."""
+    """Merges the findings of two periods; those about guards are equal in both."""
     both = one + other
     for sync in both:
         if sync.code == GUARDS:
@@ -76,7 +78,7 @@ def _together(one: Counter[Sync], other: Counter[Sync]) -> Counter[Sync]:
     return both
 
 
-def _breaks(broken: Sequence[torch_private.Break]) -> Counter[Sync]:
+def _breaks(broken: Sequence[compile_records.Break]) -> Counter[Sync]:
     found: Counter[Sync] = Counter()
     for why, places in broken:
         frames = [Frame(*place) for place in reversed(places) if not is_foreign_file(place[0])]
@@ -85,8 +87,8 @@ def _breaks(broken: Sequence[torch_private.Break]) -> Counter[Sync]:
     return found
 
 
-def _made(records: Sequence[torch_private.Record]) -> Counter[Sync]:
-    """What records of compilations tell, and the guards of what they were about."""
+def _made(records: Sequence[compile_records.Record]) -> Counter[Sync]:
+    """The findings about recompiles, and about the guards of the compiled code."""
     found: Counter[Sync] = Counter()
     again: dict[Frame, list[str]] = {}
     most: dict[Frame, list[str]] = {}
@@ -99,7 +101,7 @@ def _made(records: Sequence[torch_private.Record]) -> Counter[Sync]:
             why = f"{first_of(record.failed)}; {record.function} is not compiled at all"
             found[_sync(BREAKS, "torch.compile", why, [Frame(*at, record.function)])] += 1
         elif not record.again:
-            again[place] = []  # for the first time, or after the compiler was made to forget
+            again[place] = []  # for the first time, or after a reset
         elif record.reason and not any(meant in record.reason for meant in _MEANT):
             reasons = again.setdefault(place, [])
             reasons.append(first_of(record.reason))
@@ -111,15 +113,14 @@ def _made(records: Sequence[torch_private.Record]) -> Counter[Sync]:
 
 
 def _guards(places: Iterable[tuple[str, int]]) -> Counter[Sync]:
-    """Constants of many instances that compiled code checks; of code that was compiled several times, in the
-    entry that checks most."""
+    """Guards on constants of many instances; of several cache entries the one with most guards counts."""
     known = sorted(set(places))
     most: dict[tuple[str, str], tuple[int, Sync]] = {}
-    for code in dict.fromkeys(torch_private.codes_compiled()):
+    for code in dict.fromkeys(compiler.codes_compiled()):
         if (code.co_filename, code.co_firstlineno) not in known:
             continue
-        for entry in torch_private.cache_entries(code):
-            guards = list(guards_in(torch_private.guard_tree(entry)))
+        for entry in guard_trees.cache_entries(code):
+            guards = list(guards_in(guard_trees.guard_tree(entry)))
             for sync, number in _constants(guards, [code.co_filename, *(p for p, _ in known)]):
                 key = str(sync.place), sync.operation
                 if number > most.get(key, (0, sync))[0]:
@@ -129,7 +130,7 @@ def _guards(places: Iterable[tuple[str, int]]) -> Counter[Sync]:
 
 def _constants(guards: Sequence[Guard], files: Sequence[str]) -> Iterator[tuple[Sync, int]]:
     for group in grouped(guards):
-        # Behind the index it is no longer the list that is checked, but what is in it.
+        # Behind the index, elements of the list are checked.
         many = "[*]." in group.pattern and group.number >= _MANY
         if not many or group.kind not in _CONSTANTS or group.pattern.endswith(".training"):
             continue
@@ -150,8 +151,8 @@ def _constants(guards: Sequence[Guard], files: Sequence[str]) -> Iterator[tuple[
 
 
 def _frame(place: str, files: Iterable[str]) -> Frame | None:
-    """The frame of a place as torch writes it, ``folder/net.py:3 in forward``: in one of the files that were
-    compiled, or another that was imported; None where that is not sure."""
+    """The frame of a place in torch's notation, ``folder/net.py:3 in forward``, in a file that was compiled
+    or imported; None if ambiguous."""
     at, _, function = place.partition(" in ")
     path, _, line = at.rpartition(":")
     wanted = PurePath(path).parts

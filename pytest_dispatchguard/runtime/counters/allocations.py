@@ -1,4 +1,4 @@
-"""Counts the blocks of memory that Python takes for objects while a call runs.
+"""Counts the memory blocks that Python allocates for objects while a call runs.
 
 Python tells how many blocks are in use, not how many it handed out, and keeps some that are given back for
 the next object of their kind. So the blocks in use are read before every instruction, after what is kept has
@@ -16,20 +16,20 @@ from types import CodeType, FrameType, FunctionType
 from pytest_dispatchguard.runtime.hooks.instructions import before_each_instruction
 
 _SMALL = 256
-"""Python has whole numbers up to this one ready; others take a block."""
+"""Python caches small ints up to this one; others take a block."""
 COUNTABLE = sys.version_info >= (3, 11)
-"""Before, the tracer and Python itself take blocks now and then that nothing tells apart from the call's."""
+"""Before 3.11, tracing itself takes blocks that cannot be told from those of the call."""
 
 
 def blocks(run: FunctionType) -> int:
-    """Runs a function once, and counts the blocks that were taken by it and by all that it calls."""
-    # Numbers past those that are ready, so that each takes one block, now and after it has changed.
+    """Runs a function once and counts the blocks that it and its callees take."""
+    # Start past the cached ints, so that each number takes one block, also after it has changed.
     total = _SMALL + _SMALL
     used, collect, freeze = sys.getallocatedblocks, gc.collect, gc.freeze
     last = used() + sys.maxsize  # nothing is counted before the first instruction
 
     def look(new: int, passing: int) -> None:
-        """Counts what came, but for what watching took: blocks that are new and stay, and passing ones."""
+        """Counts new blocks, minus those that watching takes: `new` that stay, and `passing` ones."""
         nonlocal total, last
         # What there is is put out of the collector's sight, so that it has nothing to look through and
         # ends no object before its time; it then lets go of the blocks that Python keeps.
@@ -44,9 +44,7 @@ def blocks(run: FunctionType) -> int:
         look(0, offset > _SMALL)
 
     def entered(frame: FrameType) -> None:
-        look(
-            frame.f_trace is None, 0
-        )  # a frame is made an object, but that of a generator that goes on is one
+        look(frame.f_trace is None, 0)  # a frame object is made, but a resumed generator has one
 
     def outer() -> None:
         run()
@@ -59,8 +57,8 @@ def blocks(run: FunctionType) -> int:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Has nobody called back by the collector, and has it see again what was hidden from it. Nothing tells
-    apart what others hid before; to them it makes a difference in time alone."""
+    """Disables callbacks of the collector, and unfreezes at the end. What others had frozen before is
+    unfrozen too, which costs them only time."""
     callbacks = gc.callbacks[:]
     gc.callbacks.clear()
     try:

@@ -1,4 +1,4 @@
-"""Counts the Python functions and the functions written in C that a call enters."""
+"""Counts the Python functions and C functions that a call enters."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from types import FrameType, FunctionType
 from typing import Any, NamedTuple
 
 from pytest_dispatchguard.model import UserError
-from pytest_dispatchguard.runtime.counters.garbage_collector import collector_off
+from pytest_dispatchguard.runtime.hooks.garbage_collector import collector_off
 
 
 class Calls(NamedTuple):
-    """What one call entered."""
+    """The functions that one call entered."""
 
     python: int
-    """Python functions, a generator each time it goes on."""
+    """Python functions; a generator counts each time it is resumed."""
     c: int
-    """Functions written in C that Python code calls."""
+    """C functions called from Python code."""
 
 
 def calls(run: FunctionType) -> Calls:
-    """Runs a function once and counts what it enters in its thread, itself apart. Tracers, and profilers
-    written in Python, are paused and put back."""
+    """Runs a function once and counts what it enters in its thread, itself excluded. Tracers, and profilers
+    written in Python, are paused meanwhile."""
     own = run.__code__
     here = _watch.__code__
     python = c = 0
@@ -32,7 +32,7 @@ def calls(run: FunctionType) -> Calls:
         if event == "call":
             python += frame.f_code is not own
         elif event == "c_call":
-            c += frame.f_code is not here  # where counting itself ends
+            c += frame.f_code is not here  # the call that ends counting
 
     with collector_off():
         _watch(run, note)

@@ -1,4 +1,4 @@
-"""Exact counts of what one call does: the same to the unit on one Python and one torch."""
+"""Exact counts of what one call does, which are equal in every run on one version of Python and torch."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import FunctionType
 
-from pytest_dispatchguard.runtime import torch_private
 from pytest_dispatchguard.runtime.compiled import counts as compiled
 from pytest_dispatchguard.runtime.counters import allocations
 from pytest_dispatchguard.runtime.counters.calls import calls
-from pytest_dispatchguard.runtime.counters.garbage_collector import collector_off
 from pytest_dispatchguard.runtime.counters.instructions import instructions_by_place
+from pytest_dispatchguard.runtime.hooks.garbage_collector import collector_off
+from pytest_dispatchguard.runtime.torch_private import compiler, lazy_backend
 
 OF_PYTHON = ("instructions", "py_calls", "c_calls", "py_allocations")
 OF_TORCH = ("dispatches", "functions", "tensor_allocations")
@@ -20,26 +20,26 @@ OF_LAZY = ("lazy_ops",)
 OF_GHOST = ("syncs",)
 OF_COMPILER = compiled.NAMES
 NAMES = OF_PYTHON + OF_TORCH + OF_COMPILER + OF_LAZY + OF_GHOST
-"""All counters, in the order in which they are told; those of the compiler are counted where a call runs
-compiled code, the last where there is a lazy device, or a ghost."""
+"""All counters, in the order of reports. Those of the compiler are counted where a call runs compiled code,
+the last ones on the lazy device or the ghost."""
 ALWAYS = tuple(name for name in OF_PYTHON + OF_TORCH if name != "py_allocations")
-"""Those that are counted unless others are asked for; the rest takes a hundred times as long."""
+"""The default counters; the others take a hundred times as long."""
 COUNTABLE = OF_PYTHON + OF_TORCH if allocations.COUNTABLE else ALWAYS
-"""Those that this Python allows."""
+"""The counters that work on this Python."""
 
 _WARM_UPS = 2
-"""Calls before any is counted: what is set up once is none of a call's cost."""
+"""Calls before counting, so that one-time setup is not counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What one call did."""
+    """The counters of one call."""
 
     values: Mapping[str, int]
     varying: tuple[str, ...] = ()
-    """Counters that differ from call to call: the greatest is kept."""
+    """Counters that differ from call to call; the maximum is kept."""
     compiled: bool = False
-    """Whether it ran compiled code; told where instructions were counted."""
+    """Whether it ran compiled code; known where instructions were counted."""
 
 
 def count(
@@ -47,9 +47,9 @@ def count(
     names: Collection[str] = ALWAYS,
     prepare: Callable[[], object] = lambda: None,
 ) -> Counts:
-    """Counts, each group in a call of its own, and twice, so that a call that does more each time shows.
-    `prepare` runs before every call, uncounted. A call that compiles each time is not counted: torch's
-    compiler would be."""
+    """Counts each group of counters in two calls of its own, to detect calls that do more each time.
+    `prepare` runs before every call, uncounted. A call that compiles every time is not counted, as that
+    would count torch's compiler."""
     for _ in range(_WARM_UPS - 1):
         prepare()
         run()
@@ -57,7 +57,9 @@ def count(
     if compiled.compiles(run):
         return Counts({}, compiled=True)
     with collector_off():
-        _, files = _once(run, names, prepare)  # what is compiled, or made, because somebody watches
+        _, files = _once(
+            run, names, prepare
+        )  # this call may compile, or cache, because it is watched
         (first, _), (second, _) = _once(run, names, prepare), _once(run, names, prepare)
         if first != second:
             first, (second, _) = second, _once(run, names, prepare)
@@ -70,14 +72,14 @@ def count(
 def _once(
     run: FunctionType, names: Collection[str], prepare: Callable[[], object]
 ) -> tuple[dict[str, int], set[str]]:
-    """The counters, and where torch's compiler is there, the files whose code ran."""
+    """The counters and, if torch's compiler is imported, the files whose code ran."""
     found: dict[str, int] = {}
     files: set[str] = set()
     if "instructions" in names:
         prepare()
         places = instructions_by_place(run)
         found["instructions"] = places.total()
-        if torch_private.compiler_is_there():
+        if compiler.compiler_is_there():
             files = {path for path, _ in places}
     if "py_calls" in names or "c_calls" in names:
         prepare()
@@ -89,7 +91,7 @@ def _once(
         found |= dict.fromkeys(OF_TORCH, 0)
     if any(name in names for name in OF_TORCH) and "torch" in sys.modules:
         from pytest_dispatchguard.runtime.counters import (
-            torch_calls,  # code that never imported torch asks nothing of it
+            torch_calls,  # code that never imported torch does not use it
         )
 
         prepare()
@@ -102,7 +104,7 @@ def _once(
             found["functions"] = functions
     if "lazy_ops" in names:
         prepare()
-        before = torch_private.lazy_operations()
+        before = lazy_backend.lazy_operations()
         run()
-        found["lazy_ops"] = torch_private.lazy_operations() - before
+        found["lazy_ops"] = lazy_backend.lazy_operations() - before
     return {name: found[name] for name in NAMES if name in names and name in found}, files

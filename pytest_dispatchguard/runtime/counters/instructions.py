@@ -1,4 +1,4 @@
-"""Counts the bytecode instructions that a call runs, and where they stand."""
+"""Counts the bytecode instructions that a call runs, by line."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Place = tuple[str, int]
 def instructions_by_place(
     run: FunctionType, foreign: Callable[[CodeType], bool] | None = None
 ) -> Counter[Place]:
-    """Runs a function once and counts the instructions of all that it calls in its thread, not its own.
-    Those of code that is `foreign` are counted where other code called it, where any did."""
+    """Runs a function once and counts the instructions of its callees in its thread, not its own.
+    Instructions of `foreign` code count for the line of other code that called it, if there is one."""
     counted: Counter[tuple[CodeType, int]] = Counter()
     known: dict[CodeType, bool] = {run.__code__: True}
 
@@ -33,7 +33,7 @@ def instructions_by_place(
                 known[code] = foreign(code)
             if not known[code]:
                 break
-            # Beyond the function that was run there is nobody to count it for.
+            # The callers of the function that was run are not counted.
             at = None if code is run.__code__ else at.f_back
         at = at or frame
         counted[at.f_code, at.f_lasti] += 1

@@ -1,4 +1,4 @@
-"""Counts what a call asks of torch: functions, operations, memory for tensors."""
+"""Counts a call's functions of torch, operations, and allocations of tensors."""
 
 from __future__ import annotations
 
@@ -10,21 +10,18 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from pytest_dispatchguard.runtime.hooks.dispatch_mode import DispatchMode
-from pytest_dispatchguard.runtime.tensors import storage_of, tensors
-from pytest_dispatchguard.runtime.torch_private import (
-    compiler_is_there,
-    lookups,
-    modes_are_guarded,
-)
+from pytest_dispatchguard.runtime.hooks.tensors import storage_of, tensors
+from pytest_dispatchguard.runtime.torch_private.compiler import compiler_is_there, lookups
+from pytest_dispatchguard.runtime.torch_private.dispatcher import modes_are_guarded
 
 
 class Dispatched(NamedTuple):
-    """What one call sent through the dispatcher."""
+    """What the dispatcher did in one call."""
 
     operations: int
     """ATen operations."""
     allocations: int
-    """Results with memory of their own."""
+    """Results with new memory."""
 
 
 class _Dispatches(DispatchMode):
@@ -33,10 +30,10 @@ class _Dispatches(DispatchMode):
         self.operations = 0
         self.allocations = 0
         self._seen: dict[int, Any] = {}
-        """Storages by their address: held, so that no other takes its place."""
+        """Storages by address; kept alive, so that no address is reused."""
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Runs an operation, and counts it."""
+        """Runs an operation and counts it."""
         self.operations += 1
         for given in tensors((args, kwargs)):
             self._is_new(given)
@@ -77,7 +74,7 @@ def dispatched(run: FunctionType) -> Dispatched:
 
 def functions(run: FunctionType) -> int | None:
     """Runs a function once and counts the calls of torch's Python functions, methods and attributes; None
-    where this torch would compile what it runs for the one that counts."""
+    where this torch would recompile for the mode that counts."""
     if compiler_is_there() and modes_are_guarded() and lookups(run):
         return None
     with _Functions() as mode:

@@ -1,5 +1,5 @@
-"""A GPU that is not there: code written for `cuda` runs on the CPU, and where a real GPU would make the host
-wait is recorded."""
+"""A simulated GPU: code written for `cuda` runs on the CPU, and the places where a real GPU would make the
+host wait are recorded."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _MISSING = object()
 
 @contextmanager
 def ghost(device: str = "cuda") -> Iterator[Recorder]:
-    """Has `device` there for what runs inside, and yields what records the waits. Inside of another ghost it
-    is that one which goes on, with one more record."""
+    """Simulates `device` in this context, and yields a recorder of the waits. Within another ghost that one
+    continues, with one more recorder."""
     if device not in ("cuda", "cuda:0"):
         raise UserError(f'there is a ghost of "cuda" alone, not of "{device}"')
     first = not is_there()
@@ -38,13 +38,13 @@ def ghost(device: str = "cuda") -> Iterator[Recorder]:
 def _there() -> Iterator[None]:
     with ExitStack() as stack:
         taken: dict[Any, Callable[..., Any]] = {}
-        for owner, name, value in names(NOTES):
+        for owner, name, value in names():
             if isinstance(owner, ModuleType) and not hasattr(owner, name):
-                continue  # a function that this torch does not have yet
+                continue  # a function that this release of torch lacks
             if owner is torch and isinstance(value, FunctionType):
                 taken[getattr(owner, name)] = value
             stack.enter_context(_replaced(owner, name, _for_now(owner, name, value)))
-        if "torch._dynamo" in sys.modules:  # what is compiled already runs as it is written
+        if "torch._dynamo" in sys.modules:  # code that is compiled already runs eagerly
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(_threads_too(taken))
         stack.enter_context(_default_device_kept())
@@ -73,19 +73,20 @@ def _default_device_kept() -> Iterator[None]:
         yield
     finally:
         if _default_context() is not before:
-            # None where there was none: the CPU by name would put a layer of Python under every call.
+            # None if there was none: naming the CPU would add a Python mode to every call.
             torch.set_default_device(None if before is None else before.device)
-            if before is None:  # older releases ask what is there for its device
+            if before is None:  # older releases read its device
                 vars(torch._GLOBAL_DEVICE_CONTEXT).pop("device_context", None)
 
 
 def _default_context() -> Any:
-    """What `torch.set_default_device` left in this thread."""
+    """The context that `torch.set_default_device` set in this thread."""
     return getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
 
 
 def _for_now(owner: Any, name: str, value: Any) -> Any:
-    """What stands for a function of a module: who takes it now and keeps it has the real one afterwards."""
+    """Wraps the replacement of a module's function, so that references kept after the ghost call the real
+    one."""
     if not isinstance(owner, ModuleType) or not isinstance(value, FunctionType):
         return value
     real = getattr(owner, name)
@@ -99,7 +100,7 @@ def _for_now(owner: Any, name: str, value: Any) -> Any:
 
 @contextmanager
 def _threads_too(taken: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
-    """Threads that are started inside see the ghost as well."""
+    """Activates the ghost in threads that are started in this context."""
     real = threading.Thread.run
 
     def run(self: threading.Thread) -> None:

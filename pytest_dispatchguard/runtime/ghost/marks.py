@@ -1,5 +1,5 @@
-"""Which tensors lie on the ghost: the mark is on their memory, so views, parameters and gradients of one are
-on it too, and it ends with the memory."""
+"""Marks the tensors on the ghost. The mark is on the storage, so views and parameters share it, and it is
+freed with the memory."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _is_wrapped = _functorch.is_functorch_wrapped_tensor
 
 
 def is_ghost(tensor: torch.Tensor) -> bool:
-    """Whether a tensor lies on the ghost."""
-    # As `_holder` does, which is asked for nearly every argument of every operation.
+    """Whether a tensor is on the ghost."""
+    # Inlines the usual case of `_holder`: this runs for nearly every argument of every operation.
     if not _is_wrapped(tensor):
         try:
             return hasattr(_storage(tensor), _GHOST)
@@ -26,39 +26,39 @@ def is_ghost(tensor: torch.Tensor) -> bool:
 
 
 def mark(tensor: torch.Tensor) -> None:
-    """Puts a tensor, and all that shares its memory, on the ghost."""
+    """Puts a tensor, and all that share its memory, on the ghost."""
     setattr(_holder(tensor), _GHOST, True)
 
 
 def unmark(tensor: torch.Tensor) -> None:
-    """Takes it off again."""
+    """Puts it back on the host."""
     holder = _holder(tensor)
     if hasattr(holder, _GHOST):
         delattr(holder, _GHOST)
 
 
 def is_pinned(tensor: torch.Tensor) -> bool:
-    """Whether a tensor of the host counts as one of pinned memory."""
+    """Whether a tensor of the host counts as pinned."""
     return hasattr(_holder(tensor), _PINNED)
 
 
 def pin(tensor: torch.Tensor) -> None:
-    """Has it count as one."""
+    """Makes it count as pinned."""
     setattr(_holder(tensor), _PINNED, True)
 
 
 def is_ghost_storage(storage: Any) -> bool:
-    """The same of memory."""
+    """Whether a storage is on the ghost."""
     return hasattr(storage, _GHOST)
 
 
 def mark_storage(storage: Any) -> None:
-    """The same of memory."""
+    """Puts a storage on the ghost."""
     setattr(storage, _GHOST, True)
 
 
 def _holder(tensor: torch.Tensor) -> Any:
-    """What carries the marks: the memory, or the tensor itself where it has none of its own."""
+    """The object that carries the marks: the storage, or the tensor itself if it has none."""
     while _is_wrapped(tensor):
         tensor = _functorch.get_unwrapped(tensor)
     try:

@@ -1,5 +1,5 @@
-"""What the ghost does to operations: those meant for it run on the CPU, their results are on it, those that
-mix it with the host fail as they would on a GPU, and those that make the host wait are recorded."""
+"""The modes that run operations for the ghost: on the CPU, with results marked as on the ghost. Operations
+that mix devices fail as on a GPU, and those that make the host wait are recorded."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from pytest_dispatchguard.runtime.ghost.marks import is_ghost, mark
+from pytest_dispatchguard.runtime.ghost.sync_operations import SyncOp, syncs
 from pytest_dispatchguard.runtime.hooks.dispatch_mode import DispatchMode
 from pytest_dispatchguard.runtime.hooks.function_calls import paused, resumed
-from pytest_dispatchguard.runtime.syncs.operations import SyncOp, syncs
+from pytest_dispatchguard.runtime.hooks.tensors import tensors
 from pytest_dispatchguard.runtime.syncs.syncs import Notes, quiet
-from pytest_dispatchguard.runtime.tensors import tensors
 
 HOST = torch.device("cpu")
 _TWO_DEVICES = (
@@ -34,7 +34,7 @@ _MAY_MIX = frozenset(
         "aten::index_put",
         "aten::index_put_",
         "aten::_index_put_impl_",
-        # Lengths and batch sizes of sequences are wanted on the host.
+        # Lengths and batch sizes of sequences belong on the host.
         "aten::_pack_padded_sequence",
         "aten::_pad_packed_sequence",
         "aten::_pack_padded_sequence_backward",
@@ -48,8 +48,8 @@ _MAY_MIX = frozenset(
     }
 )
 _FILLS = frozenset({"aten::masked_fill_", "aten::index_fill_"})
-"""What writing a number through a mask or indices comes down to from 2.15 on where all is on one device, as
-it is on the CPU that the ghost computes on."""
+"""How torch 2.15 and later write a number through a mask or indices where all tensors are on one device, as
+they are on the CPU that the ghost uses."""
 _INDEXED = {"aten::index": False, "aten::index_put": True, "aten::index_put_": True}
 _READS = {
     "__bool__": ("truth", "DG401"),
@@ -63,21 +63,21 @@ _READS = {
     "__index__": ("index", "DG427"),
     "__format__": ("format", "DG415"),
 }
-"""What a value is read back for, by the function that does: other functions than these read items."""
+"""The name and rule of a read, by the function that reads; the others read by `item`."""
 _READ = "aten::_local_scalar_dense"
 _SYNCS = syncs(torch.__version__)
 _local = threading.local()
 
 
 def _made_on_ghost() -> bool | None:
-    """Where what is made now is to be: on the ghost, as the function that runs was given ghosts; on the host,
-    as it was asked for that; None where neither is so."""
+    """Where new tensors go: True for the ghost, if the running function was given ghosts; False for the
+    host, if it was asked for the CPU; else None."""
     answer: bool | None = getattr(_local, "made_on_ghost", None)
     return answer
 
 
 class _Known(NamedTuple):
-    """What there is to know of an operation, asked of torch once."""
+    """Facts about an operation, looked up once."""
 
     composite: bool
     name: str
@@ -86,7 +86,7 @@ class _Known(NamedTuple):
 
 @cache
 def _known(func: Any) -> _Known:
-    if not hasattr(func, "_schema"):  # an operator that takes functions, such as flex_attention
+    if not hasattr(func, "_schema"):  # a higher-order operator, such as flex_attention
         return _Known(False, str(func.name()), ())
     composite = torch._C._dispatch_has_kernel_for_dispatch_key(
         func.name(), "CompositeImplicitAutograd"
@@ -96,9 +96,9 @@ def _known(func: Any) -> _Known:
 
 
 class Calls(TorchFunctionMode):  # type: ignore[misc]  # torch is not read when types are checked
-    """Notes whether what runs was given ghosts: what it makes on the way is then on the ghost too. Leads
-    those who took a function from torch before it was replaced (`from torch import tensor`) to what stands in
-    its place."""
+    """Notes whether the running function was given ghosts, as tensors that it makes are then on the ghost
+    too. Redirects references to torch functions that were taken before the ghost (`from torch import
+    tensor`)."""
 
     def __init__(self, replaced: Mapping[Any, Callable[..., Any]]) -> None:
         super().__init__()
@@ -127,7 +127,7 @@ class Calls(TorchFunctionMode):  # type: ignore[misc]  # torch is not read when 
         try:
             if _local.made_on_ghost and func is torch.nn.functional.one_hot:
                 return self._one_hot(func, args, kwargs)
-            # What is no Python code runs none but this package's.
+            # C functions run no Python code but this package's.
             if isinstance(func, FunctionType):
                 resumed(tracer)
                 tracer = None
@@ -141,7 +141,8 @@ class Calls(TorchFunctionMode):  # type: ignore[misc]  # torch is not read when 
     def _one_hot(
         self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Any:
-        """The CPU checks the values where a GPU does not; without a number of classes both look for it."""
+        """Hides that the CPU reads the values to check them; a GPU only reads them to find the number of
+        classes."""
         classes = args[1] if len(args) > 1 else kwargs.get("num_classes", -1)
         if classes < 0:
             classes = int(args[0].max()) + 1
@@ -154,7 +155,7 @@ class Operations(DispatchMode):
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        """What is traced would trace what stands in for the GPU: better that nothing is."""
+        """Disables compiling: a compiler would trace the replacements."""
         return False
 
     def __init__(self, notes: Notes) -> None:
@@ -162,7 +163,7 @@ class Operations(DispatchMode):
         self.notes = notes
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Runs an operation on the CPU; what waits is noted, and what comes of ghosts is one."""
+        """Runs an operation on the CPU, records waits, and marks results of ghosts as ghosts."""
         tracer = paused()
         try:
             return self._run(func, args, kwargs)
@@ -172,7 +173,7 @@ class Operations(DispatchMode):
     def _run(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         composite, name, waits = _known(func)
         if composite:
-            # In inference mode they come whole; elsewhere torch takes them apart before.
+            # Only in inference mode do composite operations get here undecomposed.
             with self:
                 return func.decompose(*args, **kwargs)
         device = kwargs.get("device")
@@ -205,7 +206,7 @@ class Operations(DispatchMode):
         self.notes.note(said[0], wait.why, said[1])
 
     def _check(self, name: str, args: Any, given: Any, ghosts: Any) -> None:
-        """Whether ghosts and tensors of the host may meet here."""
+        """Raises as CUDA does if an operation mixes tensors of both devices."""
         if name in _INDEXED:
             if not is_ghost(args[0]):
                 raise RuntimeError(

@@ -1,4 +1,4 @@
-"""The dispatch mode that all others here are made from."""
+"""The base class of all dispatch modes here."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from typing import Any
 
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pytest_dispatchguard.runtime import torch_private
+from pytest_dispatchguard.runtime.torch_private import compiler, dispatcher
 
 
 class DispatchMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not read when types are checked
     """Sees every ATen operation.
 
-    torch puts a wrapper around `__torch_dispatch__`, for torch.compile to leave it alone. The wrapper imports
-    torch._dynamo, a second or more, and takes a few microseconds of each operation: here it is put on only
-    where torch._dynamo is there already.
-    """
+    torch wraps `__torch_dispatch__` to hide it from torch.compile. The wrapper imports torch._dynamo, which
+    takes a second or more, and costs some microseconds an operation, so it is only used here where
+    torch._dynamo is imported already."""
 
     supports_higher_order_operators = True
 
@@ -27,14 +26,14 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not rea
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        """torch.compile works under it as it does without: this one only watches."""
+        """Lets torch.compile work as it does without the mode, which only watches."""
         return True
 
     @classmethod
     def is_infra_mode(cls) -> bool:
-        """The same for a torch that has no such word: there, what is compiled is left for good once it is met
-        under a mode that is none of torch's own."""
-        return cls.ignore_compile_internals() and torch_private.modes_are_guarded()
+        """The same for older releases of torch: they give up on compiled code for good once it runs under a
+        mode that is not an infra mode."""
+        return cls.ignore_compile_internals() and dispatcher.modes_are_guarded()
 
     def __torch_dispatch__(
         self,
@@ -46,13 +45,13 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]  # torch is not rea
         return self.run(func, args, kwargs or {})
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Runs an operation: what the mode is for."""
+        """Runs an operation; subclasses do their work here."""
         raise NotImplementedError
 
     def __enter__(self) -> Any:
         if "torch._dynamo" in sys.modules:
             self.__class__ = _hidden(type(self))
-        torch_private.see_operators_of_functions(type(self))
+        dispatcher.see_operators_of_functions(type(self))
         return super().__enter__()
 
 
@@ -60,9 +59,9 @@ _HIDDEN: dict[Any, Any] = {}
 
 
 def _hidden(mode: Any) -> Any:
-    """The same mode, left alone by torch.compile."""
+    """A subclass of the mode that torch.compile does not trace."""
     if mode not in _HIDDEN:
-        dispatch = torch_private.left_alone(mode.__torch_dispatch__)
+        dispatch = compiler.hidden_from_dynamo(mode.__torch_dispatch__)
         hidden = type(mode.__name__, (mode,), {"__torch_dispatch__": dispatch})
         _HIDDEN[mode] = _HIDDEN[hidden] = hidden
     return _HIDDEN[mode]

@@ -1,5 +1,5 @@
-"""Calls back for every Python function that begins, in all threads, until the caller has had enough: by
-`sys.monitoring` where Python has it, by tracing before 3.12."""
+"""Calls back when a Python function starts, in all threads: by `sys.monitoring` where Python has it, by
+tracing before 3.12."""
 
 from __future__ import annotations
 
@@ -15,27 +15,26 @@ from typing import Any
 from pytest_dispatchguard.model import UserError
 
 Entered = Callable[[FrameType], bool]
-"""Told of a function that begins, by its frame; whether it wants to be told of that code again."""
+"""Called with the frame of a function that starts; returns whether to call it again for the same code."""
 
 _OF_GENERATORS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _told: list[Entered] = []
-"""Who is told. All share one place: Python before 3.12 has two for those who watch calls."""
+"""The callbacks. All share one hook, as Python before 3.12 has only two."""
 _place = ExitStack()
 _unwanted: dict[int, CodeType] = {}
-"""Code of which nobody wants to be told again, by its identity, before 3.12; kept, so that no other takes
-its place."""
+"""Code that no callback wants again, by id, before 3.12; kept alive, so that the id stays unique."""
 _tracers: list[object] = []
-"""What traces for them, before 3.12."""
+"""The active trace functions, before 3.12."""
 
 
 @contextmanager
 def each_function(entered: Entered) -> Iterator[None]:
-    """Tells of the functions that begin in here."""
+    """Calls `entered` for every function that starts in this context."""
     if sys.version_info >= (3, 12):
         if not _told:
             _place.enter_context(_by_monitoring())
         else:
-            sys.monitoring.restart_events()  # who comes now asks anew of code that nobody wanted
+            sys.monitoring.restart_events()  # the new callback may want code that the others did not
     else:
         _unwanted.clear()  # as above
         if not _told:
@@ -50,13 +49,13 @@ def each_function(entered: Entered) -> Iterator[None]:
 
 
 def traces_by(tracer: object) -> bool:
-    """Whether a tracer is the one that tells of functions here."""
+    """Whether a trace function is one of this module."""
     return any(tracer is one for one in _tracers)
 
 
 def paused() -> Any:
-    """Nobody is told of functions in this thread from here on, where that is by tracing, which slows all
-    Python code down: for work of this package. Gives what `resumed` takes."""
+    """Pauses callbacks in this thread where they need tracing, which slows all Python code down: for work of
+    this package. Returns the argument for `resumed`."""
     tracer: Any = sys.gettrace()
     if tracer is None or not traces_by(tracer):
         return None
@@ -65,13 +64,13 @@ def paused() -> Any:
 
 
 def resumed(tracer: Any) -> None:
-    """The end of that."""
+    """Ends a pause."""
     if tracer is not None:
         sys.settrace(tracer)
 
 
 def _tell(frame: FrameType) -> bool:
-    """Whether anybody wants to be told of that code again."""
+    """Calls all callbacks; whether any wants this code again."""
     wanted = False
     for entered in _told:
         wanted = entered(frame) or wanted
@@ -80,8 +79,8 @@ def _tell(frame: FrameType) -> bool:
 
 @contextmanager
 def _by_tracing() -> Iterator[None]:
-    """By the tracer, which is told of functions alone where it asks for no lines; by the profiler where
-    somebody else traces (coverage, a debugger)."""
+    """Uses a trace function, without line events, or a profile function where coverage or a debugger
+    traces."""
     get: Any
     put: Any
     threads: Any
@@ -100,12 +99,12 @@ def _by_tracing() -> Iterator[None]:
 
     def called(frame: FrameType, event: str, arg: Any) -> None:
         code = frame.f_code
-        if over:  # in a thread that lives on
+        if over:  # in a thread that is still running
             if get() is called:
                 put(None)
         elif event != "call" or id(code) in _unwanted:
             return
-        # A generator is told of whenever it goes on.
+        # Each resumption of a generator is a call event.
         elif not (code.co_flags & _OF_GENERATORS and _goes_on(frame)) and not _tell(frame):
             _unwanted[id(code)] = code
 
@@ -117,7 +116,7 @@ def _by_tracing() -> Iterator[None]:
     finally:
         over = True
         _tracers.remove(called)
-        if get() is called:  # whoever came later takes it off himself
+        if get() is called:  # if replaced meanwhile, the one who did so restores it
             put(None)
         threads(before)
 
@@ -129,7 +128,7 @@ def _goes_on(frame: FrameType) -> bool:
 
 @cache
 def _first_yield(code: CodeType) -> int:
-    """Where a generator stops first."""
+    """The offset of the first `yield`."""
     import dis
 
     stops = (i.offset for i in dis.get_instructions(code) if i.opname == "YIELD_VALUE")
@@ -138,11 +137,11 @@ def _first_yield(code: CodeType) -> int:
 
 if sys.version_info >= (3, 12):
     TOOLS = (3, 4, 5, 2, 1, 0)
-    """Numbers of monitoring tools, those first that debuggers, coverage and profilers leave alone."""
+    """Ids of monitoring tools, those first that debuggers, coverage and profilers do not use."""
 
     @contextmanager
     def _by_monitoring() -> Iterator[None]:
-        """By monitoring, which forgets code that nobody asks for after its first call."""
+        """Uses monitoring, and disables events for code that no callback wants again."""
         monitoring = sys.monitoring
         tool = next((n for n in TOOLS if monitoring.get_tool(n) is None), None)
         if tool is None:

@@ -1,5 +1,5 @@
-"""Calls back for every instruction of a call that has begun, and for every function it calls, until it ends:
-by `sys.monitoring` where Python has it, by the tracer that tells of functions before 3.12."""
+"""Calls back for every instruction and every function of a call that has begun, until it ends: by
+`sys.monitoring` where Python has it, by the tracer of `function_calls` before 3.12."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ Stop = Callable[[], None]
 
 
 class Watcher(Protocol):
-    """Is told of what a call does, in its own thread."""
+    """The callbacks; all are called in the thread of the call."""
 
     def instruction(self, frame: FrameType, offset: int) -> None:
-        """An instruction comes next, of the call's own function or of one that it calls."""
+        """Called before an instruction of the function or of one that it calls."""
 
     def entered(self, frame: FrameType) -> None:
-        """A function begins that it calls, itself or on the way."""
+        """Called when a function starts, called directly or indirectly."""
 
     def left(self, frame: FrameType, result: object) -> None:
-        """A function ends, the call's own at last; the result is None where it raised."""
+        """Called when a function ends, the first one last; the result is None if it raised."""
 
 
 def step_through(frame: FrameType, watcher: Watcher) -> Stop | None:
-    """Tells of the rest of a call whose function begins now. Gives what ends that before the call does; None
-    where nothing can be told, as somebody else traces."""
+    """Watches the rest of a call whose function starts now. Returns a function that stops before the call
+    ends; None if another tracer is active."""
     if sys.version_info >= (3, 12):
         return _by_monitoring(frame, watcher)
     else:
@@ -45,7 +45,7 @@ def _by_tracing(frame: FrameType, watcher: Watcher) -> Stop | None:
     def opened(inner: FrameType, event: Any, arg: Any) -> Any:
         before(inner, event, arg)
         if over:
-            stop()  # in case that it came back by who had put it aside
+            stop()  # if another tracer has restored this one
             return None
         inner.f_trace_opcodes = True
         inner.f_trace_lines = False
@@ -62,7 +62,7 @@ def _by_tracing(frame: FrameType, watcher: Watcher) -> Stop | None:
                     stop()
         if over:
             inner.f_trace_opcodes = False
-            inner.f_trace = None  # a frame that holds this would live on
+            inner.f_trace = None  # else a reference cycle would keep the frame alive
             return None
         return step
 

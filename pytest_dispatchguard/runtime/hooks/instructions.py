@@ -1,6 +1,5 @@
 """Calls back before every bytecode instruction that a call runs in its thread: by `sys.monitoring` where
-Python has it, by a tracer before 3.12. Tracers that are at work (coverage, debuggers) are paused and put
-back."""
+Python has it, by tracing before 3.12. Other tracers (coverage, debuggers) are paused meanwhile."""
 
 from __future__ import annotations
 
@@ -11,17 +10,17 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 from pytest_dispatchguard.model import UserError
-from pytest_dispatchguard.runtime.counters.garbage_collector import collector_off
+from pytest_dispatchguard.runtime.hooks.garbage_collector import collector_off
 
 Note = Callable[[CodeType, int], None]
-"""Told code, and the offset of the instruction in it that comes next. The frame that runs it is two up."""
+"""Called with the code and the offset of the next instruction, two frames below the frame that runs it."""
 
 
 def before_each_instruction(
     run: FunctionType, note: Note, entered: Callable[[FrameType], None] | None = None
 ) -> None:
-    """Runs a function once, with the collector off, and tells `note` of every instruction but its own, and
-    `entered`, where a tracer serves, of every frame that is entered: tracing makes things for it."""
+    """Runs a function once with the garbage collector off, and calls `note` for every instruction but its
+    own. Where Python traces, `entered` is called for every frame, as tracing allocates for each."""
     with collector_off():
         if sys.version_info >= (3, 12):
             _by_monitoring(run, note)
@@ -58,7 +57,7 @@ def _by_tracing(run: FunctionType, note: Note, entered: Callable[[FrameType], No
 
 if sys.version_info >= (3, 12):
     _TOOLS = (4, 3, 5, 2, 1, 0)
-    """Numbers of monitoring tools, those first that debuggers, coverage and profilers leave alone."""
+    """Ids of monitoring tools, those first that debuggers, coverage and profilers do not use."""
 
     def _by_monitoring(run: FunctionType, note: Note) -> None:
         monitoring = sys.monitoring

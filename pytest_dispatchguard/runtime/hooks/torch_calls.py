@@ -1,9 +1,7 @@
-"""What a call asks of torch's C functions: every one, with what it was given and what it gave.
+"""Records the calls of torch's C functions, with arguments and results.
 
-Torch's own Python functions ask for overrides before they work, and with a mode on they would find it and
-hand the whole call over. While calls are recorded they are told that there are none, so that what is seen is
-what they ask of C in the end.
-"""
+torch's own Python functions check for overrides first, and would hand the whole call to an active mode.
+While calls are recorded, that check finds no mode, so that the mode sees the C functions that they call."""
 
 from __future__ import annotations
 
@@ -17,17 +15,17 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from pytest_dispatchguard.runtime import torch_private
+from pytest_dispatchguard.runtime.torch_private import dispatcher
 
 _ASKS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 
 _SWITCHES = ("_set_", "set_", "_enter_", "_exit_")
-"""How names of functions begin that change torch's state, and so are no work of their own."""
+"""Prefixes of functions that change torch's state and do no work."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What of torch's state decides what a call does."""
+    """The part of torch's state that changes what a call does."""
 
     grad: bool
     inference: bool
@@ -35,7 +33,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class TorchCall:
-    """One call of a function of torch that is written in C."""
+    """A call of a C function of torch."""
 
     function: Callable[..., Any]
     args: Sequence[Any]
@@ -43,24 +41,24 @@ class TorchCall:
     result: Any
     state: State
     owner: int
-    """The Python call that made it, as its recorder counts them; -1 for none."""
+    """The number of the Python call that made it; -1 for none."""
 
     @property
     def attribute(self) -> str:
-        """The attribute that was read, `shape`; empty for what is no reading."""
+        """The attribute that was read, `shape`; empty for calls."""
         if getattr(self.function, "__name__", "") != "__get__":
             return ""
         return str(getattr(getattr(self.function, "__self__", None), "__name__", ""))
 
     @property
     def method(self) -> str:
-        """The name of the method of a tensor that was called; empty for what is none."""
+        """The method of a tensor that was called; empty for others."""
         owner = getattr(self.function, "__objclass__", None)
         return str(getattr(self.function, "__name__", "")) if _is_of_tensor(owner) else ""
 
     @property
     def name(self) -> str:
-        """What people call it: ``torch.add``, ``Tensor.softmax``."""
+        """Its public name: ``torch.add``, ``Tensor.softmax``."""
         if self.attribute or self.method:
             return f"Tensor.{self.attribute or self.method}"
         name = getattr(self.function, "__name__", None) or str(self.function)
@@ -79,20 +77,21 @@ class _Recording(TorchFunctionMode):  # type: ignore[misc]  # torch is not there
         self._owner = owner
         self._calls = calls
         self.passed_over = 0
-        """Calls that are not kept: under autocast, say, they would do something else on their own."""
-        self._around = torch_private.surroundings()
+        """Calls that are not kept, as they would do something else on their own: under autocast, for
+        example."""
+        self._around = dispatcher.surroundings()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = kwargs or {}
-        overriding: Any = next(filter(torch_private.overrides, types), None)
+        overriding: Any = next(filter(dispatcher.overrides, types), None)
         if overriding is not None:
             with self:
                 return overriding.__torch_function__(func, types, args, given)
-        around = torch_private.surroundings()
-        state = State(*torch_private.grad_state())
+        around = dispatcher.surroundings()
+        state = State(*dispatcher.grad_state())
         result = func(*args, **given)
         if getattr(func, "__name__", "").startswith(_SWITCHES):
-            return result  # it changes what is around the next calls
+            return result  # it changes the state of the next calls
         if around != self._around:
             self.passed_over += 1
             return result
@@ -103,7 +102,7 @@ class _Recording(TorchFunctionMode):  # type: ignore[misc]  # torch is not there
 
 @contextmanager
 def recording(owner: Callable[[FrameType], int], calls: list[TorchCall]) -> Iterator[_Recording]:
-    """Adds what is called to `calls`; `owner` says for the calling frame which Python call that is."""
+    """Adds calls to `calls`; `owner` maps the calling frame to the number of its Python call."""
     recorder = _Recording(owner, calls)
     with _asking_nobody(), recorder:
         yield recorder
@@ -111,7 +110,7 @@ def recording(owner: Callable[[FrameType], int], calls: list[TorchCall]) -> Iter
 
 @contextmanager
 def _asking_nobody() -> Iterator[None]:
-    """Has torch's Python functions find overrides of arguments alone, and not the mode."""
+    """Makes torch's Python functions check their arguments for overrides, but not the mode."""
     replaced: list[tuple[dict[str, Any], str, Any]] = []
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] != "torch" or name == "torch.overrides":
@@ -132,4 +131,4 @@ def _given_together(args: Sequence[Any]) -> bool:
 
 
 def _given_apart(*args: Any) -> bool:
-    return any(torch_private.overrides(type(arg)) for arg in args)
+    return any(dispatcher.overrides(type(arg)) for arg in args)

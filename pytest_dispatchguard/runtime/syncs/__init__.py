@@ -1,1 +1,1 @@
-"""Where the host waits for the device."""
+"""Where the host waits for the device (synchronizations)."""

@@ -1,4 +1,4 @@
-"""Where the host waits for a GPU that is there: torch warns of it, and what it warns of is recorded."""
+"""Records where the host waits for a real GPU, from torch's warnings about synchronizations."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NamedTuple
 
-from pytest_dispatchguard.runtime.foreign import own_frames
-from pytest_dispatchguard.runtime.source_text import asks_for_truth, place_in, text_at
+from pytest_dispatchguard.runtime.code.foreign import own_frames
+from pytest_dispatchguard.runtime.code.source_text import asks_for_truth, place_in, text_at
 from pytest_dispatchguard.runtime.syncs import torch_mode
 from pytest_dispatchguard.runtime.syncs.syncs import Notes, Recorder, is_there
 
@@ -59,7 +59,7 @@ _CALLS = {
     "as_tensor": _Known("copy to the device", _COPY, "DG510"),
     "synchronize": _Known("synchronize", "the host waits for the device", "DG431"),
 }
-"""What torch's warning leaves open, by the name of what was called."""
+"""The reason and rule, which torch's warning does not name, by the function that was called."""
 _TRUTH = _Known("truth", _READ, "DG401")
 _MASK_READ = _Known("mask read", _COUNT, "DG422")
 _MASK_WRITE = _Known("mask write", _COUNT, "DG423")
@@ -68,15 +68,15 @@ _STORE = opcode.opmap["STORE_SUBSCR"]
 
 
 def may_be_seen() -> bool:
-    """Whether there can be a GPU to wait for: none under a ghost, and none of a torch that was built without.
-    Whether there is one is not asked: that alone would begin to use it."""
+    """Whether there can be a GPU: not under a ghost, nor with a CPU build of torch. The driver is not asked,
+    as that would initialize the GPU."""
     torch = sys.modules.get("torch")
     return not is_there() and (torch is None or bool(torch.backends.cuda.is_built()))
 
 
 @contextmanager
 def recording() -> Iterator[Recorder]:
-    """Records the waits of what runs inside. Code that filters warnings while it runs may hide some."""
+    """Records waits in this context. Code that filters warnings may hide some."""
     recorder = Recorder()
     notes = Notes([recorder])
     module: Any = warnings
@@ -100,7 +100,7 @@ def recording() -> Iterator[Recorder]:
 
 
 def _called(frame: FrameType) -> _Known:
-    """What runs in a frame, by its source."""
+    """The function that a frame calls, from its source."""
     if frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] == _STORE:
         return _MASK_WRITE
     if frame.f_lasti >= 0 and asks_for_truth(frame.f_code, frame.f_lasti):
@@ -109,7 +109,7 @@ def _called(frame: FrameType) -> _Known:
     try:
         node = ast.parse(source.strip()).body[0]
     except (SyntaxError, IndexError, ValueError):
-        return _TRUTH  # the head of an `if`, a `while`, an `assert` over several lines
+        return _TRUTH  # the head of an `if`, `while` or `assert` over several lines
     value = getattr(node, "value", None)
     return _known(value) if isinstance(value, ast.expr) else _TRUTH
 
@@ -129,6 +129,6 @@ def _known(node: ast.expr) -> _Known:
 
 
 def _to_host(node: ast.Call) -> bool:
-    """Whether a copy that waits is one to the host, by what it is told."""
+    """Whether a copy goes to the host, by its arguments."""
     words = [ast.unparse(given) for given in (*node.args, *(k.value for k in node.keywords))]
     return any("cpu" in word or "host" in word for word in words)

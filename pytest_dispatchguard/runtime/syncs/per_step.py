@@ -1,4 +1,4 @@
-"""Waits of a program told apart by how often they come: in each step of an optimizer, in each round of
+"""Classifies the waits of a program by how often they occur: in each optimizer step, in each iteration of
 another loop, or once."""
 
 from __future__ import annotations
@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from pytest_dispatchguard.model import Ran
-from pytest_dispatchguard.runtime.loops import Loop, loop_around
+from pytest_dispatchguard.runtime.code.loops import Loop, loop_around
 from pytest_dispatchguard.runtime.syncs.syncs import Frame, Sync
 
 _CALLED = frozenset({"forward", "__call__"})
-"""Functions whose own loops are no steps: those of a model over its layers."""
+"""Functions whose loops are no training steps: a model's loop over its layers."""
 
 
 def ran(
@@ -19,8 +19,7 @@ def ran(
     steps: Mapping[tuple[Frame, ...], int],
     rel: Callable[[str], str | None],
 ) -> dict[Sync, Ran]:
-    """How often each of the waits came, and in which loop. `steps` has the steps of optimizers, by the way to
-    them."""
+    """How often each wait occurred, and in which loop. `steps` counts optimizer steps, by stack."""
     stepping = _stepping(steps)
     loops = {sync: _step_around(sync.frames, stepping) or _loop(sync.frames) for sync in waits}
     rounds = dict(stepping)
@@ -37,12 +36,12 @@ def ran(
 
 
 def _stepping(steps: Mapping[tuple[Frame, ...], int]) -> dict[Loop, int]:
-    """The loops that optimizers step in, and how often."""
+    """The loops around optimizer steps, and the number of steps."""
     found: dict[Loop, int] = {}
     for way, number in steps.items():
         around = (loop_around(frame.path, frame.line) for frame in way)
         loop = next((loop for loop in around if loop is not None), None)
-        if loop is not None:  # several optimizers that step in one loop make one step of it
+        if loop is not None:  # several optimizers in one loop make one step of it
             found[loop] = max(number, found.get(loop, 0))
     return found
 
@@ -56,7 +55,7 @@ def _step_around(frames: Sequence[Frame], stepping: Mapping[Loop, int]) -> Loop 
 
 
 def _loop(frames: Sequence[Frame]) -> Loop | None:
-    """The innermost loop on the way to a model's call, or to the place itself where no model is called."""
+    """The innermost loop around a model's call, or around the place itself if no model is called."""
     found = None
     for frame in reversed(frames):
         if frame.function.rpartition(".")[2] in _CALLED and found is not None:
@@ -66,7 +65,7 @@ def _loop(frames: Sequence[Frame]) -> Loop | None:
 
 
 def _once_a_round(frames: Sequence[Frame], loop: Loop) -> bool:
-    """Whether no other loop runs inside of the loop on the way to a place."""
+    """Whether a place has no other loop between it and this one."""
     for frame in frames:
         around = loop_around(frame.path, frame.line)
         if around is not None:

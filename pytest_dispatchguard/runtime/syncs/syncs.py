@@ -1,4 +1,4 @@
-"""Where the host waited for the device: what is recorded of it, and who may wait."""
+"""Records where the host waited for the device, and where that is allowed."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 
-from pytest_dispatchguard.runtime.foreign import own_frames
-from pytest_dispatchguard.runtime.source_text import Place, place_in
+from pytest_dispatchguard.runtime.code.foreign import own_frames
+from pytest_dispatchguard.runtime.code.source_text import Place, place_in
 from pytest_dispatchguard.runtime.syncs import torch_mode
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A line of somebody's code that was on its way."""
+    """A stack frame of user code."""
 
     path: str
     line: int
@@ -25,32 +25,32 @@ class Frame:
     end_line: int = 0
     start: int = 0
     end: int = 0
-    """Where the expression that runs there begins and ends, as `source_text.Place` has it."""
+    """The position of the expression that runs there, as in `source_text.Place`."""
 
     @property
     def place(self) -> Place:
-        """Where its expression stands."""
+        """The position of its expression."""
         return Place(self.line, self.end_line, self.start, self.end)
 
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """One kind of wait at one place, or of a call that cost more than it had to."""
+    """A wait at one place, or a call that costs more than it has to."""
 
     operation: str
-    """What was called, as its user knows it: `item`, `nonzero`."""
+    """The public name of what was called: `item`, `nonzero`."""
     why: str
     """What the host waited for."""
     code: str
-    """Of the linter's rule for the same thing."""
+    """The linter's rule for the same thing."""
     frames: tuple[Frame, ...]
-    """From the place outwards; empty where no code but torch's was on the stack."""
+    """The user's stack, innermost first; empty if only torch's code was on it."""
     waits: bool = True
-    """Whether the host waited; False for what only cost."""
+    """Whether the host waited; False for costly calls."""
 
     @property
     def place(self) -> Frame | None:
-        """The innermost line that its user can change."""
+        """The innermost frame of user code."""
         return self.frames[0] if self.frames else None
 
 
@@ -59,7 +59,7 @@ _here = threading.local()
 
 @contextmanager
 def allow_sync(reason: str) -> Iterator[None]:
-    """Waits in here are meant: they are not recorded. The reason is for who reads the code."""
+    """Allows waits in this context: they are not recorded. The reason is for readers of the code."""
     if not isinstance(reason, str) or not reason.strip():
         raise ValueError("allow_sync needs a reason: say why the host may wait here")
     with quiet(), torch_mode.off():
@@ -67,7 +67,7 @@ def allow_sync(reason: str) -> Iterator[None]:
 
 
 class quiet:  # noqa: N801 - used as the functions beside it are
-    """Nothing is recorded in here, in this thread."""
+    """Records nothing in this context, in this thread."""
 
     def __enter__(self) -> None:
         _here.depth = getattr(_here, "depth", 0) + 1
@@ -78,7 +78,7 @@ class quiet:  # noqa: N801 - used as the functions beside it are
 
 @contextmanager
 def as_one() -> Iterator[None]:
-    """Of all waits in here, in this thread, the first alone is recorded: to their user they are one."""
+    """Records only the first wait in this context, in this thread, as they are one to the user."""
     if getattr(_here, "first", None) is not None:
         yield
         return
@@ -91,24 +91,24 @@ def as_one() -> Iterator[None]:
 
 @dataclass(eq=False)
 class Recorder:
-    """The waits seen so far, and how often each."""
+    """The waits recorded so far, with counts."""
 
     times: Counter[Sync] = field(default_factory=Counter)
 
     @property
     def total(self) -> int:
-        """All waits."""
+        """The number of waits."""
         return self.times.total()
 
 
 @dataclass(frozen=True)
 class Notes:
-    """Tells all who record."""
+    """Passes waits on to all active recorders."""
 
     recorders: list[Recorder] = field(default_factory=list)
 
     def note(self, operation: str, why: str, code: str) -> None:
-        """One more wait, by what is running now."""
+        """Records a wait of the code that is running."""
         if getattr(_here, "depth", 0):
             return
         first = getattr(_here, "first", None)
@@ -122,28 +122,28 @@ class Notes:
 
 
 def frame_of(frame: FrameType) -> Frame:
-    """Where a frame is."""
+    """The place of a frame."""
     line, *columns = place_in(frame)
     return Frame(frame.f_code.co_filename, line, qualified(frame.f_code), *columns)
 
 
 def place_of(frame: FrameType) -> tuple[Frame, ...]:
-    """Where a frame is, and the way there, but for code that nobody would change."""
+    """The stack of user code, from a frame outwards."""
     return tuple(frame_of(own) for own in own_frames(frame))
 
 
 NOTES = Notes()
-"""What the ghost tells, if there is one: there is never more than one, for all threads."""
+"""The waits of the ghost; there is at most one ghost, for all threads."""
 
 
 def is_there() -> bool:
-    """Whether there is a ghost."""
+    """Whether a ghost is active."""
     return bool(NOTES.recorders)
 
 
 @contextmanager
 def recording() -> Iterator[Recorder]:
-    """Records the waits of what runs inside."""
+    """Records waits in this context."""
     recorder = Recorder()
     NOTES.recorders.append(recorder)
     try:
@@ -153,5 +153,5 @@ def recording() -> Iterator[Recorder]:
 
 
 def qualified(code: object) -> str:
-    """The name of a function, with what it stands in where Python says so."""
+    """The qualified name of a function, where Python has it (3.11 and later)."""
     return str(getattr(code, "co_qualname", None) or getattr(code, "co_name", ""))

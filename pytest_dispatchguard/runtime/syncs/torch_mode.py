@@ -1,5 +1,5 @@
-"""What torch does at waits for a GPU: one mode for the whole process, set once the GPU is in use, not before,
-and put back as it was."""
+"""Sets torch's sync debug mode, which is global to the process: once the GPU is in use, not before; restored
+at the end."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from typing import Any
 
 _lock = threading.RLock()
 _wanted: list[str] = []
-"""Modes that are asked for, the innermost last."""
+"""The requested modes, innermost last."""
 _allowing = 0
-"""How many, in all threads, have waits allowed for now."""
+"""The number of active `off` contexts, in all threads."""
 _found: list[Any] = []
-"""The mode that was there before the first of them."""
+"""The mode before the first request."""
 
 
 @contextmanager
 def mode(name: str) -> Iterator[None]:
-    """Has torch do at waits what `name` says: "warn" or "error". A GPU that nobody uses is left alone: to
-    begin with it is the program's own affair, and so is which one."""
+    """Sets the sync debug mode to "warn" or "error". Does not initialize the GPU: when, and which one, is
+    for the program to decide."""
     with _lock:
         _wanted.append(name)
         _apply()
@@ -40,7 +40,7 @@ def mode(name: str) -> Iterator[None]:
 
 @contextmanager
 def off() -> Iterator[None]:
-    """Has torch do nothing at waits."""
+    """Switches the sync debug mode off."""
     global _allowing
     with _lock:
         _allowing += 1
@@ -72,7 +72,7 @@ def _set(cuda: Any) -> None:
             _found.append(cuda.get_sync_debug_mode())
         now = _wanted[-1] if _wanted else _found[0]
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that the mode is a prototype
+            warnings.simplefilter("ignore")  # the warning that the mode is a prototype
             cuda.set_sync_debug_mode("default" if _allowing else now)
         if not _wanted and not _allowing:
             _found.clear()
@@ -85,7 +85,7 @@ class _Finder:
         self.name, self.then = name, then
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """As import asks: the spec that others find, with the call in its loader."""
+        """Returns the spec that other finders find, with the callback added to its loader."""
         if name != self.name:
             return None
         with suppress(ValueError):

@@ -1,5 +1,5 @@
-"""Watches for calls that cost more than they need to wherever they are made again and again: contexts made by
-generators, signatures looked up, environments read, trees walked that are one leaf."""
+"""Watches for calls that cost more than they need to when repeated: generator contexts, signature lookups,
+reads of the environment, tree walks over a single leaf."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
+from pytest_dispatchguard.runtime.code.foreign import is_user_s
 from pytest_dispatchguard.runtime.compiled.program import Compiling
-from pytest_dispatchguard.runtime.foreign import is_user_s
 from pytest_dispatchguard.runtime.hooks.function_calls import each_function
 from pytest_dispatchguard.runtime.syncs.syncs import Frame, Sync, place_of
-from pytest_dispatchguard.runtime.torch_private import is_optimizer_step
+from pytest_dispatchguard.runtime.torch_private.dispatcher import is_optimizer_step
 from pytest_dispatchguard.runtime.watch.imports import Importing
-from pytest_dispatchguard.runtime.watch.instruction_profile import Looks
+from pytest_dispatchguard.runtime.watch.instruction_profile import InstructionProfiles
 from pytest_dispatchguard.runtime.watch.per_call_functions import Building
 
 Ask = Callable[[FrameType], "str | None"]
-"""What a call is called in a message; None where it is none to tell of."""
+"""The name of a call in a message; None if it is not to be reported."""
 
 
 class Costly(NamedTuple):
-    """A function that costs what its caller may spare."""
+    """A function that costs more than its caller needs."""
 
     code: str
-    """Of the linter's rule for the same thing."""
+    """The linter's rule for the same thing."""
     why: str
     operation: Ask
 
@@ -41,7 +41,7 @@ def _generator(frame: FrameType) -> str | None:
     manager = frame.f_locals.get("self")
     made = getattr(manager, "gen", None)
     code = getattr(made, "gi_code", None)
-    # One of Python's own, or of torch, is nobody's here to write anew.
+    # Contexts of Python or torch are not for the user to rewrite.
     return None if code is None or not is_user_s(code) else str(getattr(made, "__qualname__", "?"))
 
 
@@ -59,7 +59,7 @@ def _leaf(name: str) -> Ask:
 
 
 def _costly() -> dict[CodeType, Costly]:
-    """What is watched for, by code: as far as Python and torch have it."""
+    """The functions to watch, by code."""
     found: dict[CodeType, Costly] = {}
 
     def add(function: Any, code: str, operation: Ask, why: str) -> None:
@@ -126,37 +126,37 @@ _WALKS = {
 
 
 def _of_torch(code: CodeType) -> Costly | None:
-    """What there is to say of a function of torch, which may be imported later than watching begins."""
+    """The entry for a function of torch, which may be imported after watching began."""
     rule = _WALKS.get(code.co_name)
     if rule is None or not code.co_filename.endswith(_TREES):
         return None
     return Costly(rule, "it is given one tensor, and walks it as a tree", _leaf(code.co_name))
 
 
-class Waste:
-    """What was seen so far: calls by code that is neither Python's nor torch's. A call of each function in
-    files that are the project's `own` is looked into, for figures where nothing else watches."""
+class CostlyCalls:
+    """The costly calls seen so far, made by user code. Profiles a call of each function in files that are
+    the project's `own`, with instruction counts if `figures`."""
 
     def __init__(
         self, own: Callable[[str], bool] = lambda path: True, *, figures: bool = True
     ) -> None:
-        # By the identity of code: it takes long to compare.
+        # By id, as comparing code is slow.
         self._codes: dict[int, CodeType] = {id(code): code for code in _costly()}
         self._known: dict[int, Costly | None] = {id(c): costly for c, costly in _costly().items()}
         self._places: dict[tuple[int, str, int, int], list[Any]] = {}
-        """A call by what is called, in what name, and from where: how to tell of it, and how often."""
+        """By callee, name and line of the call: the finding, and its count."""
         self._stepping: set[int] = set()
-        """The code around steps of optimizers."""
+        """The wrappers of optimizer steps."""
         self._building = Building()
         self._importing = Importing(own)
         self._compiling = Compiling()
         self.steps: Counter[tuple[Frame, ...]] = Counter()
-        """Steps of optimizers, by who asked for them."""
-        self.looks = Looks(own, figures)
+        """Optimizer steps, by the stack of the caller."""
+        self.looks = InstructionProfiles(own, figures)
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Counts what runs inside."""
+        """Watches all threads."""
         with (
             self._compiling.watching(),
             self._importing.watching(),
@@ -169,7 +169,7 @@ class Waste:
 
     @property
     def times(self) -> Counter[Sync]:
-        """Such calls, and how often each was made."""
+        """The costly calls, with counts."""
         times = self._building.wasted()
         times.update(self._importing.times)
         times.update(self._compiling.times)
@@ -210,11 +210,11 @@ class Waste:
 
 
 _BETWEEN = frozenset({"_collections_abc", "collections.abc", "os"})
-"""Modules of Python whose functions hand on what is asked of the environment."""
+"""Modules of Python that only pass a lookup in the environment on."""
 
 
 def _caller(frame: FrameType) -> FrameType | None:
-    """Who calls it: None where that is Python itself, torch, or the function itself again."""
+    """The frame of the caller; None unless it is user code."""
     at = frame.f_back
     while at is not None and at.f_globals.get("__name__") in _BETWEEN:
         at = at.f_back

@@ -1,4 +1,4 @@
-"""What was seen running, as findings: each at the nearest line that its reader can change."""
+"""Turns what was seen at run time into findings, each at the innermost line of the project."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_dispatchguard.model import Finding, Hot, Ran, Span
+from pytest_dispatchguard.runtime.code.source_text import columns, shown
 from pytest_dispatchguard.runtime.compiled.program import AGAIN, BREAKS, GUARDS
-from pytest_dispatchguard.runtime.source_text import columns, shown
 from pytest_dispatchguard.runtime.syncs.syncs import Frame, Sync
 
 Rel = Callable[[str], str | None]
 """A file's path relative to the project root; None for files that are not the project's own."""
 _USUAL = 50
-"""Instructions of a line of which that is not known."""
+"""The assumed instructions of a line where they are unknown."""
 _WORTH = 20
-"""Instructions that say something: where there are fewer, what costs is no Python code."""
+"""With fewer instructions, Python code is not what costs."""
 _MOST_TEXTS = 2
-"""Expressions of one line that a message names."""
+"""The most expressions of a line that a message names."""
 
 
 def observed(
@@ -38,7 +38,7 @@ def observed(
     for sync, number in times.items():
         place = next((frame for frame in sync.frames if rel(frame.path) is not None), None)
         if not sync.waits and (place is None or place != sync.frames[0]):
-            continue  # what a library does at every call, its user cannot change
+            continue  # what a library does at every call is not for its users to change
         if place is None:
             elsewhere += number
         else:
@@ -63,7 +63,7 @@ def observed(
 
 
 def _order(seen: Counter[Sync], instructions: int | None) -> tuple[bool, int]:
-    """What orders findings, the dearest first: a wait is dearer than any Python code."""
+    """The sort key of findings, costliest first: a wait costs more than any Python code."""
     waits = any(sync.waits for sync in seen)
     return not waits, -seen.total() * (1 if waits else instructions or _USUAL)
 
@@ -74,7 +74,7 @@ def more(waits: int) -> str:
 
 
 def _code(sync: Sync, place: Frame) -> str:
-    """The code of the rule that tells of such a line when it reads it: there is one for each kind of test."""
+    """The linter's rule for the line: there is one for each kind of truth test."""
     words = _line(place.path, place.line).split(None, 1)
     if sync.code != "DG401" or not words:
         return sync.code
@@ -112,7 +112,7 @@ def _finding(
 
 
 def _span(places: Sequence[Frame]) -> Span:
-    """Of the expression that was seen; of the line where there are several, or no columns are known."""
+    """The span of the expression, or of the line if there are several, or no columns."""
     path, line = places[0].path, places[0].line
     known = columns(path, places[0].place) if len({frame.place for frame in places}) == 1 else None
     if known is not None:
@@ -123,7 +123,7 @@ def _span(places: Sequence[Frame]) -> Span:
 
 
 def _loops(seen: Sequence[Ran]) -> tuple[Ran, ...]:
-    """What was seen at one place, loop by loop: where it came most often first."""
+    """What was seen at a place by loop, most frequent first."""
     found: dict[str, Ran] = {}
     for one in seen:
         before = found.get(one.loop)
@@ -162,7 +162,7 @@ def _message(
 
 
 def _what(operations: Sequence[str], places: Sequence[Frame]) -> str:
-    """The source of what made the host wait, and what that is called, unless the source says it itself."""
+    """The source of the expression, and the name of the operation unless the source contains it."""
     texts = list(dict.fromkeys(shown(f.path, f.place) for f in places))
     if not all(texts):
         return _quoted(operations)
@@ -199,7 +199,7 @@ def _times(number: int) -> str:
 
 
 def _tail(path: str) -> str:
-    """The end of a path of somebody else's package."""
+    """The end of a path of another package."""
     head, found, tail = path.rpartition("site-packages/")
     return tail if found else Path(head + tail).name
 

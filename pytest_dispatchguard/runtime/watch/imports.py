@@ -1,4 +1,4 @@
-"""Counts the imports that functions make while they run: each looks its module up, and its names."""
+"""Counts imports within functions: each looks up its module and names every time."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from contextlib import contextmanager
 from types import CodeType
 from typing import Any
 
-from pytest_dispatchguard.runtime.foreign import is_user_s
+from pytest_dispatchguard.runtime.code.foreign import is_user_s
 from pytest_dispatchguard.runtime.syncs.syncs import Sync, place_of
 
 _WHY = "an import looks its module up, and its names, each time: import once"
 _WORTH = 3
-"""Times that an import is made before it is told: the first one is the module's own work."""
+"""How often an import runs before it is reported: the first one loads the module."""
 
 
 class Importing:
-    """What was seen so far of functions whose files are the project's `own`."""
+    """The imports seen so far, in functions of files that are the project's `own`."""
 
     def __init__(self, own: Callable[[str], bool]) -> None:
         self._own = own
         # By the identity of code: equal code of another file is another function.
         self._known: dict[int, tuple[CodeType, bool]] = {}
-        """Whether code is a function of the project; kept, so that no other takes its place."""
+        """Whether code is a function of the project; kept alive, so that its id stays unique."""
         self._seen: dict[tuple[int, int, str], list[Any]] = {}
-        """By function, line and module: how to tell of it, and how often."""
+        """By function, line and module: the finding, and its count."""
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Counts what runs inside, in all threads."""
+        """Watches all threads."""
         before = builtins.__import__
 
         def counted(name: str, *rest: Any, **named: Any) -> Any:
@@ -43,12 +43,14 @@ class Importing:
         try:
             yield
         finally:
-            if builtins.__import__ is counted:  # whoever came later takes his own off himself
+            if (
+                builtins.__import__ is counted
+            ):  # if replaced meanwhile, the one who did so restores it
                 builtins.__import__ = before
 
     @property
     def times(self) -> Counter[Sync]:
-        """The imports that were made again and again."""
+        """The imports that ran repeatedly."""
         found: Counter[Sync] = Counter()
         for seen, number in list(self._seen.values()):
             if number >= _WORTH:

@@ -1,5 +1,5 @@
-"""A close look at one call of every function of a project: how many instructions each of its lines takes with
-all that it calls, and what it asks for again and again."""
+"""Profiles one call of every function of a project: the instructions of each line with its callees, and
+repeated lookups and calls."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 from pytest_dispatchguard.model import OperationsAt
-from pytest_dispatchguard.runtime.foreign import is_ours, is_user_s
+from pytest_dispatchguard.runtime.code.foreign import is_ours, is_user_s
 from pytest_dispatchguard.runtime.hooks.instruction_steps import Stop, step_through
 from pytest_dispatchguard.runtime.syncs.syncs import is_there, qualified
 
 Line = tuple[str, int]
 """A file and a line."""
 _TRIES = 50
-"""Calls, the first aside, one of which is looked into: where another is looked into, the next one is."""
+"""The calls after the first, one of which is profiled; while another function is being profiled, a later
+one."""
 _LONGEST = 20_000
-"""Instructions of a call that is looked into; one that goes on is left alone."""
+"""The most instructions that are profiled of a call."""
 _LOOKUPS = 8
-"""Times that one attribute of one module is looked up in a call before that is told."""
+"""How often a call looks up one attribute of one module before that is reported."""
 _ANSWERS = 3
-"""Times that a function is asked the same in a call before that is told."""
+"""How often a call repeats an equal call before that is reported."""
 _ASKING = 20
-"""Instructions that such a function takes, so that a name for its answer is worth it."""
+"""The least instructions of a function whose result is worth keeping."""
 _NO_CALL = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _LOOKED_UP = (
     "`{}` of one module is looked up {} times a call, by `Module.__getattr__`: give it a name"
@@ -43,33 +44,33 @@ class _Function:
     code: CodeType
     calls: int = 0
     waits: bool = True
-    """Whether it is still to be looked into."""
+    """Whether it is still to be profiled."""
 
 
 @dataclass
-class Looks:
-    """What was seen so far of functions whose files are the project's own."""
+class InstructionProfiles:
+    """The profiles of functions whose files are the project's own."""
 
     own: Callable[[str], bool]
     figures: bool = True
-    """Whether instructions are kept: not where another watcher's work, or a ghost's, is among them."""
+    """Whether instruction counts are kept: not if they include the work of the ghost or of other watchers."""
     lines: dict[Line, int] = field(default_factory=dict)
-    """The instructions of a line in one call of its function, with all that it calls."""
+    """The instructions of a line in one call of its function, with callees."""
     again: dict[tuple[str, int, str], list[str]] = field(default_factory=dict)
-    """By file, line and function: what is asked again and again, in words."""
+    """Remarks about repeated work, by file, line and function."""
     _functions: dict[int, _Function] = field(default_factory=dict)
     # By the identity of code: equal code of another file is another function.
-    _look: _Look | None = None
+    _look: _Profile | None = None
     _stop: Stop | None = None
 
     def entered(self, frame: FrameType) -> bool:
-        """Takes note of a function that begins; whether its next call is of interest."""
+        """Records the start of a function; whether its next call is of interest."""
         code = frame.f_code
         known = self._functions.get(id(code))
         if known is None:
             known = self._functions[id(code)] = _Function(code, waits=self._wanted(code))
         known.calls += 1
-        # The first call may make what the others use.
+        # The first call may do one-time setup.
         if known.waits and known.calls > 1:
             if self._look is None:
                 self._begin(frame, known)
@@ -77,13 +78,13 @@ class Looks:
         return known.waits
 
     def end(self) -> None:
-        """Ends a look that is under way."""
+        """Ends a profile that is under way."""
         stop, self._look, self._stop = self._stop, None, None
         if stop is not None:
             stop()
 
     def remarks(self, rel: Callable[[str], str | None]) -> Iterable[OperationsAt]:
-        """What is asked again and again, for the table of operations by line."""
+        """The remarks, for the table of operations by line."""
         for (path, line, function), said in self.again.items():
             yield OperationsAt(rel(path) or path, line, function, 1, {}, tuple(said))
 
@@ -92,7 +93,7 @@ class Looks:
         return bool(called) and is_user_s(code) and self.own(code.co_filename)
 
     def _begin(self, frame: FrameType, function: _Function) -> None:
-        self._look = look = _Look(self, frame, function)  # before anything of it is told
+        self._look = look = _Profile(self, frame, function)  # before any callback comes
         stop = step_through(frame, look)
         if stop is None:
             self._look = None
@@ -100,39 +101,39 @@ class Looks:
         else:
             self._stop = stop
 
-    def done(self, look: _Look) -> None:
-        """Keeps what was seen of a call that has ended."""
+    def done(self, look: _Profile) -> None:
+        """Keeps the profile of a call that has ended."""
         self._look = self._stop = None
         look.function.waits = False
         code = look.function.code
         if self.figures and not is_there():
             for line, number in look.counts.items():
-                key = code.co_filename, line  # several functions may begin on one
+                key = code.co_filename, line  # several functions may start on one line
                 self.lines[key] = max(number, self.lines.get(key, 0))
         name = qualified(code)
         for line, said in look.said():
             self.again.setdefault((code.co_filename, line, name), []).append(said)
 
 
-class _Look:
-    """One call, while it is looked into."""
+class _Profile:
+    """One call that is being profiled."""
 
-    def __init__(self, looks: Looks, frame: FrameType, function: _Function) -> None:
+    def __init__(self, looks: InstructionProfiles, frame: FrameType, function: _Function) -> None:
         self.looks, self.frame, self.function = looks, frame, function
         self.line = frame.f_lineno
         self.counts: Counter[int] = Counter()
         self.total = 0
         self.lookups: Counter[tuple[int, str, int]] = Counter()
-        """By line, attribute, and which module."""
+        """Attribute lookups, by line, attribute and module."""
         self.asked: dict[Hashable, list[tuple[int, str, object, int]]] = {}
-        """By function and arguments: lines, names, answers, and instructions."""
+        """Calls by function and arguments: line, name, result and instructions."""
         self._running: dict[int, tuple[Hashable, int, int]] = {}
         self._kept: list[object] = []
-        """What was passed: while it is here, nothing else has its identity."""
+        """The arguments; kept alive, so that their ids stay unique."""
         self._ours: dict[int, bool] = {}
 
     def instruction(self, frame: FrameType, offset: int) -> None:
-        """Counts it for the line that the call is at."""
+        """Counts an instruction for the line that the call is at."""
         if frame is self.frame:
             self.line = frame.f_lineno
         elif self._is_ours(frame.f_code):
@@ -144,19 +145,19 @@ class _Look:
             self.looks.end()
 
     def entered(self, frame: FrameType) -> None:
-        """A function begins."""
+        """Called when a function starts."""
         if frame.f_back is self.frame:
             self._begins(frame)
 
     def left(self, frame: FrameType, result: object) -> None:
-        """A function ends."""
+        """Called when a function ends."""
         if frame is self.frame:
             self.looks.done(self)
         else:
             self._ends(frame, result)
 
     def said(self) -> Iterable[tuple[int, str]]:
-        """What is worth telling, with its line."""
+        """The remarks, with lines."""
         names: Counter[tuple[str, int]] = Counter()
         first: dict[tuple[str, int], int] = {}
         for (line, name, module), times in self.lookups.items():
@@ -208,14 +209,14 @@ def _parameters(code: CodeType) -> tuple[str, ...]:
 
 
 def _identity(value: object) -> Hashable:
-    """What tells two arguments apart."""
+    """A key that distinguishes arguments."""
     if isinstance(value, tuple):
         return ("tuple", *map(_identity, value))
     return (type(value), value) if _is_plain(value) else id(value)
 
 
 def _is_plain(value: object) -> bool:
-    """Whether a value is nothing but itself; None says nothing."""
+    """Whether a value is a constant; None does not count."""
     return isinstance(value, _PLAIN) and type(value) in _PLAIN
 
 

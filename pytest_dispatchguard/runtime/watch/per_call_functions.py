@@ -1,4 +1,4 @@
-"""Watches for functions that are built anew at every call of the one around them, to be called once."""
+"""Watches for functions that are defined at every call of their enclosing function, to be called once."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from collections import Counter
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
 
-from pytest_dispatchguard.runtime.foreign import is_foreign
+from pytest_dispatchguard.runtime.code.foreign import is_foreign
 from pytest_dispatchguard.runtime.syncs.syncs import Frame, Sync, place_of, qualified
 
 _CALLS = 3
-"""Calls of the function around that say something."""
+"""The least calls of the enclosing function."""
 _EACH = 2
-"""Calls of what it builds, for each that it is built: who is called more often is worth it."""
+"""The least calls of an inner function, for each definition, that make it worthwhile."""
 _FUNCTION = inspect.CO_OPTIMIZED | inspect.CO_NEWLOCALS
 
 
 @dataclass
 class _Built:
-    """A function inside another."""
+    """A function defined in another."""
 
     code: CodeType
     maker: CodeType
     by_maker: int = 0
-    """Calls that the one around it makes itself, while it runs."""
+    """Calls by the enclosing function itself, while it runs."""
     by_caller: int = 0
-    """Calls by who called the one around it."""
+    """Calls by the caller of the enclosing function."""
     others: int = 0
 
 
@@ -38,11 +38,11 @@ class _Maker:
     calls: int = 0
     callers: set[int] = field(default_factory=set)
     way: tuple[Frame, ...] = ()
-    """Where it was called first."""
+    """The stack of its first call."""
 
 
 class Building:
-    """What was seen so far."""
+    """The inner functions seen so far."""
 
     def __init__(self) -> None:
         # By the identity of code: equal code of another file is another function.
@@ -51,7 +51,7 @@ class Building:
         self._built: dict[int, _Built] = {}
 
     def entered(self, frame: FrameType) -> bool:
-        """Takes note of a function that begins; whether it is of interest."""
+        """Records the start of a function; whether it is of interest."""
         code = frame.f_code
         key = id(code)
         if key not in self._looked_at:
@@ -89,12 +89,12 @@ class Building:
                 self._built[id(inner)] = _Built(inner, code)
 
     def wasted(self) -> Counter[Sync]:
-        """The functions that were built for nothing but a call, and how often."""
+        """The functions that were defined for a single call, and how often."""
         found: Counter[Sync] = Counter()
         for built in list(self._built.values()):
             maker = self._makers[id(built.maker)]
             calls = built.by_maker + built.by_caller
-            # Where another than the maker calls, what is called more than once is worth building.
+            # Called by another function, more than one call makes it worthwhile.
             most = maker.calls if built.by_caller else _EACH * maker.calls
             enough = maker.calls >= _CALLS and maker.calls <= 2 * calls
             if enough and calls <= most and not built.others:
@@ -106,13 +106,13 @@ class Building:
 
 
 def _names(frame: FrameType, code: CodeType) -> bool:
-    """Whether the line that runs calls the function by its name: else it is handed to who calls it."""
+    """Whether the running line calls the function by name; else it was passed to its caller."""
     line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
     return re.search(rf"\b{re.escape(code.co_name)}\s*\(", line) is not None
 
 
 def _has_defaults(maker: CodeType, code: CodeType) -> bool:
-    """Whether a function is built with values for its parameters, which may be of the call."""
+    """Whether a function has defaults, which may depend on the call."""
     instructions = list(dis.get_instructions(maker))
     for number, instruction in enumerate(instructions):
         if instruction.argval is code:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from pytest_dispatchguard.measure.budgets.agreement import Tolerance, disagreement
+from pytest_dispatchguard.measure.budgets.agreement import disagreement
+from pytest_dispatchguard.measure.timing.subject import Tolerance
 
 torch = pytest.importorskip("torch", reason="compares tensors")
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from pytest_dispatchguard.measure.layers.functions import Part, parts_of
-from pytest_dispatchguard.runtime.call_tree import CallTree
 from pytest_dispatchguard.runtime.compiled.calls import Role
+from pytest_dispatchguard.runtime.hooks.call_tree import CallTree
 
 
 def work(n: int) -> int:

@@ -301,8 +301,8 @@ class TestOfTorch:
 
     def test_trees_are_looked_through_in_the_order_of_calls(self) -> None:
         torch = pytest.importorskip("torch", reason="code on torch runs")
-        from pytest_dispatchguard.runtime.call_tree import CallTree
         from pytest_dispatchguard.runtime.compiled.calls import checks_of, is_rewritten
+        from pytest_dispatchguard.runtime.hooks.call_tree import CallTree
 
         torch.compiler.reset()
         compiled = torch.compile(lambda x, n: x * len(n), backend="eager", dynamic=False)

@@ -345,7 +345,8 @@ def test_where_no_child_is_forked_it_is_told_once(
     pytester.makepyfile(SUITE)
     pytester.makeconftest(
         """
-        from pytest_dispatchguard.measure import devices, verdicts
+        from pytest_dispatchguard.measure.budgets import verdicts
+        from pytest_dispatchguard.measure.timing import devices
 
         devices.accelerator = lambda: "cuda"
         verdicts._by_time = lambda limits, measured: ("undecided", [])

@@ -112,7 +112,7 @@ def test_a_break_that_leaves_a_function_uncompiled_counts() -> None:
     made = found(lambda: compiled(torch.ones(2)))
     assert (made.values["graph_breaks"], made.values["graphs"]) == (1, 0)
     assert "not compiled at all" in made.facts.breaks[0].reason
-    assert "test_compiled.py:" in made.facts.breaks[0].place
+    assert "test_counts.py:" in made.facts.breaks[0].place
 
 
 def test_a_recompile_within_a_call_is_told_with_its_reason() -> None:

@@ -64,10 +64,10 @@ def test_groups_lose_no_guard(drawn: list[tuple[str, int, str]]) -> None:
 
 def test_sizes_that_hang_together_are_told_by_an_argument() -> None:
     torch = pytest.importorskip("torch", reason="code on torch runs")
-    from pytest_dispatchguard.runtime import torch_private
+    from pytest_dispatchguard.runtime.torch_private import compiler
 
     torch.compiler.reset()
-    with torch_private.compiled_codes() as codes:
+    with compiler.compiled_codes() as codes:
         compiled = torch.compile(
             lambda a: a * 2 if a.shape[0] < 100 else a, backend="eager", dynamic=True
         )
@@ -78,7 +78,7 @@ def test_sizes_that_hang_together_are_told_by_an_argument() -> None:
 
 def test_a_constant_of_an_instance_is_named_with_its_line() -> None:
     torch = pytest.importorskip("torch", reason="code on torch runs")
-    from pytest_dispatchguard.runtime import torch_private
+    from pytest_dispatchguard.runtime.torch_private import compiler
 
     class Scaled(torch.nn.Module):  # type: ignore[misc, name-defined, unused-ignore]  # torch is not there when types are checked
         def __init__(self, scale: float) -> None:
@@ -100,7 +100,7 @@ def test_a_constant_of_an_instance_is_named_with_its_line() -> None:
 
     net = Net()
     torch.compiler.reset()
-    with torch_private.no_caches(), torch_private.compiled_codes() as codes:
+    with compiler.no_caches(), compiler.compiled_codes() as codes:
         torch.compile(net, backend="eager")(torch.ones(2))
     found = guards_of(dict.fromkeys(codes))
     about = [g for g in grouped(found) if g.pattern == "L['self'].layers[*].scale"]
@@ -110,7 +110,7 @@ def test_a_constant_of_an_instance_is_named_with_its_line() -> None:
             "return x * self.scale",
         )
     ]
-    assert about[0].place.startswith("runtime/test_guards.py:")
+    assert about[0].place.startswith("compiled/test_guards.py:")
     assert about[0].place.endswith("in forward")
     ambient = [g for g in found if not g.source]
     assert {"GLOBAL_STATE", "DEFAULT_DEVICE"} <= {g.kind for g in ambient}

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch", reason="the ghost stands in for torch's dev
 from pytest_dispatchguard.model import UserError  # noqa: E402 - needs torch, which may be missing
 from pytest_dispatchguard.runtime.ghost.ghost import ghost  # noqa: E402 - needs torch, which may be missing
 from pytest_dispatchguard.runtime.ghost.torch_names import names  # noqa: E402 - needs torch, which may be missing
-from pytest_dispatchguard.runtime.syncs.syncs import Notes, Recorder, allow_sync  # noqa: E402 - needs torch, which may be missing
+from pytest_dispatchguard.runtime.syncs.syncs import Recorder, allow_sync  # noqa: E402 - needs torch, which may be missing
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a real GPU here")
 F = torch.nn.functional
@@ -223,7 +223,7 @@ def test_the_device_answers(seen: Recorder) -> None:
 
 
 def everything() -> list[tuple[Any, str, Any]]:
-    return [(owner, name, vars(owner).get(name, "missing")) for owner, name, _ in names(Notes())]
+    return [(owner, name, vars(owner).get(name, "missing")) for owner, name, _ in names()]
 
 
 def test_nothing_is_left_behind() -> None:

@@ -10,8 +10,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the modes are torch's")
 
-from pytest_dispatchguard.runtime import torch_private  # noqa: E402 - torch first
 from pytest_dispatchguard.runtime.hooks.dispatch_mode import DispatchMode  # noqa: E402 - needs torch
+from pytest_dispatchguard.runtime.torch_private import dispatcher  # noqa: E402 - torch first
 
 
 class Names(DispatchMode):
@@ -55,9 +55,7 @@ def test_torch_compile_leaves_it_alone() -> None:
     compiled = counter.frame_count
     with Names() as mode:
         subject(x)
-    again = (
-        torch_private.modes_are_guarded()
-    )  # by older releases: compiled once more, and run as such
+    again = dispatcher.modes_are_guarded()  # by older releases: compiled once more, and run as such
     assert counter.frame_count == compiled * (2 if again else 1) == (4 if again else 2)
     assert mode.seen == ["add.Tensor", "mul.Tensor"]
     with Names() as another:

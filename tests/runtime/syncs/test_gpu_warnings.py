@@ -206,11 +206,11 @@ def test_threads_that_allow_at_once(device: dict[str, Any]) -> None:
 def test_torch_may_be_imported_later() -> None:
     program = """
 import sys
-from pytest_dispatchguard.runtime.syncs import gpu_warnings as device_waits
-with device_waits.recording() as seen:
+from pytest_dispatchguard.runtime.syncs import gpu_warnings
+with gpu_warnings.recording() as seen:
     assert "torch" not in sys.modules
     import torch
-    queued = [call for call, _ in torch.cuda._queued_calls if "sync_mode" in call.__module__]
+    queued = [call for call, _ in torch.cuda._queued_calls if "torch_mode" in call.__module__]
 print(len(queued), seen.total)
 """
     done = subprocess.run(

@@ -27,7 +27,7 @@ def scope() -> Iterator[None]:
 
 def seen(run: Callable[[], object]) -> Counter[tuple[str, str, str]]:
     """Code, operation and function of what was seen."""
-    watch = costly_calls.Waste()
+    watch = costly_calls.CostlyCalls()
     with watch.watching():
         run()
     found: Counter[tuple[str, str, str]] = Counter()
@@ -85,7 +85,7 @@ def test_where_it_is_and_how_it_came_there() -> None:
     def inner() -> None:
         copy.deepcopy([])
 
-    watch = costly_calls.Waste()
+    watch = costly_calls.CostlyCalls()
     with watch.watching():
         outer()
     ((sync, number),) = seen_in(watch, __file__).items()
@@ -111,7 +111,7 @@ def test_trees_of_one_leaf() -> None:
 
 
 def test_two_who_watch_share_one_place() -> None:
-    first, second = costly_calls.Waste(), costly_calls.Waste()
+    first, second = costly_calls.CostlyCalls(), costly_calls.CostlyCalls()
     with first.watching():
         copy.deepcopy([])
         with second.watching():
@@ -129,7 +129,7 @@ def test_threads_that_live_on_are_watched_no_more() -> None:
         copy.deepcopy([])
         done.set()
 
-    watch = costly_calls.Waste()
+    watch = costly_calls.CostlyCalls()
     before = threading.gettrace()
     with watch.watching():
         thread = threading.Thread(target=lives_on)

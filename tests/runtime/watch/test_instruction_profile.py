@@ -13,7 +13,7 @@ import pytest
 
 from pytest_dispatchguard.runtime.hooks.function_calls import each_function
 from pytest_dispatchguard.runtime.watch import instruction_profile as module
-from pytest_dispatchguard.runtime.watch.instruction_profile import Looks
+from pytest_dispatchguard.runtime.watch.instruction_profile import InstructionProfiles
 
 
 @contextlib.contextmanager
@@ -37,16 +37,18 @@ def counter(numbers: list[int]) -> int:
     return len(numbers)
 
 
-def seen(run: Callable[[], object], own: Callable[[str], bool] | None = None) -> Looks:
+def seen(
+    run: Callable[[], object], own: Callable[[str], bool] | None = None
+) -> InstructionProfiles:
     """What is seen of a run."""
-    looks = Looks(own or (lambda path: path == __file__))
+    looks = InstructionProfiles(own or (lambda path: path == __file__))
     with each_function(looks.entered):
         run()
         looks.end()
     return looks
 
 
-def lines(looks: Looks, function: Callable[..., object]) -> dict[int, int]:
+def lines(looks: InstructionProfiles, function: Callable[..., object]) -> dict[int, int]:
     """Instructions by line of a function, counted from its first."""
     code = function.__code__
     own = {line for _, _, line in code.co_lines()}
@@ -125,7 +127,7 @@ def test_a_call_without_end_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> No
     assert lines(looks, after)  # what follows is looked into all the same
 
 
-def said(looks: Looks) -> list[str]:
+def said(looks: InstructionProfiles) -> list[str]:
     """What is asked again and again."""
     return [text for at in looks.remarks(lambda path: "here.py") for text in at.seen]
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from pytest_dispatchguard.runtime.watch.costly_calls import Waste
+from pytest_dispatchguard.runtime.watch.costly_calls import CostlyCalls
 
 from ..conftest import seen_in
 
 
 def seen(run: Callable[[], object], times: int = 4) -> list[tuple[str, str, str, int]]:
     """Code, what was built, by which function, and how often."""
-    watch = Waste()
+    watch = CostlyCalls()
     with watch.watching():
         for _ in range(times):
             run()
@@ -82,7 +82,7 @@ def test_equal_code_of_two_files_is_told_apart() -> None:
     for name, space in zip(("one.py", "two.py"), spaces, strict=True):
         linecache.cache[name] = (len(source), None, source.splitlines(True), name)
         exec(compile(source, name, "exec"), space)
-    watch = Waste()
+    watch = CostlyCalls()
     with watch.watching():
         for _ in range(3):
             spaces[0]["layer"]()
@@ -101,7 +101,7 @@ def test_the_place_is_where_it_is_built() -> None:
 
         return scaled()
 
-    watch = Waste()
+    watch = CostlyCalls()
     with watch.watching():
         for _ in range(3):
             outer()

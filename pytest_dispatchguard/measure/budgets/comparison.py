@@ -1,0 +1,129 @@
+"""Compares a subject with itself in another revision or run: counters exactly, then times."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import PurePath
+
+from pytest_dispatchguard.measure.timing.measurements import AGAINST_BASE, kept, unfit
+from pytest_dispatchguard.model import (
+    Base,
+    Compiled,
+    CostlyLine,
+    Interval,
+    Limit,
+    Measurement,
+    Outcome,
+    Verdict,
+)
+
+_REGRESSION = Limit(AGAINST_BASE, 1.05)
+"""The default limit: how many times slower than its base a subject may be."""
+
+
+def needs_times(verdict: Verdict, base: Base) -> bool:
+    """Whether times are needed to decide, after counters."""
+    return not base.note and verdict.measured is not None and _limit(verdict, base) is not None
+
+
+def _limit(verdict: Verdict, base: Base) -> Limit | None:
+    """The limit on times. A subject with equal counters needs none, unless the user set a limit."""
+    for limit in verdict.limits:
+        if limit.name == AGAINST_BASE:
+            return limit
+    return None if dict(base.counters) == dict(verdict.counters) else _REGRESSION
+
+
+def against(verdict: Verdict, base: Base) -> Verdict:
+    """Adds the comparison with the base to a verdict: a counter that grew without a limit, or a slower
+    time."""
+    if base.note or verdict.verdict == "error" or not verdict.counters:
+        return replace(verdict, base=base)
+    change = _change(verdict.measured, base.measured, base.earlier)
+    base = replace(base, change=change)
+    limited = {limit.name for limit in verdict.limits}
+    dearer = [
+        f"{name}: {number}, in {base.name} {base.counters[name]}"
+        for name, number in verdict.counters.items()
+        if name not in limited
+        and name not in verdict.varying
+        and number > base.counters.get(name, number)
+    ]
+    outcome: Outcome = "fail" if dearer else "pass"
+    limit = _limit(verdict, base)
+    if change is not None and limit is not None:
+        fine = kept(limit, change)
+        bad = [unfit(m) for m in (verdict.measured, base.measured) if m is not None and unfit(m)]
+        if fine is False and bad:
+            fine = None
+            dearer.append(bad[0])
+        if fine is not True:
+            outcome = "fail" if fine is False or outcome == "fail" else "undecided"
+            dearer.append(
+                f"{AGAINST_BASE}: {change.value:.3f} times {base.name} "
+                f"({change.low:.3f} to {change.high:.3f}), allowed {limit.shown}"
+                f"{'' if fine is False else ': too unsure to tell'}"
+            )
+    told = "; ".join([*([verdict.reason] if verdict.reason else []), *dearer])
+    worst = max((verdict.verdict, outcome), key=_ORDER.index)
+    lines = _extra(verdict.lines, base.lines) if base.lines else verdict.lines
+    compiled = _new_guards(verdict.compiled, base.compiled)
+    return replace(verdict, verdict=worst, reason=told, base=base, lines=lines, compiled=compiled)
+
+
+def _new_guards(now: Compiled | None, before: Compiled | None) -> Compiled | None:
+    """Marks how many guards of each group the base does not have. Guards are matched by kind and source, as
+    lines move."""
+    if now is None or before is None:
+        return now
+    left = Counter[tuple[str, str]]()
+    for group in before.guards:
+        left[group.kind, group.pattern] += group.number
+    found = []
+    for group in now.guards:
+        known = min(left[group.kind, group.pattern], group.number)
+        left[group.kind, group.pattern] -= known
+        found.append(replace(group, extra=group.number - known))
+    return replace(now, guards=tuple(found))
+
+
+def _extra(now: Sequence[CostlyLine], before: Sequence[CostlyLine]) -> tuple[CostlyLine, ...]:
+    """Marks how many instructions of each line the base does not have. Lines are matched by file name and
+    text, as they move."""
+    left = Counter[tuple[str, str]]()
+    for line in before:
+        left[PurePath(line.path).name, line.text] += line.instructions
+    found = []
+    for line in now:
+        key = (PurePath(line.path).name, line.text)
+        known = min(left[key], line.instructions)
+        left[key] -= known
+        found.append(replace(line, extra=line.instructions - known))
+    return tuple(sorted(found, key=lambda line: -(line.extra or 0)))
+
+
+_ORDER = ("pass", "skipped", "undecided", "fail", "error")
+
+
+def _change(now: Measurement | None, before: Measurement | None, earlier: bool) -> Interval | None:
+    """The ratio of ratios, or of times where one side has no reference. Independent errors add up as
+    squares, so the result has the same confidence as both intervals. If the base was measured `earlier`, the
+    spread between runs is added."""
+    if now is None or before is None:
+        return None
+    one, other = now.ratio, before.ratio
+    if one is None or other is None:
+        one, other = now.subject_us, before.subject_us
+    value = one.value / other.value
+    runs = (now.apart, before.apart) if earlier else ()
+    below = math.hypot(_apart(one.low, one.value), _apart(other.value, other.high), *runs)
+    above = math.hypot(_apart(one.value, one.high), _apart(other.low, other.value), *runs)
+    return Interval(value, value * math.exp(-below), value * math.exp(above))
+
+
+def _apart(low: float, high: float) -> float:
+    """The logarithm of the ratio of two values."""
+    return math.log(high / low) if low > 0 and math.isfinite(high) else math.inf

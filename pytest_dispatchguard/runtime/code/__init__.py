@@ -1,0 +1,1 @@
+"""Source code that runs: whose it is, and where it stands in its file."""

@@ -1,0 +1,213 @@
+"""The table of operations that make the host wait for a GPU, which the ghost follows.
+
+Taken from where torch's CUDA code copies and waits (what `torch.cuda.set_sync_debug_mode` warns of), from its
+tests and changelogs, and from NVIDIA's list of operations that wait. Calls that are no ATen operations (`to`,
+`tolist`, `synchronize`) are recorded where they are replaced, in `tensor_methods` and `cuda_api`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from packaging.version import Version
+
+from pytest_dispatchguard.runtime.ghost.marks import is_ghost, is_pinned
+
+When = Callable[[Sequence[Any], Mapping[str, Any]], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class SyncOp:
+    """One way in which an operation makes the host wait."""
+
+    name: str
+    """Its public name."""
+    why: str
+    code: str
+    """The code of the rule about it."""
+    when: When = lambda args, kwargs: True
+    """Whether it waits with these arguments, some of which are on the GPU."""
+    since: str = ""
+    """The release of torch that it waits from; empty if it always did."""
+    until: str = ""
+    """The release of torch that it no longer waits from."""
+
+    def in_force(self, torch_version: str) -> bool:
+        """Whether it waits in a release of torch."""
+        release = Version(torch_version).release
+        begun = not self.since or release >= Version(self.since).release
+        return begun and not (self.until and release >= Version(self.until).release)
+
+
+_VALUE = "a value is read back to the host"
+_COUNT = "the host waits to learn how many there are"
+_ANSWER = "the answer is read back to the host"
+_CHECKED = "whether it worked is read back to the host"
+_SIGNS = "whether no deviation is negative is read back to the host"
+_BOUNDS = "whether the sorter is within bounds is read back to the host"
+
+
+def _is_mask(index: torch.Tensor) -> bool:
+    return index.dtype in (torch.bool, torch.uint8)
+
+
+def _indices(args: Sequence[Any]) -> list[torch.Tensor]:
+    return [index for index in args[1] or () if index is not None]
+
+
+def _mask(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """A mask of the host is counted on the host, without a wait."""
+    return any(_is_mask(index) and is_ghost(index) for index in _indices(args))
+
+
+def _fills(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Writing one number through one mask is done by filling, without counting."""
+    given = _indices(args)
+    accumulates = args[3] if len(args) > 3 else kwargs.get("accumulate", False)
+    one_number = args[2].numel() == 1 and args[2].dim() == 0 and not accumulates
+    return one_number and len(given) == 1 and _mask(args, kwargs)
+
+
+def _mask_by_tensor(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    return _mask(args, kwargs) and not _fills(args, kwargs)
+
+
+def _host_indices(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    return any(not _is_mask(index) and not is_ghost(index) for index in _indices(args))
+
+
+def _host_mask(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    return any(_is_mask(index) and not is_ghost(index) for index in _indices(args))
+
+
+def _number_written(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Numbers are passed to the operation as tensors of the host."""
+    return not is_ghost(args[2]) and not _fills(args, kwargs)
+
+
+def _copied(args: Sequence[Any], kwargs: Mapping[str, Any], *, out: bool) -> bool:
+    """Whether a copy to the device, or back, waits: non-blocking ones with pinned memory do not."""
+    into, source = args[0], args[1]
+    goes_on = args[2] if len(args) > 2 else kwargs.get("non_blocking", False)
+    waits = not (goes_on and is_pinned(source if out else into))
+    return is_ghost(into) is out and is_ghost(source) is not out and source.numel() > 0 and waits
+
+
+def _number_copied(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """One element is written by a copy; numbers too before torch 2.15, which fills."""
+    return args[1].dim() == 0 and _copied(args, kwargs, out=True)
+
+
+def _values_copied(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    return args[1].dim() > 0 and _copied(args, kwargs, out=True)
+
+
+def _copied_back(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    return _copied(args, kwargs, out=False)
+
+
+def _each(when: When) -> When:
+    """The same condition for an operation on lists."""
+    return lambda args, kwargs: any(
+        when((into, source, *args[2:]), kwargs)
+        for into, source in zip(args[0], args[1], strict=True)
+    )
+
+
+def _spread_given(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """The standard deviation is a tensor of the device, whose values are checked."""
+    spread = args[1] if len(args) > 1 else kwargs.get("std")
+    return isinstance(spread, torch.Tensor) and is_ghost(spread)
+
+
+def _sorter_given(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    return kwargs.get("sorter") is not None
+
+
+def _no_size(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    return kwargs.get("output_size") is None
+
+
+def _checks_its_input(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Drawing one sample, or without replacement, checks the input."""
+    times = args[1] if len(args) > 1 else kwargs.get("num_samples")
+    replaced = args[2] if len(args) > 2 else kwargs.get("replacement", False)
+    return not replaced or times == 1
+
+
+def _by_itself(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Without bounds, they are read from the input."""
+    low = args[2] if len(args) > 2 else kwargs.get("min", 0)
+    high = args[3] if len(args) > 3 else kwargs.get("max", 0)
+    return bool(low == high)
+
+
+COPY_BACK = SyncOp(
+    "copy to the host", "the host waits until it has the copy", "DG414", _copied_back
+)
+COPY_OUT = SyncOp(
+    "copy to the device",
+    "the host waits until memory that is not pinned is copied",
+    "DG510",
+    _values_copied,
+)
+_READ = SyncOp("item", _VALUE, "DG411")
+_INDEX = SyncOp("index", "the indices are copied to the device", "DG510", _host_indices)
+# A mask of the host is counted on the host, and its indices are copied from pinned memory.
+_HOST_MASK = SyncOp("index", "the mask is copied to the device", "DG510", _host_mask, until="2.9")
+# Numbers are written by filling, or made on the device.
+_NUMBER = SyncOp(
+    "write of a number",
+    "the number is copied to the device",
+    "DG510",
+    _number_written,
+    until="2.15",
+)
+_WRITE = (
+    SyncOp("mask write", _COUNT, "DG423", _mask_by_tensor),
+    _INDEX,
+    _HOST_MASK,
+    _NUMBER,
+)
+_UNIQUE = SyncOp("unique", _COUNT, "DG424")
+_CONSECUTIVE = SyncOp("unique_consecutive", _COUNT, "DG424")
+
+TABLE: Mapping[str, tuple[SyncOp, ...]] = {
+    "aten::_local_scalar_dense": (_READ,),
+    "aten::equal": (SyncOp("equal", _ANSWER, "DG429"),),
+    "aten::allclose": (SyncOp("allclose", _ANSWER, "DG429"),),
+    "aten::is_nonzero": (SyncOp("bool", _ANSWER, "DG401"),),
+    "aten::nonzero": (SyncOp("nonzero", _COUNT, "DG421"),),
+    "aten::masked_select": (SyncOp("masked_select", _COUNT, "DG422"),),
+    "aten::index": (SyncOp("mask read", _COUNT, "DG422", _mask), _INDEX, _HOST_MASK),
+    "aten::index_put": _WRITE,
+    "aten::index_put_": _WRITE,
+    "aten::_index_put_impl_": _WRITE,
+    "aten::copy_": (replace(_NUMBER, when=_number_copied, until=""), COPY_OUT, COPY_BACK),
+    "aten::_foreach_copy_": tuple(
+        replace(copied, when=_each(copied.when)) for copied in (COPY_OUT, COPY_BACK)
+    ),
+    "aten::_unique": (_UNIQUE,),
+    "aten::_unique2": (_UNIQUE,),
+    "aten::unique_dim": (_UNIQUE,),
+    "aten::unique_consecutive": (_CONSECUTIVE,),
+    "aten::unique_dim_consecutive": (_CONSECUTIVE,),
+    "aten::bincount": (SyncOp("bincount", _COUNT, "DG425"),),
+    "aten::repeat_interleave": (SyncOp("repeat_interleave", _COUNT, "DG426", _no_size),),
+    "aten::histc": (SyncOp("histc", "its bounds are read back to the host", "DG411", _by_itself),),
+    "aten::multinomial": (SyncOp("multinomial", _CHECKED, "DG411", _checks_its_input),),
+    "aten::normal": (SyncOp("normal", _SIGNS, "DG411", _spread_given),),
+    "aten::searchsorted": (SyncOp("searchsorted", _BOUNDS, "DG411", _sorter_given),),
+    "aten::_linalg_check_errors": (SyncOp("linalg", _CHECKED, "DG411"),),
+}
+"""All waits by operation, for all releases of torch."""
+
+
+def syncs(torch_version: str) -> dict[str, tuple[SyncOp, ...]]:
+    """The waits by operation, for one release."""
+    found = {
+        name: tuple(op for op in ops if op.in_force(torch_version)) for name, ops in TABLE.items()
+    }
+    return {name: ops for name, ops in found.items() if ops}
