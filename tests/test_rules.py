@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import inspect
 import re
 import subprocess
 import sys
@@ -117,17 +118,20 @@ def test_codes_and_names_are_taken_once() -> None:
     assert [name for name, n in Counter(c.name for c in classes).items() if n > 1] == []
 
 
-def test_every_module_of_the_pack_is_a_family() -> None:
-    files = {p.stem for p in Path(rules.__file__).parent.glob("*.py")} - {"__init__"}
-    public = {name for name in files if not name.startswith("_")}
-    assert public == set(rules.FAMILIES)
+def test_every_module_with_rules_is_listed() -> None:
+    root = Path(rules.__file__).parent
+    files = {
+        f for f in root.rglob("*.py") if re.search(r"^    code = ", f.read_text("utf-8"), re.M)
+    }
+    named = {".".join(f.relative_to(root).with_suffix("").parts) for f in files}
+    assert {n for n in named if not n.startswith("specimens.")} == set(rules.MODULES)
 
 
-@pytest.mark.parametrize("family", rules.FAMILIES)
-def test_codes_belong_to_their_family(family: str) -> None:
-    classes = rules.rule_classes(family)
-    assert classes, f"rules/{family}.py defines no rule"
-    assert {c.code[:3] for c in classes} == {FAMILY_OF[family.partition("_")[0]]}
+@pytest.mark.parametrize("module", rules.MODULES)
+def test_codes_belong_to_their_family(module: str) -> None:
+    classes = rules.rule_classes(module)
+    assert classes, f"rules/{module} defines no rule"
+    assert {c.code[:3] for c in classes} == {FAMILY_OF[module.partition(".")[0]]}
 
 
 @pytest.mark.parametrize("code", sorted(CLASSES))
@@ -151,6 +155,16 @@ def test_a_rule_has_its_page(code: str) -> None:
     assert sections["Example"] != sections["Instead"]
     assert len(sections["Fix safety"].split()) >= 4
     assert bool(cls.looks()) != cls.running
+
+
+def test_the_docs_quote_a_short_rule_in_full() -> None:
+    page = (FIXTURES.parent / "docs" / "writing-a-rule.md").read_text(encoding="utf-8")
+    (quoted,) = re.findall(r"^````python\n(.*?)^````$", page, re.DOTALL | re.MULTILINE)
+    code = re.search(r'code = "(\w+)"', quoted)
+    assert code is not None
+    assert quoted == inspect.getsource(CLASSES[code.group(1)])
+    without_page = re.sub(r'""".*?"""\n', "", quoted, count=1, flags=re.DOTALL)
+    assert sum(bool(line.strip()) for line in without_page.splitlines()) <= 30
 
 
 @pytest.mark.parametrize("code", sorted(CLASSES))
