@@ -30,7 +30,8 @@ from typing import Any
 
 from bench_lint import BenchError, machine, version_of
 
-from pytest_dispatchguard.lint.check import Request, check
+from pytest_dispatchguard.lint.check import check
+from pytest_dispatchguard.lint.request import Request
 
 VERSIONS = OLD, NEW = ("3.12.0", "3.15.1")
 PLACES = {

@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dispatchguard import Finding, UserError
-from pytest_dispatchguard.lint.check import Request, check
+from pytest_dispatchguard.lint.check import check
+from pytest_dispatchguard.lint.request import Request
 
 RESULTS = Path(__file__).resolve().parent / "results"
 BEFORE, AFTER = 7, 4

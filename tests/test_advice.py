@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dispatchguard.lint.check import Request, check
+from pytest_dispatchguard.lint.check import check
+from pytest_dispatchguard.lint.request import Request
 from pytest_dispatchguard.model import Finding
 
 HEAD = "import torch\nfrom torch import nn\n\n\n# dispatchguard: hot\n"

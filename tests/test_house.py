@@ -54,17 +54,18 @@ ARROWS = {
 # The floors of each part, lowest first. A module or folder may import what stands on a floor below its own.
 FLOORS = {
     "lint": (
-        ("facts", "internal_errors", "ready_process"),
-        ("sources", "syntax", "workers"),
-        ("knowledge", "isolated"),
+        ("facts", "internal_errors", "processes"),
+        ("sources", "syntax"),
+        ("knowledge",),
         ("scout", "callgraph", "store"),
         ("kinds",),
         ("dataflow",),
         ("hotness",),
         ("judge", "results"),
-        ("incremental",),
+        ("pipeline",),
+        ("incremental", "request", "session"),
         ("engine",),
-        ("newly_hot",),
+        ("newly_hot", "passes"),
         ("check",),
         ("hot", "known_hot", "observed", "review", "resident"),
     ),

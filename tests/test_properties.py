@@ -19,10 +19,12 @@ from pytest_dispatchguard.edits import apply_edits, offsets
 from pytest_dispatchguard.lint import engine
 from pytest_dispatchguard.lint.judge.cached_catalog import catalog
 from pytest_dispatchguard.lint.judge.catalog import Catalog
+from pytest_dispatchguard.lint.pipeline.outcome import Outcome
+from pytest_dispatchguard.lint.processes.workers import Pool
 from pytest_dispatchguard.lint.results.fixes import fix
 from pytest_dispatchguard.lint.scout import scan
+from pytest_dispatchguard.lint.session import Session
 from pytest_dispatchguard.lint.sources.files import Discovery, File
-from pytest_dispatchguard.lint.workers import Pool
 from pytest_dispatchguard.model import Finding
 
 ROOT = Path("/nowhere")
@@ -237,15 +239,16 @@ def rules() -> Catalog:
     return catalog(None)
 
 
-def check(text: str, rules: Catalog, **settings: object) -> engine.Outcome:
+def check(text: str, rules: Catalog, **settings: object) -> Outcome:
     return check_all({"pkg/mod.py": text}, rules, **settings)
 
 
-def check_all(texts: Mapping[str, str], rules: Catalog, **settings: object) -> engine.Outcome:
+def check_all(texts: Mapping[str, str], rules: Catalog, **settings: object) -> Outcome:
     files = tuple(File(str(ROOT / rel), rel, 0, 0, 0, 0) for rel in texts)
     config = Config(root=ROOT, pedantic=True, **settings)  # type: ignore[arg-type]  # by name
     with Pool(1) as pool:
-        return engine.run(config, Discovery(files, files), lambda: rules, None, pool, texts=texts)
+        session = Session(config, lambda: rules, None, pool)
+        return engine.run(session, Discovery(files, files), texts=texts)
 
 
 def found(text: str, rules: Catalog) -> list[Finding]:

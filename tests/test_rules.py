@@ -20,7 +20,8 @@ import pytest
 from packaging.specifiers import SpecifierSet
 
 from pytest_dispatchguard import Finding, Rule
-from pytest_dispatchguard.lint.check import Checked, Request, check
+from pytest_dispatchguard.lint.check import Checked, check
+from pytest_dispatchguard.lint.request import Request
 from pytest_dispatchguard.runtime.watch.findings import observed
 
 rules = pytest.importorskip(

@@ -14,7 +14,8 @@ from urllib.parse import unquote
 import pytest
 
 from pytest_dispatchguard.config import Config
-from pytest_dispatchguard.lint.check import Checked, Request, check
+from pytest_dispatchguard.lint.check import Checked, check
+from pytest_dispatchguard.lint.request import Request
 from pytest_dispatchguard.model import Finding, Remark, Review, Stretch
 from pytest_dispatchguard.report import render
 from pytest_dispatchguard.report.options import Options

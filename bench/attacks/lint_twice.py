@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_dispatchguard.lint.check import Checked, Request, check
+from pytest_dispatchguard.lint.check import Checked, check
+from pytest_dispatchguard.lint.request import Request
 from pytest_dispatchguard.report import render
 
 

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from bench_recall import archived
 
-from pytest_dispatchguard.lint.check import Request, check
+from pytest_dispatchguard.lint.check import check
+from pytest_dispatchguard.lint.request import Request
 from pytest_dispatchguard.report import render
 
 # The script: `python -m` would import what lies in the working folder, which is code of the repository.

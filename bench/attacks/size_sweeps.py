@@ -19,7 +19,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
 
-from pytest_dispatchguard.lint.check import Checked, Request, check
+from pytest_dispatchguard.lint.check import Checked, check
+from pytest_dispatchguard.lint.request import Request
 
 HEAD = "import torch\nfrom torch import nn\n\n\n"
 MODEL = f"{HEAD}class M(nn.Module):\n    def forward(self, x: torch.Tensor):\n"

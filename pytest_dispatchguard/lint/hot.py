@@ -7,15 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_dispatchguard.config import idle_folders, is_project
-from pytest_dispatchguard.lint import engine
 from pytest_dispatchguard.lint.callgraph.project import Project
-from pytest_dispatchguard.lint.check import settings
 from pytest_dispatchguard.lint.facts import HotFact
 from pytest_dispatchguard.lint.hotness.solve import Heat, listed
-from pytest_dispatchguard.lint.incremental.survey import Progress, scout_files
+from pytest_dispatchguard.lint.pipeline.progress import Progress, no_progress
+from pytest_dispatchguard.lint.pipeline.solve import solve
+from pytest_dispatchguard.lint.pipeline.survey import Survey, scout_files
 from pytest_dispatchguard.lint.results.unused_settings import idle_names
-from pytest_dispatchguard.lint.sources.files import discover, require
-from pytest_dispatchguard.lint.workers import Pool
+from pytest_dispatchguard.lint.session import Session, open_session
+from pytest_dispatchguard.lint.sources.files import Discovery, discover, require
 from pytest_dispatchguard.model import Finding, Hot, HotPlace
 
 
@@ -57,23 +57,26 @@ class HotLines:
 
 def hot_lines(place: Path, cwd: Path, config_file: Path | None = None) -> HotLines:
     """The hot lines of the project around a place."""
-    config, rules, cache = settings((place,), cwd, config_file, {}, cached=True)
-    try:
-        discovery = discover((), config, cwd=config.root)
-        with Pool(
-            1
-        ) as pool:  # torch may be at work here by now, with threads that no fork survives
-            survey = scout_files(
-                config, discovery, cache, pool, {}, _quietly, meanwhile=lambda _: rules()
-            )
-        return HotLines(*engine.solve(config, survey, rules(), cache))
-    finally:
-        if cache is not None:
-            cache.close()
+    # One process: torch may run here by now, with threads that do not survive a fork.
+    with open_session((place,), cwd, config_file, {}, cached=True, jobs=1) as session:
+        discovery = discover((), session.config, cwd=session.config.root)
+        _, project, heat = _solved(session, discovery, no_progress)
+        return HotLines(project, heat)
 
 
-def _quietly(what: str, done: int, total: int) -> None:
-    """Shows no progress."""
+def _solved(
+    session: Session, discovery: Discovery, progress: Progress
+) -> tuple[Survey, Project, Heat]:
+    survey = scout_files(
+        session.config,
+        discovery,
+        session.cache,
+        session.pool,
+        {},
+        progress,
+        meanwhile=lambda _: session.rules(),
+    )
+    return survey, *solve(session.config, survey, session.catalog, session.cache)
 
 
 def hot_functions(
@@ -90,20 +93,12 @@ def hot_functions(
     """The hot functions in the paths, by path and line, each with why it is hot. `note` is told of files
     that cannot be read, named as they are `shown`, and of settings that match nothing."""
     require(paths, cwd)
-    config, rules, cache = settings(paths, cwd, config_file, {}, cached)
-    tell = progress or (lambda what, done, total: None)
-    try:
+    with open_session(paths, cwd, config_file, {}, cached=cached, jobs=jobs) as session:
+        config = session.config
         discovery = discover(paths, config, cwd=cwd)
-        with Pool(jobs) as pool:
-            survey = scout_files(
-                config, discovery, cache, pool, {}, tell, meanwhile=lambda _: rules()
-            )
-        project, solved = engine.solve(config, survey, rules(), cache)
-        if solved.observed.note:
-            note(solved.observed.note)
-    finally:
-        if cache is not None:
-            cache.close()
+        survey, project, heat = _solved(session, discovery, progress or no_progress)
+        if heat.observed.note:
+            note(heat.observed.note)
     asked = {f.rel for f in discovery.targets}
     for line in discovery.notes:
         note(line)
@@ -123,7 +118,7 @@ def hot_functions(
             hot=_hot(place.hot),
             only_loops=place.hot.only_loops,
         )
-        for place in listed(project, solved)
+        for place in listed(project, heat)
         if place.path in asked
     ]
 

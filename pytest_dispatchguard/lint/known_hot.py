@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_dispatchguard.lint.check import Request, check
+from pytest_dispatchguard.lint.check import check
+from pytest_dispatchguard.lint.request import Request
 from pytest_dispatchguard.model import Finding
 
 _ALL_HOT = '[tool.dispatchguard]\nhot-roots = ["*"]\n'

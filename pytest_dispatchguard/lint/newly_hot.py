@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from pytest_dispatchguard.config import Config
 from pytest_dispatchguard.edits import split_lines
 from pytest_dispatchguard.lint import engine
 from pytest_dispatchguard.lint.callgraph.calls import calls_to
 from pytest_dispatchguard.lint.callgraph.project import Project, class_of, dotted_id
-from pytest_dispatchguard.lint.incremental.survey import Survey, Texts, facts_of, scout_files
-from pytest_dispatchguard.lint.judge.catalog import Catalog
+from pytest_dispatchguard.lint.pipeline.progress import no_progress
+from pytest_dispatchguard.lint.pipeline.solve import solve
+from pytest_dispatchguard.lint.pipeline.survey import Survey, Texts, facts_of, scout_files
+from pytest_dispatchguard.lint.results.levels import is_shown
+from pytest_dispatchguard.lint.session import Session
 from pytest_dispatchguard.lint.sources.base_revision import before
 from pytest_dispatchguard.lint.sources.files import Discovery
 from pytest_dispatchguard.lint.sources.git_diff import Changes, touches
 from pytest_dispatchguard.lint.sources.module_names import module_name
-from pytest_dispatchguard.lint.store.cache import Cache
 from pytest_dispatchguard.lint.store.packing import shape
-from pytest_dispatchguard.lint.workers import Pool
 from pytest_dispatchguard.model import Elsewhere, Finding, Span
+
+if TYPE_CHECKING:
+    from pytest_dispatchguard.lint.results import baseline as baselines
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,26 +129,56 @@ class NewlyHot:
         return Cause(path, Span(line, first + 1, line, last + 1), name, source)
 
 
-def newly_hot(
-    config: Config,
+def findings_elsewhere(
+    session: Session,
     discovery: Discovery,
-    rules: Callable[[], Catalog],
-    cache: Cache | None,
-    pool: Pool,
     changes: Changes,
+    untouched: Sequence[Finding],
+    accepted: baselines.Baseline | None,
     texts: Mapping[str, str],
+) -> tuple[list[Finding], tuple[str, ...]]:
+    """Findings in functions that the changes make hot without touching them, each reported at the call in the
+    targets that makes it hot. `untouched` are those in the targets; other files are linted for it. The second
+    value has the failures of the linter in those."""
+    newly = newly_hot(session, discovery, changes, texts)
+    if newly is None:
+        return [], ()
+    asked = {f.rel for f in discovery.targets}
+    others = tuple(f for f in discovery.project if f.rel in newly.files - asked)
+    found = list(untouched)
+    problems: tuple[str, ...] = ()
+    if others:
+        outcome = engine.run(session, Discovery(others, discovery.project), texts=texts)
+        problems = outcome.problems
+        more = outcome.findings
+        if accepted is not None:
+            from pytest_dispatchguard.lint.results import baseline as baselines
+
+            more = baselines.match(more, accepted, checked=()).new
+        found += [
+            f for f in more if not touches(changes.lines, f.path, f.span.line, f.span.end_line)
+        ]
+    at_cause = (newly.told_at_its_cause(f) for f in found if is_shown(session.config, f))
+    return [f for f in at_cause if f is not None and f.path in asked], problems
+
+
+def newly_hot(
+    session: Session, discovery: Discovery, changes: Changes, texts: Mapping[str, str]
 ) -> NewlyHot | None:
-    """What the changes of a project make hot; None where they cannot make anything so."""
+    """What the changes of a project make hot; None if they cannot change hotness."""
+    config, cache = session.config, session.cache
 
     def scouted(files: Discovery, texts: Mapping[str, str]) -> Survey:
-        return scout_files(config, files, cache, pool, texts, _quietly, meanwhile=lambda _: rules())
+        return scout_files(
+            config, files, cache, session.pool, texts, no_progress, lambda _: session.rules()
+        )
 
     old_files, old_texts = before(config, discovery, changes)
     now, then = scouted(discovery, texts), scouted(old_files, old_texts)
     if _alike(config, now, then, changes):
         return None
-    project, heat = engine.solve(config, now, rules(), cache)
-    old_project, was = engine.solve(config, then, rules(), cache)
+    project, heat = solve(config, now, session.catalog, cache)
+    old_project, was = solve(config, then, session.catalog, cache)
     moved = _moved_modules(config, changes)
     known = {_now_called(function_id, moved): function_id for function_id in was.hot}
     functions = {dotted_id(name): name for name in heat.hot}
@@ -231,7 +266,3 @@ def _likeness(project: Project, function_id: str) -> tuple[object, ...]:
         )
         for fact in project.functions[function_id]
     )
-
-
-def _quietly(what: str, done: int, total: int) -> None:
-    """Shows no progress."""

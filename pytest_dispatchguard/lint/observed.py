@@ -9,20 +9,18 @@ from typing import Any
 
 from pytest_dispatchguard import __version__, prices, profile
 from pytest_dispatchguard.config import PROFILE, Config, ignored_in_file, selected
-from pytest_dispatchguard.lint.check import settings
 from pytest_dispatchguard.lint.judge.catalog import Catalog
 from pytest_dispatchguard.lint.knowledge.libraries import TEST_PATHS
 from pytest_dispatchguard.lint.results import baseline as baselines
 from pytest_dispatchguard.lint.results import suppressions
+from pytest_dispatchguard.lint.session import settings, settings_only
 from pytest_dispatchguard.lint.sources.files import Source, is_excluded, read_source
 from pytest_dispatchguard.model import Finding, Report, Summary
 
 
 def read_config(place: Path, cwd: Path, config_file: Path | None = None) -> Config:
     """The settings of a run that only asks which files are the project's own."""
-    config, _, cache = settings((place,), cwd, config_file, {}, cached=False)
-    assert cache is None
-    return config
+    return settings_only((place,), cwd, config_file, {}, cached=False)
 
 
 def own_files(config: Config) -> Callable[[str], str | None]:

@@ -10,11 +10,19 @@ from pathlib import Path
 
 from pytest_dispatchguard import prices
 from pytest_dispatchguard.config import Config, is_file, is_project
-from pytest_dispatchguard.lint import engine
-from pytest_dispatchguard.lint.check import heard, settings
 from pytest_dispatchguard.lint.facts import FileFacts
-from pytest_dispatchguard.lint.incremental.survey import (
-    Progress,
+from pytest_dispatchguard.lint.incremental.cached_briefs import (
+    cached_briefs,
+    project_key,
+    solved_briefs,
+)
+from pytest_dispatchguard.lint.judge.catalog import Catalog, fingerprint
+from pytest_dispatchguard.lint.judge.judge import bench
+from pytest_dispatchguard.lint.pipeline.briefs import Briefs
+from pytest_dispatchguard.lint.pipeline.judge_files import judge_files, target_of
+from pytest_dispatchguard.lint.pipeline.outcome import outcome_of
+from pytest_dispatchguard.lint.pipeline.progress import Progress, no_progress
+from pytest_dispatchguard.lint.pipeline.survey import (
     Scouted,
     Survey,
     facts_of,
@@ -23,10 +31,11 @@ from pytest_dispatchguard.lint.incremental.survey import (
     sha,
     text_of,
 )
-from pytest_dispatchguard.lint.judge.catalog import Catalog, fingerprint
-from pytest_dispatchguard.lint.judge.judge import bench
+from pytest_dispatchguard.lint.processes.workers import Pool
 from pytest_dispatchguard.lint.results import baseline as baselines
 from pytest_dispatchguard.lint.results.fixes import repair
+from pytest_dispatchguard.lint.results.levels import is_shown
+from pytest_dispatchguard.lint.session import settings
 from pytest_dispatchguard.lint.sources.files import (
     Discovery,
     File,
@@ -35,7 +44,6 @@ from pytest_dispatchguard.lint.sources.files import (
     rel_in,
 )
 from pytest_dispatchguard.lint.store.cache import Cache, Memory, cache_path
-from pytest_dispatchguard.lint.workers import Pool
 from pytest_dispatchguard.model import Finding, PriceTable, Safety, UserError
 
 _KEPT_BRIEFS = 3
@@ -71,7 +79,7 @@ class Unsolved:
     def solved(self, step: Callable[[], object] | None = None) -> Solved:
         """Its hotness. May be asked in another thread than all else; a `step` is taken every now and then, in
         which it may be held up."""
-        made = engine.new_briefs(self.config, self.survey, self.catalog, None, step)
+        made = solved_briefs(self.config, self.survey, self.catalog, None, step)
         return Solved(self.key, made)
 
 
@@ -80,7 +88,7 @@ class Solved:
     """A state of a project, and what is hot in it."""
 
     key: str
-    briefs: engine.Briefs
+    briefs: Briefs
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +126,7 @@ class Resident:
         self._buffers: dict[str, _Buffer] = {}
         self._key = ""
         """Of the state that the hotness in use is of."""
-        self._briefs: dict[str, engine.Briefs] = {}
+        self._briefs: dict[str, Briefs] = {}
         """By state, the last one solved in the end."""
         self._own_prices: PriceTable | None = None
         self._accepted: baselines.Baseline | None = None
@@ -150,7 +158,7 @@ class Resident:
 
     def refresh(self, tell: Progress | None = None) -> None:
         """Looks at the disk again: files that changed there, came, or went. `tell` is told how far it is."""
-        tell = tell or _quietly
+        tell = tell or no_progress
         try:
             self._survey_disk(tell)
         except UserError:
@@ -176,13 +184,13 @@ class Resident:
             )
         if before is None:
             self._disk = found
-            made = engine.briefs_of(self.config, found, self.catalog, self._cache, tell)
+            made = cached_briefs(self.config, found, self.catalog, self._cache, tell)
             # All of them now: another process may drop them from the cache.
             texts = {rel: made.text(rel) for rel in made.hot}
-            key = engine.project_key(self.config, found, self.catalog)
+            key = project_key(self.config, found, self.catalog)
             # The first file is not to wait for the rules.
-            bench(engine.target_of(self.config), self.catalog.packs)
-            self._keep(key, engine.Briefs(made.hot, made.idle, texts.__getitem__))
+            bench(target_of(self.config), self.catalog.packs)
+            self._keep(key, Briefs(made.hot, made.idle, texts.__getitem__))
             return
         for rel, facts in before.facts.items():
             if rel in found.scouted and found.scouted[rel].digest == before.scouted[rel].digest:
@@ -254,7 +262,7 @@ class Resident:
         config = self.config
         self._ask_for(rel)
         survey = self._take(texts)
-        key = engine.project_key(config, survey, self.catalog)
+        key = project_key(config, survey, self.catalog)
         if key != self._key and (wait or key in self._briefs):
             self._solve(key, survey)
         if rel not in survey.scouted or is_excluded(rel, config):
@@ -262,12 +270,12 @@ class Resident:
         if rel in self._buffers:
             survey.scouted[rel] = self._buffers[rel].now
         briefs = self._briefs[self._key]
-        judged, problems = engine.judge_files(
-            config, survey, [rel], briefs, self.catalog, self._judged, Pool(1), _quietly
+        judged = judge_files(
+            config, survey, [rel], briefs, self.catalog, self._judged, Pool(1), no_progress
         )
         read = partial(text_of, survey)
         infos = self.catalog.infos
-        outcome = engine.settle(config, survey, [rel], judged, problems, infos, briefs, read)
+        outcome = outcome_of(config, survey, [rel], judged, infos, briefs, read)
         return Told(
             findings=tuple(self._told(outcome.findings)),
             text=read(rel) or "",
@@ -279,7 +287,7 @@ class Resident:
     def _told(self, findings: Collection[Finding]) -> list[Finding]:
         if self._accepted is not None:
             findings = baselines.match(findings, self._accepted, checked=()).new
-        told = (f for f in findings if heard(self.config, f))
+        told = (f for f in findings if is_shown(self.config, f))
         return prices.priced(told, self.catalog.prices, self._own_prices)
 
     def _ask_for(self, rel: str) -> None:
@@ -306,13 +314,13 @@ class Resident:
     def unsolved(self, texts: Mapping[str, str]) -> Unsolved | None:
         """The project with these texts, if it is not known what is hot in it."""
         survey = self._take(texts)
-        key = engine.project_key(self.config, survey, self.catalog)
+        key = project_key(self.config, survey, self.catalog)
         return None if key == self._key else self._unsolved(key, survey)
 
     def accept(self, solved: Solved) -> None:
         """Takes what was found to be hot for what is hot."""
         made = solved.briefs
-        self._keep(solved.key, engine.Briefs(made.hot, made.idle, cache(made.text)))
+        self._keep(solved.key, Briefs(made.hot, made.idle, cache(made.text)))
 
     def _unsolved(self, key: str, survey: Survey) -> Unsolved:
         disk = self._disk
@@ -327,7 +335,7 @@ class Resident:
         else:
             self.accept(self._unsolved(key, survey).solved())
 
-    def _keep(self, key: str, briefs: engine.Briefs) -> None:
+    def _keep(self, key: str, briefs: Briefs) -> None:
         self._key = key
         self._briefs[key] = briefs
         for old in list(self._briefs)[:-_KEPT_BRIEFS]:
@@ -342,7 +350,3 @@ def resident_around(path: Path, jobs: int = 1) -> Resident:
     if kept is not None and kept.connection is None:
         kept = None
     return Resident(config, rules, kept, jobs)
-
-
-def _quietly(what: str, done: int, total: int) -> None:
-    """Shows no progress."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,16 +11,15 @@ from typing import Any
 from pytest_dispatchguard import prices
 from pytest_dispatchguard.config import Config
 from pytest_dispatchguard.lint import engine
-from pytest_dispatchguard.lint.check import heard, settings
-from pytest_dispatchguard.lint.incremental.survey import Progress, Texts
-from pytest_dispatchguard.lint.judge.catalog import Catalog
 from pytest_dispatchguard.lint.newly_hot import newly_hot
+from pytest_dispatchguard.lint.pipeline.progress import Progress
+from pytest_dispatchguard.lint.pipeline.survey import Texts
 from pytest_dispatchguard.lint.results import baseline as baselines
+from pytest_dispatchguard.lint.results.levels import is_shown
+from pytest_dispatchguard.lint.session import Session, open_session
 from pytest_dispatchguard.lint.sources import git_diff
 from pytest_dispatchguard.lint.sources.base_revision import before
 from pytest_dispatchguard.lint.sources.files import discover
-from pytest_dispatchguard.lint.store.cache import Cache
-from pytest_dispatchguard.lint.workers import Pool
 from pytest_dispatchguard.model import Finding, Remark, Review, Stretch, UserError
 
 
@@ -64,45 +63,35 @@ def reviewed(asked: Asked) -> Reviewed:
 
 
 def _open_and_review(asked: Asked) -> Reviewed:
-    config, rules, cache = settings(
-        (), asked.cwd, asked.config_file, asked.settings, cached=asked.cache
-    )
-    try:
-        with Pool(asked.jobs) as pool:
-            return _reviewed(asked, config, rules, cache, pool)
-    finally:
-        if cache is not None:
-            cache.close()
+    with open_session(
+        (),
+        asked.cwd,
+        asked.config_file,
+        asked.settings,
+        cached=asked.cache,
+        jobs=asked.jobs,
+    ) as session:
+        return _reviewed(asked, session)
 
 
-def _reviewed(
-    asked: Asked, config: Config, rules: Callable[[], Catalog], cache: Cache | None, pool: Pool
-) -> Reviewed:
+def _reviewed(asked: Asked, session: Session) -> Reviewed:
+    config, cache = session.config, session.cache
     changes = git_diff.changes(config.root, asked.base, "--base")
     discovery = discover((), config, cwd=config.root)
-    now = engine.run(config, discovery, rules, cache, pool, progress=asked.progress)
+    now = engine.run(session, discovery, progress=asked.progress)
     old_files, old_texts = before(config, discovery, changes)
-    then = engine.run(
-        config,
-        old_files,
-        rules,
-        cache,
-        pool,
-        texts=old_texts,
-        progress=asked.progress,
-        passing=True,
-    )
-    found = [f for f in now.findings if heard(config, f)]
-    was = [f for f in then.findings if heard(config, f)]
+    then = engine.run(session, old_files, texts=old_texts, progress=asked.progress, keep=False)
+    found = [f for f in now.findings if is_shown(config, f)]
+    was = [f for f in then.findings if is_shown(config, f)]
     accepted = _accepted(config)
     found, was = _unaccepted(found, accepted), _unaccepted(was, accepted)
     new, gone = told_apart(found, was, changes.before)
     newly = (
-        newly_hot(config, discovery, rules, cache, pool, changes, {})
+        newly_hot(session, discovery, changes, {})
         if any(not _changed(changes, f) for f in new)
         else None
     )
-    table, own = rules().prices, prices.load(config.root / prices.NAME)
+    table, own = session.catalog.prices, prices.load(config.root / prices.NAME)
     remarks: list[Remark] = []
     others: list[Finding] = []
     for finding in prices.priced(new, table, own):

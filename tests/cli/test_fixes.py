@@ -173,14 +173,14 @@ def test_a_file_changed_meanwhile_is_not_overwritten(
     write: Write, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = write({"a.py": HEAD + BAD + "        return a\n"})
-    real = checking._write
+    real = checking.write_fixes
     newer = "# newer\n" + HEAD + BAD + "        return a\n"
 
     def write_late(*arguments: object) -> object:
         (root / "a.py").write_text(newer)
         return real(*arguments)  # type: ignore[arg-type]  # handed on as they came
 
-    monkeypatch.setattr(checking, "_write", write_late)
+    monkeypatch.setattr(checking, "write_fixes", write_late)
     done = run("check", "--fix")
     assert done.status == 2
     (line,) = done.err.splitlines()

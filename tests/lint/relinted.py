@@ -13,11 +13,16 @@ import pytest
 
 from pytest_dispatchguard.config import Config
 from pytest_dispatchguard.lint import engine
-from pytest_dispatchguard.lint.incremental.survey import Survey, scout_files
+from pytest_dispatchguard.lint.incremental.cached_briefs import cached_briefs, solved_briefs
 from pytest_dispatchguard.lint.judge.catalog import Catalog
+from pytest_dispatchguard.lint.pipeline import solve
+from pytest_dispatchguard.lint.pipeline.outcome import Outcome
+from pytest_dispatchguard.lint.pipeline.progress import no_progress
+from pytest_dispatchguard.lint.pipeline.survey import Survey, scout_files
+from pytest_dispatchguard.lint.processes.workers import Pool
+from pytest_dispatchguard.lint.session import Session
 from pytest_dispatchguard.lint.sources.files import Discovery, File
 from pytest_dispatchguard.lint.store.cache import Cache
-from pytest_dispatchguard.lint.workers import Pool
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 
@@ -208,24 +213,21 @@ class Linted:
 
     def survey(self, texts: dict[str, str]) -> Survey:
         with Pool(1) as pool:
-            return scout_files(self.config, self.files(texts), self.cache, pool, texts, quietly)
+            return scout_files(self.config, self.files(texts), self.cache, pool, texts, no_progress)
 
-    def outcome(self, texts: dict[str, str], cache: Cache | None) -> engine.Outcome:
+    def outcome(self, texts: dict[str, str], cache: Cache | None) -> Outcome:
         with Pool(1) as pool:
-            return engine.run(
-                self.config, self.files(texts), lambda: self.rules, cache, pool, texts=texts
-            )
+            session = Session(self.config, lambda: self.rules, cache, pool)
+            return engine.run(session, self.files(texts), texts=texts)
 
-    def proved(self, texts: dict[str, str], *, passing: bool = False) -> bool:
-        """Finds out what is hot with the cache and without, holds the one against the other to the letter,
-        and says whether the one was spared."""
+    def proved(self, texts: dict[str, str], *, keep: bool = True) -> bool:
+        """Compares `cached_briefs` with a full solve to the letter, and says whether a full solve was
+        spared."""
         before = self.solved
         survey = self.survey(texts)
-        warm = engine.briefs_of(
-            self.config, survey, self.rules, self.cache, quietly, passing=passing
-        )
+        warm = cached_briefs(self.config, survey, self.rules, self.cache, no_progress, keep=keep)
         spared = self.solved == before
-        fresh = engine.new_briefs(self.config, survey, self.rules, self.cache)
+        fresh = solved_briefs(self.config, survey, self.rules, self.cache)
         assert dict(warm.hot) == dict(fresh.hot)
         assert list(warm.idle) == list(fresh.idle)
         for rel in fresh.hot:
@@ -236,18 +238,14 @@ class Linted:
 
 def count_solutions(monkeypatch: pytest.MonkeyPatch, projects: Sequence[Linted]) -> None:
     """Has each time that a project is solved from the beginning counted, in all of these."""
-    whole = engine.new_briefs
+    whole = solve.solve
 
-    def counting(*args: object, **named: object) -> engine.Briefs:
+    def counting(*args: object, **named: object) -> object:
         for one in projects:
             one.solved += 1
         return whole(*args, **named)  # type: ignore[arg-type]  # as they came
 
-    monkeypatch.setattr(engine, "new_briefs", counting)
-
-
-def quietly(what: str, done: int, total: int) -> None:
-    """Shows no progress."""
+    monkeypatch.setattr(solve, "solve", counting)
 
 
 SETTINGS = pytest.mark.parametrize(

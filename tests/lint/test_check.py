@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from pytest_dispatchguard.lint.check import Request, check
+from pytest_dispatchguard.lint.check import check
 from pytest_dispatchguard.lint.judge.catalog import fingerprint
+from pytest_dispatchguard.lint.request import Request
 from pytest_dispatchguard.lint.sources.git_diff import carried
 from pytest_dispatchguard.lint.store.cache import Cache, cache_path
 from pytest_dispatchguard.model import UserError
@@ -51,7 +52,7 @@ def test_the_report_names_the_rules_that_ran(request_: Request) -> None:
 def test_an_error_that_is_not_the_cache_s_is_raised(
     request_: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pytest_dispatchguard.lint.incremental import survey
+    from pytest_dispatchguard.lint.pipeline import survey
 
     good = check(request_)
 

@@ -12,10 +12,13 @@ from pytest_dispatchguard.lint import engine
 from pytest_dispatchguard.lint.facts import FileFacts
 from pytest_dispatchguard.lint.judge.cached_catalog import catalog
 from pytest_dispatchguard.lint.judge.catalog import Catalog
+from pytest_dispatchguard.lint.pipeline import judge_files, solve
+from pytest_dispatchguard.lint.pipeline.outcome import Outcome, unreadable_input
+from pytest_dispatchguard.lint.processes.workers import Pool
+from pytest_dispatchguard.lint.session import Session
 from pytest_dispatchguard.lint.sources.files import Discovery, File, Unreadable
 from pytest_dispatchguard.lint.store.cache import Cache
 from pytest_dispatchguard.lint.syntax import chunks
-from pytest_dispatchguard.lint.workers import Pool
 
 ROOT = Path("/nowhere")
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
@@ -33,15 +36,17 @@ def run(
     *,
     targets: tuple[str, ...] | None = None,
     cache: Cache | None = None,
-    passing: bool = False,
+    keep: bool = True,
     **settings: object,
-) -> engine.Outcome:
+) -> Outcome:
     files = tuple(File(str(ROOT / rel), rel, 0, 0, 0, 0) for rel in sorted(texts))
     asked = tuple(f for f in files if targets is None or f.rel in targets)
     config = Config(root=ROOT, **settings)  # type: ignore[arg-type]  # by name
     with Pool(1) as pool:
         found = Discovery(asked, files)
-        return engine.run(config, found, lambda: rules, cache, pool, texts=texts, passing=passing)
+        return engine.run(
+            Session(config, lambda: rules, cache, pool), found, texts=texts, keep=keep
+        )
 
 
 def test_only_targets_speak_and_all_give_hotness(rules: Catalog) -> None:
@@ -163,9 +168,9 @@ def test_a_state_in_passing_leaves_what_is_known_of_the_other(
     now = {"a.py": HOT + "        return x.item()\n", "b.py": "def f():\n    return 1\n"}
     before = {"a.py": HOT + "        return x.tolist(), x.item()\n"}
     found = run(now, rules, cache=cache)
-    passed = run(before, rules, cache=cache, passing=True)
+    passed = run(before, rules, cache=cache, keep=False)
     assert passed.findings == run(before, rules).findings
-    monkeypatch.delattr(engine, "new_briefs")  # what is hot need not be found out again
+    monkeypatch.delattr(solve, "solve")  # what is hot need not be found out again
     assert run(now, rules, cache=cache).findings == found.findings
     cache.close()
 
@@ -179,10 +184,10 @@ def test_rules_without_selection_cost_no_finding(rules: Catalog) -> None:
 
 def test_standard_input_that_cannot_be_read(rules: Catalog) -> None:
     what = Unreadable("a.py", 3, 4, "no text")
-    outcome = engine.refused(Config(root=ROOT), rules.infos, what)
+    outcome = unreadable_input(Config(root=ROOT), rules.infos, what)
     (found,) = outcome.findings
     assert (found.code, found.path, found.span.line, found.span.column) == ("DG001", "a.py", 3, 4)
-    assert engine.refused(Config(root=ROOT, ignore=("DG001",)), rules.infos, what).findings == ()
+    assert unreadable_input(Config(root=ROOT, ignore=("DG001",)), rules.infos, what).findings == ()
 
 
 def test_what_hinges_on_a_call_is_judged_where_the_call_gives_a_tensor(rules: Catalog) -> None:
@@ -246,7 +251,7 @@ def test_what_the_scout_spares_the_judge_has_nothing_in(
         return found
 
     spared = run(texts, rules)
-    monkeypatch.setattr(engine, "worth_judging", all_hot)
+    monkeypatch.setattr(judge_files, "worth_judging", all_hot)
     thorough = run(texts, rules)
     assert spared.findings == thorough.findings
     assert len(judged) > len(spared.findings) > 200

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dispatchguard.lint import engine
-from pytest_dispatchguard.lint.check import Request, check
-from pytest_dispatchguard.lint.incremental import survey
+from pytest_dispatchguard.lint import resident as resident_module
+from pytest_dispatchguard.lint.check import check
 from pytest_dispatchguard.lint.judge.catalog import Catalog
+from pytest_dispatchguard.lint.pipeline import judge_files, survey
+from pytest_dispatchguard.lint.request import Request
 from pytest_dispatchguard.lint.resident import Resident, Solved, Told, resident_around
 from pytest_dispatchguard.model import Finding, UserError
 
@@ -134,7 +135,7 @@ def test_typing_in_a_function_asks_for_no_hotness(
     resident: Resident, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     resident.check("pkg/model.py", {"pkg/model.py": MODEL})
-    monkeypatch.setattr(engine, "new_briefs", never)
+    monkeypatch.setattr(resident_module, "solved_briefs", never)
     text = MODEL.replace("GATE", "WAY").replace("import torch\n", "import torch\n\n")
     told = resident.check("pkg/model.py", {"pkg/model.py": text}, wait=False)
     assert told.settled
@@ -147,7 +148,7 @@ def test_what_did_not_change_is_not_read_or_judged_again(
     texts = {"pkg/model.py": MODEL.replace("GATE", "WAY"), "pkg/ops.py": OPS}
     first = resident.check("pkg/model.py", texts)
     monkeypatch.setattr(survey, "_scan", never)
-    monkeypatch.setattr(engine, "_judge_one", never)
+    monkeypatch.setattr(judge_files, "_judge_one", never)
     assert resident.check("pkg/model.py", texts) == first
 
 
@@ -159,7 +160,7 @@ def test_undoing_needs_no_hotness(resident: Resident, monkeypatch: pytest.Monkey
     more = MODEL.replace("return x\n", "return other(x)\n", 1)
     first = resident.check("pkg/model.py", {"pkg/model.py": MODEL})
     resident.check("pkg/model.py", {"pkg/model.py": more})
-    monkeypatch.setattr(engine, "new_briefs", never)
+    monkeypatch.setattr(resident_module, "solved_briefs", never)
     assert resident.check("pkg/model.py", {"pkg/model.py": MODEL}, wait=False) == first
 
 

@@ -24,7 +24,8 @@ from pytest_dispatchguard.commands.output import put, render_report, say, write_
 from pytest_dispatchguard.model import UserError
 
 if TYPE_CHECKING:
-    from pytest_dispatchguard.lint.check import Checked, Request
+    from pytest_dispatchguard.lint.check import Checked
+    from pytest_dispatchguard.lint.request import Request
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -135,8 +136,8 @@ def _with_progress(request: Request, tell: Any) -> Request:
 
 
 def _request(arguments: argparse.Namespace) -> Request:
-    from pytest_dispatchguard.lint.check import Request
-    from pytest_dispatchguard.lint.workers import default_jobs
+    from pytest_dispatchguard.lint.processes.workers import default_jobs
+    from pytest_dispatchguard.lint.request import Request
 
     if arguments.fix and arguments.diff:
         raise UserError("--fix and --diff exclude each other: --diff shows what --fix would do")

@@ -29,8 +29,8 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_dispatchguard.commands.places import from_here
     from pytest_dispatchguard.config import absolute, find_root
     from pytest_dispatchguard.lint.hot import hot_functions
+    from pytest_dispatchguard.lint.processes.workers import default_jobs
     from pytest_dispatchguard.lint.sources.files import require
-    from pytest_dispatchguard.lint.workers import default_jobs
     from pytest_dispatchguard.report.hot import listing
     from pytest_dispatchguard.report.progress import progress
 

@@ -72,8 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
         review,
         written,
     )
+    from pytest_dispatchguard.lint.processes.workers import default_jobs
     from pytest_dispatchguard.lint.review import Asked
-    from pytest_dispatchguard.lint.workers import default_jobs
     from pytest_dispatchguard.report.progress import progress
 
     if arguments.post_timeout is not None and not arguments.post:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from pytest_dispatchguard.commands.places import from_here
-from pytest_dispatchguard.lint.check import Request, inputs, settings
+from pytest_dispatchguard.config import Config
+from pytest_dispatchguard.lint.request import Request, inputs
+from pytest_dispatchguard.lint.session import settings_only
 from pytest_dispatchguard.settings import SETTINGS
 
 
@@ -41,13 +42,10 @@ def settings_in(request: Request) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _config(request: Request) -> Any:
-    config, _, cache = settings(
+def _config(request: Request) -> Config:
+    return settings_only(
         request.paths, request.cwd, request.config_file, request.settings, request.cache
     )
-    if cache is not None:
-        cache.close()
-    return config
 
 
 def _toml(value: object) -> str:

@@ -12,7 +12,8 @@ from pathlib import Path
 from pytest_dispatchguard.commands import CLEAN
 from pytest_dispatchguard.commands.output import say
 from pytest_dispatchguard.config import PROFILE
-from pytest_dispatchguard.lint.check import Request, inputs, settings
+from pytest_dispatchguard.lint.request import Request, inputs
+from pytest_dispatchguard.lint.session import settings_only
 from pytest_dispatchguard.model import UserError
 
 INTERVAL = 0.5
@@ -48,11 +49,9 @@ def _again(run: Callable[[], object]) -> None:
 def _state(request: Request) -> object:
     """Other where a check may find something else: by files, their sizes and times, or by what is wrong."""
     try:
-        config, _, cache = settings(
+        config = settings_only(
             request.paths, request.cwd, request.config_file, request.settings, request.cache
         )
-        if cache is not None:
-            cache.close()
         discovery, _ = inputs(request, config)
     except UserError as error:
         return str(error)

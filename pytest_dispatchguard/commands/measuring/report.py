@@ -54,8 +54,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Runs it, and gives the exit status."""
     from pytest_dispatchguard.commands.measuring.build_report import made
-    from pytest_dispatchguard.lint.check import Request
-    from pytest_dispatchguard.lint.workers import default_jobs
+    from pytest_dispatchguard.lint.processes.workers import default_jobs
+    from pytest_dispatchguard.lint.request import Request
     from pytest_dispatchguard.report.progress import progress
 
     files = [f for f in (arguments.output, arguments.badge, arguments.figures) if f is not None]

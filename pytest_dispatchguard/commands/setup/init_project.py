@@ -11,8 +11,8 @@ from pathlib import Path
 
 from pytest_dispatchguard.commands.setup import templates
 from pytest_dispatchguard.config import MARKERS, Config, exists, find_root, is_folder, read_toml
-from pytest_dispatchguard.lint.check import settings
 from pytest_dispatchguard.lint.hot import hot_functions
+from pytest_dispatchguard.lint.session import settings_only
 from pytest_dispatchguard.lint.sources.files import Source, discover, read_source, write_source
 from pytest_dispatchguard.lint.sources.module_names import module_name
 from pytest_dispatchguard.model import UserError
@@ -149,7 +149,7 @@ def _test(root: Path, wanted: str | None) -> Planned:
     path = f"{folder}/test_overhead.py"
     if os.path.lexists(root / path):
         return Planned(path, b"", None, "is there already")
-    config, _, _ = settings((root,), root, None, {}, cached=False)
+    config = settings_only((root,), root, None, {}, cached=False)
     found = next(_named(config, wanted) if wanted else _found(config), None)
     if found is None and wanted:
         raise UserError(f"--subject {wanted}: no such function or class in the project's files")

@@ -31,8 +31,8 @@ from pytest_dispatchguard.lint.incremental.lazy_project import (
 from pytest_dispatchguard.lint.incremental.name_meanings import means_the_same, told_of_returns
 from pytest_dispatchguard.lint.incremental.name_mentions import Mentions
 from pytest_dispatchguard.lint.incremental.resolve import Moved, moved
-from pytest_dispatchguard.lint.incremental.survey import sha
 from pytest_dispatchguard.lint.judge.briefs import Briefer
+from pytest_dispatchguard.lint.pipeline.survey import sha
 from pytest_dispatchguard.lint.store.cache import Cache
 from pytest_dispatchguard.lint.store.packing import pack_brief
 

@@ -12,7 +12,8 @@ from pytest_dispatchguard.lint.callgraph.project import mro
 from pytest_dispatchguard.lint.facts import FileFacts
 from pytest_dispatchguard.lint.incremental.changes import About, Change, words_in
 from pytest_dispatchguard.lint.incremental.solution_store import Index, index_of
-from pytest_dispatchguard.lint.incremental.survey import Survey, facts_of, sha
+from pytest_dispatchguard.lint.incremental.solution_store import keep as keep_hot
+from pytest_dispatchguard.lint.pipeline.survey import Survey, facts_of, sha
 from pytest_dispatchguard.lint.store.cache import Cache
 
 if TYPE_CHECKING:
@@ -137,9 +138,11 @@ def recall(cache: Cache) -> Known | None:
     )
 
 
-def keep(cache: Cache, known: Known) -> None:
-    """Puts a state in the place of the one before, with as much of that as stays."""
+def keep(cache: Cache, known: Known, briefs: Mapping[str, str]) -> None:
+    """Replace the state before with this one, and reuse what both have in common. `briefs` are those that the
+    cache does not have yet."""
     state, words = known.state, known.words
+    keep_hot(cache, state.key, known.hot, briefs)
     *read, digest = state.read
     if not digest or digest not in cache.keys("read"):
         digest = _replace(cache, "read", json.dumps(read, separators=(",", ":")))

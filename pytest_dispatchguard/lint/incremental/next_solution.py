@@ -24,7 +24,8 @@ from pytest_dispatchguard.lint.incremental.changes import (
 )
 from pytest_dispatchguard.lint.incremental.name_mentions import Mentions
 from pytest_dispatchguard.lint.incremental.solution_store import Index
-from pytest_dispatchguard.lint.incremental.survey import (
+from pytest_dispatchguard.lint.judge.catalog import Catalog
+from pytest_dispatchguard.lint.pipeline.survey import (
     Survey,
     facts_before,
     facts_of,
@@ -32,7 +33,6 @@ from pytest_dispatchguard.lint.incremental.survey import (
     packaged,
     sha,
 )
-from pytest_dispatchguard.lint.judge.catalog import Catalog
 from pytest_dispatchguard.lint.store.cache import Cache
 from pytest_dispatchguard.lint.store.packing import pack_brief, pack_facts, unpack_brief
 

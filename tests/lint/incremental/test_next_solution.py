@@ -10,12 +10,13 @@ from collections.abc import Callable
 import pytest
 
 from pytest_dispatchguard.config import PROFILE
-from pytest_dispatchguard.lint import engine
 from pytest_dispatchguard.lint.incremental import last_solution as solved
+from pytest_dispatchguard.lint.incremental.cached_briefs import cached_briefs, solved_briefs
+from pytest_dispatchguard.lint.pipeline.progress import no_progress
 from pytest_dispatchguard.lint.scout import scan
 from pytest_dispatchguard.profile import Profile, packed
 
-from ..relinted import EDITS, PROJECT, SETTINGS, Edit, Editor, Linted, demo, edited, quietly
+from ..relinted import EDITS, PROJECT, SETTINGS, Edit, Editor, Linted, demo, edited
 
 Start = Callable[..., Linted]
 
@@ -399,9 +400,11 @@ def test_what_the_cache_has_lost_is_found_out_anew(linted: Start, kind: str) -> 
 def test_a_state_in_passing_is_proved_and_not_kept(linted: Start) -> None:
     project = linted(PROJECT)
     new = edited(PROJECT, UNNOTICED["a function that nobody names"])
-    assert project.proved(new, passing=True)
+    assert project.proved(new, keep=False)
     solved = project.solved
-    engine.briefs_of(project.config, project.survey(PROJECT), project.rules, project.cache, quietly)
+    cached_briefs(
+        project.config, project.survey(PROJECT), project.rules, project.cache, no_progress
+    )
     assert project.solved == solved
     assert project.proved(PROJECT)
 
@@ -415,7 +418,7 @@ def test_methods_of_one_name_keep_the_order_of_their_files(linted: Start) -> Non
     new = edited(texts, ("pkg/layers.py", "    def close", method))
     new = edited(new, (_CALLED[0], _CALLED[1], "        self.zq_twice()\n        if mask is"))
     assert project.proved(new)
-    briefs = engine.new_briefs(project.config, project.survey(new), project.rules, project.cache)
+    briefs = solved_briefs(project.config, project.survey(new), project.rules, project.cache)
     assert "pkg.layers:Layer.zq_twice" in briefs.text("pkg/base.py")
 
 
@@ -619,7 +622,7 @@ def test_nothing_comes_out_other_than_solved_anew(
             if rng.random() < 0.5:
                 rel = rng.choice([*PROJECT])
                 texts[rel] = start[rel]
-            spared = project.proved(texts, passing=rng.random() < 0.1)
+            spared = project.proved(texts, keep=rng.random() >= 0.1)
             proved[spared] += 1
             kinds.update(made if spared else ())
             if number == 12:
@@ -653,7 +656,7 @@ def test_bodies_that_change_lead_to_the_same_as_solved_anew(
             if rng.random() < 0.15:
                 rel = rng.choice([*PROJECT])
                 texts[rel] = start[rel]
-            carried[project.proved(texts, passing=rng.random() < 0.1)] += 1
+            carried[project.proved(texts, keep=rng.random() >= 0.1)] += 1
             if number == 15:
                 assert project.outcome(texts, project.cache) == project.outcome(texts, None)
     assert carried[True] >= 40, carried

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from pytest_dispatchguard.lint.workers import Pool, WorkerDiedError
+from pytest_dispatchguard.lint.processes.workers import Pool, WorkerDiedError
 
 _In = TypeVar("_In")
 _Out = TypeVar("_Out")

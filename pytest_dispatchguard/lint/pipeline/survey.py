@@ -14,6 +14,8 @@ from typing import Any
 from pytest_dispatchguard.config import Config, is_project, names_project
 from pytest_dispatchguard.lint.facts import FileFacts
 from pytest_dispatchguard.lint.internal_errors import mistake
+from pytest_dispatchguard.lint.pipeline.progress import Progress
+from pytest_dispatchguard.lint.processes.workers import Pool
 from pytest_dispatchguard.lint.sources.files import (
     Discovery,
     File,
@@ -25,10 +27,6 @@ from pytest_dispatchguard.lint.sources.files import (
 from pytest_dispatchguard.lint.sources.packages import made_to_be_installed
 from pytest_dispatchguard.lint.store.cache import Cache, Store
 from pytest_dispatchguard.lint.store.packing import pack_facts, shape, unpack_facts
-from pytest_dispatchguard.lint.workers import Pool
-
-Progress = Callable[[str, int, int], None]
-"""Told what is being done, how many are done, of how many."""
 
 # Comments that may be meant for us; most `noqa` name codes of other tools, with one letter or four digits.
 _NOQA = tuple(

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from pytest_dispatchguard.lint.workers import Pool, default_jobs
+from pytest_dispatchguard.lint.processes.workers import Pool, default_jobs
 from pytest_dispatchguard.model import UserError
 
 

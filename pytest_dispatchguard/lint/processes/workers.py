@@ -11,7 +11,7 @@ from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from pytest_dispatchguard.lint.ready_process import Ahead
+from pytest_dispatchguard.lint.processes.ready_process import Ahead
 from pytest_dispatchguard.model import UserError
 
 if TYPE_CHECKING:

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from pytest_dispatchguard.lint import engine
-from pytest_dispatchguard.lint.check import Request, check
-from pytest_dispatchguard.lint.isolated import one_by_one
+from pytest_dispatchguard.lint.check import check
 from pytest_dispatchguard.lint.judge import judge
+from pytest_dispatchguard.lint.pipeline import judge_files
+from pytest_dispatchguard.lint.processes.isolated import one_by_one
+from pytest_dispatchguard.lint.request import Request
 
 LAYER = """\
 import torch
@@ -72,7 +73,7 @@ def test_a_function_that_kills_its_judge_is_told_and_the_others_are_judged(
         return real(lines, outlines, *rest)
 
     monkeypatch.setattr(judge, "_judge_chunks", judge_chunks)
-    monkeypatch.setattr(engine, "_JUDGE_WORTH", 1)
+    monkeypatch.setattr(judge_files, "WORTH_A_PROCESS", 1)
     for i in range(8):
         other = "deadly" if i == 3 else "other"
         (tmp_path / f"m{i}.py").write_text(LAYER.format(name=f"L{i}", other=other))

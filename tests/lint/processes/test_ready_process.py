@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dispatchguard.lint.ready_process import Ahead
-from pytest_dispatchguard.lint.workers import Pool
+from pytest_dispatchguard.lint.processes.ready_process import Ahead
+from pytest_dispatchguard.lint.processes.workers import Pool
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -94,7 +94,7 @@ def test_ends_with_the_process_that_began_it(tmp_path: Path) -> None:
     program = f"""
 import os, time
 from pathlib import Path
-from pytest_dispatchguard.lint.ready_process import Ahead
+from pytest_dispatchguard.lint.processes.ready_process import Ahead
 Ahead.begin(lambda: Path({str(tmp_path / "pid")!r}).write_text(str(os.getpid())))
 while not Path({str(tmp_path / "pid")!r}).exists():
     time.sleep(0.01)
@@ -107,7 +107,7 @@ os.kill(os.getpid(), {int(signal.SIGKILL)})
 
 def test_what_is_written_is_written_once(tmp_path: Path) -> None:
     program = """
-from pytest_dispatchguard.lint.ready_process import Ahead
+from pytest_dispatchguard.lint.processes.ready_process import Ahead
 print("before")
 ahead = Ahead.begin(lambda: None)
 assert list(ahead.map(print, ["within"])) == [None]
@@ -132,7 +132,7 @@ def test_there_is_none_where_threads_are() -> None:
 
 
 def test_a_pool_has_it_do_few_items_that_are_meant_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_dispatchguard.lint.workers.default_jobs", lambda: 2)
+    monkeypatch.setattr("pytest_dispatchguard.lint.processes.workers.default_jobs", lambda: 2)
     for jobs, ready in ((1, True), (2, False), (2, True)):
         with Pool(jobs) as pool:
             pool.get_ready(lambda: None)
@@ -142,7 +142,7 @@ def test_a_pool_has_it_do_few_items_that_are_meant_for_it(monkeypatch: pytest.Mo
 
 
 def test_a_pool_of_one_processor_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_dispatchguard.lint.workers.default_jobs", lambda: 1)
+    monkeypatch.setattr("pytest_dispatchguard.lint.processes.workers.default_jobs", lambda: 1)
     with Pool(2) as pool:
         pool.get_ready(lambda: None)
         assert list(pool.map(where, [1], worth=12, most=1, ready=True)) == [(1, True)]

@@ -1,0 +1,1 @@
+"""Worker processes, for the parts of a run that files can share."""

@@ -1,0 +1,95 @@
+"""What a run works with: configuration, rules, cache and worker processes, open for as long as it lasts."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_dispatchguard.config import (
+    Config,
+    absolute,
+    find_root,
+    is_folder,
+    load_config,
+)
+from pytest_dispatchguard.lint.judge.cached_catalog import catalog as catalog_of
+from pytest_dispatchguard.lint.judge.catalog import Catalog, Codes, fingerprint
+from pytest_dispatchguard.lint.processes.workers import Pool
+from pytest_dispatchguard.lint.store.cache import Cache, cache_path
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """An open project."""
+
+    config: Config
+    rules: Callable[[], Catalog]
+    """Gives the catalog of rules; slow the first time, so it is asked for while other processes work."""
+    cache: Cache | None
+    pool: Pool
+
+    @property
+    def catalog(self) -> Catalog:
+        """All rules, without their code."""
+        return self.rules()
+
+
+@contextmanager
+def open_session(
+    paths: Sequence[Path],
+    cwd: Path,
+    config_file: Path | None,
+    given: Mapping[str, Any],
+    *,
+    cached: bool,
+    jobs: int,
+) -> Iterator[Session]:
+    """Open the project around the paths, for up to `jobs` processes."""
+    config, rules, cache = settings(paths, cwd, config_file, given, cached)
+    try:
+        with Pool(jobs) as pool:
+            yield Session(config, rules, cache, pool)
+    finally:
+        if cache is not None:
+            cache.close()
+
+
+def settings(
+    paths: Sequence[Path],
+    cwd: Path,
+    config_file: Path | None,
+    given: Mapping[str, Any],
+    cached: bool,
+) -> tuple[Config, Callable[[], Catalog], Cache | None]:
+    """The configuration, a function that gives the rules (slow the first time), and the open cache."""
+    asked = [absolute(cwd / p) for p in paths] or [cwd]
+    root = find_root(asked, None if config_file is None else absolute(cwd / config_file))
+    cache = Cache.open(cache_path(root), fingerprint()) if cached and is_folder(root) else None
+    rules = functools.cache(functools.partial(catalog_of, cache))
+    try:
+        config = load_config(
+            paths, cwd=cwd, config_file=config_file, known_codes=Codes(rules), **given
+        )
+    except BaseException:
+        if cache is not None:
+            cache.close()
+        raise
+    return config, rules, cache
+
+
+def settings_only(
+    paths: Sequence[Path],
+    cwd: Path,
+    config_file: Path | None,
+    given: Mapping[str, Any],
+    cached: bool,
+) -> Config:
+    """The configuration alone."""
+    config, _, cache = settings(paths, cwd, config_file, given, cached)
+    if cache is not None:
+        cache.close()
+    return config
