@@ -76,8 +76,9 @@ def stamp(files: Iterable[str]) -> str:
 def fingerprint() -> str:
     """Changes when the linter itself does, when Python does, or when something is installed or removed:
     what a cache may be trusted for."""
-    here = Path(__file__).parent
-    own = sorted(e.path for e in os.scandir(here) if e.name.endswith(".py"))
+    linter = Path(__file__).parents[1]
+    folders = [linter, *(e.path for e in os.scandir(linter) if e.is_dir())]
+    own = sorted(e.path for folder in folders for e in os.scandir(folder) if e.name.endswith(".py"))
     return f"{__version__}:{sys.version_info[:3]}:{stamp([*_installed(), *own])}"
 
 

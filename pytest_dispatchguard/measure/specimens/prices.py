@@ -18,7 +18,7 @@ from pytest_dispatchguard.measure.workers.messages import Request
 from pytest_dispatchguard.measure.workers.workers import Launch
 from pytest_dispatchguard.model import Interval, Priced
 
-_TESTS = Path(__file__).with_name("specimen_tests.py")
+_TESTS = Path(__file__).with_name("tests.py")
 _NAMES = "DISPATCHGUARD_SPECIMENS"
 """What the tests know the files by."""
 _CONFIDENCE = 0.999
