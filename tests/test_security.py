@@ -12,10 +12,18 @@ import pytest
 from pytest_dispatchguard.config import Config
 
 READERS = ("lint", "report", "post", "history", "daemon")
-SINGLE = ("config", "git", "prices", "profile", "project_folder", "settings", "reviewing", "trends")
+SINGLE = (
+    "config",
+    "git",
+    "prices",
+    "profile",
+    "project_folder",
+    "settings",
+    "commands/linting/review_change",
+)
 RUNS_CODE = {"pickle", "_pickle", "cPickle", "shelve", "dill", "cloudpickle", "joblib", "runpy"}
 BUILTINS = {"eval", "exec", "compile", "__import__"}
-PIPES = {"lint/ahead.py"}
+PIPES = {"lint/ready_process.py"}
 """Pickles that a process hands to the one it forked, and that never lie in a file."""
 
 
