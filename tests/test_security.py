@@ -17,7 +17,7 @@ SINGLE = (
 )  # fmt: skip
 RUNS_CODE = {"pickle", "_pickle", "cPickle", "shelve", "dill", "cloudpickle", "joblib", "runpy"}
 BUILTINS = {"eval", "exec", "compile", "__import__"}
-PIPES = {"lint/ready_process.py"}
+PIPES = {"lint/processes/ready_process.py"}
 """Pickles that a process hands to the one it forked, and that never lie in a file."""
 
 
