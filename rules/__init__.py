@@ -1,4 +1,4 @@
-"""The built-in rule pack: one module a family, offered by the same hook that any other pack uses."""
+"""The built-in rule pack: one folder a family, offered by the same hook as any other pack."""
 
 from __future__ import annotations
 
@@ -8,44 +8,65 @@ from pathlib import Path
 
 from pytest_dispatchguard import Rule, hookimpl
 
-FAMILIES = (
-    "trees",
-    "contexts",
-    "closures",
-    "syncs_barriers",
-    "syncs_reads",
-    "syncs_repeats",
-    "syncs_truth",
-    "syncs_shapes",
-    "syncs_counts",
-    "syncs_hidden",
-    "allocations",
-    "python_cost",
-    "python_rebuilt",
-    "python_checks",
-    "compile",
-    "compile_running",
+MODULES = (
+    "trees.one_tensor",
+    "trees.needless",
+    "contexts.from_contextlib",
+    "contexts.torch_modes",
+    "closures.functions",
+    "closures.wrappers",
+    "closures.classes",
+    "syncs.truth.branches",
+    "syncs.truth.checks",
+    "syncs.truth.loops",
+    "syncs.truth.order",
+    "syncs.truth.clamps",
+    "syncs.truth.comparisons",
+    "syncs.reads.values",
+    "syncs.reads.repeated",
+    "syncs.reads.iteration",
+    "syncs.reads.element_loops",
+    "syncs.shapes.nonzero",
+    "syncs.shapes.mask_reads",
+    "syncs.shapes.mask_writes",
+    "syncs.shapes.result_sizes",
+    "syncs.shapes.tensors_as_numbers",
+    "syncs.barriers",
+    "syncs.hidden",
+    "allocations.scalars",
+    "allocations.constants",
+    "allocations.moves",
+    "allocations.growth",
+    "allocations.conversions",
+    "allocations.host_data",
+    "python.lookups",
+    "python.messages",
+    "python.copies",
+    "python.module_attributes",
+    "python.module_walks",
+    "python.checks",
+    "compile.ctypes_calls",
+    "compile.wrappers",
+    "compile.modules",
+    "compile.guards",
+    "compile.tensor_subclasses",
+    "compile.running",
 )
 """Modules of this package that define rules."""
 
 
-def rule_classes(family: str) -> list[type[Rule]]:
-    """The rules that a family's module defines, in the order of their codes."""
-    module = import_module(f"{__name__}.{family}")
-    own = (
-        value
-        for value in vars(module).values()
-        if isinstance(value, type)
-        and issubclass(value, Rule)
-        and value.__module__ == module.__name__
-    )
-    return sorted((cls for cls in own if "code" in vars(cls)), key=lambda cls: cls.code)
+def rule_classes(module: str) -> list[type[Rule]]:
+    """The rules that a module defines."""
+    name = f"{__name__}.{module}"
+    values = vars(import_module(name)).values()
+    own = (v for v in values if isinstance(v, type) and v.__module__ == name)
+    return [cls for cls in own if issubclass(cls, Rule) and "code" in vars(cls)]
 
 
 @hookimpl
 def dispatchguard_rules() -> Iterable[type[Rule]]:
     """All rules of the pack."""
-    return [cls for family in FAMILIES for cls in rule_classes(family)]
+    return sorted((c for m in MODULES for c in rule_classes(m)), key=lambda c: c.code)
 
 
 @hookimpl

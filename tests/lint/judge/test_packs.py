@@ -39,6 +39,13 @@ def test_the_catalog_tells_of_all_rules_and_of_the_linter_itself() -> None:
     assert made.stamp == catalogs.stamp(made.files)
 
 
+def test_the_stamp_covers_every_module_of_a_pack() -> None:
+    pack = Path(sys.modules["dispatchguard_rules"].__file__ or "").parent
+    modules = {str(p) for p in pack.rglob("*.py")}
+    assert str(pack / "syncs" / "truth" / "conditions.py") in modules  # defines no rule itself
+    assert modules <= set(packs.catalog().files)
+
+
 def test_the_catalog_is_kept_and_made_anew_when_a_file_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,1 @@
+"""DG5xx: tensors that are made from Python data, moved or grown on every call."""

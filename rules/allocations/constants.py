@@ -1,0 +1,249 @@
+"""DG502, DG505: constant tensors built or moved on every call."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from pytest_dispatchguard import Call, Finding, Place, Rule, nodes
+
+from .data import FACTORIES, FROM_DATA, LEGACY_CLASSES, is_constant, is_constant_table
+from .devices import device_of, is_device, move_target
+from .uses import is_for_nothing, is_kept, is_written_to, loads
+
+
+def _only_iterated(node: cst.Call, place: Place) -> bool:
+    """Whether a tensor of one dimension is used for nothing but its numbers, one by one."""
+    parent = place.parent(node)
+    data = node.args[0].value if node.args else node
+    flat = isinstance(data, cst.List | cst.Tuple) and all(
+        is_constant(e.value) for e in data.elements
+    )
+    if not flat or not isinstance(parent, cst.Assign) or len(parent.targets) != 1:
+        return False
+    target = parent.targets[0].target
+    if not isinstance(target, cst.Name) or place.assignments(target.value) != 1:
+        return False
+    around = place.once(("around", id(place.function)), lambda: nodes.around(place.function))
+    reads = loads(target.value, place.function).reads
+    return bool(reads) and all(_taken_apart(around.get(id(n)), n) for n in reads)
+
+
+def _taken_apart(parent: cst.CSTNode | None, name: cst.Name) -> bool:
+    """Whether a use of a name loops over what it holds, or asks for its list."""
+    if isinstance(parent, cst.Attribute):
+        return parent.attr.value == "tolist"
+    return isinstance(parent, cst.For | cst.CompFor) and parent.iter is name
+
+
+def where_to_keep(place: Place) -> str:
+    """Advice on where a constant tensor can live."""
+    if place.in_module and place.self_name:
+        return "register it as a non-persistent buffer in `__init__`"
+    return "build it once for each device and dtype, and keep it"
+
+
+class ConstantTensorBuiltPerCall(Rule):
+    """A tensor of constants is built anew on every call.
+
+    ## What it does
+
+    Finds `torch.tensor([0.1, 0.2])` and its like in hot code, where the numbers are written down in the
+    call, or stand in a tuple that never changes.
+
+    ## Why it costs
+
+    Every call walks the Python numbers, allocates, and, with a device, waits for a copy to it.
+
+    ## Example
+
+    ```python
+    def forward(self, x):
+        mean = torch.tensor([0.485, 0.456, 0.406], device=x.device)
+        return x - mean
+    ```
+
+    ## Instead
+
+    ```python
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.tensor([0.485, 0.456, 0.406]), persistent=False)
+
+    def forward(self, x):
+        return x - self.mean
+    ```
+
+    ## Fix safety
+
+    No fix: where the constant should live is for the author to say.
+    """
+
+    code = "DG502"
+    name = "constant-tensor-built-per-call"
+    also_compiled = False
+    origin = "diffusers#13406"
+    looks_for = Call("tensor", "as_tensor", "asarray", "new_tensor", *LEGACY_CLASSES, "Tensor")
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A table of constants that nothing changes afterwards."""
+        name = place.name(node)
+        if place.last_name(node) == "new_tensor":
+            source = place.receiver(node)
+            if source is None or not place.is_tensor(source):
+                return None
+        elif name not in FROM_DATA and not name.startswith("torch."):
+            return None
+        data = place.argument(node, 0, "data")
+        if data is None or not (is_constant_table(data) or self._lasting_tuple(data, place)):
+            return None
+        if place.argument(node, None, "requires_grad") is not None or is_kept(node, place):
+            return None
+        if is_written_to(node, place) or is_for_nothing(place):
+            return None
+        on_device = device_of(node, place) is not None
+        if on_device and (place.last_name(node) in LEGACY_CLASSES or name == "torch.Tensor"):
+            return None  # these make tensors on the CPU alone, and refuse any other device
+        copied = on_device or place.last_name(node) == "new_tensor"
+        cost = "and waits for the copy to the device " if copied else ""
+        shown = place.text(data)
+        shown = shown if len(shown) <= 40 and "\n" not in shown else "[…]"
+        advice = where_to_keep(place)
+        if _only_iterated(node, place):
+            advice = "it is only taken apart into its numbers: keep a Python list"
+        return place.finding(
+            node,
+            f"`{place.text(node.func)}({shown})` builds the same constant {cost}on every call; {advice}",
+            dry=not copied and _stays_on_host(node, place),
+        )
+
+    def _lasting_tuple(self, data: cst.BaseExpression, place: Place) -> bool:
+        if not isinstance(data, cst.Name | cst.Attribute):
+            return False
+        owner, _, last = place.dotted(data).rpartition(".")
+        if owner and owner == place.self_name:
+            return set(place.attribute_values(last)) == {"tuple"}
+        constant = not owner and place.assignments(last) == 0 and last.isupper()
+        return constant and set(place.global_values(last)) in ({"tuple"}, {"list"})
+
+
+def _stays_on_host(node: cst.Call, place: Place) -> bool | None:
+    """Whether a tensor that is made on the CPU is an operand there: with one on a device it would fail. None
+    where it may be moved, or index one on a device."""
+    made_there = ".cuda." in f".{place.name(node)}"
+    beside = isinstance(place.parent(node), cst.BinaryOperation | cst.Comparison | cst.AugAssign)
+    return (beside and not made_there) or None
+
+
+class ConstantMovedPerCall(Rule):
+    """A constant tensor that lives on the CPU is moved to the device on every call.
+
+    ## What it does
+
+    Finds `self.table.to(x.device)` where `self.table` is a plain attribute that was built on the CPU, no
+    buffer and no parameter, and `TABLE.to(device)` where `TABLE` is a tensor at module level. What an object
+    holds that the object holds (`self.space.low.to(x.device)`) is a note: nobody knows where it is.
+
+    ## Why it costs
+
+    `module.to(device)` does not move plain attributes, so that every call copies the same numbers from
+    pageable memory, and the host waits for each copy.
+
+    ## Example
+
+    ```python
+    def __init__(self):
+        super().__init__()
+        self.table = torch.arange(16)
+
+    def forward(self, x):
+        return x + self.table.to(x.device)
+    ```
+
+    ## Instead
+
+    ```python
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("table", torch.arange(16), persistent=False)
+
+    def forward(self, x):
+        return x + self.table
+    ```
+
+    ## Fix safety
+
+    No fix: the change is in another method, and buffers take part in `module.to(dtype)`.
+    """
+
+    code = "DG505"
+    name = "constant-moved-per-call"
+    origin = "diffusers#13406"
+    looks_for = Call("to", "cuda")
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A tensor that every call finds on the CPU again."""
+        receiver = place.receiver(node)
+        if not isinstance(receiver, cst.Name | cst.Attribute) or is_kept(node, place):
+            return None
+        if not self._moves(node, place):
+            return None
+        if self._of_a_plain_object(receiver, place):
+            return place.finding(
+                node,
+                f"`{place.text(node)}` asks on every call to have moved what a plain object holds: where "
+                "that is on the CPU, each call copies it, and the host waits. Keep it on the device, one "
+                "for each device if there are several",
+                certainty="note",
+            )
+        owner, _, last = place.dotted(receiver).rpartition(".")
+        if owner and owner == place.self_name:
+            known = place.attribute_values(last)
+            if place.cls is None or place.defines("_apply", "to", "cuda"):
+                return None
+            advice = (
+                f"register it with `register_buffer({last!r}, …, persistent=False)`"
+                if place.in_module
+                else "keep it on the device, one for each device if there are several"
+            )
+        elif not owner and place.assignments(last) == 0:
+            known = place.global_values(last)
+            advice = "keep one for each device, or make it a buffer of the module that uses it"
+        else:
+            return None
+        if not known or not all(self._on_cpu(v) for v in known):
+            return None
+        return place.finding(
+            node,
+            f"`{place.text(receiver)}` is a plain tensor on the CPU: `{place.text(node)}` copies it on "
+            f"every call, and the host waits for the copy; {advice}",
+        )
+
+    def _of_a_plain_object(self, receiver: cst.BaseExpression, place: Place) -> bool:
+        """Whether what is moved is an attribute of an attribute, by itself or by a name, in a class that does
+        not move what it holds."""
+        if isinstance(receiver, cst.Name):
+            held = place.value_of(receiver)
+            receiver = held if held is not None else receiver
+        written = place.dotted(receiver)
+        return (
+            bool(place.self_name)
+            and written.startswith(f"{place.self_name}.")
+            and written.count(".") > 1
+            and place.kind(receiver).what == "unknown"
+            and not place.in_module
+            and not place.defines("_apply", "to", "cuda")
+        )
+
+    def _moves(self, node: cst.Call, place: Place) -> bool:
+        if move_target(node, place) is not None:
+            return True
+        first = place.argument(node, 0, "device")
+        if first is None or place.last_name(node) != "to":
+            return False
+        return is_device(first, place) or place.on_device(first)
+
+    def _on_cpu(self, value: str) -> bool:
+        head, _, name = value.partition(":")
+        return head == "call" and (
+            name in FACTORIES or name in ("torch.tensor", "torch.from_numpy")
+        )

@@ -1,0 +1,103 @@
+"""What tensors are made from: constants, numbers and other host data."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import libcst as cst
+
+from pytest_dispatchguard import Place
+
+FROM_DATA = frozenset({"torch.tensor", "torch.as_tensor", "torch.asarray"})
+LEGACY_CLASSES = {
+    "HalfTensor": "float16",
+    "BFloat16Tensor": "bfloat16",
+    "FloatTensor": "float32",
+    "DoubleTensor": "float64",
+    "ByteTensor": "uint8",
+    "CharTensor": "int8",
+    "ShortTensor": "int16",
+    "IntTensor": "int32",
+    "LongTensor": "int64",
+    "BoolTensor": "bool",
+}
+FILLED = frozenset({"zeros", "ones", "empty", "eye", "full"})
+"""Factories that give the same on every device, in every dtype."""
+_COMPUTED = frozenset(
+    "arange linspace logspace tril_indices triu_indices hann_window hamming_window blackman_window".split()
+)
+RANDOM = frozenset({"rand", "randn", "randint", "randperm", "normal"})
+FACTORIES = frozenset(f"torch.{n}" for n in FILLED | _COMPUTED | RANDOM)
+_CASTS = frozenset("long int short byte bool float half double bfloat16".split())
+_NUMBERS = (cst.Integer, cst.Float)
+Safety = Literal["safe", "unsafe"]
+
+
+def without_casts(node: cst.BaseExpression) -> cst.BaseExpression:
+    """What casts are applied to: `torch.zeros(n)` of `torch.zeros(n).long()`."""
+    while (
+        isinstance(node, cst.Call)
+        and isinstance(node.func, cst.Attribute)
+        and node.func.attr.value in _CASTS
+        and not node.args
+    ):
+        node = node.func.value
+    return node
+
+
+def is_constant(node: cst.BaseExpression) -> bool:
+    """Whether an expression is a number written down, or computed from such."""
+    if isinstance(node, cst.UnaryOperation):
+        return is_constant(node.expression)
+    if isinstance(node, cst.BinaryOperation):
+        return is_constant(node.left) and is_constant(node.right)
+    if isinstance(node, cst.Name):
+        return node.value in ("True", "False")
+    if isinstance(node, cst.Attribute):
+        return isinstance(node.value, cst.Name) and node.value.value == "math"
+    if (
+        isinstance(node, cst.Call)
+        and isinstance(node.func, cst.Name)
+        and node.func.value == "float"
+    ):
+        return all(isinstance(a.value, cst.SimpleString) for a in node.args)
+    return isinstance(node, _NUMBERS)
+
+
+def is_constant_table(node: cst.BaseExpression) -> bool:
+    """Whether an expression is a list or tuple of numbers written down, nested or not."""
+    if not isinstance(node, cst.List | cst.Tuple) or not node.elements:
+        return False
+    return all(
+        isinstance(e, cst.Element) and (is_constant(e.value) or is_constant_table(e.value))
+        for e in node.elements
+    )
+
+
+def is_number(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether an expression is surely one Python number."""
+    kind = place.kind(node)
+    return is_constant(node) or (kind.what == "scalar" and kind.sure and not kind.optional)
+
+
+def is_host_data(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether an expression is surely a Python sequence of numbers, or a NumPy array."""
+    kind = place.kind(node)
+    if not kind.sure or kind.optional:
+        return False
+    if kind.cls == "numpy":
+        return True
+    if kind.what != "nested" or kind.cls == "dict":
+        return False
+    parts = kind.items or (kind.element,)
+    return all(p is not None and p.what == "scalar" and p.sure for p in parts)
+
+
+def data_argument(call: cst.Call, place: Place) -> cst.BaseExpression | None:
+    """The data that `torch.tensor(...)` and its like are given."""
+    return place.argument(call, 0, "data") if place.name(call) in FROM_DATA else None
+
+
+COPIED = frozenset(
+    {"torch.from_numpy", "torch.Tensor", *(f"torch.{name}" for name in LEGACY_CLASSES)}
+)

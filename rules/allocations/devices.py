@@ -1,0 +1,90 @@
+"""Which device a new tensor is put on."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import libcst as cst
+
+from pytest_dispatchguard import Place
+
+
+def names_cpu(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether a device argument says `cpu`, or nothing."""
+    held = place.value_of(node)
+    if held is not None and held is not node:
+        return names_cpu(held, place)
+    if isinstance(node, cst.Call) and node.args:
+        node = node.args[0].value
+    if isinstance(node, cst.SimpleString):
+        return str(node.evaluated_value).startswith(("cpu", "meta"))
+    return isinstance(node, cst.Name) and node.value == "None"
+
+
+def is_device(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether an expression is surely a device other than the CPU."""
+    if names_cpu(node, place):
+        return False
+    if isinstance(node, cst.SimpleString):
+        return str(node.evaluated_value).partition(":")[0] in (
+            "cuda",
+            "xpu",
+            "mps",
+            "hpu",
+            "npu",
+            "xla",
+        )
+    if isinstance(node, cst.Call):
+        return place.name(node) == "torch.device"
+    last = place.dotted(node).rpartition(".")[2]
+    return last in ("device", "_device", "dev") or last.endswith("_device")
+
+
+def move_target(call: cst.Call, place: Place) -> cst.BaseExpression | Literal["cuda"] | None:
+    """Where `x.to(device)`, `x.to(device=device)` or `x.cuda()` moves a tensor; None for what moves none,
+    or does more than that."""
+    if not isinstance(call.func, cst.Attribute):
+        return None
+    last = call.func.attr.value
+    if last == "cuda" and not call.args:
+        return "cuda"
+    if last != "to" or not call.args:
+        return None
+    device: cst.BaseExpression | None = None
+    for i, arg in enumerate(call.args):
+        keyword = arg.keyword.value if arg.keyword is not None else ""
+        if arg.star or keyword not in ("", "device", "non_blocking") or (not keyword and i > 0):
+            return None
+        if keyword != "non_blocking":
+            device = arg.value
+    return device if device is not None and is_device(device, place) else None
+
+
+def moved_by(call: cst.Call, place: Place) -> cst.BaseExpression | Literal["cuda"] | None:
+    """Where the result of a call is moved at once: the device of ``call(...).to(device)``."""
+    attribute = place.parent(call)
+    outer = place.parent(attribute) if isinstance(attribute, cst.Attribute) else None
+    if isinstance(outer, cst.Call) and outer.func is attribute:
+        return move_target(outer, place)
+    return None
+
+
+def device_of(call: cst.Call, place: Place) -> cst.BaseExpression | Literal["cuda"] | None:
+    """The device, not the CPU, that a call puts its new tensor on: by its argument, or moved at once."""
+    given = place.argument(call, None, "device")
+    if given is not None:
+        return None if names_cpu(given, place) else given
+    return moved_by(call, place)
+
+
+def follows_a_tensor(call: cst.Call, place: Place) -> bool:
+    """Whether what a call makes is moved at once to where another tensor is: `torch.tensor(0).to(x)`."""
+    parent = place.parent(call)
+    outer = place.parent(parent) if isinstance(parent, cst.Attribute) else None
+    return (
+        isinstance(outer, cst.Call)
+        and outer.func is parent
+        and place.last_name(outer) in ("to", "type_as")
+        and len(outer.args) == 1
+        and place.on_device(outer.args[0].value)
+    )

@@ -1,0 +1,161 @@
+"""DG510: Python or NumPy data copied to the device on every call."""
+
+from __future__ import annotations
+
+from typing import TypeGuard
+
+import libcst as cst
+
+from pytest_dispatchguard import Call, Finding, Place, Rule
+
+from .data import COPIED, FROM_DATA, LEGACY_CLASSES, is_constant_table, is_host_data, is_number
+from .devices import device_of
+from .uses import is_for_nothing, is_kept, is_written_to, short_text
+
+
+def _of_an_accelerator(call: cst.Call, place: Place) -> bool:
+    """Whether a call makes a tensor of an accelerator's own class: `torch.cuda.FloatTensor([…])`,
+    `get_accelerator().ByteTensor([…])`."""
+    if place.last_name(call) not in LEGACY_CLASSES or not isinstance(call.func, cst.Attribute):
+        return False
+    name = place.name(call)
+    return name.startswith("torch.cuda.") or (not name and isinstance(call.func.value, cst.Call))
+
+
+def _written_down(data: cst.BaseExpression, place: Place) -> bool:
+    """Whether data is a list that is put together here, of values of which none is surely a tensor: whatever
+    they are, the host waits, for the copy or to read them."""
+    if not isinstance(data, cst.List | cst.ListComp):
+        return False
+    kind = place.kind(data)
+    element = kind.element
+    return (
+        element is None
+        or element.what in ("unknown", "scalar", "other")
+        or (element.maybe_tensor and not element.sure)
+    )
+
+
+class HostDataToDevice(Rule):
+    """Python or NumPy data is copied to the device on every call, and the copy waited for.
+
+    ## What it does
+
+    Finds `torch.tensor(values, device=…)` and `torch.as_tensor(values, device=…)` of Python sequences of
+    numbers and NumPy arrays, and `torch.from_numpy(array).to(device)`, in hot code. What may be other data
+    on every call (arguments, computed lists) is a note.
+
+    ## Why it costs
+
+    The data is turned into a tensor on the CPU, and copied from pageable memory: the host waits until the
+    device has worked off its queue and made the copy.
+
+    ## Example
+
+    ```python
+    def forward(self, x):
+        size = torch.tensor([x.shape[-2], x.shape[-1]], device=x.device)
+        return x[..., :2] / size
+    ```
+
+    ## Instead
+
+    ```python
+    def forward(self, x):
+        height, width = x.shape[-2:]
+        return torch.stack((x[..., 0] / height, x[..., 1] / width), dim=-1)
+    ```
+
+    Pass single numbers to the operation as they are, keep what repeats (for each shape and device) and
+    copy it once, or compute it on the device. What does change on every call can be copied from pinned
+    memory with `non_blocking=True`, as long as nobody writes to that memory before the copy is done.
+
+    ## Fix safety
+
+    No fix: which of these is right depends on where the data comes from, and an unpinned or reused source
+    with `non_blocking=True` is a race.
+    """
+
+    code = "DG510"
+    name = "host-data-to-device"
+    origin = "vllm#51458"
+    looks_for = Call(
+        "tensor",
+        "as_tensor",
+        "asarray",
+        "from_numpy",
+        "new_tensor",
+        "Tensor",
+        *LEGACY_CLASSES,
+    )
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """Data that is surely the host's, put where the device is."""
+        last = place.last_name(node)
+        if last == "new_tensor":
+            source = place.receiver(node)
+            if source is None or not place.on_device(source):
+                return None
+        elif not _of_an_accelerator(node, place) and (
+            place.name(node) not in FROM_DATA | COPIED or device_of(node, place) is None
+        ):
+            return None
+        data = place.argument(node, 0, "data")
+        if data is None or is_kept(node, place) or is_for_nothing(place):
+            return None
+        if isinstance(data, cst.List | cst.Tuple) and not data.elements:
+            return None  # nothing to copy
+        if is_constant_table(data) and not (_is_of_one(data) and is_written_to(node, place)):
+            return None
+        surely = is_host_data(data, place) or last == "from_numpy"
+        if not surely and not _written_down(data, place):
+            return None
+        if last.endswith("Tensor") and not (
+            isinstance(data, cst.List | cst.ListComp) or place.kind(data).cls == "numpy"
+        ):
+            return None
+        sure, advice = self._advice(node, data, place)
+        sure = sure and surely
+        return place.finding(
+            node,
+            f"`{place.text(node.func)}({short_text(data, place)})` copies host data to the device on "
+            f"every call, and the host waits for the copy; {advice}",
+            certainty="sure" if sure else "note",
+        )
+
+    def _advice(self, node: cst.Call, data: cst.BaseExpression, place: Place) -> tuple[bool, str]:
+        """How to do without the copy, and whether that surely fits: what is another on every call has to be
+        copied."""
+        if place.loops and place.invariant(node, place.loops[-1]):
+            return True, "it is the same in every round of the loop: build it before"
+        if isinstance(data, cst.List | cst.Tuple) and len(data.elements) == 1:
+            full = "new_full((1,), …)" if place.last_name(node) == "new_tensor" else ""
+            full = full or "torch.full((1,), …, device=…)"
+            return True, f"fill it there with `{full}` of the same dtype, which does not wait"
+        inner = data.args[0].value if _is_list_of(data, place) else data
+        if isinstance(inner, cst.Call) and place.name(inner) == "range":
+            bounds = ", ".join(place.text(a.value) for a in inner.args)
+            return True, f"`torch.arange({bounds}, device=…)` counts there and does not wait"
+        owner = place.dotted(data).partition(".")[0]
+        if isinstance(data, cst.Attribute) and owner == place.self_name != "":
+            return True, "where the values stay the same, keep the tensor for each device and dtype"
+        written = isinstance(data, cst.List | cst.Tuple) and all(
+            is_number(e.value, place) for e in data.elements
+        )
+        return written, (
+            "use the numbers as they are, keep the tensor where the values repeat, or compute it on "
+            "the device"
+            if written
+            else "keep the tensor where the values repeat, or compute it on the device; what is another on "
+            "every call can be copied from pinned memory"
+        )
+
+
+def _is_of_one(data: cst.BaseExpression) -> bool:
+    return isinstance(data, cst.List | cst.Tuple) and len(data.elements) == 1
+
+
+def _is_list_of(data: cst.BaseExpression, place: Place) -> TypeGuard[cst.Call]:
+    """Whether an expression is `list(...)` or `tuple(...)` of one thing."""
+    made = isinstance(data, cst.Call) and place.name(data) in ("list", "tuple")
+    return isinstance(data, cst.Call) and made and len(data.args) == 1

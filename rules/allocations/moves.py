@@ -1,0 +1,411 @@
+"""DG504, DG513, DG514: tensors made on the CPU and moved to the device, or moved where they already are."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from pytest_dispatchguard import Call, Edit, Finding, Fix, Place, Rule, Span
+
+from ..syncs.waits import works_on_host
+from .data import COPIED, FACTORIES, FILLED, FROM_DATA, RANDOM, Safety, is_number, without_casts
+from .devices import is_device, move_target
+from .uses import is_for_nothing, is_kept, loads, short_text
+
+_RESHAPING = frozenset(
+    "view reshape unsqueeze squeeze expand permute transpose t contiguous flatten repeat".split()
+)
+"""Methods that change a tensor's layout and none of its numbers."""
+
+
+def _end(node: cst.BaseExpression, place: Place) -> Span | None:
+    """The place behind an expression and its parentheses; None where these stand apart."""
+    at = place.after(node, "").span
+    if any(not p.whitespace_before.empty for p in node.rpar):
+        return None
+    column = at.column + len(node.rpar)
+    return Span(at.line, column, at.line, column)
+
+
+class FactoryThenMove(Rule):
+    """A tensor is made on the CPU and moved to the device at once.
+
+    ## What it does
+
+    Finds `torch.zeros(n).to(device)`, `torch.arange(n).cuda()`, `torch.ones(n).type_as(x)` and the same with
+    a name between, when nothing else is done with the tensor on the CPU.
+
+    ## Why it costs
+
+    The tensor is allocated and filled on the CPU, then copied from pageable memory, and the host waits for
+    that copy. Factories take `device=`, which launches one kernel and waits for nothing.
+
+    ## Example
+
+    ```python
+    def forward(self, x):
+        state = torch.zeros(x.shape[0], 8).to(x.device)
+    ```
+
+    ## Instead
+
+    ```python
+    def forward(self, x):
+        state = torch.zeros(x.shape[0], 8, device=x.device)
+    ```
+
+    ## Fix safety
+
+    Safe for `zeros`, `ones`, `full`, `empty`, `eye` and integer ranges. Unsafe for ranges of floats and
+    windows, which a device may round differently, and for random factories, whose numbers come from the
+    device's own generator.
+    """
+
+    code = "DG504"
+    name = "factory-then-move"
+    origin = "transformers#22378"
+    looks_for = Call("to", "cuda", "type_as")
+    fixes = "safe"
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A factory under the move, with nothing but reshaping between."""
+        receiver = place.receiver(node)
+        if receiver is None:
+            return None
+        moved = self._under(receiver)
+        factory = self._factory(moved, place)
+        if factory is None or place.argument(factory, None, "device") is not None:
+            return None
+        if is_for_nothing(place):
+            return None
+        given = {a.keyword.value for a in factory.args if a.keyword is not None}
+        if given & {"out", "pin_memory"}:
+            return None
+        seeded = bool(given & {"generator", "requires_grad"})
+        arguments = self._arguments(node, factory, place)
+        if arguments is None:
+            return None
+        name = place.text(factory.func)
+        fix = None
+        if moved is factory and arguments and not seeded:
+            fix = self._fix(node, receiver, factory, arguments, place)
+        last = place.last_name(node)
+        return place.finding(
+            node,
+            f"`{name}(…)` is made on the CPU and then moved by `.{last}(…)`, and the host waits for that "
+            f"copy; give the factory {self._given(node, factory, place)} instead"
+            + self._unless(given),
+            certainty="note" if seeded else "sure",
+            fix=fix,
+        )
+
+    def _unless(self, given: set[str]) -> str:
+        """What has to be so for the factory to take the device."""
+        if "generator" in given:
+            return " where its generator is one of the device"
+        return " where the tensor itself may be the leaf" if "requires_grad" in given else ""
+
+    def _given(self, node: cst.Call, factory: cst.Call, place: Place) -> str:
+        """What the factory takes in place of the move, and what becomes different by that."""
+        given = "`device=`"
+        if place.last_name(node) == "type_as" or self._to_tensor(node, place):
+            like = node.args[0].value
+            shown = place.text(like) if isinstance(like, cst.Name | cst.Attribute) else "other"
+            given = f"`device={shown}.device, dtype={shown}.dtype`"
+        elif place.argument(node, 1, "dtype") is not None:
+            given = "`device=` and `dtype=`"
+        if place.last_name(factory) in RANDOM:
+            given += (
+                " (the device's own generator then draws the numbers: others for the same seed)"
+            )
+        return given
+
+    def _under(self, node: cst.BaseExpression) -> cst.BaseExpression:
+        while isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+            if node.func.attr.value not in _RESHAPING or isinstance(node.func.value, cst.Name):
+                break
+            node = node.func.value
+        return node
+
+    def _factory(self, node: cst.BaseExpression, place: Place) -> cst.Call | None:
+        if isinstance(node, cst.Name):
+            value = place.value_of(node)
+            if (
+                not isinstance(value, cst.Call)
+                or self._factory(without_casts(value), place) is None
+            ):
+                return None
+            reads = [
+                n for n in loads(node.value, place.function).reads if place.value_of(n) is value
+            ]
+            made = without_casts(value)
+            return made if reads == [node] and isinstance(made, cst.Call) else None
+        if isinstance(node, cst.Call) and place.name(node) in FACTORIES:
+            return node
+        return None
+
+    def _arguments(self, node: cst.Call, factory: cst.Call, place: Place) -> str | None:
+        """What the factory has to be given; empty where the author must say, None where nothing is wrong."""
+        if place.last_name(node) == "type_as" or self._to_tensor(node, place):
+            other = node.args[0].value if len(node.args) == 1 else None
+            if other is None or not place.on_device(other):
+                return None
+            like = place.text(other)
+            simple = isinstance(other, cst.Name | cst.Attribute)
+            exact = place.is_torch(factory, "zeros", "ones", "empty", "eye")
+            typed = place.argument(factory, None, "dtype") is not None
+            return (
+                f"device={like}.device, dtype={like}.dtype"
+                if simple and exact and not typed
+                else ""
+            )
+        target = move_target(node, place)
+        if target is None:
+            return self._with_dtype(node, factory, place)
+        return 'device="cuda"' if target == "cuda" else f"device={place.text(target)}"
+
+    def _to_tensor(self, node: cst.Call, place: Place) -> bool:
+        one = place.last_name(node) == "to" and len(node.args) == 1 and node.args[0].keyword is None
+        return one and place.is_tensor(node.args[0].value)
+
+    def _with_dtype(self, node: cst.Call, factory: cst.Call, place: Place) -> str | None:
+        if place.last_name(node) != "to":
+            return None
+        device = place.argument(node, 0, "device")
+        dtype = place.argument(node, 1, "dtype")
+        known = {"device", "dtype", "non_blocking"}
+        if device is None or dtype is None or not is_device(device, place):
+            return None
+        if any(
+            a.star or (a.keyword is not None and a.keyword.value not in known) for a in node.args
+        ):
+            return None
+        exact = place.is_torch(factory, "zeros", "ones", "empty", "eye")
+        if not exact or place.argument(factory, None, "dtype") is not None:
+            return ""
+        return f"device={place.text(device)}, dtype={place.text(dtype)}"
+
+    def _fix(
+        self,
+        node: cst.Call,
+        receiver: cst.BaseExpression,
+        factory: cst.Call,
+        arguments: str,
+        place: Place,
+    ) -> Fix | None:
+        if not factory.args or any(a.star for a in factory.args):
+            return None
+        if "#" in place.text(node):
+            return None
+        inner, end = _end(factory.args[-1].value, place), _end(receiver, place)
+        whole = place.replace(node, "", safety="safe", message="").edits[0]
+        if inner is None or end is None:
+            return None
+        added = Edit(whole.path, inner, f", {arguments}")
+        gone = Span(end.line, end.column, whole.span.end_line, whole.span.end_column)
+        safety = self._safety(factory, place)
+        differs = "" if safety == "safe" else ", whose numbers may differ from those of the CPU"
+        return Fix(
+            safety,
+            f"make it on the device{differs}",
+            (added, Edit(whole.path, gone, "")),
+        )
+
+    def _safety(self, factory: cst.Call, place: Place) -> Safety:
+        last = place.name(factory).rpartition(".")[2]
+        if last in FILLED:
+            return "safe"
+        whole = last == "arange" and all(
+            isinstance(a.value, cst.Integer)
+            or (place.kind(a.value).dtype == "int" and is_number(a.value, place))
+            for a in factory.args
+        )
+        return "safe" if whole or last in ("tril_indices", "triu_indices") else "unsafe"
+
+
+class ComputedThenMoved(Rule):
+    """What a function computes on the CPU is moved to the device on every call.
+
+    ## What it does
+
+    Finds `.to(device)` and `.cuda()` of tensors that the function itself makes on the CPU and works on there:
+    `torch.multinomial(torch.ones(n), k).to(device)`, `torch.cat(parts).to(device)` of parts on the CPU.
+    It is a note: how to compute on the device is for the author to see. A factory that is moved at once
+    is DG504, data of Python DG510.
+
+    ## Why it costs
+
+    The result is copied from pageable memory, and the host waits until the device has worked off its
+    queue and made the copy.
+
+    ## Example
+
+    ```python
+    def forward(self, x):
+        weights = torch.ones(x.shape[0]).cumsum(0)
+        weights[0] = 0.5
+        return x * weights.to(x.device)[:, None]
+    ```
+
+    ## Instead
+
+    ```python
+    def forward(self, x):
+        weights = torch.ones(x.shape[0], device=x.device).cumsum(0)
+        weights[0] = 0.5
+        return x * weights[:, None]
+    ```
+
+    ## Fix safety
+
+    No fix: some of what is computed may need the CPU.
+    """
+
+    code = "DG513"
+    name = "computed-then-moved"
+    origin = "pyro#103b79ce"
+    looks_for = Call("to", "cuda", "type_as")
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A tensor on the CPU that is sent to the device."""
+        receiver = place.receiver(node)
+        if receiver is None or is_kept(node, place) or is_for_nothing(place):
+            return None
+        kind = place.kind(receiver)
+        if not kind.is_tensor or not kind.host or works_on_host(place):
+            return None
+        first = place.argument(node, 0, "device")
+        to_tensor = first is not None and place.on_device(first)
+        if move_target(node, place) is None and not to_tensor:
+            return None
+        if any(a.keyword is not None and a.keyword.value == "non_blocking" for a in node.args):
+            return None
+        made = without_casts(receiver)
+        if isinstance(made, cst.Name):
+            made = place.value_of(made) or made
+        copied = isinstance(made, cst.Call) and (
+            place.name(made) in FROM_DATA | COPIED | FACTORIES
+            or place.last_name(made) in ("cpu", "from_numpy")
+        )
+        if copied or _FACTORY_THEN_MOVE.judge(node, place) is not None:
+            return None
+        if (
+            isinstance(receiver, cst.Name | cst.Attribute)
+            and place.assignments(place.dotted(receiver)) == 0
+        ):
+            return None  # made elsewhere
+        return place.finding(
+            node,
+            f"`{short_text(node, place)}` copies to the device what was computed on the CPU here, "
+            "and the host "
+            "waits for that copy on every call; compute it on the device",
+            certainty="note",
+        )
+
+
+_FACTORY_THEN_MOVE = FactoryThenMove()
+
+
+class MovedWhereItIs(Rule):
+    """A result is moved to the device of what it was computed from, where it is already.
+
+    ## What it does
+
+    Finds `.to(x.device)` of what torch computed from `x` in the same function, in code that runs per call.
+
+    ## Why it costs
+
+    Operations put their result where their inputs are. Asking for the device, and for a move that does
+    nothing, takes most of a microsecond on the host.
+
+    ## Example
+
+    ```python
+    def forward(self, x):
+        index = torch.argmin(x, dim=-1).to(x.device)
+        return index
+    ```
+
+    ## Instead
+
+    ```python
+    def forward(self, x):
+        return torch.argmin(x, dim=-1)
+    ```
+
+    ## Fix safety
+
+    Safe: the move gives back the tensor itself.
+    """
+
+    code = "DG514"
+    name = "moved-where-it-is"
+    also_compiled = False
+    origin = "bitsandbytes#3343bac6"
+    looks_for = Call("to")
+    fixes = "safe"
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A move to the device of one of the tensors that a result was computed from."""
+        receiver = place.receiver(node)
+        if receiver is None or len(node.args) != 1 or not place.per_call:
+            return None
+        target = node.args[0]
+        if target.star or (target.keyword is not None and target.keyword.value != "device"):
+            return None
+        device = target.value
+        if not isinstance(device, cst.Attribute) or device.attr.value != "device":
+            return None
+        if not place.on_device(device.value) or not place.on_device(receiver):
+            return None
+        if not _computed_from(receiver, device.value, place):
+            return None
+        return place.finding(
+            node,
+            f"`{short_text(node, place)}` moves what was computed from `{place.text(device.value)}` "
+            "to where that "
+            "is: it is there already, and the question costs host time on every call",
+            fix=None
+            if "#" in place.text(node) or isinstance(receiver, cst.Name)
+            else place.replace(node, place.text(receiver), safety="safe", message="leave it there"),
+        )
+
+
+_KEEPS_PLACE = frozenset(
+    "abs all amax amin any argmax argmin argsort bool clamp clone contiguous cos cumsum detach div "
+    "exp expand "
+    "flatten float floor half int log long max mean min mul neg norm permute pow prod repeat reshape "
+    "round rsqrt "
+    "sigmoid sign sin softmax sqrt squeeze std sub sum tanh transpose tril triu unsqueeze var view "
+    "where".split()
+)
+"""Methods, and functions of torch, that put their result where their input is."""
+
+
+def _computed_from(
+    node: cst.BaseExpression, tensor: cst.BaseExpression, place: Place, depth: int = 6
+) -> bool:
+    """Whether torch computes a value from a tensor and nothing else that could be elsewhere."""
+    if not depth:
+        return False
+    if place.same(node, tensor):
+        return True
+    if isinstance(node, cst.Name):
+        held = place.value_of(node)
+        return held is not None and _computed_from(held, tensor, place, depth - 1)
+    if isinstance(node, cst.Call):
+        if place.last_name(node) not in _KEEPS_PLACE:
+            return False
+        if place.name(node).startswith("torch."):
+            return bool(node.args) and _computed_from(node.args[0].value, tensor, place, depth - 1)
+        owner = place.receiver(node)
+        return owner is not None and _computed_from(owner, tensor, place, depth - 1)
+    if isinstance(node, cst.BinaryOperation):
+        sides = (node.left, node.right)
+        return any(_computed_from(side, tensor, place, depth - 1) for side in sides) and all(
+            place.on_device(side) or place.kind(side).what == "scalar" for side in sides
+        )
+    if isinstance(node, cst.UnaryOperation):
+        return _computed_from(node.expression, tensor, place, depth - 1)
+    if isinstance(node, cst.Subscript):
+        return _computed_from(node.value, tensor, place, depth - 1)
+    return False

@@ -1,0 +1,253 @@
+"""DG501, DG503: tensors made from a single number."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from pytest_dispatchguard import Call, Finding, Fix, Place, Rule
+
+from .data import Safety, data_argument, is_constant, is_number
+from .devices import device_of, follows_a_tensor, moved_by
+from .uses import bare, is_for_nothing, is_kept, loads
+
+
+class ScalarTensorOnDevice(Rule):
+    """One Python number is copied to the device as a tensor, and the copy waited for.
+
+    ## What it does
+
+    Finds `torch.tensor(number, device=…)`, `torch.as_tensor(number, device=…)`,
+    `torch.tensor(number).to(device)` and `x.new_tensor(number)` in hot code.
+
+    ## Why it costs
+
+    The number becomes a tensor on the CPU first, and is then copied from pageable memory: the host waits
+    until the device has worked off its queue and made the copy. `torch.full` launches a fill kernel and
+    waits for nothing; on the CPU too it takes half the time.
+
+    ## Example
+
+    ```python
+    def forward(self, x):
+        limit = torch.tensor(0.5, device=x.device)
+    ```
+
+    ## Instead
+
+    ```python
+    def forward(self, x):
+        limit = torch.full((), 0.5, device=x.device)
+    ```
+
+    Where the tensor only takes part in arithmetic, the Python number alone does as well.
+
+    ## Fix safety
+
+    Safe for numbers written down and for sizes: both calls choose the same dtype and value. Unsafe for
+    other values: a float too large for the dtype becomes infinite in `torch.tensor` and is an error in
+    `torch.full`, and a NumPy scalar brings its own dtype to `torch.tensor`.
+    """
+
+    code = "DG501"
+    name = "scalar-tensor-on-device"
+    also_compiled = False
+    origin = "kornia#3221"
+    looks_for = Call("tensor", "as_tensor", "asarray", "new_tensor")
+    fixes = "safe"
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A number and a device."""
+        new = place.last_name(node) == "new_tensor"
+        data = place.argument(node, 0, "data") if new else data_argument(node, place)
+        if data is None or not is_number(data, place) or is_kept(node, place):
+            return None
+        if is_for_nothing(place):
+            return None
+        if new:
+            source = place.receiver(node)
+            if source is None or not place.on_device(source):
+                return None
+        elif device_of(node, place) is None and not follows_a_tensor(node, place):
+            return None
+        elif is_plain_operand(node, place, arithmetic_partner(node, place)):
+            return None  # DG503 says more
+        elif only_in_arithmetic(node, place):
+            return None
+        call = f"{place.text(node.func)}({place.text(data)})"
+        better = "new_full((), …)" if new else "torch.full((), …, device=…)"
+        return place.finding(
+            node,
+            f"`{call}` copies one number to the device and makes the host wait for the copy; "
+            f"`{better}` fills it there without waiting",
+            fix=self._fix(node, data, new, place),
+        )
+
+    def _fix(self, node: cst.Call, data: cst.BaseExpression, new: bool, place: Place) -> Fix | None:
+        func = node.func
+        first = node.args[0]
+        given = {a.keyword.value for a in node.args[1:] if a.keyword is not None}
+        simple = first.value is data and first.keyword is None and not data.lpar
+        if not simple or len(given) < len(node.args) - 1:
+            return None
+        if not given <= {"dtype", "device", "requires_grad"} or (not new and "device" not in given):
+            return None
+        written = "" if isinstance(func, cst.Attribute) else place.spelling("torch.full")
+        if isinstance(func, cst.Attribute):
+            change: tuple[cst.CSTNode, str] = (func.attr, "new_full" if new else "full")
+        elif written:
+            change = (func, written)
+        else:
+            return None
+        safety = self._safety(data, place)
+        differs = (
+            "" if safety == "safe" else ", for which a number too large for its dtype is an error"
+        )
+        return place.edits(
+            [change, (data, f"(), {place.text(data)}")],
+            safety=safety,
+            message=f"fill with `{'new_full' if new else 'torch.full'}`{differs}",
+        )
+
+    def _safety(self, data: cst.BaseExpression, place: Place) -> Safety:
+        if isinstance(data, cst.Name) and data.value in ("True", "False"):
+            return "safe"
+        number = data.expression if isinstance(data, cst.UnaryOperation) else data
+        if isinstance(number, cst.Integer):
+            return "safe" if number.evaluated_value < 2**63 else "unsafe"
+        if isinstance(number, cst.Float):
+            return "safe" if abs(number.evaluated_value) < 1e38 else "unsafe"
+        if isinstance(data, cst.Call):
+            size = place.name(data) == "len" or place.last_name(data) in ("size", "numel", "dim")
+            return "safe" if size or is_constant(data) else "unsafe"
+        shape = isinstance(data, cst.Subscript) and place.dotted(data.value).endswith(".shape")
+        return "safe" if shape else "unsafe"
+
+
+def arithmetic_partner(node: cst.BaseExpression, place: Place) -> cst.BaseExpression | None:
+    """The tensor that a value is added to, multiplied with or compared with, where that is all that is done
+    with it, and a Python number in its place would do."""
+    parent = place.parent(node)
+    other: cst.BaseExpression | None = None
+    if isinstance(parent, cst.BinaryOperation):
+        bitwise = (
+            cst.BitAnd,
+            cst.BitOr,
+            cst.BitXor,
+            cst.MatrixMultiply,
+            cst.LeftShift,
+            cst.RightShift,
+        )
+        if not isinstance(parent.operator, bitwise):
+            other = parent.right if parent.left is node else parent.left
+    elif isinstance(parent, cst.Comparison) and len(parent.comparisons) == 1:
+        part = parent.comparisons[0]
+        if not isinstance(part.operator, cst.Is | cst.IsNot | cst.In | cst.NotIn):
+            other = part.comparator if parent.left is node else parent.left
+    elif isinstance(parent, cst.AugAssign):
+        other = parent.target
+    elif isinstance(parent, cst.Call) and place.is_torch(parent, "where") and len(parent.args) == 3:
+        values = [a.value for a in parent.args[1:]]
+        if node in values and all(a.keyword is None for a in parent.args):
+            other = values[1] if values[0] is node else values[0]
+    if other is None or not place.is_tensor(other) or place.kind(other).built:
+        return None
+    return other
+
+
+def is_plain_operand(node: cst.Call, place: Place, partner: cst.BaseExpression | None) -> bool:
+    """Whether a number in place of a tensor of one leaves the dtype of the result alone: no dtype is named,
+    or that of the other operand."""
+    dtype = place.argument(node, None, "dtype")
+    if partner is None or dtype is None:
+        return partner is not None
+    return place.text(dtype) == f"{place.text(partner)}.dtype"
+
+
+def only_in_arithmetic(node: cst.Call, place: Place) -> bool:
+    """Whether a call's result is held by a name that is only ever an operand beside tensors."""
+    parent = place.parent(node)
+    if not isinstance(parent, cst.Assign) or len(parent.targets) != 1:
+        return False
+    target = parent.targets[0].target
+    if not isinstance(target, cst.Name) or place.assignments(target.value) != 1:
+        return False
+    found = loads(target.value, place.function)
+    uses = [n for n in found.reads if n is not target]
+    if not uses or found.written:
+        return False
+    return all(
+        place.value_of(n) is node and is_plain_operand(node, place, arithmetic_partner(n, place))
+        for n in uses
+    )
+
+
+class ScalarTensorInArithmetic(Rule):
+    """A number is wrapped in a tensor only to take part in arithmetic, which takes the number itself.
+
+    ## What it does
+
+    Finds `torch.tensor(number)` as an operand beside a tensor, in a comparison with one, or as a branch of
+    `torch.where`, written there or held by a name that is used for nothing else.
+
+    ## Why it costs
+
+    Building the tensor takes longer than most small operations, and with a device the host waits for a
+    copy to it. Operators take Python numbers as they are.
+
+    ## Example
+
+    ```python
+    def forward(self, x):
+        return x * torch.tensor(0.5, device=x.device)
+    ```
+
+    ## Instead
+
+    ```python
+    def forward(self, x):
+        return x * 0.5
+    ```
+
+    ## Fix safety
+
+    Unsafe: `torch.tensor` rounds a float to the default dtype, so that results of float64 arithmetic
+    differ in the last digits, and beside a tensor without dimensions it takes part in choosing the dtype.
+    """
+
+    code = "DG503"
+    name = "scalar-tensor-in-arithmetic"
+    also_compiled = False
+    origin = "torchvision#5515"
+    looks_for = Call("tensor", "as_tensor", "asarray")
+    fixes = "unsafe"
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A number, and nothing but operators around it."""
+        data = data_argument(node, place)
+        if data is None or not is_number(data, place):
+            return None
+        if place.argument(node, None, "requires_grad") is not None or place.kind(data).host:
+            return None
+        named = only_in_arithmetic(node, place)
+        if not named and not is_plain_operand(node, place, arithmetic_partner(node, place)):
+            return None
+        copied = device_of(node, place) is not None
+        waits = " and waits for its copy to the device" if copied else ""
+        fix = None
+        if moved_by(node, place) is None:
+            fix = place.replace(
+                node,
+                bare(data, place)
+                if isinstance(place.parent(node), cst.BinaryOperation | cst.Comparison)
+                else place.text(data),
+                safety="unsafe",
+                message="use the number itself; results in float64 may differ in the last digits",
+            )
+        shown = place.text(data)
+        return place.finding(
+            node,
+            f"`{place.text(node.func)}({shown})` builds a tensor{waits} only to be an operand; "
+            f"use `{shown}` itself",
+            fix=fix,
+            dry=not copied,
+        )

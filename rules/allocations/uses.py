@@ -1,0 +1,106 @@
+"""What happens to a new tensor: whether it is kept, read or written to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import libcst as cst
+
+from pytest_dispatchguard import Place, nodes
+
+_COUNTS = re.compile(r"(?:^|[._])(?:len|numel|nelement|size|sum|num|count|total)(?:$|[_s(])")
+"""What counts elements, by its name."""
+
+
+def is_kept(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether a value outlives the call on purpose: it is assigned to an attribute, an entry, or a global."""
+    parent: cst.CSTNode | None = node
+    while parent is not None and not isinstance(parent, cst.Assign | cst.AnnAssign | cst.AugAssign):
+        parent = place.parent(parent)
+    if isinstance(parent, cst.AugAssign):
+        return False  # an operand of what is kept
+    if isinstance(parent, cst.AnnAssign):
+        targets: Sequence[cst.BaseExpression] = [parent.target]
+    elif isinstance(parent, cst.Assign):
+        targets = [t.target for t in parent.targets]
+    else:
+        return False
+    return any(not isinstance(t, cst.Name | cst.Tuple) for t in targets)
+
+
+@dataclass(slots=True)
+class _Loads:
+    """Where a name is read, and whether something writes through it."""
+
+    reads: list[cst.Name] = field(default_factory=list)
+    written: bool = False
+
+
+def loads(name: str, inside: cst.CSTNode) -> _Loads:
+    """The reads of a name inside a node."""
+
+    def meant(node: cst.CSTNode) -> bool:
+        return isinstance(node, cst.Name) and node.value == name
+
+    found = _Loads()
+    bound: set[int] = set()
+    for node in nodes.walk(inside):
+        if isinstance(node, cst.Name):
+            if node.value == name and id(node) not in bound:
+                found.reads.append(node)
+        elif isinstance(node, cst.Attribute):
+            in_place = node.attr.value.endswith("_") and not node.attr.value.startswith("__")
+            found.written |= in_place and meant(node.value)
+        elif isinstance(node, cst.Call):
+            found.written |= any(meant(given) for given in nodes.filled_by(node))
+        elif isinstance(node, cst.AssignTarget | cst.AugAssign):
+            target = node.target
+            bound.add(id(target))
+            if isinstance(target, cst.Subscript):
+                found.written |= meant(target.value)
+            elif isinstance(node, cst.AugAssign):
+                found.written |= meant(target)
+    return found
+
+
+def is_written_to(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether the function changes in place the tensor that an expression gives to a name."""
+    parent: cst.CSTNode | None = node
+    while parent is not None and not isinstance(parent, cst.Assign):
+        parent = place.parent(parent)
+    if not isinstance(parent, cst.Assign):
+        return False
+    names = [t.target.value for t in parent.targets if isinstance(t.target, cst.Name)]
+    return any(loads(n, place.function).written for n in names)
+
+
+def bare(node: cst.BaseExpression, place: Place) -> str:
+    """The source of an expression that may stand beside an operator."""
+    plain = isinstance(
+        node, cst.Name | cst.Attribute | cst.Call | cst.Subscript | cst.Integer | cst.Float
+    )
+    source = place.text(node)
+    return source if plain or node.lpar else f"({source})"
+
+
+def is_for_nothing(place: Place) -> bool:
+    """Whether the place is only reached where a count, by its name, is zero: ``if total == 0``. Where an
+    expression counts by what it is (``len(x) == 0``), the place is cold for every rule."""
+    return any(_asks_for_nothing(test, holds, place) for test, holds in place.conditions)
+
+
+def _asks_for_nothing(test: cst.BaseExpression, holds: bool, place: Place) -> bool:
+    if not isinstance(test, cst.Comparison) or len(test.comparisons) != 1:
+        return False
+    part = test.comparisons[0]
+    zero = isinstance(part.comparator, cst.Integer) and part.comparator.value == "0"
+    asked = isinstance(part.operator, cst.Equal if holds else cst.NotEqual | cst.GreaterThan)
+    return zero and asked and _COUNTS.search(place.text(test.left)) is not None
+
+
+def short_text(node: cst.BaseExpression, place: Place) -> str:
+    """The source of a node on one line, cut where it is long."""
+    source = " ".join(place.text(node).split())
+    return source if len(source) <= 50 else source[:47] + "…"

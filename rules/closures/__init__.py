@@ -1,0 +1,1 @@
+"""DG3xx: functions, wrappers, partials and classes that are built on every call."""

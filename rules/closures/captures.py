@@ -1,0 +1,132 @@
+"""Which values of the enclosing call a nested function or class needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import libcst as cst
+
+from pytest_dispatchguard import Certainty, Place, nodes
+
+from ..backends import runs_elsewhere
+
+COMPILERS = (
+    "torch.compile",
+    "torch.jit.script",
+    "torch.jit.trace",
+    "triton.jit",
+    "torch.func.vmap",
+    "torch.vmap",
+)
+
+
+def is_negligible(place: Place) -> bool:
+    """Whether a function more or less is nothing here: once beside a step of training, or elsewhere."""
+    once_a_step = not place.per_call and not (place.hot.loop or place.loops)
+    return once_a_step or not_run_by_torch(place)
+
+
+def not_run_by_torch(place: Place) -> bool:
+    """Whether the function runs under another backend than torch, or only while torch compiles it."""
+    return runs_elsewhere(place) or any(
+        place.name(d.decorator) in COMPILERS for d in place.function.decorators
+    )
+
+
+@dataclass(slots=True)
+class _Scope:
+    """The names that a function reads, and those that it binds itself."""
+
+    read: set[str] = field(default_factory=set)
+    bound: set[str] = field(default_factory=set)
+    shares: bool = False
+    """Whether it writes to names of the function around it."""
+
+
+def _scope(node: cst.CSTNode) -> _Scope:
+    scope = _Scope()
+    for inner in nodes.walk(node):
+        kind = type(inner)
+        if kind is cst.Name:
+            scope.read.add(inner.value)
+        elif kind is cst.Param or kind is cst.FunctionDef:
+            scope.bound.add(inner.name.value)
+        elif kind is cst.ImportAlias:
+            scope.bound.add(_imported(inner))
+        elif kind is cst.Nonlocal:
+            scope.shares = True
+        else:
+            scope.bound.update(t.value for t in nodes.bound_by(inner) if type(t) is cst.Name)
+    return scope
+
+
+def _imported(alias: cst.ImportAlias) -> str:
+    """The name that an import binds."""
+    bound: cst.CSTNode = alias.asname.name if alias.asname is not None else alias.name
+    while isinstance(bound, cst.Attribute):
+        bound = bound.value
+    return bound.value if isinstance(bound, cst.Name) else ""
+
+
+def needs_the_call(node: cst.ClassDef | cst.Call, place: Place) -> bool:
+    """Whether a class made in a function uses values of this very call, in its bases or its body: it cannot
+    be defined elsewhere."""
+    if isinstance(node, cst.Call):
+        return any(place.assignments(n.value) for a in node.args for n in nodes.names_in(a.value))
+    scope = _scope(node)
+    local = {n for n in scope.read - scope.bound if place.assignments(n)}
+    return scope.shares or bool(local - {node.name.value})
+
+
+def captures_local(node: cst.FunctionDef | cst.Lambda, place: Place) -> bool:
+    """Whether a function made inside another needs anything of this very call."""
+    scope = _scope(node)
+    # Defaults are computed around the function, where a parameter of the same name is not meant.
+    params = (*node.params.posonly_params, *node.params.params, *node.params.kwonly_params)
+    defaults = {n.value for p in params if p.default is not None for n in nodes.names_in(p.default)}
+    own = {node.name.value} if isinstance(node, cst.FunctionDef) else set()
+    if scope.shares or scope.read & {"super", "__class__", place.self_name}:
+        return True
+    needed = (scope.read - scope.bound - own) | defaults
+    return any(place.assignments(name) for name in needed) or bool(
+        needed & _local_imports(place.function)
+    )
+
+
+@lru_cache(maxsize=4)
+def _local_imports(function: cst.FunctionDef) -> frozenset[str]:
+    found: set[str] = set()
+    for node in nodes.walk(function):
+        kind = type(node)
+        if kind is cst.ImportAlias:
+            found.add(_imported(node))
+        elif kind is cst.ExceptHandler and node.name is not None:
+            found.update(n.value for n in nodes.names_in(node.name))
+    return frozenset(found)
+
+
+def called_once(name: str, place: Place) -> bool:
+    """Whether a local function is used for nothing but one call, in the function and loop that made it."""
+    if place.uses(name) != 1 or place.assignments(name) != 1:
+        return False
+    for call, scene in place.calls(name):
+        if isinstance(call.func, cst.Name):
+            same = scene.function is place.function and scene.loops == place.loops
+            return same and not scene.deferred and not scene.cold
+    return False
+
+
+def assigned_name(node: cst.CSTNode, place: Place) -> str:
+    """`f` of the statement ``f = node``; else empty."""
+    around = place.parent(node)
+    if isinstance(around, cst.Assign) and around.value is node and len(around.targets) == 1:
+        target = around.targets[0].target
+        return target.value if isinstance(target, cst.Name) else ""
+    return ""
+
+
+def by_layer(place: Place) -> Certainty:
+    """Whether a place surely runs in layers, not once in a step or generation: there a closure counts."""
+    often = place.in_module or place.hot.loop or bool(place.loops)
+    return "sure" if often else "note"

@@ -1,0 +1,202 @@
+"""DG704: modules without parameters built on every call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import libcst as cst
+
+from pytest_dispatchguard import Call, Finding, Fix, Place, Rule
+
+from .wrappers import is_only_called, shown
+
+
+@dataclass(frozen=True, slots=True)
+class _Functional:
+    """The function that does what a module without parameters does."""
+
+    name: str
+    """Dotted."""
+    inputs: int
+    """How many tensors the module is called with."""
+    params: tuple[str, ...] = ()
+    """What its constructor takes, in order, and the function takes by the same name."""
+    needs: tuple[str, ...] = ()
+    """Of these, what must be given for the two to be the same."""
+    added: str = ""
+    """Given to the function where the constructor's default differs from the function's."""
+
+
+def _functionals() -> dict[str, _Functional]:
+    old = ("size_average", "reduce", "reduction")
+    f = "torch.nn.functional."
+    pool = ("kernel_size", "stride", "padding", "ceil_mode", "count_include_pad")
+    max_pool = ("kernel_size", "stride", "padding", "dilation", "return_indices", "ceil_mode")
+    out = {
+        "CrossEntropyLoss": _Functional(
+            f + "cross_entropy", 2,
+            ("weight", "size_average", "ignore_index", "reduce", "reduction", "label_smoothing"),
+        ),
+        "NLLLoss": _Functional(
+            f + "nll_loss", 2, ("weight", "size_average", "ignore_index", "reduce", "reduction")
+        ),
+        "MSELoss": _Functional(f + "mse_loss", 2, old),
+        "L1Loss": _Functional(f + "l1_loss", 2, old),
+        "SmoothL1Loss": _Functional(f + "smooth_l1_loss", 2, (*old, "beta")),
+        "HuberLoss": _Functional(f + "huber_loss", 2, ("reduction", "delta")),
+        "BCELoss": _Functional(f + "binary_cross_entropy", 2, ("weight", *old)),
+        "BCEWithLogitsLoss": _Functional(
+            f + "binary_cross_entropy_with_logits", 2, ("weight", *old, "pos_weight")
+        ),
+        "KLDivLoss": _Functional(f + "kl_div", 2, (*old, "log_target")),
+        "SoftMarginLoss": _Functional(f + "soft_margin_loss", 2, old),
+        "CosineEmbeddingLoss": _Functional(f + "cosine_embedding_loss", 3, ("margin", *old)),
+        "MarginRankingLoss": _Functional(f + "margin_ranking_loss", 3, ("margin", *old)),
+        "TripletMarginLoss": _Functional(
+            f + "triplet_margin_loss", 3, ("margin", "p", "eps", "swap", *old)
+        ),
+        "CTCLoss": _Functional(f + "ctc_loss", 4, ("blank", "reduction", "zero_infinity")),
+        "Softmax": _Functional(f + "softmax", 1, ("dim",), ("dim",)),
+        "LogSoftmax": _Functional(f + "log_softmax", 1, ("dim",), ("dim",)),
+        "GELU": _Functional(f + "gelu", 1, ("approximate",)),
+        "LeakyReLU": _Functional(f + "leaky_relu", 1, ("negative_slope", "inplace")),
+        "ELU": _Functional(f + "elu", 1, ("alpha", "inplace")),
+        "Softplus": _Functional(f + "softplus", 1, ("beta", "threshold")),
+        "GLU": _Functional(f + "glu", 1, ("dim",)),
+        "Dropout": _Functional(f + "dropout", 1, ("p", "inplace")),
+        "Sigmoid": _Functional("torch.sigmoid", 1),
+        "Tanh": _Functional("torch.tanh", 1),
+        "LogSigmoid": _Functional(f + "logsigmoid", 1),
+        "Flatten": _Functional("torch.flatten", 1, ("start_dim", "end_dim"), added="start_dim=1"),
+        "CosineSimilarity": _Functional(
+            f + "cosine_similarity", 2, ("dim", "eps")
+        ),
+        "PixelShuffle": _Functional(f + "pixel_shuffle", 1, ("upscale_factor",)),
+        "AvgPool1d": _Functional(f + "avg_pool1d", 1, pool),
+        "AvgPool2d": _Functional(f + "avg_pool2d", 1, (*pool, "divisor_override")),
+        "AvgPool3d": _Functional(f + "avg_pool3d", 1, (*pool, "divisor_override")),
+        "Upsample": _Functional(
+            f + "interpolate", 1, ("size", "scale_factor", "mode", "align_corners")
+        ),
+    }  # fmt: skip
+    for cls in ("ReLU", "ReLU6", "SiLU", "Mish", "SELU", "Hardswish", "Hardsigmoid"):
+        out[cls] = _Functional(f + cls.lower(), 1, ("inplace",))
+    for n in (1, 2, 3):
+        out[f"MaxPool{n}d"] = _Functional(f"{f}max_pool{n}d", 1, max_pool)
+        out[f"AdaptiveAvgPool{n}d"] = _Functional(f"{f}adaptive_avg_pool{n}d", 1, ("output_size",))
+    return out
+
+
+_FUNCTIONALS = _functionals()
+_NO_FIX = frozenset({"Upsample"})
+"""The constructor converts what it is given, so that the function is not quite the same."""
+
+
+class ModuleBuiltPerCall(Rule):
+    """A loss or another module without parameters is built on every call, to be called once.
+
+    ## What it does
+
+    Finds `nn.CrossEntropyLoss()(x, y)`, `nn.Softmax(dim=-1)(x)` and the like in hot code, also through a
+    local name that is only called.
+
+    ## Why it costs
+
+    Building a module sets up a dozen dictionaries for parameters, buffers and hooks, and calling it goes
+    through them all. The function in `torch.nn.functional` does the same work without.
+
+    ## Example
+
+    ```python
+    def training_step(self, x, y):
+        return nn.CrossEntropyLoss()(x, y)
+    ```
+
+    ## Instead
+
+    ```python
+    def training_step(self, x, y):
+        return F.cross_entropy(x, y)
+    ```
+
+    Or build the module once, in `__init__`.
+
+    ## Fix safety
+
+    Safe: the module's own `forward` makes this very call with these arguments; only hooks registered for
+    all modules no longer see it. None is offered for a module held by a name, for `Softmax` without a
+    dimension and for `Upsample`, which converts its arguments.
+    """
+
+    code = "DG704"
+    name = "module-built-per-call"
+    origin = "pytorch#27064"
+    looks_for = Call(*_FUNCTIONALS)
+    fixes = "safe"
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A module of torch's own that only serves one call."""
+        name = place.name(node)
+        cls = name.rpartition(".")[2]
+        if (
+            not name.startswith("torch.nn.")
+            or cls not in _FUNCTIONALS
+            or not is_only_called(node, place)
+        ):
+            return None
+        function = _FUNCTIONALS[cls]
+        fix = self._fix(node, function, place) if cls not in _NO_FIX else None
+        return place.finding(
+            node,
+            f"`{shown(node, place)}` builds a module on every call only to call it; use "
+            f"`{function.name}`, or build it once in `__init__`",
+            fix=fix,
+        )
+
+    def _fix(self, node: cst.Call, function: _Functional, place: Place) -> Fix | None:
+        outer = place.parent(node)
+        if not isinstance(outer, cst.Call) or outer.func is not node:
+            return None
+        plain = all(a.keyword is None and not a.star for a in outer.args)
+        given = self._keywords(node.args, function, place)
+        if not plain or len(outer.args) != function.inputs or given is None:
+            return None
+        if "#" in place.text(outer):
+            return None
+        written = place.spelling(function.name)
+        imports: tuple[str, ...] = ()
+        if not written:
+            if place.is_taken("F"):
+                return None
+            written = "F." + function.name.rpartition(".")[2]
+            imports = ("import torch.nn.functional as F",)
+        inputs = [place.text(a.value) for a in outer.args]
+        return place.replace(
+            outer,
+            f"{written}({', '.join([*inputs, *given])})",
+            safety="safe",
+            message=f"call {function.name} itself",
+            imports=imports,
+        )
+
+    def _keywords(
+        self, args: Sequence[cst.Arg], function: _Functional, place: Place
+    ) -> list[str] | None:
+        """The constructor's arguments as keywords of the function."""
+        out: dict[str, str] = {}
+        for i, arg in enumerate(args):
+            if arg.star:
+                return None
+            if arg.keyword is None and i >= len(function.params):
+                return None
+            name = function.params[i] if arg.keyword is None else arg.keyword.value
+            if name not in function.params:
+                return None
+            out[name] = place.text(arg.value)
+        if any(n not in out for n in function.needs):
+            return None
+        added = function.added.partition("=")
+        if added[0] and added[0] not in out:
+            out = {added[0]: added[2], **out}
+        return [f"{name}={value}" for name, value in out.items()]

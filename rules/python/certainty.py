@@ -1,0 +1,28 @@
+"""How sure it is that a place runs on every call."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from pytest_dispatchguard import Certainty, Place, nodes
+
+
+def path_certainty(place: Place) -> Certainty:
+    """Long ways from a root pass through methods that may be another class's: less is sure there."""
+    return "sure" if len(place.hot.path) <= 5 else "maybe"
+
+
+def may_return_before(place: Place) -> bool:
+    """Whether a statement before the place's may end the function: the place is conditional "
+    "then."""
+    blocks = [place.block]
+    if isinstance(place.function.body, cst.IndentedBlock):
+        blocks.append(tuple(place.function.body.body))
+    for block in blocks:
+        for statement in block:
+            if statement is place.statement:
+                break
+            inside = nodes.walk(statement, without=(cst.FunctionDef,))
+            if any(isinstance(n, cst.Return | cst.Continue) for n in inside):
+                return True
+    return False

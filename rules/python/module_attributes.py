@@ -1,0 +1,244 @@
+"""DG607, DG608: attributes of torch modules that are read or written through Python methods."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import libcst as cst
+
+from pytest_dispatchguard import Call, Finding, Place, Rule, SelfWrite
+
+from .certainty import may_return_before
+
+_NOT_MODULES = ("torchmetrics.", "keras.Metric", "keras.Loss", "lightning.", "keras.Optimizer")
+
+
+def _package(place: Place) -> str:
+    """The top-level package that the function belongs to."""
+    return place.hot.path[-1].partition(".")[0]
+
+
+def _in_torch_module(place: Place) -> bool:
+    """Whether the function is a method of a torch module whose attributes torch alone looks "
+    "after."""
+    cls = place.cls
+    if cls is None or not cls.is_module or not place.self_name:
+        return False
+    if any(a.startswith(_NOT_MODULES) for a in cls.ancestors):
+        return False
+    if not any(a.startswith("torch.nn.") for a in cls.ancestors):
+        return False
+    return not place.defines("__setattr__", "__getattr__")
+
+
+def _foreign_bases(place: Place) -> bool:
+    """Whether the class inherits from library classes other than torch's: what they define is "
+    "unknown."""
+    mine = _package(place)
+    known = (mine, "torch", "abc", "typing", "object", "builtins", "collections", "enum")
+    return place.cls is not None and any(
+        a.partition(".")[0] not in known for a in place.cls.ancestors
+    )
+
+
+def is_self(node: cst.CSTNode, place: Place) -> bool:
+    """Whether a node is the name of the instance, `self`."""
+    return isinstance(node, cst.Name) and node.value == place.self_name != ""
+
+
+def _string(node: cst.BaseExpression | None) -> str | None:
+    """The value of a plain string literal."""
+    if isinstance(node, cst.SimpleString):
+        value = node.evaluated_value
+        return value if isinstance(value, str) else None
+    return None
+
+
+def _holds_modules(values: Sequence[str]) -> bool:
+    """Whether an attribute is a parameter, buffer or submodule: found by `Module.__getattr__` "
+    "only."""
+    return any(v in ("param", "buffer") or v.startswith("call:torch.nn.") for v in values)
+
+
+def _registered(values: Sequence[str]) -> bool:
+    """Whether an attribute is a parameter or buffer."""
+    return any(v in ("param", "buffer") for v in values)
+
+
+class HasattrOfModule(Rule):
+    """A module asks itself on every call whether it has an attribute.
+
+    ## What it does
+    Flags `hasattr(self, "x")` and `getattr(self, "x", default)` in hot methods of torch modules,
+    where no method of the class sets `x` as a plain attribute.
+
+    ## Why it costs
+    What is no plain attribute is looked up by `Module.__getattr__`, in Python, among parameters,
+    buffers and submodules; what is not there costs an exception as well: about a microsecond of
+    host time.
+
+    ## Example
+    ```python
+    def forward(self, x):
+        if hasattr(self, "adapter"):
+            x = self.adapter(x)
+        return x
+    ```
+
+    ## Instead
+    ```python
+    def __init__(self):
+        super().__init__()
+        self.adapter = None
+
+    def forward(self, x):
+        if self.adapter is not None:
+            x = self.adapter(x)
+        return x
+    ```
+
+    ## Fix safety
+    No automatic fix: the attribute needs a default in `__init__`. A default in the class body would hide a
+    submodule of that name. Where the attribute is there and is a submodule, reading it costs the same
+    search: read it once into a local name.
+    """
+
+    code = "DG607"
+    name = "hasattr-of-module"
+    origin = "TransformerEngine#1191"
+    looks_for = Call("hasattr", "getattr", place="self")
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """Flags questions that `Module.__getattr__` answers, the first of each statement."""
+        attribute = self._asked(node, place)
+        if not attribute or not place.per_call or not _in_torch_module(place):
+            return None
+        for other, scene in place.calls("hasattr", "getattr"):
+            if other is node:
+                break
+            if scene.statement is place.statement and self._asked(other, place):
+                return None
+        values = place.attribute_values(attribute)
+        registered = _registered(values)
+        # What others add by `add_module` must not be there as anything else.
+        none = (
+            "to None"
+            if values
+            else f'to None (`register_module("{attribute}", None)` for a module)'
+        )
+        return place.finding(
+            node,
+            f"`{place.text(node)}` is answered by `Module.__getattr__`, in Python, about a "
+            f"microsecond on every call. Set `self.{attribute}` {none} in `__init__` where there "
+            "is none, and test that, read once into a local name",
+            certainty="maybe" if _foreign_bases(place) else "note" if registered else "sure",
+        )
+
+    @staticmethod
+    def _asked(node: cst.Call, place: Place) -> str:
+        """The attribute asked for, where it is not surely a plain one, which is found at once."""
+        asked = place.last_name(node)
+        if not isinstance(node.func, cst.Name) or place.cls is None:
+            return ""
+        if len(node.args) != (2 if asked == "hasattr" else 3) or not is_self(
+            node.args[0].value, place
+        ):
+            return ""
+        attribute = _string(node.args[1].value)
+        if not attribute or attribute.startswith("__") or attribute in _MODULE_ATTRIBUTES:
+            return ""
+        if place.defines(attribute):
+            return ""
+        values = place.attribute_values(attribute)
+        return "" if values and not _holds_modules(values) else attribute
+
+
+_MODULE_ATTRIBUTES = frozenset(
+    """training forward call_super_init dump_patches _parameters _buffers _modules _backward_hooks
+    _forward_hooks _forward_pre_hooks _state_dict_hooks _non_persistent_buffers_set""".split()
+)
+
+
+class ModuleAttributeWrite(Rule):
+    """A module keeps a plain value as its attribute on every call.
+
+    ## What it does
+    Flags `self.x = value` in hot methods of torch modules, outside conditions, where `x` is neither
+    a parameter, buffer nor submodule.
+
+    ## Why it costs
+    `Module.__setattr__` is a Python method that looks for parameters, buffers and submodules of
+    that name first: more than a microsecond of host time, where a local name costs nothing.
+
+    ## Example
+    ```python
+    def forward(self, x):
+        self.scale = x.shape[-1] ** -0.5
+        return x * self.scale
+    ```
+
+    ## Instead
+    ```python
+    def forward(self, x):
+        scale = x.shape[-1] ** -0.5
+        return x * scale
+    ```
+
+    ## Fix safety
+    No automatic fix: whether others read the attribute afterwards is not to be seen from here.
+    """
+
+    code = "DG608"
+    name = "module-attribute-write"
+    origin = "TransformerEngine#1191"
+    looks_for = SelfWrite()
+
+    def judge(
+        self, node: cst.Assign | cst.AnnAssign | cst.AugAssign, place: Place
+    ) -> Iterator[Finding]:
+        """Flags plain values written to self."""
+        if not place.per_call or not _in_torch_module(place) or place.cls is None:
+            return
+        if node.value is None or place.kind(node.value).what in ("module", "modules"):
+            return
+        targets = (
+            [t.target for t in node.targets] if isinstance(node, cst.Assign) else [node.target]
+        )
+        for target in targets:
+            if not isinstance(target, cst.Attribute) or not is_self(target.value, place):
+                continue
+            name = target.attr.value
+            if name in place.cls.properties or name in _MODULE_ATTRIBUTES:
+                continue
+            values = place.attribute_values(name)
+            if _holds_modules(values) or any(
+                v.startswith("call:") and "Param" in v for v in values
+            ):
+                continue
+            if isinstance(node, cst.AugAssign) or any(
+                ".setter" in place.text(d.decorator) for d in place.function.decorators
+            ):
+                continue
+            yield place.finding(
+                node,
+                f"`self.{name} = …` goes through `Module.__setattr__`, a Python method, more than "
+                "a microsecond on every call. Use a local name; what must outlive the call can "
+                "live in a plain object that `__init__` makes",
+                certainty="sure" if self._for_this_call(name, node.value, place) else "note",
+            )
+
+    @staticmethod
+    def _for_this_call(name: str, value: cst.BaseExpression, place: Place) -> bool:
+        """Whether the value looks made for this call: not kept under a condition, not made from "
+        "itself."""
+        if place.function.name.value not in ("forward", "call", "__call__"):
+            return False
+        if (
+            place.conditions
+            or place.scene.tries
+            or may_return_before(place)
+            or _foreign_bases(place)
+        ):
+            return False
+        return not re.search(rf"\b{place.self_name}\.{name}\b", place.text(value))

@@ -1,0 +1,265 @@
+"""DG609, DG610: slices of module lists, and walks over the tree of modules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from pytest_dispatchguard import Call, Finding, Fix, Getitem, Place, Rule
+
+from .certainty import may_return_before, path_certainty
+from .module_attributes import is_self
+
+_WALKS = (
+    "parameters",
+    "named_parameters",
+    "modules",
+    "named_modules",
+    "buffers",
+    "named_buffers",
+    "state_dict",
+)
+
+
+class ModuleListSlice(Rule):
+    """A `ModuleList` or `Sequential` is sliced on every call.
+
+    ## What it does
+    Flags `self.layers[a:b]` in hot functions where `layers` is a `ModuleList` or `Sequential`.
+
+    ## Why it costs
+    The slice is a new module: its `__init__` sets up a dozen tables for hooks and parameters, and
+    every submodule is registered with it, one by one, in Python: over a microsecond of host time
+    each.
+
+    ## Example
+    ```python
+    for layer in self.layers[: self.depth]:
+        x = layer(x)
+    ```
+
+    ## Instead
+    ```python
+    for layer in itertools.islice(self.layers, self.depth):
+        x = layer(x)
+    ```
+
+    ## Fix safety
+    Safe where the slice is only iterated: `itertools.islice` where no bound can be negative, else a
+    slice of a plain list. No fix where the slice is called, kept or passed on. TorchScript compiles
+    neither; leave modules that are still scripted as they are.
+    """
+
+    code = "DG609"
+    name = "module-list-slice"
+    origin = "vllm#19497"
+    looks_for = Getitem()
+    fixes = "safe"
+
+    def judge(self, node: cst.Subscript, place: Place) -> Finding | None:
+        """Flags slices of module lists."""
+        kind = place.kind(node.value)
+        if kind.what != "modules" or not kind.sure or len(node.slice) != 1:
+            return None
+        part = node.slice[0].slice
+        if not isinstance(part, cst.Slice) or not place.per_call:
+            return None
+        return place.finding(
+            node,
+            f"`{place.text(node)}` builds a new module and registers every submodule with it on "
+            f"every call, over a microsecond each on the host. {_unsliced(node, part, place)}",
+            fix=_sliced(node, part, place),
+        )
+
+
+def _unsliced(node: cst.Subscript, part: cst.Slice, place: Place) -> str:
+    """How to do without the slice. One that is kept as an attribute would register its modules twice, in the
+    state as well."""
+    parent = place.parent(node)
+    base = place.text(node.value)
+    plain = f"`list({base}){place.text(node)[len(base) :]}`"
+    if isinstance(parent, cst.Call) and parent.func is node:
+        return f"Call the modules of {plain} one after the other instead"
+    if isinstance(parent, cst.Call) and place.name(parent) == "len":
+        return f"Count by `len({base})`, or take {plain}"
+    if all(b is None or _not_negative(b, place) for b in (part.lower, part.upper, part.step)):
+        return f"Iterate over `{_islice(base, part, place)}` instead, or over {plain}"
+    return f"Iterate over {plain} instead, which may count from the end"
+
+
+def _islice(base: str, part: cst.Slice, place: Place) -> str:
+    """The slice as `itertools` makes it."""
+    bounds = [part.lower, part.upper, part.step]
+    given = [place.text(b) if b is not None else "None" for b in bounds]
+    if part.step is None:
+        given.pop()
+        if part.lower is None:
+            given.pop(0)
+    return f"itertools.islice({base}, {', '.join(given)})"
+
+
+def _sliced(node: cst.Subscript, part: cst.Slice, place: Place) -> Fix | None:
+    outside = _iterated_by(node, place)
+    if not outside:
+        return None
+    base = place.text(node.value)
+    bounds = [part.lower, part.upper, part.step]
+    if outside == "once" and all(b is None or _not_negative(b, place) for b in bounds):
+        new, imports = _islice(base, part, place), ["import itertools"]
+    else:
+        new, imports = f"list({base}){place.text(node)[len(base) :]}", []
+    return place.replace(
+        node, new, safety="safe", message="iterate without a new module", imports=imports
+    )
+
+
+def _not_negative(node: cst.BaseExpression, place: Place) -> bool:
+    if isinstance(node, cst.Integer):
+        return True
+    return isinstance(node, cst.Call) and place.name(node) == "len"
+
+
+def _iterated_by(node: cst.Subscript, place: Place) -> str:
+    """ "once" where a loop iterates the slice itself, "list" where something else does that "
+    "needs a sequence."""
+    parent = place.parent(node)
+    inner: cst.BaseExpression = node
+    how = "once"
+    while isinstance(parent, cst.Call):
+        name = place.name(parent)
+        if name in ("reversed", "len"):
+            how = "list"
+        elif name not in ("enumerate", "zip"):
+            return ""
+        if name == "len":
+            return how
+        inner, parent = parent, place.parent(parent)
+    if isinstance(parent, cst.BaseComp):
+        return how if any(c.iter is inner for c in _clauses(parent)) else ""
+    statement = place.statement
+    if parent is None and isinstance(statement, cst.For) and statement.iter is inner:
+        return how
+    return ""
+
+
+def _clauses(comp: cst.BaseComp) -> Iterator[cst.CompFor]:
+    clause: cst.CompFor | None = comp.for_in
+    while clause is not None:
+        yield clause
+        clause = clause.inner_for_in
+
+
+def _is_attribute_of_self(node: cst.BaseExpression, place: Place) -> bool:
+    name = place.dotted(node)
+    return bool(place.self_name) and name.startswith(f"{place.self_name}.")
+
+
+class ModuleTreeWalk(Rule):
+    """The tree of modules is walked on every call.
+
+    ## What it does
+    Flags `parameters()`, `modules()`, `buffers()`, their named forms and `state_dict()` of modules
+    in hot functions, `next(self.parameters()).dtype` among them. A loop over them once per step is a
+    note.
+
+    ## Why it costs
+    The walk visits every submodule through nested Python generators and remembers what it has seen:
+    several microseconds to the first parameter, and about one for every module after it.
+
+    ## Example
+    ```python
+    def forward(self, x):
+        return self.proj(x.to(next(self.parameters()).dtype))
+    ```
+
+    ## Instead
+    ```python
+    def forward(self, x):
+        return self.proj(x.to(self.proj.weight.dtype))
+    ```
+
+    ## Fix safety
+    No automatic fix: which parameter to ask, or when a list of them is out of date, is for a reader
+    to say.
+    """
+
+    code = "DG610"
+    name = "module-tree-walk"
+    origin = "diffusers#9520"
+    looks_for = Call(*_WALKS)
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """Flags walks over a module's tree."""
+        receiver = place.receiver(node)
+        if receiver is None or place.function.name.value in _WALKS:
+            return None
+        if not place.per_call:
+            return self._per_step(node, receiver, place)
+        if place.last_name(node).endswith("buffers") and (
+            may_return_before(place) or isinstance(place.parent(node), cst.Call)
+        ):
+            # What is asked when there are no parameters.
+            return None
+        of_self = is_self(receiver, place) and place.in_module
+        if not of_self and place.kind(receiver).what not in ("module", "modules"):
+            return None
+        if not of_self and not _is_attribute_of_self(receiver, place):
+            return None  # a module that is handed in has no owner here who could keep a list of it
+        shown = place.text(node)
+        if self._first_only(node, place):
+            if not any(
+                v in ("param", "buffer") or v.startswith("call:torch.nn.")
+                for values in (place.cls.attrs.values() if place.cls else ())
+                for v in values
+            ):
+                return None  # a mixin: no parameter is known by name
+            return place.finding(
+                node,
+                f"`next({shown})` starts a walk over the tree of modules on every call, several "
+                "microseconds on the host. Ask the input, or a parameter that is known by name",
+                certainty=path_certainty(place),
+            )
+        return place.finding(
+            node,
+            f"`{shown}` walks the tree of modules in Python on every call, about a microsecond "
+            "for each module. Keep a list of what is needed, made once, and anew when submodules are "
+            "added",
+            certainty=path_certainty(place),
+        )
+
+    def _per_step(
+        self, node: cst.Call, receiver: cst.BaseExpression, place: Place
+    ) -> Finding | None:
+        """A loop over all modules of what an object holds, once per step: beside a step it is little, and
+        grows with the model."""
+        looped = isinstance(place.statement, cst.For) and place.statement.iter is node
+        held = place.in_module and is_self(receiver, place)
+        if not looped or not (held or _is_attribute_of_self(receiver, place)):
+            return None
+        walked = ("modules", "named_modules", "parameters")
+        if place.hot.only_loops or place.last_name(node) not in walked:
+            return None
+        return place.finding(
+            node,
+            f"`{place.text(node)}` walks the tree of modules in Python in every step, about a "
+            "microsecond for each module. Keep a list of what the loop changes",
+            certainty="note",
+        )
+
+    @staticmethod
+    def _first_only(node: cst.Call, place: Place) -> bool:
+        parent = place.parent(node)
+        if isinstance(parent, cst.Call) and place.name(parent) in ("iter", "itertools.chain"):
+            parent = place.parent(parent)
+        if isinstance(parent, cst.Assign):
+            name = parent.targets[0].target
+            return any(
+                place.last_name(call) == "next"
+                and call.args
+                and place.same(call.args[0].value, name)
+                for call, _ in place.calls("next")
+            )
+        if isinstance(parent, cst.GeneratorExp):
+            parent = place.parent(parent)
+        return isinstance(parent, cst.Call) and place.name(parent) == "next"

@@ -1,0 +1,1 @@
+"""DG4xx: the host waits for the device."""

@@ -1,0 +1,236 @@
+"""DG43x: the host waits for the device, or throws memory away, because it is told to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import libcst as cst
+
+from pytest_dispatchguard import Call, Finding, Place, Rule, nodes
+
+from .waits import say, tell, works_on_host
+
+_DEVICES = frozenset({"cuda", "xpu", "mps", "npu", "hpu", "mtia", "accelerator", "musa", "mlu"})
+_MEASURING = re.compile(
+    r"profil|bench|sweep|tuning|autotune|calibrat|timing|timer|timeit|throughput|measur|debug|verbose|elapsed|wall_clock",
+    re.IGNORECASE,
+)
+_ASKED_FOR = re.compile(
+    r"gc|garbage|empty|clear|free|flush|collect|low_?mem|offload|oom", re.IGNORECASE
+)
+_REASON = re.compile(
+    r"\b(?:hang|dead-?lock|stall|race|work-?around|bug|crash|corrupt|because|otherwise|without|need|must|"
+    r"require|avoid|prevent|ensure|make sure|so that|illegal memory)",
+    re.IGNORECASE,
+)
+"""Says why somebody wants the host to wait."""
+
+
+def _on_device_module(name: str) -> bool:
+    """Whether a dotted name is of torch's module of a device: `torch.cuda.synchronize`."""
+    parts = name.split(".")
+    return len(parts) >= 3 and parts[0] == "torch" and parts[1] in _DEVICES
+
+
+_MEETING = frozenset({"barrier", "monitored_barrier"})
+_ASKED_TO_WAIT = re.compile(r"sync|block|wait", re.IGNORECASE)
+
+
+def _explained(place: Place) -> bool:
+    """Whether a comment at the statement gives a reason for it."""
+    statement = place.statement
+    lines = (
+        *getattr(statement, "leading_lines", ()),
+        getattr(statement, "trailing_whitespace", None),
+    )
+    comments = [
+        line.comment.value for line in lines if line is not None and line.comment is not None
+    ]
+    return any(_REASON.search(comment) for comment in comments)
+
+
+def _measured(place: Place) -> bool:
+    """Whether the place measures time or memory, where waiting is the point."""
+    if works_on_host(place) or _MEASURING.search(place.qualname):
+        return True
+    return any(_MEASURING.search(place.text(test)) for test, _ in place.conditions)
+
+
+def _meant(place: Place) -> bool:
+    """Whether what stands beside a statement says that all are to wait here: a barrier of processes, or a
+    line that is printed then to tell how far the device is."""
+    if "barrier" in place.function.name.value.lower():
+        return True
+    block = list(place.block)
+    at = block.index(place.statement) if place.statement in block else len(block)
+    return bool(
+        _calls(block[max(0, at - 1) : at + 2], place) & _MEETING
+        or "print" in _calls(block[at + 1 : at + 2], place)
+    )
+
+
+_CLOCKS = frozenset({"time", "perf_counter", "perf_counter_ns", "monotonic", "elapsed_time"})
+
+
+def _clocked(place: Place) -> bool:
+    """Whether a clock is read beside a statement: the wait is there for what it measures."""
+    block = list(place.block)
+    at = block.index(place.statement) if place.statement in block else len(block)
+    return bool(_calls(block[max(0, at - 1) : at + 2], place) & _CLOCKS)
+
+
+_STREAM_OR_EVENT = re.compile(r"(?:^|[._])(?:\w*_)?(?:stream|event)s?$", re.IGNORECASE)
+
+
+def _of_stream_or_event(inner: cst.BaseExpression | None, place: Place) -> bool:
+    """Whether a stream or an event is waited for, by its name, in a file that works with torch."""
+    if inner is None or "torch" not in place.imports:
+        return False
+    return _STREAM_OR_EVENT.search(place.dotted(inner)) is not None
+
+
+def _calls(statements: Iterable[cst.CSTNode], place: Place) -> set[str]:
+    """What simple statements call, by the last word of its name."""
+    return {
+        place.last_name(found)
+        for statement in statements
+        if isinstance(statement, cst.SimpleStatementLine)
+        for found in nodes.walk(statement)
+        if isinstance(found, cst.Call)
+    }
+
+
+class Synchronize(Rule):
+    """The host waits for the whole device: `synchronize()`.
+
+    ## What it does
+
+    Finds `torch.cuda.synchronize()` (and that of other devices, of `torch.accelerator` and of streams)
+    in hot code, but where processes meet at a barrier, or a line is printed after it. An event or a stream
+    that is waited for is a note, and so is a wait beside a clock.
+
+    ## Why it costs
+
+    The host stops until the device has finished everything, and the queue runs empty.
+
+    ## Example
+
+    ```python
+    torch.cuda.synchronize()
+    ```
+
+    ## Instead
+
+    ```python
+    torch.cuda.current_stream().wait_stream(side_stream)
+    ```
+
+    ## Fix safety
+
+    No fix: what the barrier guards is for a reader to know.
+    """
+
+    code = "DG431"
+    name = "wait-for-device"
+    origin = "tensordict#1545"
+    looks_for = Call("synchronize")
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A barrier that measures nothing."""
+        name = place.name(node)
+        inner = node.func.value if isinstance(node.func, cst.Attribute) else None
+        of_stream = isinstance(inner, cst.Call) and place.last_name(inner).endswith("_stream")
+        waits = _of_stream_or_event(inner, place)
+        if not (_on_device_module(name) or of_stream or waits) or _measured(place):
+            return None
+        if _meant(place):
+            return None
+        if any(
+            holds and _ASKED_TO_WAIT.search(place.text(test)) for test, holds in place.conditions
+        ):
+            return None  # whoever sets that wants the wait
+        return tell(
+            place,
+            node,
+            f"`{say(place, node)}` stops the host until the device has finished everything "
+            "queued. Where one stream needs another, use `wait_stream` or an event; reads wait "
+            "by themselves.",
+            certainty="note" if _explained(place) or waits or _clocked(place) else "sure",
+        )
+
+
+class ThrowAwayMemory(Rule):
+    """Cached device memory is given back, or the garbage collector run, in hot code.
+
+    ## What it does
+
+    Finds `torch.cuda.empty_cache()` (and that of other devices) and `gc.collect()` in hot code.
+
+    ## Why it costs
+
+    `empty_cache` waits for the device, and the next allocations have to ask the driver anew.
+    `gc.collect` walks
+    all Python objects there are.
+
+    ## Example
+
+    ```python
+    def training_step(self, batch):
+        loss = self.loss(batch)
+        torch.cuda.empty_cache()
+        return loss
+    ```
+
+    ## Instead
+
+    ```python
+    def training_step(self, batch):
+        return self.loss(batch)
+    ```
+
+    ## Fix safety
+
+    No fix: whether memory is that short is for a reader to know.
+    """
+
+    code = "DG432"
+    name = "throw-away-memory"
+    origin = "peft#2894"
+    looks_for = Call("empty_cache", "collect", "ipc_collect")
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """The first such call of a function."""
+        name = place.name(node)
+        if _measured(place) or _one_before(node, place):
+            return None
+        if any(_ASKED_FOR.search(place.text(test)) for test, _ in place.conditions):
+            return None
+        if name == "gc.collect":
+            return tell(
+                place,
+                node,
+                "`gc.collect()` walks all Python objects there are, on every call. Drop it, or "
+                "run it every many steps.",
+            )
+        if name.rpartition(".")[2] in ("empty_cache", "ipc_collect") and _on_device_module(name):
+            return tell(
+                place,
+                node,
+                f"`{say(place, node)}` waits for the device and gives memory back that the next "
+                "call asks the driver for anew. Drop it, or run it every many steps.",
+            )
+        return None
+
+
+def _one_before(node: cst.Call, place: Place) -> bool:
+    """Whether the function throws memory away in another way before (`elif is_xpu: …`): one
+    place, one finding."""
+    for call, scene in place.calls("empty_cache", "collect", "ipc_collect"):
+        if call is node:
+            return False
+        if scene.function is place.function and (
+            place.name(call) == "gc.collect" or _on_device_module(place.name(call))
+        ):
+            return True
+    return False

@@ -1,0 +1,285 @@
+"""DG439 to DG442: calls that read a tensor without a word of it in their names."""
+
+from __future__ import annotations
+
+import re
+
+import libcst as cst
+
+from pytest_dispatchguard import Call, Finding, MathCall, Place, Rule
+
+from .data_flow import ends
+from .waits import asked, say, tell, waits_inside, works_on_host
+
+_SCALER = re.compile(
+    r"(?:^|[._])(?:\w*_)?scaler$|(?:^|[._])(?:grad_?|amp_?|loss_?)scaler\w*$", re.I
+)
+
+
+class LossScaleRead(Rule):
+    """`scaler.get_scale()` reads the loss scale from the device.
+
+    ## What it does
+
+    Finds `get_scale()` of gradient scalers (`torch.amp.GradScaler`, and what is called `scaler`) in hot code.
+    It is a note: whether the number is needed in every step is for the author to decide.
+
+    ## Why it costs
+
+    The scale is a tensor on the device: `get_scale()` is `.item()` of it, and the host waits for all that was
+    queued before.
+
+    ## Example
+
+    ```python
+    before = scaler.get_scale()
+    scaler.step(optimizer)
+    scaler.update()
+    skipped = scaler.get_scale() < before
+    ```
+
+    ## Instead
+
+    ```python
+    scaler.step(optimizer)
+    scaler.update()
+    if step % log_every == 0:
+        log(scaler.get_scale())
+    ```
+
+    ## Fix safety
+
+    No fix: what the number is needed for is for a reader to see.
+    """
+
+    code = "DG439"
+    name = "loss-scale-read"
+    origin = "accelerate#2439"
+    looks_for = Call("get_scale")
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A scale that is asked for."""
+        owner = place.receiver(node)
+        if owner is None or node.args or works_on_host(place):
+            return None
+        cls = place.kind(owner).cls
+        named = _SCALER.search(place.dotted(owner)) is not None
+        if not cls.endswith("GradScaler") and not (named and not cls):
+            return None
+        return tell(
+            place,
+            node,
+            f"`{say(place, node)}` is `.item()` of a tensor on the device, and the host waits for it. "
+            "Ask only "
+            "where the number is logged, or learn from the optimizer whether its step was skipped.",
+            certainty="note",
+        )
+
+
+_DISTRIBUTIONS = (
+    "Bernoulli Beta Binomial Categorical Cauchy Chi2 Dirichlet Exponential Gamma Geometric Gumbel HalfCauchy "
+    "HalfNormal Independent Kumaraswamy Laplace LogNormal LogisticNormal LowRankMultivariateNormal "
+    "MixtureSameFamily Multinomial MultivariateNormal NegativeBinomial Normal OneHotCategorical Pareto "
+    "Poisson RelaxedBernoulli RelaxedOneHotCategorical StudentT TransformedDistribution Uniform VonMises "
+    "Weibull Wishart"
+).split()
+_ONLY_WRAP = frozenset({"Independent", "TransformedDistribution", "MixtureSameFamily"})
+"""These take distributions, which have checked what they were given."""
+
+
+class DistributionValidates(Rule):
+    """A distribution of torch checks the values of its parameters, and the host waits for the answer.
+
+    ## What it does
+
+    Finds distributions of `torch.distributions` that are made in hot code without `validate_args=False`.
+    It is a note: only the author knows that the values are right.
+
+    ## Why it costs
+
+    Each distribution asks of every parameter whether all its values are allowed (`(scale > 0).all()`), and
+    `log_prob` asks the same of its argument: each is a wait for the device, and some ten microseconds on the
+    host.
+
+    ## Example
+
+    ```python
+    action = Normal(mean, std).sample()
+    ```
+
+    ## Instead
+
+    ```python
+    action = Normal(mean, std, validate_args=False).sample()
+    ```
+
+    `torch.distributions.Distribution.set_default_validate_args(False)` does the same for all.
+
+    ## Fix safety
+
+    Unsafe: wrong values are no longer told.
+    """
+
+    code = "DG440"
+    name = "distribution-validates"
+    origin = "rl#1106"
+    looks_for = Call(*_DISTRIBUTIONS)
+    fixes = "unsafe"
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A distribution that is made of tensors."""
+        name = place.name(node)
+        last = place.last_name(node)
+        if not name.startswith("torch.distributions.") or last in _ONLY_WRAP:
+            return None
+        if works_on_host(place) or any(a.star for a in node.args) or not node.args:
+            return None
+        if place.argument(node, None, "validate_args") is not None:
+            return None
+        if all(place.kind(a.value).what == "scalar" for a in node.args):
+            return None
+        given = place.text(node.args[-1].value)
+        return tell(
+            place,
+            node,
+            f"`{last}(…)` checks all values of its parameters, and the host waits for each answer; its "
+            "`log_prob` checks again. Where the values are known to be right, `validate_args=False` "
+            "spares that.",
+            certainty="note",
+            fix=place.edits(
+                [(node.args[-1].value, f"{given}, validate_args=False")],
+                safety="unsafe",
+                message="do not check the values",
+            )
+            if not node.args[-1].value.lpar
+            else None,
+        )
+
+
+_MATH = (
+    "acos asin atan atan2 ceil copysign cos cosh degrees dist erf exp expm1 fabs floor fmod hypot isclose "
+    "isfinite isinf isnan log log10 log1p log2 pow radians sin sinh sqrt tan tanh trunc"
+).split()
+
+
+class MathOfTensor(Rule):
+    """A function of `math` is given a tensor, whose number it has to read.
+
+    ## What it does
+
+    Finds `math.sqrt(t)`, `math.isnan(t)` and the like of tensors that may live on a device, in hot code.
+    Where the number goes back into tensors it is a finding, elsewhere a note.
+
+    ## Why it costs
+
+    `math` works on Python numbers: it asks the tensor for its own, which is `.item()` without the word,
+    and the host waits for the device.
+
+    ## Example
+
+    ```python
+    scale = 1 / math.sqrt(x.var())
+    return x * scale
+    ```
+
+    ## Instead
+
+    ```python
+    return x * x.var().rsqrt()
+    ```
+
+    ## Fix safety
+
+    No fix: whether a Python number is needed is for a reader to decide.
+    """
+
+    code = "DG441"
+    name = "math-of-tensor"
+    origin = "nerfstudio#71de0716"
+    looks_for = MathCall(*_MATH)
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A tensor among the arguments of a function of `math`."""
+        if not place.name(node).startswith("math.") or works_on_host(place):
+            return None
+        given = [a.value for a in node.args if place.on_device(a.value)]
+        if not given or waits_inside(given[0], place):
+            return None
+        last = place.last_name(node)
+        back = ends(node, place) == {"tensor"}
+        checks = last in ("isnan", "isinf", "isfinite", "isclose")
+        asks = checks and asked(node, place).asker in ("if", "while", "assert", "ternary", "bool")
+        return tell(
+            place,
+            node,
+            f"`{say(place, node)}` needs the number of a tensor, so the host waits for the device. "
+            f"`torch.{last}` computes it on the device.",
+            certainty="sure" if back and not asks else "note",
+        )
+
+
+_CHECKED = {
+    "torch.linalg.inv": "inv_ex",
+    "torch.linalg.cholesky": "cholesky_ex",
+    "torch.linalg.solve": "solve_ex",
+    "torch.linalg.ldl_factor": "ldl_factor_ex",
+    "torch.linalg.lu_factor": "lu_factor_ex",
+    "torch.inverse": "inv_ex",
+    "torch.cholesky": "cholesky_ex",
+}
+
+
+class LinalgChecked(Rule):
+    """A function of `torch.linalg` checks on the host whether it succeeded.
+
+    ## What it does
+
+    Finds `torch.linalg.inv`, `cholesky`, `solve`, `lu_factor` and `ldl_factor` of device tensors in hot
+    code. It is a note: only the author knows that the matrices are regular.
+
+    ## Why it costs
+
+    The function reads from the device whether each matrix could be factored, to raise an error where one
+    could not: the host waits until the device has worked through everything queued before. Those ending
+    in `_ex` give that answer as a tensor, and wait for nothing.
+
+    ## Example
+
+    ```python
+    inverse = torch.linalg.inv(gram)
+    ```
+
+    ## Instead
+
+    ```python
+    inverse, info = torch.linalg.inv_ex(gram)
+    ```
+
+    ## Fix safety
+
+    No fix: of a singular matrix the result is no longer an error.
+    """
+
+    code = "DG442"
+    name = "linalg-checked"
+    origin = "physicsnemo#4b06f66e"
+    looks_for = Call("inv", "cholesky", "solve", "ldl_factor", "lu_factor", "inverse")
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A factorization of a tensor on a device."""
+        name = place.name(node)
+        matrix = node.args[0].value if node.args and not node.args[0].star else None
+        receiver = place.receiver(node)
+        if name not in _CHECKED and place.last_name(node) == "inverse" and receiver is not None:
+            name, matrix = "torch.inverse", receiver
+        if name not in _CHECKED or matrix is None or works_on_host(place):
+            return None
+        if not place.on_device(matrix):
+            return None
+        return tell(
+            place,
+            node,
+            f"`{say(place, node)}` reads from the device whether it succeeded, and the host waits for it. "
+            f"`torch.linalg.{_CHECKED[name]}` gives the answer as a tensor and does not wait.",
+            certainty="note",
+        )

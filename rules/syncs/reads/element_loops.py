@@ -1,0 +1,568 @@
+"""DG433 to DG436: reads behind a helper, selections that are only counted, and launches for each row or
+element."""
+
+from __future__ import annotations
+
+import re
+
+import libcst as cst
+
+from pytest_dispatchguard import (
+    Call,
+    Certainty,
+    Comprehension,
+    Elements,
+    Finding,
+    HelperCall,
+    Look,
+    Place,
+    Rounds,
+    Rule,
+    nodes,
+)
+
+from ..waits import (
+    OTHER_ARRAYS,
+    as_sure_as_its_mask,
+    mask_of,
+    names_in,
+    say,
+    target_names,
+    tell,
+    works_on_host,
+)
+from .roles import reported
+
+_READERS = frozenset(
+    "item to_item get_item _item scalar to_scalar as_scalar to_float to_python to_py tensor_to_scalar "
+    "to_number "
+    "to_numpy tensor_to_numpy to_np t2n tonumpy as_numpy to_cpu move_to_cpu tensor_to_cpu to_list "
+    "tensor_to_list "
+    "get_value to_value reduce_item all_reduce_item has_inf_or_nan _has_inf_or_nan has_overflow "
+    "_has_overflow "
+    "has_nan has_nan_or_inf is_nan contains_nan check_nan any_nan all_reduce_scalar reduce_scalar".split()
+)
+_CHECKS = re.compile(r"_*(?:assert|check|detect|ensure|has|is|validate|verify)_?[a-zA-Z]\w*")
+"""Names of helpers that look at values."""
+
+
+class ReadBehindHelper(Rule):
+    """A helper of the project reads the tensor that it is given, and the host waits for the device.
+
+    ## What it does
+
+    Finds calls of a project's own helpers (`utils.item(loss)`, `to_numpy(x)`,
+    `self._has_inf_or_nan(grad)`) that read what they are given: they call `.item()`, `float()`,
+    `.tolist()`, `.cpu()` of a parameter, or ask whether `any` or `all` of it is so (`check_finite(x)`).
+    It is a note: the wait is behind a name, and whether the number is needed is the caller's to decide.
+
+    ## Why it costs
+
+    The read makes the host wait until the device has worked through everything queued before it, and where
+    it is called that does not show.
+
+    ## Example
+
+    ```python
+    logging_output = {"loss": utils.item(loss.data)}
+    ```
+
+    ## Instead
+
+    ```python
+    logging_output = {"loss": loss.detach()}
+    ```
+
+    ## Fix safety
+
+    No fix: whether the number is needed on the host is for a reader to decide.
+    """
+
+    code = "DG433"
+    name = "read-behind-helper"
+    origin = "fairseq#1df3e50a"
+    looks_for = HelperCall()
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A call of a helper that reads."""
+        callee = place.callee(node)
+        if callee is None or not callee.reads or works_on_host(place) or not node.args:
+            return None
+        last = place.last_name(node)
+        if last not in _READERS and _CHECKS.fullmatch(last) is None:
+            return None
+        given = node.args[0].value
+        kind = place.kind(given)
+        if kind.host or (kind.not_tensor and kind.what != "nested"):
+            return None
+        return tell(
+            place,
+            node,
+            f"`{say(place, node)}` reads the tensor it is given (`{callee.target.replace(':', '.')}` "
+            f"does), and the "
+            "host waits for the device. Hand on the tensor, and read it where it is logged.",
+            certainty="note" if last not in _READERS else self._certainty(node, given, place),
+        )
+
+    def _certainty(self, node: cst.Call, given: cst.BaseExpression, place: Place) -> Certainty:
+        """What is read for a table of figures can be handed on as it is."""
+        kind = place.kind(given)
+        if not (kind.is_tensor or kind.what == "unknown"):
+            return "maybe"
+        known = kind.is_tensor or _OF_A_TENSOR.search(place.text(given)) is not None
+        return "sure" if known and reported(node, place) else "note"
+
+
+_OF_A_TENSOR = re.compile(r"\.(?:data|detach\(\)|sum\(\)|mean\(\))$")
+
+
+class SelectionCounted(Rule):
+    """Elements are selected only to be counted: the host waits to learn how many there are.
+
+    ## What it does
+
+    Finds `x[mask].numel()`, `x[mask].shape[0]`, `len(x[mask])`, and the same of `nonzero()`, in hot code.
+
+    ## Why it costs
+
+    The selection itself waits until the device has counted the mask, and makes a tensor that nobody uses.
+    `mask.sum()` counts on the device.
+
+    ## Example
+
+    ```python
+    active = x[mask].numel()
+    ```
+
+    ## Instead
+
+    ```python
+    active = mask.sum()
+    ```
+
+    ## Fix safety
+
+    No fix: the count becomes a tensor, which what comes after has to take.
+    """
+
+    code = "DG434"
+    name = "selection-counted"
+    origin = "torchmetrics#568b68e7"
+    looks_for = Look(
+        "call",
+        frozenset({"numel", "nelement", "size", "len"}),
+        frozenset({"subscript", "call:nonzero"}),
+    )
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A count of what was selected."""
+        if works_on_host(place):
+            return None
+        selected = (
+            node.args[0].value
+            if place.name(node) == "len" and len(node.args) == 1
+            else place.receiver(node)
+        )
+        if selected is None:
+            return None
+        mask: cst.BaseExpression | None = None
+        if isinstance(selected, cst.Subscript):
+            mask = mask_of(selected, place)
+        elif isinstance(selected, cst.Call) and place.last_name(selected) == "nonzero":
+            torch = place.name(selected) == "torch.nonzero"
+            mask = place.argument(selected, 0, "input") if torch else place.receiver(selected)
+            if mask is not None and not place.on_device(mask):
+                mask = None
+        if mask is None:
+            return None
+        found = tell(
+            place,
+            node,
+            f"`{say(place, node)}` selects elements only to count them, and the host waits for the device. "
+            f"`{say(place, mask, 32)}.sum()` counts on the device; read that where a number is needed.",
+        )
+        return as_sure_as_its_mask(found, mask, place)
+
+
+class LaunchPerRow(Rule):
+    """A loop over the rows of a tensor launches operations for each of them.
+
+    ## What it does
+
+    Finds loops and comprehensions over a `range` around operations on `x[i]` or `x.narrow(0, i, 1)`, in hot
+    code. It is a note: how to work on all rows at once is for the author to find.
+
+    ## Why it costs
+
+    Every round makes views and launches kernels of its own, a few microseconds each on the host, for work
+    that one operation does for all rows.
+
+    ## Example
+
+    ```python
+    for i in range(x.shape[0]):
+        out[i] = x[i] / x[i].norm()
+    ```
+
+    ## Instead
+
+    ```python
+    out = x / x.norm(dim=-1, keepdim=True)
+    ```
+
+    ## Fix safety
+
+    No fix: how the work is done for all rows is for the author to write.
+    """
+
+    code = "DG435"
+    name = "launch-per-row"
+    origin = "kornia#3832"
+    looks_for = (Rounds(), Comprehension(having=Rounds()))
+
+    def judge(self, node: cst.For | cst.While | cst.BaseComp, place: Place) -> Finding | None:
+        """A loop, or a comprehension, that counts through the rows of a tensor."""
+        if isinstance(node, cst.While) or works_on_host(place):
+            return None
+        loop = node.for_in if isinstance(node, cst.BaseComp) else node
+        counted = _counted(loop, place)
+        if counted is None or (isinstance(node, cst.BaseComp) and isinstance(node, cst.DictComp)):
+            return None
+        body = node.body if isinstance(node, cst.For) else getattr(node, "elt", node)
+        index = names_in(loop.target)
+        bound_here = {
+            target.value
+            for part in nodes.walk(body)
+            for target in nodes.bound_by(part)
+            if isinstance(target, cst.Name)
+        }
+        worked = [
+            part
+            for part in nodes.walk(body)
+            if (isinstance(part, cst.Subscript) and _picks(part, index, place))
+            or (isinstance(part, cst.Call) and _selects(part, index, place))
+        ]
+        worked = [part for part in worked if not names_in(_of(part)) & bound_here]
+        if not worked:
+            return None
+        return tell(
+            place,
+            worked[0],
+            f"The loop over `{say(place, counted, 32)}` makes views and launches kernels in every round "
+            f"(`{say(place, worked[0], 32)}`). Work on all rows at once, or on a list from one "
+            "`.unbind()`.",
+            certainty="note",
+        )
+
+
+def _of(part: cst.CSTNode) -> cst.BaseExpression:
+    """The tensor that a row is taken of."""
+    if isinstance(part, cst.Subscript):
+        return part.value
+    assert isinstance(part, cst.Call) and isinstance(part.func, cst.Attribute)
+    return part.func.value
+
+
+def _picks(part: cst.Subscript, index: frozenset[str], place: Place) -> bool:
+    """Whether a subscript takes the row of a round out of a tensor."""
+    return place.on_device(part.value) and any(
+        isinstance(e.slice, cst.Index) and names_in(e.slice.value) == index for e in part.slice
+    )
+
+
+def _selects(part: cst.Call, index: frozenset[str], place: Place) -> bool:
+    """Whether a call does: `x.narrow(0, i, 1)`, `x.select(0, i)`."""
+    owner = place.receiver(part)
+    return (
+        place.last_name(part) in ("narrow", "select", "index_select")
+        and owner is not None
+        and place.on_device(owner)
+        and any(names_in(a.value) == index for a in part.args)
+    )
+
+
+_FEW = 4
+
+
+def _counted(loop: cst.For | cst.CompFor, place: Place) -> cst.Call | None:
+    """The `range` that a loop counts through, unless it is surely short."""
+    counted = loop.iter
+    if not isinstance(counted, cst.Call) or place.name(counted) != "range" or not counted.args:
+        return None
+    last = counted.args[min(len(counted.args), 2) - 1].value
+    short = isinstance(last, cst.Integer) and last.evaluated_value <= _FEW
+    return None if short else counted
+
+
+class WrittenOneByOne(Rule):
+    """Elements of a tensor on the device are written one by one from Python.
+
+    ## What it does
+
+    Finds two or more writes of Python numbers into single elements of one device tensor in a row
+    (`buffer[0] = size // 255`), and as a note such a write in a loop.
+
+    ## Why it costs
+
+    Every write indexes the tensor and launches a kernel for one number, several microseconds each on the
+    host. A tensor that is filled on the CPU and copied once takes one launch.
+
+    ## Example
+
+    ```python
+    header[0] = size // 255
+    header[1] = size % 255
+    ```
+
+    ## Instead
+
+    ```python
+    header[:2] = torch.tensor([size // 255, size % 255])
+    ```
+
+    ## Fix safety
+
+    No fix: whether the values can be collected first is for the author to see.
+    """
+
+    code = "DG436"
+    name = "written-one-by-one"
+    origin = "fairseq#48d9afbe"
+    looks_for = Elements()
+
+    def judge(self, node: cst.Assign | cst.AugAssign, place: Place) -> Finding | None:
+        """The first of several writes of one number each."""
+        target = _element(node, place)
+        if target is None or works_on_host(place):
+            return None
+        looped = bool(place.loops) and bool(
+            names_in(target) & frozenset().union(*(target_names(loop) for loop in place.loops))
+        )
+        rows = any(isinstance(e.slice, cst.Slice) for e in target.slice)
+        alike = [] if rows else [s for s in place.block if _writes_like(s, target, place)]
+        if alike and alike[0] is not place.statement:
+            return None
+        if len(alike) < 2 and not looped:
+            return None
+        often = "in every round of the loop" if looped else f"{len(alike)} times in a row"
+        return tell(
+            place,
+            node,
+            f"`{say(place, target)} = …` writes one number into a tensor on the device, {often}: a kernel "
+            f"for "
+            "each. Collect the numbers, and write them in one copy.",
+            certainty="sure"
+            if len(alike) > 1 or self._collectable(target, rows, place)
+            else "note",
+        )
+
+    def _collectable(self, target: cst.Subscript, rows: bool, place: Place) -> bool:
+        """Whether what a loop writes one by one is written into a tensor that this function has just made for
+        it: a list can take its place, and be copied once."""
+        made = place.value_of(target.value) if isinstance(target.value, cst.Name) else None
+        return (
+            not rows
+            and len(place.loops) == 1
+            and len(target.slice) == 1
+            and isinstance(made, cst.Call)
+            and place.is_torch(made, "zeros", "empty", "ones", "full")
+        )
+
+
+def _element(node: cst.CSTNode, place: Place) -> cst.Subscript | None:
+    """The element of a device tensor to which a statement gives a Python number."""
+    if not isinstance(node, cst.Assign) or len(node.targets) != 1:
+        return None
+    target = node.targets[0].target
+    if not isinstance(target, cst.Subscript) or not place.on_device(target.value):
+        return None
+    if place.kind(node.value).what != "scalar":
+        return None
+    parts = [e.slice for e in target.slice]
+    if not any(isinstance(part, cst.Index) for part in parts):
+        return None
+    for part in parts:
+        if not isinstance(part, cst.Index):
+            continue
+        if place.kind(part.value).what not in ("scalar", "unknown"):
+            return None
+        if isinstance(part.value, cst.Ellipsis) or mask_of(target, place) is not None:
+            return None
+    return target
+
+
+def _writes_like(statement: cst.CSTNode, target: cst.Subscript, place: Place) -> bool:
+    if not isinstance(statement, cst.SimpleStatementLine):
+        return False
+    for small in statement.body:
+        other = _element(small, place)
+        if other is not None and place.same(other.value, target.value):
+            return True
+    return False
+
+
+def _goes_backward(node: cst.Call, place: Place) -> bool:
+    """Whether what is made is named, and `backward` is called on it: a tensor, made of tensors."""
+    parent = place.parent(node)
+    if not isinstance(parent, cst.Assign) or len(parent.targets) != 1:
+        return False
+    name = place.dotted(parent.targets[0].target)
+    return bool(name) and any(
+        place.dotted(call.func.value) == name
+        for call, _ in place.calls("backward")
+        if isinstance(call.func, cst.Attribute)
+    )
+
+
+class PythonSumOfTensors(Rule):
+    """Python's `sum` adds up tensors one after the other.
+
+    ## What it does
+
+    Finds `sum(…)` over a list or a comprehension of tensors, in hot code. Over what may be a few it is a
+    note.
+
+    ## Why it costs
+
+    Every addition is an operation of its own: a launch for each tensor, a few microseconds on the host,
+    and the first one adds to a Python `0`. `torch.stack(...).sum()` is two.
+
+    ## Example
+
+    ```python
+    total = sum(p.square().sum() for p in params)
+    ```
+
+    ## Instead
+
+    ```python
+    total = torch.stack([p.square().sum() for p in params]).sum()
+    ```
+
+    ## Fix safety
+
+    No fix: stacking needs equal shapes and one device, and of nothing it fails.
+    """
+
+    code = "DG437"
+    name = "python-sum-of-tensors"
+    origin = "DeepSpeed#9f0e2136"
+    looks_for = Call("sum", place="bare")
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A sum over tensors, of which nobody knows that they are few."""
+        if place.name(node) != "sum" or len(node.args) != 1 or works_on_host(place):
+            return None
+        given = node.args[0].value
+        kind = place.kind(given)
+        shown = say(place, node)
+        if kind.is_tensor and not kind.host:
+            return tell(
+                place,
+                node,
+                f"Python's `{shown}` takes the tensor apart and adds element by element, an operation for "
+                f"each. "
+                f"`{say(place, given, 32)}.sum(0)` is one.",
+            )
+        element = kind.element
+        summed = kind.what == "nested" and kind.sure and element is not None and element.on_device
+        if not summed and not _goes_backward(node, place):
+            return None
+        made = place.value_of(given) or given
+        few = isinstance(made, cst.List | cst.Tuple) and len(made.elements) < 4
+        if few or not isinstance(made, cst.GeneratorExp | cst.ListComp | cst.Name | cst.Call):
+            return None
+        return tell(
+            place,
+            node,
+            f"`{shown}` adds one tensor after the other, a launch for each. "
+            "`torch.stack([...]).sum(0)` adds them all at once.",
+            certainty="note",
+        )
+
+
+def _slice_of(index: cst.BaseExpression, place: Place) -> str:
+    """The slice that takes one index alone: the last one has no end to name."""
+    shown = say(place, index, 24)
+    if re.fullmatch(r"-?\d+", shown):
+        end = int(shown) + 1
+        return f"{shown}:{end or ''}"
+    return f"{shown}:{shown} + 1"
+
+
+class IndexByList(Rule):
+    """A tensor on the device is indexed by a Python list, which is copied there first.
+
+    ## What it does
+
+    Finds `x[[i]]` and `x[..., [i, j]]` of device tensors in hot code. One number in brackets is a finding: a
+    slice does the same. More are a note.
+
+    ## Why it costs
+
+    The list becomes a tensor on the CPU and is copied to the device on every call, and the host waits for
+    the copy.
+
+    ## Example
+
+    ```python
+    first = means[..., [self.index]]
+    ```
+
+    ## Instead
+
+    ```python
+    first = means[..., self.index : self.index + 1]
+    ```
+
+    ## Fix safety
+
+    No fix: an index of -1 needs another slice, and where a tensor of indices is kept is for the author to
+    say.
+    """
+
+    code = "DG438"
+    name = "index-by-list"
+    origin = "botorch#414"
+    looks_for = Look("getitem", frozenset(), frozenset({"list-index"}))
+
+    def judge(self, node: cst.Subscript, place: Place) -> Finding | None:
+        """The first list among the indices."""
+        if works_on_host(place) or not self._of_a_tensor(node, place):
+            return None
+        for element in node.slice:
+            index = element.slice.value if isinstance(element.slice, cst.Index) else None
+            if not isinstance(index, cst.List) or not index.elements:
+                continue
+            values = [e.value for e in index.elements]
+            if any(place.kind(v).what not in ("scalar", "unknown") for v in values):
+                return None
+            one = len(values) == 1
+            instead = (
+                f"`{_slice_of(values[0], place)}` slices without a copy"
+                if one
+                else "Keep a tensor of indices on the device, or slice"
+            )
+            return tell(
+                place,
+                node,
+                f"`{say(place, node)}` copies the list to the device on every call, and the host waits "
+                f"for the copy. {instead}.",
+                certainty=self._certainty(node, values, place),
+            )
+        return None
+
+    def _of_a_tensor(self, node: cst.Subscript, place: Place) -> bool:
+        """Whether what is indexed is on a device: a tensor, or what has more than one dimension in a file
+        that knows no arrays but torch's."""
+        kind = place.kind(node.value)
+        unknown = kind.what == "unknown" and not kind.cls
+        return place.on_device(node.value) or (
+            unknown and len(node.slice) > 1 and OTHER_ARRAYS.isdisjoint(place.imports)
+        )
+
+    def _certainty(
+        self, node: cst.Subscript, values: list[cst.BaseExpression], place: Place
+    ) -> Certainty:
+        one = len(values) == 1 and place.kind(values[0]).what == "scalar"
+        return "sure" if one and place.on_device(node.value) else "note"

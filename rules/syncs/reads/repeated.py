@@ -1,0 +1,367 @@
+"""DG416 to DG419: values read from tensors one after the other, or over and over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import libcst as cst
+
+from pytest_dispatchguard import Finding, Fix, Place, weaker
+
+from ..data_flow import ends
+from ..waits import READS, Read, bound_names, names_in, read_of, say, target_names
+from .roles import ReadRule, bound_again, found
+
+
+class ReadPerElement(ReadRule):
+    """A loop reads one tensor after the other, and waits for the device each time.
+
+    ## What it does
+
+    Finds `.item()`, `float()`, `int()` and `.tolist()` of what a loop or comprehension runs over.
+
+    ## Why it costs
+
+    Every read waits for the device. Stacked, all values come in one wait.
+
+    ## Example
+
+    ```python
+    counts = [m.sum().item() for m in masks]
+    ```
+
+    ## Instead
+
+    ```python
+    counts = torch.stack([m.sum() for m in masks]).tolist()
+    ```
+
+    ## Fix safety
+
+    Unsafe: stacking fails on an empty list, and needs all values on one device; of mixed dtypes it makes one.
+    """
+
+    code = "DG416"
+    name = "read-per-element"
+    origin = "torchrec#1485"
+    role = "each"
+    fixes = "unsafe"
+
+    def tell(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
+        """One read in every round of a loop, the first of its statement."""
+        shown = say(place, read.call)
+        loop = place.loops[-1]
+        if _read_before(read, place):
+            return None
+        base = _indexed(read.tensor, loop)
+        over = None if bound_again(read, loop) else _taken_apart(loop, place)
+        split = _split_tensor(loop, place)
+        if read.how == "tolist" and over is None and base is None:
+            alone = isinstance(read.tensor, cst.Name) and split is not None
+            read = read if alone else replace(read, certainty=weaker(read.certainty, "note"))
+            before = f"`{say(place, split)}.tolist()`" if split is not None else "the whole"
+            how = f"Read {before} once before the loop, and take the list apart."
+        elif over is not None:
+            how = f"Loop over `{say(place, over)}.tolist()`: one wait for all rounds."
+        elif base is not None:
+            how = f"Read `{say(place, base)}.tolist()` once before the loop and index the list."
+        elif isinstance(loop, cst.For):
+            if place.conditions or _steers(read, place) or _carried(read, loop):
+                read = replace(read, certainty=weaker(read.certainty, "note"))
+            how = (
+                "Compute it for all rounds first, or collect the tensors, and read them all at "
+                "once with one `torch.stack(...).tolist()`."
+            )
+        else:
+            how = "Stack them and read once: `torch.stack([...]).tolist()`."
+        return found(
+            place,
+            read,
+            f"`{shown}` makes the host wait for the device in every round. {how}",
+            _stacked(read, place),
+        )
+
+
+_SPLITTING = frozenset({"chunk", "hsplit", "split", "split_with_sizes", "tensor_split"})
+
+
+def _split_tensor(loop: cst.CSTNode, place: Place) -> cst.BaseExpression | None:
+    """The tensor whose parts a loop runs over, itself or zipped with others: parts may be of unlike sizes,
+    which cannot be stacked."""
+    over = loop.iter if isinstance(loop, cst.For) else None
+    over = loop.for_in.iter if isinstance(loop, cst.BaseComp) else over
+    if over is None:
+        return None
+    values = [over]
+    if isinstance(over, cst.Call) and place.name(over) in ("enumerate", "zip"):
+        values = [a.value for a in over.args]
+    for value in values:
+        made = place.value_of(value) or value
+        if isinstance(made, cst.Call) and place.last_name(made) in _SPLITTING:
+            torch = place.name(made).startswith("torch.")
+            return place.argument(made, 0, "tensor") if torch else place.receiver(made)
+    return None
+
+
+def _steers(read: Read, place: Place) -> bool:
+    """Whether what is read decides how the round goes on."""
+    return not ends(read.call, place).isdisjoint({"branch"})
+
+
+def _carried(read: Read, loop: cst.For) -> bool:
+    """Whether what is read comes from what the loop itself works out, round by round."""
+    return bool((names_in(read.tensor) - target_names(loop)) & bound_names(loop.body.body))
+
+
+def _read_before(read: Read, place: Place) -> bool:
+    """Whether the statement reads another tensor of the same loop before: one place, one finding."""
+    loop = place.loops[-1]
+    if isinstance(loop, cst.BaseComp):
+        return False
+    for call, scene in place.calls(*READS):
+        if call is read.call:
+            return False
+        other = read_of(call, place) if scene.statement is place.statement else None
+        if (
+            other is not None
+            and scene.loops == place.loops
+            and names_in(other.tensor) & target_names(loop)
+        ):
+            return True
+    return False
+
+
+def _taken_apart(loop: cst.CSTNode, place: Place) -> cst.BaseExpression | None:
+    """The one device tensor that a for loop takes apart."""
+    if not isinstance(loop, cst.For):
+        return None
+    over = loop.iter
+    if isinstance(over, cst.Call) and place.name(over) == "enumerate" and over.args:
+        over = over.args[0].value
+    return over if place.on_device(over) else None
+
+
+def _indexed(tensor: cst.BaseExpression, loop: cst.CSTNode) -> cst.BaseExpression | None:
+    """`x` of `x[i]`, where the loop's variable is the index."""
+    if (
+        isinstance(tensor, cst.Subscript)
+        and len(tensor.slice) == 1
+        and isinstance(tensor.slice[0].slice, cst.Index)
+    ):
+        index = tensor.slice[0].slice.value
+        targets = target_names(loop)
+        if (
+            isinstance(index, cst.Name)
+            and index.value in targets
+            and not names_in(tensor.value) & targets
+        ):
+            return tensor.value
+    return None
+
+
+def _stacked(read: Read, place: Place) -> Fix | None:
+    """`[int(x.item()) for …]` with one stack and one read, where each value is one number for sure."""
+    kind = place.kind(read.tensor)
+    if read.certainty != "sure" or kind.ndim != 0 or read.how == "tolist":
+        return None
+    element: cst.BaseExpression = read.call
+    cast = "" if read.how == "item" else read.how
+    parent = place.parent(element)
+    if (
+        isinstance(parent, cst.Call)
+        and place.name(parent) in ("int", "float")
+        and len(parent.args) == 1
+        and not cast
+    ):
+        element, cast = parent, place.last_name(parent)
+        parent = place.parent(element)
+    if not isinstance(parent, cst.ListComp) or parent.elt is not element or parent.lpar:
+        return None
+    new = place.text(parent.with_changes(elt=read.tensor))
+    if "\n" in new:
+        return None
+    text = f"torch.stack({new}).tolist()"
+    if cast and cast != kind.dtype:
+        text = f"[{cast}(v) for v in {text}]"
+    return place.replace(
+        parent,
+        text,
+        safety="unsafe",
+        message="Stack and read once; fails on an empty list, needs one device and one dtype",
+        imports=("import torch",),
+    )
+
+
+class ReadsInARow(ReadRule):
+    """Several tensors are read one right after the other.
+
+    ## What it does
+
+    Finds two or more `.item()`, `float()` or `int()` reads in one statement, or in statements that
+    follow each
+    other, of which none needs what another gave.
+
+    ## Why it costs
+
+    Each read is a wait and a copy of its own. Stacked on the device, they come in one.
+
+    ## Example
+
+    ```python
+    low, high = x.min().item(), x.max().item()
+    ```
+
+    ## Instead
+
+    ```python
+    low, high = torch.stack([x.min(), x.max()]).tolist()
+    ```
+
+    ## Fix safety
+
+    Unsafe: stacking needs one device; of mixed dtypes it makes one.
+    """
+
+    code = "DG417"
+    name = "reads-in-a-row"
+    origin = "vLLM#42850"
+    role = "row"
+    fixes = "unsafe"
+
+    def tell(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
+        """The first read of a row."""
+        names = ", ".join(say(place, r.tensor, 24) for r in row[:4]) + (
+            ", …" if len(row) > 4 else ""
+        )
+        return found(
+            place,
+            read,
+            f"{len(row)} reads in a row, each of which makes the host wait for the device. "
+            f"`torch.stack([{names}]).tolist()` waits once.",
+            _unpacked(row, place),
+        )
+
+
+def _unpacked(row: Sequence[Read], place: Place) -> Fix | None:
+    """`a, b = x.item(), y.item()` with one stack and one read."""
+    kinds = [place.kind(r.tensor) for r in row]
+    if any(r.how != "item" or r.certainty != "sure" for r in row) or any(
+        k.ndim != 0 for k in kinds
+    ):
+        return None
+    whole = place.parent(row[0].call)
+    if not isinstance(whole, cst.Tuple) or len({k.dtype for k in kinds}) > 1:
+        return None
+    if [e.value for e in whole.elements] != [r.call for r in row]:
+        return None
+    assign = place.parent(whole)
+    if not isinstance(assign, cst.Assign) or not all(
+        isinstance(t.target, cst.Tuple) for t in assign.targets
+    ):
+        return None
+    text = f"torch.stack([{', '.join(place.text(r.tensor) for r in row)}]).tolist()"
+    if "\n" in text:
+        return None
+    return place.replace(
+        whole,
+        text,
+        safety="unsafe",
+        message="Read once; needs one device and one dtype",
+        imports=("import torch",),
+    )
+
+
+class SameReadTwice(ReadRule):
+    """The same value is read from the device once more.
+
+    ## What it does
+
+    Finds a read (`.item()`, `float()`, `.tolist()` …) of what was read before, with nothing between that
+    changes it.
+
+    ## Why it costs
+
+    Each read is a wait and a copy of its own, though Python has the value already.
+
+    ## Example
+
+    ```python
+    if n.item() > 1:
+        x = x / n.item()
+    ```
+
+    ## Instead
+
+    ```python
+    count = n.item()
+    if count > 1:
+        x = x / count
+    ```
+
+    ## Fix safety
+
+    No fix: the name for the value is for a reader to choose.
+    """
+
+    code = "DG418"
+    name = "same-read-twice"
+    origin = "diffusers#13461"
+    role = "again"
+
+    def tell(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
+        """A read that was made before."""
+        shown = say(place, read.call)
+        return found(
+            place,
+            read,
+            f"`{shown}` was read before, and makes the host wait for the device once more. Keep "
+            "the first result in a name.",
+        )
+
+
+class ReadInvariantInLoop(ReadRule):
+    """A loop reads the same value from the device in every round.
+
+    ## What it does
+
+    Finds reads inside loops of tensors that the loop does not change.
+
+    ## Why it costs
+
+    The host waits for the device in every round, for a value that it had after the first.
+
+    ## Example
+
+    ```python
+    for layer in self.layers:
+        x = layer(x, mask.sum(1).tolist())
+    ```
+
+    ## Instead
+
+    ```python
+    lengths = mask.sum(1).tolist()
+    for layer in self.layers:
+        x = layer(x, lengths)
+    ```
+
+    ## Fix safety
+
+    No fix: the name for the value is for a reader to choose.
+    """
+
+    code = "DG419"
+    name = "invariant-read-in-loop"
+    origin = "diffusers#12072"
+    role = "invariant"
+
+    def tell(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
+        """A read that gives the same in every round."""
+        shown = say(place, read.call)
+        return found(
+            place,
+            read,
+            f"`{shown}` makes the host wait for the device in every round, for the same value: "
+            "the loop does not change it. Read it once before the loop.",
+        )

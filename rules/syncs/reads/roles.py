@@ -1,0 +1,520 @@
+"""The parts that reads of tensors play among each other (one of a row, one more of the same, once per
+round), and what becomes of what they read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import libcst as cst
+
+from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, Scene, nodes
+
+from ..data_flow import ends
+from ..waits import (
+    NUMBERS,
+    RANDOM,
+    READS,
+    REDUCING,
+    Read,
+    asked,
+    bound_names,
+    contains,
+    names_in,
+    only_raises,
+    read_of,
+    say,
+    target_names,
+    tell,
+    works_on_host,
+)
+
+Role = Literal["each", "invariant", "again", "row", "in-row", "iterated", "plain"]
+_LOGGING = frozenset(
+    "add_scalar add_scalars append debug extend info info_once log log_dict log_metric "
+    "log_metrics print put report "
+    "set_description set_postfix update write track record".split()
+)
+_TAKES_TENSORS = ("add", "sub", "mul", "div", "pow", "clamp", "where", "minimum", "maximum", "lerp")
+_HOLDS_STILL = frozenset({"backward", "step", "training_step", "train_step", "zero_grad"})
+
+
+def _reads(place: Place) -> list[tuple[Read, Scene]]:
+    """All sure reads of the innermost function around the place, in order, outside cold regions."""
+    out = []
+    for call, scene in place.calls(*READS):
+        if scene.cold or scene.deferred or scene.function is not place.scene.function:
+            continue
+        read = read_of(call, place)
+        if read is not None and read.certainty == "sure":
+            out.append((read, scene))
+    return out
+
+
+def _role(read: Read, place: Place) -> tuple[Role, Sequence[Read]]:
+    """The part a read plays among the others: one of a row, one more of the same, once per element …"""
+    scene = place.scene
+    if scene.deferred:
+        return "plain", ()
+    if iterated_by(read, scene, place) is not None:
+        return "iterated", ()
+    if scene.loops:
+        loop = scene.loops[-1]
+        if _hoistable(read, loop, place):
+            return "invariant", ()
+        if _per_element(read, loop, place):
+            return "each", ()
+    reads = place.once(("reads", id(place.function)), lambda: _reads(place))
+    if any(_same_value(r, s, read, scene, place) for r, s in _before(read, reads, place)):
+        return "again", ()
+    row = _row(read, scene, reads, place)
+    if len(row) > 1:
+        return ("row" if row[0].call is read.call else "in-row"), row
+    return "plain", ()
+
+
+def _before(
+    read: Read, reads: Sequence[tuple[Read, Scene]], place: Place
+) -> Iterator[tuple[Read, Scene]]:
+    """The reads of the same tensor before one, the nearest first."""
+    alike, at = place.once(("alike", id(place.function)), lambda: _alike(reads, place))
+    mine = alike[place.text(read.tensor)] if id(read.call) in at else ()
+    before = at.get(id(read.call), 0)
+    return reversed(mine[max(before - _MOST_BEFORE, 0) : before])
+
+
+_MOST_BEFORE = 64
+"""Earlier reads of a tensor: further back nobody looks for the one that gave the same."""
+
+
+def _alike(
+    reads: Sequence[tuple[Read, Scene]], place: Place
+) -> tuple[dict[str, list[tuple[Read, Scene]]], dict[int, int]]:
+    """The reads by the tensors that they read, and the place of each among those of the same."""
+    alike: dict[str, list[tuple[Read, Scene]]] = {}
+    at: dict[int, int] = {}
+    for read, scene in reads:
+        same = alike.setdefault(place.text(read.tensor), [])
+        at[id(read.call)] = len(same)
+        same.append((read, scene))
+    return alike, at
+
+
+def iterated_by(read: Read, scene: Scene, place: Place) -> cst.BaseExpression | None:
+    """The tensor that a loop takes apart, where the read is of the loop's variable itself."""
+    if not isinstance(read.tensor, cst.Name):
+        return None
+    for loop in reversed(scene.loops):
+        over = _iterated_tensor(loop, read.tensor.value, place)
+        if over is not None:
+            return None if bound_again(read, loop) else over
+    return None
+
+
+_BINDING = (cst.Assign, cst.AnnAssign, cst.AugAssign, cst.NamedExpr)
+
+
+def bound_again(read: Read, loop: cst.CSTNode) -> bool:
+    """Whether a loop gave the name that is read another value, before it in the same round."""
+    if not isinstance(read.tensor, cst.Name) or not isinstance(loop, cst.For):
+        return False
+    of_read: set[int] = set()
+    for node in nodes.walk(loop.body):
+        if node is read.call:
+            return False
+        value = getattr(node, "value", None) if isinstance(node, _BINDING) else None
+        if value is not None and any(n is read.call for n in nodes.walk(value)):
+            of_read.update(map(id, (node, *getattr(node, "targets", ()))))  # `v = v.item()`
+        if id(node) not in of_read and any(
+            isinstance(target, cst.Name) and target.value == read.tensor.value
+            for target in nodes.bound_by(node)
+        ):
+            return True
+    return False
+
+
+def _iterated_tensor(loop: cst.CSTNode, name: str, place: Place) -> cst.BaseExpression | None:
+    """The device tensor whose elements a loop binds to a name: of `for v in x`, `for i, v in
+    enumerate(x)`."""
+    clauses: list[tuple[cst.BaseExpression, cst.BaseExpression]] = []
+    if isinstance(loop, cst.For):
+        clauses.append((loop.target, loop.iter))
+    elif isinstance(loop, cst.BaseComp):
+        clause: cst.CompFor | None = loop.for_in
+        while clause is not None:
+            clauses.append((clause.target, clause.iter))
+            clause = clause.inner_for_in
+    for target, over in clauses:
+        if isinstance(target, cst.Name) and target.value == name and place.on_device(over):
+            return over
+        if not isinstance(target, cst.Tuple) or not isinstance(over, cst.Call):
+            continue
+        names = [e.value.value if isinstance(e.value, cst.Name) else "" for e in target.elements]
+        if name not in names:
+            continue
+        at = names.index(name) - (place.name(over) == "enumerate")
+        together = place.name(over) in ("enumerate", "zip") and 0 <= at < len(over.args)
+        if together and place.on_device(over.args[at].value):
+            return over.args[at].value
+    return None
+
+
+def _hoistable(read: Read, loop: cst.CSTNode, place: Place) -> bool:
+    """Whether a read gives the same in every round of the loop, and is made in every round."""
+    if not isinstance(loop, cst.For | cst.While | cst.BaseComp):
+        return False
+    if isinstance(loop, cst.BaseComp) and not _in_element(read, loop, place):
+        return False
+    if not _settled(read.tensor, place) or not place.invariant(read.tensor, loop):
+        return False
+    names = names_in(read.tensor)
+    if names & target_names(loop):
+        return False
+    if isinstance(loop, cst.While) and contains(loop.test, read.call):
+        return False
+    if place.self_name in names and _calls_own_methods(loop, place):
+        return False
+    inside = [test for test, _ in place.conditions if contains(loop, test)]
+    return not inside
+
+
+def _in_element(read: Read, loop: cst.BaseComp, place: Place) -> bool:
+    """Whether a read stands where a comprehension asks for it in every round, not in its first iterable."""
+    return not contains(loop.for_in.iter, read.call)
+
+
+def _settled(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether an expression, computed twice from the same names, gives the same: names, attributes, and
+    methods and torch functions that draw no random numbers and change nothing."""
+    if isinstance(node, cst.Name | cst.Integer | cst.Float | cst.SimpleString):
+        return True
+    if isinstance(node, cst.Attribute):
+        return _settled(node.value, place)
+    if isinstance(node, cst.Subscript):
+        parts = [e.slice for e in node.slice]
+        return _settled(node.value, place) and all(
+            isinstance(p, cst.Index) and _settled(p.value, place) for p in parts
+        )
+    if isinstance(node, cst.UnaryOperation):
+        return _settled(node.expression, place)
+    if isinstance(node, cst.BinaryOperation):
+        return _settled(node.left, place) and _settled(node.right, place)
+    if isinstance(node, cst.Comparison):
+        return _settled(node.left, place) and all(
+            _settled(c.comparator, place) for c in node.comparisons
+        )
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+        last = node.func.attr.value
+        if last.endswith("_") or last in RANDOM:
+            return False
+        ours = place.name(node).startswith("torch.") or (
+            (place.kind(node.func.value).is_tensor or last in REDUCING)
+            and _settled(node.func.value, place)
+        )
+        return ours and all(not a.star and _settled(a.value, place) for a in node.args)
+    return False
+
+
+def _calls_own_methods(loop: cst.CSTNode, place: Place) -> bool:
+    return any(
+        place.name(call).startswith("self.") and loop in scene.loops
+        for call, scene in place.calls()
+    )
+
+
+def _trains(loop: cst.CSTNode, place: Place) -> bool:
+    return any(loop in scene.loops for _, scene in place.calls(*_HOLDS_STILL))
+
+
+def _per_element(read: Read, loop: cst.CSTNode, place: Place) -> bool:
+    """Whether a loop reads one tensor after the other: those it runs over, not what a training step gives."""
+    if isinstance(loop, cst.BaseComp):
+        return bool(names_in(read.tensor) & target_names(loop)) and _in_element(read, loop, place)
+    if not isinstance(loop, cst.For) or place.hot.per == "step" or place.hot.only_loops:
+        return False
+    if place.once(("trains", id(loop)), lambda: _trains(loop, place)):
+        return False
+    return bool(names_in(read.tensor) & target_names(loop))
+
+
+def _same_value(first: Read, at: Scene, second: Read, scene: Scene, place: Place) -> bool:
+    """Whether a read made before surely gave what this one gives."""
+    if first.how != second.how or not place.same(first.tensor, second.tensor):
+        return False
+    if not _settled(first.tensor, place) or at.loops != scene.loops[: len(at.loops)]:
+        return False
+    if at.conditions != scene.conditions[: len(at.conditions)] or _may_be_skipped(first, place):
+        return False
+    if at.loops != scene.loops and not all(
+        place.invariant(second.tensor, loop) for loop in scene.loops[len(at.loops) :]
+    ):
+        return False
+    between = _statements_between(at, scene, place)
+    if between is None:
+        return False
+    names = names_in(first.tensor)
+    if place.self_name in names and at.statement is not scene.statement:
+        return False
+    return not names & bound_names(between)
+
+
+def _may_be_skipped(read: Read, place: Place) -> bool:
+    """Whether a read stands where an expression may stop before it."""
+    known: dict[int, bool] = place.once(("may be skipped",), dict)
+    passed: list[cst.CSTNode] = []
+    node: cst.CSTNode | None = read.call
+    skipped = False
+    while node is not None and not skipped:
+        if id(node) in known:
+            skipped = known[id(node)]
+            break
+        passed.append(node)
+        parent = place.parent(node)
+        skipped = (
+            (isinstance(parent, cst.BooleanOperation) and parent.right is node)
+            or (isinstance(parent, cst.IfExp) and parent.test is not node)
+            or isinstance(parent, cst.BaseComp | cst.Lambda)
+        )
+        node = parent
+    known.update((id(one), skipped) for one in passed)
+    return skipped
+
+
+def _statements_between(at: Scene, scene: Scene, place: Place) -> list[cst.CSTNode] | None:
+    """What runs from the statement of the first place to that of the second, the first one included; None
+    where that cannot be told."""
+    if at.statement is scene.statement:
+        return (
+            []
+            if isinstance(at.statement, cst.SimpleStatementLine) or at.block is scene.block
+            else None
+        )
+    start = _positions(at.block, place).get(id(at.statement))
+    if start is None:
+        return None
+    for end, statement in enumerate(at.block[start:], start):
+        simple = isinstance(statement, cst.SimpleStatementLine)
+        if statement is scene.statement or (not simple and contains(statement, scene.statement)):
+            # Of the statement that contains the second place all is taken, also what comes after it.
+            return list(at.block[start:end]) + (
+                [statement] if statement is not scene.statement else []
+            )
+    return None
+
+
+def _positions(block: Sequence[cst.CSTNode], place: Place) -> dict[int, int]:
+    """Where the statements of a block stand in it, by their ids."""
+    return place.once(("positions", id(block)), lambda: {id(s): i for i, s in enumerate(block)})
+
+
+def _row(read: Read, scene: Scene, reads: Sequence[tuple[Read, Scene]], place: Place) -> list[Read]:
+    """Reads of numbers that follow each other with nothing between that needs the first: one
+    wait would do."""
+    if not _rows(read, scene):
+        return []
+    key = ("rows", id(place.function), id(scene.block))
+    rows = place.once(key, lambda: _rows_in(scene.block, reads, place))
+    return rows.get(id(read.call), [])
+
+
+def _rows_in(
+    block: Sequence[cst.CSTNode], reads: Sequence[tuple[Read, Scene]], place: Place
+) -> dict[int, list[Read]]:
+    """The rows of a block, by the reads in them."""
+    at = _positions(block, place)
+    rows: dict[int, list[Read]] = {}
+    row: list[Read] = []
+    known: set[str] = set()
+    bound: set[str] = set()
+    """The names that are bound since the row began."""
+    last = 0
+    for read, scene in reads:
+        if scene.block is not block or not _rows(read, scene) or _may_be_skipped(read, place):
+            continue
+        here = at[id(scene.statement)]
+        if row and here - last <= 1:
+            bound |= bound_names(block[last:here])
+        if not row or here - last > 1 or names_in(read.tensor) & bound:
+            row, known, bound = [], set(), set()
+        if place.text(read.tensor) not in known:
+            known.add(place.text(read.tensor))
+            row.append(read)
+            rows[id(read.call)] = row
+            last = here
+    return rows
+
+
+def _rows(read: Read, scene: Scene) -> bool:
+    return (
+        read.how != "tolist"
+        and isinstance(scene.statement, cst.SimpleStatementLine)
+        and not any(isinstance(loop, cst.BaseComp) for loop in scene.loops)
+    )
+
+
+def use(read: Read, place: Place) -> str:
+    """What the value is for, as advice: logged, summed up, a size, a number for torch."""
+    node: cst.CSTNode = read.call
+    parent = place.parent(node)
+    while isinstance(
+        parent, cst.BinaryOperation | cst.UnaryOperation | cst.Dict | cst.List | cst.Tuple
+    ) or (isinstance(parent, cst.Call) and place.name(parent) in (*NUMBERS, "round", "abs")):
+        node, parent = parent, place.parent(parent)
+    if (
+        isinstance(parent, cst.AugAssign)
+        and read.how in ("item", "float")
+        and not isinstance(node, cst.BinaryOperation)
+    ):
+        total = say(place, parent.target)
+        more = detached(read, place)
+        made_on_cpu = place.kind(parent.target).is_tensor and not place.on_device(parent.target)
+        if made_on_cpu:
+            where = f"{say(place, read.tensor)}.device"
+            return (
+                f"Make `{total}` on the device (`device={where}`), sum up there (`{total} += {more}`) and "
+                "read it where it is logged."
+            )
+        return f"Sum up on the device (`{total} += {more}`) and read `{total}` where it is logged."
+    if isinstance(parent, cst.Call):
+        last = place.last_name(parent)
+        if last in _LOGGING or last.startswith(("log", "record", "report", "write", "track")):
+            return f"Hand on the tensor (`{detached(read, place)}`) and read it at the log interval only."
+        if last == "range" or (
+            place.name(parent).startswith("torch.")
+            and last in ("zeros", "ones", "empty", "full", "arange")
+        ):
+            return "Pass the size along as a Python number from where the host knows it."
+        if place.is_torch(parent, *_TAKES_TENSORS):
+            return f"`torch.{last}` takes the tensor itself: pass `{say(place, read.tensor)}` on unread."
+    if _checks(parent if isinstance(parent, cst.Comparison) else node, place):
+        where = "where the values are made, or only when asked to."
+        return f"Check on the device (`torch._assert_async`), {where}"
+    if isinstance(parent, cst.Comparison):
+        return (
+            "Compare on the device and select with `torch.where`, or decide by something the "
+            "host already knows."
+        )
+    return (
+        "Keep it on the device as a tensor, or read it outside the hot path, where the host has "
+        "to wait anyway."
+    )
+
+
+def avoidable(read: Read, place: Place) -> bool:
+    """Whether the host surely need not read a number: it goes back into tensors, is summed up or logged in a
+    loop, or only checked. What shapes, Python values and callers are made of has to be read."""
+    if read.how == "tolist":
+        return False
+    stops = ends(read.call, place)
+    if stops <= {"tensor", "check", "sum"}:
+        return True
+    return _logged(read, place)
+
+
+def reported(node: cst.CSTNode, place: Place) -> bool:
+    """Whether a value goes into a table of figures by its name, for whoever logs them: `{"loss": …}`,
+    `logs["loss"] = …`."""
+    parent = place.parent(node)
+    while isinstance(parent, cst.BinaryOperation | cst.IfExp) or (
+        isinstance(parent, cst.Call) and place.name(parent) in (*NUMBERS, "round")
+    ):
+        node, parent = parent, place.parent(parent)
+    if isinstance(parent, cst.Dict):
+        keys = (
+            e.key for e in parent.elements if isinstance(e, cst.DictElement) and e.value is node
+        )
+        return any(isinstance(k, cst.SimpleString | cst.FormattedString) for k in keys)
+    if isinstance(parent, cst.Assign) and len(parent.targets) == 1:
+        target = parent.targets[0].target
+        return (
+            isinstance(target, cst.Subscript)
+            and _FIGURES.search(place.dotted(target.value)) is not None
+            and isinstance(target.slice[0].slice, cst.Index)
+            and place.kind(target.slice[0].slice.value).what == "text"
+        )
+    return False
+
+
+_FIGURES = re.compile(r"log|metric|stat|info|figure|history|report|summary|result", re.IGNORECASE)
+
+
+def _logged(read: Read, place: Place) -> bool:
+    """Whether a number is read in every step for a log only."""
+    if reported(read.call, place):
+        return True
+    parent = place.parent(read.call)
+    while isinstance(parent, cst.Dict | cst.Tuple | cst.BinaryOperation) or (
+        isinstance(parent, cst.Call) and place.name(parent) in (*NUMBERS, "round")
+    ):
+        parent = place.parent(parent)
+    if not isinstance(parent, cst.Call):
+        return False
+    last = place.last_name(parent)
+    logs = last in _LOGGING or last.startswith(("log", "record", "report", "write", "track"))
+    return logs and bool(place.loops or place.hot.only_loops or place.hot.per == "step")
+
+
+def _checks(node: cst.CSTNode, place: Place) -> bool:
+    """Whether a value is only asked whether all is well."""
+    if not isinstance(node, cst.BaseExpression):
+        return False
+    who = asked(node, place)
+    return who.asker == "assert" or only_raises(who.by)
+
+
+def detached(read: Read, place: Place) -> str:
+    """The source of the tensor that is read, detached from its gradient."""
+    shown = say(place, read.tensor)
+    if isinstance(read.tensor, cst.BinaryOperation | cst.UnaryOperation | cst.Comparison):
+        shown = f"({shown})"
+    return shown if "detach" in shown else f"{shown}.detach()"
+
+
+def found(place: Place, read: Read, message: str, fix: Fix | None = None) -> Finding:
+    """The finding on a read, as sure as the read is."""
+    return tell(place, read.call, message, certainty=read.certainty, fix=fix)
+
+
+class ReadRule(Rule):
+    """What the rules about single reads share: they judge a call if it plays their part."""
+
+    role: Role
+    looks_for = Call(*READS)
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """Only reads of this rule's role are told."""
+        if works_on_host(place) or told_on_failure(node, place):
+            return None
+        read = place.once(("read", id(node)), lambda: read_of(node, place))
+        if read is None:
+            return None
+        role, row = place.once(("role", id(node)), lambda: _role(read, place))
+        return self.tell(read, row, place) if role == self.role else None
+
+    def tell(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
+        """The verdict on a read that plays the part."""
+        raise NotImplementedError
+
+
+def given_text(node: cst.CSTNode, place: Place) -> str:
+    """The last name of the function that a text is made for."""
+    parent = place.parent(node)
+    while isinstance(parent, cst.BinaryOperation | cst.ConcatenatedString | cst.IfExp):
+        parent = place.parent(parent)
+    return place.last_name(parent) if isinstance(parent, cst.Call) else ""
+
+
+def told_on_failure(node: cst.CSTNode, place: Place) -> bool:
+    """Whether a place is in a function that a check calls when it fails: `check(ok, lambda: f"got {x}")`."""
+    parent = place.parent(node) if place.scene.deferred else None
+    while parent is not None:
+        if isinstance(parent, cst.Lambda):
+            return goes_to_a_check(parent, place)
+        parent = place.parent(parent)
+    return False
+
+
+def goes_to_a_check(node: cst.CSTNode, place: Place) -> bool:
+    """Whether a text is what a check says when it fails."""
+    return re.search(r"check|assert", given_text(node, place), re.IGNORECASE) is not None

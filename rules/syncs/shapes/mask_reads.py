@@ -1,0 +1,225 @@
+"""DG422: a tensor is indexed with a boolean mask."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import takewhile
+
+import libcst as cst
+
+from pytest_dispatchguard import Call, Finding, Getitem, Place, Rule, weaker
+
+from ..data_flow import MERGING, around, reduced
+from ..waits import (
+    as_sure_as_its_mask,
+    bound_names,
+    device_input,
+    mask_of,
+    names_in,
+    say,
+    tell,
+    waits_inside,
+    works_on_host,
+)
+from .masks import in_mask_write, same_in_every_round, selections_by, selects_by
+
+_RIGHT = re.compile(r"valid|finite|(?:^|_)(?:ok|good|sane)(?:_|$)")
+"""What a mask is called that holds everywhere, unless something is wrong."""
+
+
+def _only_where_wrong(mask: cst.BaseExpression, place: Place) -> bool:
+    """Whether a selection is made only where not all is as it should be: ``if not valid.all(): x =
+    x[valid]``."""
+    name = place.dotted(mask)
+    return _RIGHT.search(name) is not None and any(
+        contains and f"{name}.all()" in place.text(test) and "not " in place.text(test)
+        for test, contains in place.conditions
+    )
+
+
+class MaskRead(Rule):
+    """A tensor is indexed with a boolean mask: the host waits to learn how many elements are left.
+
+    ## What it does
+
+    Finds `x[mask]` and `masked_select` with masks on a device, where the selection is reduced at once, or
+    made by one mask more than once. Where the selection itself is wanted it is a note.
+
+    ## Why it costs
+
+    The size of the result depends on values, so the host waits until the device has counted the mask.
+
+    ## Example
+
+    ```python
+    mean = x[mask].mean()
+    ```
+
+    ## Instead
+
+    ```python
+    mean = torch.where(mask, x, 0.0).sum() / mask.sum()
+    ```
+
+    ## Fix safety
+
+    No fix: what the selection is for is for a reader to see.
+    """
+
+    code = "DG422"
+    name = "mask-read"
+    origin = "vLLM#38047"
+    looks_for = (Getitem(), Call("masked_select"))
+
+    def judge(self, node: cst.Subscript | cst.Call, place: Place) -> Finding | None:
+        """A selection by a mask, the first of those by one mask."""
+        mask = mask_of(node, place) if isinstance(node, cst.Subscript) else None
+        if mask is not None and _only_where_wrong(mask, place):
+            return None
+        return as_sure_as_its_mask(self._judged(node, place), mask, place)
+
+    def _judged(self, node: cst.Subscript | cst.Call, place: Place) -> Finding | None:
+        if isinstance(node, cst.Call):
+            worked_on = device_input(node, place)
+            if worked_on is None:
+                return None
+            certainty, mask = (
+                worked_on[1],
+                place.argument(node, 1 if place.name(node) else 0, "mask"),
+            )
+        else:
+            mask = mask_of(node, place)
+            if mask is None or works_on_host(place) or waits_inside(node.value, place):
+                return None
+            before = takewhile(lambda found: found[0] is not node, selections_by(mask, place))
+            if in_mask_write(node, place) or any(
+                s.block == place.block and selects_by(o, mask, place) for o, s in before
+            ):
+                return None
+            certainty = "sure"
+            name = "rows" if len(node.slice) == 1 else "(rows,)"
+            rows = f"`{name} = {_bracketed(mask, place)}.nonzero(as_tuple=True)`"
+            # Of a tensor without dimensions a mask selects, and indices do not.
+            unsure = len(node.slice) == 1 and place.kind(node.value).ndim is None
+            scalars = " (flattened first, where it may have no dimension)" if unsure else ""
+            alike = [
+                s.statement
+                for o, s in selections_by(mask, place)
+                if s.block == place.block and selects_by(o, mask, place)
+            ]
+            if len(alike) > 1 and not _changed_between(mask, alike, place):
+                anew = bool(place.loops) and not place.invariant(mask, place.loops[-1])
+                once = "once per round" if anew else "once"
+                return tell(
+                    place,
+                    node,
+                    f"`{say(place, node)}` and {len(alike) - 1} more select by the same mask, and the "
+                    f"host waits for the device to count it each time. Look it up {once} ({rows}) "
+                    f"and select by that: `{_by_rows(node, mask, place)}`{scalars}.",
+                )
+            if place.loops and same_in_every_round(mask, place.loops[-1], place):
+                return tell(
+                    place,
+                    node,
+                    f"`{say(place, node)}` counts the same mask in every round, and the host "
+                    f"waits for the device each time. Look it up once before the loop ({rows}) "
+                    f"and select by that: `{_by_rows(node, mask, place)}`{scalars}.",
+                )
+            buffer = _fixed_buffer(mask, place)
+            if buffer:
+                return tell(
+                    place,
+                    node,
+                    f"`{say(place, node)}` counts the buffer `{buffer}` on every call, and the "
+                    "host waits for the device. Look its indices up once, where it is made, and "
+                    "select by those.",
+                )
+        shown = say(place, mask) if mask is not None else "mask"
+        how = reduced(node, place)
+        if how:
+            operand = _bracketed(mask, place) if mask is not None else shown
+            instead = _masked_reduction(how, shown, operand, _selected_from(node, place))
+            instead += _of_rows(node, mask, place)
+            return tell(
+                place,
+                node,
+                f"`{say(place, node)}` keeps as many elements as `{shown}` says, so the host waits "
+                f"for the device to count them. {instead}",
+                certainty=certainty,
+            )
+        return tell(
+            place,
+            node,
+            f"`{say(place, node)}` keeps as many elements as `{shown}` says, so the host waits "
+            "for the device to count them. One wait is inherent where the selection itself is "
+            "wanted; where it is not, work on all elements and blank out the rest "
+            "(`torch.where`).",
+            certainty=weaker(certainty, "note"),
+        )
+
+
+def _bracketed(mask: cst.BaseExpression, place: Place) -> str:
+    shown = say(place, mask, 32)
+    return shown if isinstance(mask, cst.Name | cst.Attribute | cst.Call) else f"({shown})"
+
+
+def _by_rows(node: cst.Subscript, mask: cst.BaseExpression, place: Place) -> str:
+    """The selection by indices: `x[rows]`; among other indices, `rows` spread out."""
+    parts = [
+        "rows" if isinstance(e.slice, cst.Index) and e.slice.value is mask else place.text(e.slice)
+        for e in node.slice
+    ]
+    return f"{say(place, node.value, 24)}[{', '.join(parts)}]"
+
+
+def _changed_between(
+    mask: cst.BaseExpression, statements: Sequence[cst.CSTNode], place: Place
+) -> bool:
+    """Whether a name of the mask may hold something else, or other values, by the last of some statements of
+    the block than at the first."""
+    at = [i for i, s in enumerate(place.block) if any(s is o for o in statements)]
+    return not at or not names_in(mask).isdisjoint(bound_names(place.block[at[0] : at[-1]]))
+
+
+def _of_rows(node: cst.Subscript | cst.Call, mask: cst.BaseExpression | None, place: Place) -> str:
+    """What is to be said of a mask that may have fewer dimensions than what it selects from."""
+    if mask is None or isinstance(node, cst.Call):
+        return ""
+    dims, masked = place.kind(node.value).ndim, place.kind(mask).ndim
+    if dims is not None and dims == masked:
+        return ""
+    return " A mask of rows needs `[:, None]` there, and a mean the number of columns."
+
+
+def _fixed_buffer(mask: cst.BaseExpression, place: Place) -> str:
+    """`self.x`, where that is a buffer to which the class gives nothing else."""
+    name = place.dotted(mask)
+    if not place.self_name or not name.startswith(f"{place.self_name}."):
+        return ""
+    values = set(place.attribute_values(name.partition(".")[2]))
+    return name if values == {"buffer"} else ""
+
+
+def _selected_from(node: cst.Subscript | cst.Call, place: Place) -> str:
+    """What a selection that is reduced at once is made from; of one that is worked on first, `…`."""
+    parent = around(node, place)
+    base = node.value if isinstance(node, cst.Subscript) and len(node.slice) == 1 else None
+    direct = isinstance(parent, cst.Attribute) and parent.attr.value in MERGING
+    direct = direct or (isinstance(parent, cst.Call) and place.last_name(parent) in MERGING)
+    return say(place, base, 24) if base is not None and direct else "…"
+
+
+def _masked_reduction(how: str, mask: str, operand: str, x: str) -> str:
+    """How a reduction of selected values is made without selecting; `operand` is the mask as it may stand
+    beside operators."""
+    if how in ("any", "count_nonzero"):
+        return f"Ask all: `({x} & {operand}).{how}()`."
+    if how == "all":
+        return f"Ask all: `({x} | ~{operand}).all()`."
+    if how == "sum":
+        return f"Sum over all: `torch.where({mask}, {x}, 0).sum()`."
+    if how == "mean":
+        return f"Weigh instead: `torch.where({mask}, {x}, 0).sum() / {operand}.sum()`."
+    neutral = {"prod": "1", "max": "-inf", "amax": "-inf", "logsumexp": "-inf"}.get(how, "inf")
+    return f"Blank out the rest: `torch.where({mask}, {x}, {neutral}).{how}()`."

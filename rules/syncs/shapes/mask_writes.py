@@ -1,0 +1,167 @@
+"""DG423: a tensor is written through a boolean mask."""
+
+from __future__ import annotations
+
+from typing import TypeGuard
+
+import libcst as cst
+
+from pytest_dispatchguard import Certainty, Finding, Place, Rule, Setitem, nodes, weaker
+
+from ..data_flow import sources, undefined_elsewhere
+from ..waits import RANDOM, is_mask_by_name, mask_of, say, tell, works_on_host
+
+
+class MaskWrite(Rule):
+    """A tensor is written through a boolean mask: the host waits to learn how many elements are hit.
+
+    ## What it does
+
+    Finds `x[mask] = tensor` and `x[mask] += …` with masks on a device. Writing a Python number
+    (`x[mask] = 0`) becomes `masked_fill_`, which waits for nothing, and is not told.
+
+    ## Why it costs
+
+    The mask is turned into indices first; their number depends on values, so the host waits for the device.
+
+    ## Example
+
+    ```python
+    x[mask] = other[mask]
+    ```
+
+    ## Instead
+
+    ```python
+    x = torch.where(mask, other, x)
+    ```
+
+    ## Fix safety
+
+    No fix: `torch.where` makes a new tensor, and the shapes have to fit.
+    """
+
+    code = "DG423"
+    name = "mask-write"
+    origin = "diffusers#13461"
+    looks_for = Setitem()
+
+    def judge(
+        self, node: cst.Assign | cst.AugAssign | cst.AnnAssign, place: Place
+    ) -> Finding | None:
+        """An assignment through a mask."""
+        if works_on_host(place) or isinstance(node, cst.AnnAssign):
+            return None
+        targets = (
+            [node.target] if isinstance(node, cst.AugAssign) else [t.target for t in node.targets]
+        )
+        for target in targets:
+            if not isinstance(target, cst.Subscript):
+                continue
+            mask = mask_of(target, place)
+            if mask is None:
+                continue
+            if isinstance(node, cst.Assign) and not _tensor_value(node.value, place):
+                continue
+            operator = place.text(node.operator) if isinstance(node, cst.AugAssign) else "="
+            certainty, how = _without_counting(target, mask, node.value, operator, place)
+            if is_mask_by_name(mask, place):
+                certainty = weaker(certainty, "note")
+            if _selected_by(mask, node.value, place) and _unsafe_for_all(node.value, place):
+                certainty = "note"
+            waits = "twice (to read and to write)" if operator != "=" else "for the device"
+            return tell(
+                place,
+                node,
+                f"`{say(place, target)} {operator} …` turns the mask into indices, and the host "
+                f"waits {waits} to count them. {how}",
+                certainty=certainty,
+            )
+        return None
+
+
+def _selected_by(mask: cst.BaseExpression, value: cst.BaseExpression, place: Place) -> str:
+    """The selection by the same mask that a value is computed from, as written; empty where there is none."""
+    for source in sources(value, place):
+        for inner in nodes.walk(source):
+            by = mask_of(inner, place) if isinstance(inner, cst.Subscript) else None
+            if isinstance(inner, cst.Call) and place.last_name(inner) == "masked_select":
+                by = inner.args[-1].value if inner.args else None
+            if by is not None and place.same(by, mask):
+                return say(place, inner, 32)
+    return ""
+
+
+def _is_subscript(node: cst.CSTNode) -> TypeGuard[cst.Subscript]:
+    return isinstance(node, cst.Subscript)
+
+
+def _unsafe_for_all(value: cst.BaseExpression, place: Place) -> bool:
+    """Whether a value is computed by what elements that are not selected may be no input of, or by a function
+    of the project, of which that is not known."""
+    origins = list(sources(value, place))
+    calls = (n for s in origins for n in nodes.walk(s) if isinstance(n, cst.Call))
+    looked_up = (
+        element
+        for s in origins
+        for n in nodes.walk(s)
+        if isinstance(n, cst.Subscript) and mask_of(n, place) is None
+        for element in n.slice
+    )
+    if any(mask_of(n, place) for e in looked_up for n in nodes.walk(e) if _is_subscript(n)):
+        return True  # by indices that are none elsewhere
+    return any(undefined_elsewhere(s, place) for s in origins) or any(
+        place.last_name(call) in RANDOM  # drawn for all, the numbers are others
+        or (place.callee(call) is not None and place.kind(call.func).what != "module")
+        for call in calls
+    )
+
+
+def _without_counting(
+    target: cst.Subscript,
+    mask: cst.BaseExpression,
+    value: cst.BaseExpression,
+    operator: str,
+    place: Place,
+) -> tuple[Certainty, str]:
+    """How a write through a mask is made without counting it, and whether that surely fits here."""
+    base, shown = say(place, target.value, 24), say(place, mask, 32)
+    rows = " (`mask[:, None]` where it is one of rows)"
+    single = place.kind(value).what == "scalar" or place.kind(value).ndim == 0
+    picked = isinstance(value, cst.Subscript) and place.same(mask_of(value, place) or value, mask)
+    if len(target.slice) > 1:
+        certainty: Certainty = "sure" if single or picked else "note"
+        return certainty, (
+            "Writing the whole slice with `torch.where(mask, new, old)` waits for nothing."
+        )
+    if single or picked:
+        new = say(place, value.value if isinstance(value, cst.Subscript) and picked else value, 24)
+        if operator in ("+=", "-=", "*=", "/="):
+            rest = 0 if operator in ("+=", "-=") else 1
+            return "sure", (
+                f"`{base} {operator} torch.where({shown}, {new}, {rest})`{rows} waits for nothing."
+            )
+        if operator == "=":
+            return (
+                "sure",
+                f"`{base} = torch.where({shown}, {new}, {base})`{rows} waits for nothing.",
+            )
+        return "note", f"Compute it for all of `{base}` and pick with `torch.where`."
+    if operator != "=":
+        return "note", f"Compute it for all of `{base}` and pick with `torch.where`."
+    selected, new = _selected_by(mask, value, place), "values" if base == "new" else "new"
+    if selected:
+        return "sure", (
+            f"`{selected}` waits as well. `{base} = torch.where({shown}, {new}, {base})`{rows}, with `{new}` "
+            "worked out for all elements, waits for nothing."
+        )
+    return "sure", (
+        f"`torch.where({shown}, {new}, {base})`{rows} takes one value or values made for all of `{base}`, "
+        f"`{base}.masked_scatter_({shown}, {new})` one value per hit; neither waits."
+    )
+
+
+def _tensor_value(value: cst.BaseExpression, place: Place) -> bool:
+    """Whether what is written is a tensor, and no single CPU number, which would be filled in."""
+    kind = place.kind(value)
+    return kind.is_tensor and not (kind.host and kind.ndim == 0)

@@ -1,0 +1,157 @@
+"""DG421: `nonzero`, `argwhere` and one-argument `where`."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from pytest_dispatchguard import Call, Finding, Place, Rule, weaker
+
+from ..data_flow import around, held_by, loads
+from ..waits import device_input, say, tell
+from .masks import rebound_in_block, same_in_every_round, selections_by, selects_by
+
+
+class Nonzero(Rule):
+    """`nonzero`, `argwhere` or one-argument `where`: the host waits to learn how many there are.
+
+    ## What it does
+
+    Finds `nonzero`, `argwhere` and `torch.where(condition)` of device tensors in hot code, where the indices
+    only serve to write a constant, to read one position, or are looked up more than once. Where the rows
+    themselves are wanted it is a note: what to do is for the author.
+
+    ## Why it costs
+
+    The size of the result depends on values, so the host waits until the device has counted before it can go
+    on. The same shape for every input would need no wait, and would not make `torch.compile` break the graph.
+
+    ## Example
+
+    ```python
+    rows = (scores > 0.5).nonzero()
+    x = x.index_fill(0, rows[:, 0], 0.0)
+    ```
+
+    ## Instead
+
+    ```python
+    x = x.masked_fill((scores > 0.5)[:, None], 0.0)
+    ```
+
+    ## Fix safety
+
+    No fix: how to do without the indices is for a reader to find.
+    """
+
+    code = "DG421"
+    name = "indices-of-nonzero"
+    origin = "pytorch#131256"
+    looks_for = (Call("nonzero", "argwhere"), Call("where", arguments=1))
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A call that looks positions up."""
+        if place.last_name(node) == "where" and (
+            not place.is_torch(node, "where") or len(node.args) != 1
+        ):
+            return None
+        worked_on = device_input(node, place)
+        if worked_on is None:
+            return None
+        if _position_is_read(node, place):
+            return tell(
+                place,
+                node,
+                f"`{say(place, node)}` looks a position up on the device, and the host waits for "
+                "it, and once more to read it. Keep the position as a Python number from where "
+                "it is known (a counter); `.int().argmax()` finds the first one in one wait.",
+                certainty=worked_on[1],
+            )
+        shown = say(place, node)
+        again = _looked_up_again(node, worked_on[0], place)
+        if again:
+            return tell(
+                place,
+                node,
+                f"`{shown}` makes the host wait for the device to count the hits, {again}",
+                certainty=worked_on[1],
+            )
+        if _only_blanks(node, place):
+            return tell(
+                place,
+                node,
+                f"`{shown}` makes the host wait for the device to count the hits, only to write a "
+                "constant there. Keep the mask: `masked_fill` or `torch.where(mask, a, b)` waits "
+                "for nothing.",
+                certainty=worked_on[1],
+            )
+        return tell(
+            place,
+            node,
+            f"`{shown}` gives as many rows as there are hits, so the host waits for the device to "
+            "count them. One wait is inherent where the rows themselves are wanted; where only "
+            "values at those places change, keep the mask (`torch.where(mask, a, b)`).",
+            certainty=weaker(worked_on[1], "note"),
+        )
+
+
+def _looked_up_again(node: cst.Call, mask: cst.BaseExpression, place: Place) -> str:
+    """What to do where the same hits are counted more than once; empty where they are not."""
+    if place.loops and same_in_every_round(mask, place.loops[-1], place):
+        return "in every round of the loop, though they are the same. Look them up once before it."
+    for other, scene in place.calls(place.last_name(node)):
+        if other is not node and scene.block == place.block and place.same(other, node):
+            return "" if rebound_in_block(mask, place) else "more than once. Look them up once."
+    selections = [
+        o
+        for o, s in selections_by(mask, place)
+        if s.block == place.block and selects_by(o, mask, place)
+    ]
+    if selections and not rebound_in_block(mask, place):
+        return (
+            f"and `{say(place, selections[0])}` counts them again. Select by the indices found "
+            "(`x[rows]`, with `rows = mask.nonzero(as_tuple=True)`)."
+        )
+    return ""
+
+
+def _only_blanks(node: cst.BaseExpression, place: Place, depth: int = 0) -> bool:
+    """Whether indices serve only to write a constant: `x[rows] = 0`, `index_fill(0, rows, 0)`."""
+    parent = around(node, place)
+    if isinstance(parent, cst.Subscript) and parent.value is not node:
+        return _written_constant(parent, place)
+    if isinstance(parent, cst.Subscript) and parent.value is node:
+        return _only_blanks(parent, place, depth)
+    if isinstance(parent, cst.Call) and parent.func is not node:
+        if place.last_name(parent) not in ("index_fill", "index_fill_"):
+            return False
+        value = parent.args[-1].value
+        return value is not node and place.kind(value).what == "scalar"
+    if isinstance(parent, cst.Attribute) and parent.attr.value in ("squeeze", "flatten", "view"):
+        call = around(parent, place)
+        return isinstance(call, cst.Call) and _only_blanks(call, place, depth)
+    name = held_by(node, place) if depth < 3 else ""
+    found = [_only_blanks(load, place, depth + 1) for load in loads(name, place)] if name else []
+    return bool(found) and all(found)
+
+
+def _written_constant(target: cst.Subscript, place: Place) -> bool:
+    statement = around(target, place)
+    if isinstance(statement, cst.AssignTarget):
+        statement = around(statement, place)
+    indices = [place.text(element.slice) for element in target.slice]
+    return (
+        isinstance(statement, cst.Assign)
+        and len(set(indices)) == len(indices)  # `x[rows, rows]` is a diagonal, which no mask is
+        and all(t.target is target for t in statement.targets)
+        and place.kind(statement.value).what == "scalar"
+    )
+
+
+def _position_is_read(call: cst.Call, place: Place) -> bool:
+    """Whether what was found is brought to Python at once: `(ts == t).nonzero().item()`."""
+    node: cst.CSTNode | None = place.parent(call)
+    while isinstance(node, cst.Attribute | cst.Subscript | cst.Call):
+        if isinstance(node, cst.Call) and place.last_name(node) in ("item", "int"):
+            return True
+        node = place.parent(node)
+    return False

@@ -1,0 +1,210 @@
+"""DG424 to DG426: `unique`, `bincount` and `repeat_interleave`, whose result size depends on values."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from pytest_dispatchguard import Call, Finding, Place, Rule, weaker
+
+from ..data_flow import only_compared
+from ..waits import device_input, say, tell, waits_inside, works_on_host
+
+
+class Unique(Rule):
+    """`unique` makes the host wait for the device.
+
+    ## What it does
+
+    Finds `unique` and `unique_consecutive` of device tensors in hot code whose values are only compared.
+    Where the values themselves are wanted it is a note: what to do is for the author.
+
+    ## Why it costs
+
+    The size of the result depends on values: the host waits until the device has sorted and counted.
+
+    ## Example
+
+    ```python
+    seen = torch.unique(labels)
+    wrong = torch.any((seen < 0) | (seen >= classes))
+    ```
+
+    ## Instead
+
+    ```python
+    wrong = torch.any((labels < 0) | (labels >= classes))
+    ```
+
+    ## Fix safety
+
+    No fix: how the comparison reads without `unique` is for a reader to write.
+    """
+
+    code = "DG424"
+    name = "unique-values"
+    origin = "pytorch#107132"
+    looks_for = Call("unique", "unique_consecutive")
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A call on a device tensor."""
+        worked_on = device_input(node, place)
+        if worked_on is None:
+            return None
+        if only_compared(node, place):
+            return tell(
+                place,
+                node,
+                f"`{say(place, node)}` makes the host wait for the device to sort and count, only "
+                f"to compare the values. Compare `{say(place, worked_on[0])}` itself: any and all "
+                "of it give the same, without `unique`.",
+                certainty=worked_on[1],
+            )
+        return tell(
+            place,
+            node,
+            f"`{say(place, node)}` gives as many elements as there are values, so the host waits "
+            "for the device to sort and count them. One wait is inherent where the values are "
+            "unknown; where they are known, count into a tensor of fixed size (`scatter_add_`).",
+            certainty=weaker(worked_on[1], "note"),
+        )
+
+
+class Bincount(Rule):
+    """`bincount` makes the host wait for the device, also with `minlength`.
+
+    ## What it does
+
+    Finds `bincount` of device tensors in hot code.
+
+    ## Why it costs
+
+    The size of the result depends on the largest value, which the host waits for; `minlength` does not
+    spare the wait.
+
+    ## Example
+
+    ```python
+    counts = torch.bincount(labels, minlength=n)
+    ```
+
+    ## Instead
+
+    ```python
+    counts = torch.zeros(n, dtype=torch.long, device=labels.device)
+    counts = counts.scatter_add_(0, labels, torch.ones_like(labels))
+    ```
+
+    ## Fix safety
+
+    No fix: values beyond the fixed size fail in `scatter_add_`, and grow the result of `bincount`.
+    """
+
+    code = "DG425"
+    name = "bincount-of-tensor"
+    origin = "torchmetrics#1413"
+    looks_for = Call("bincount")
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A call on a device tensor."""
+        worked_on = device_input(node, place)
+        if worked_on is None:
+            return None
+        size = place.argument(node, 2 if place.name(node) else 1, "minlength")
+        counted = say(place, worked_on[0], 32)
+        certainty = worked_on[1]
+        if (
+            isinstance(size, cst.Name | cst.Attribute | cst.Integer)
+            and not _may_be_zero(size, place)
+            and not place.kind(size).maybe_tensor
+        ):
+            known, new = "", say(place, size, 24)
+        else:
+            known, new = "Where the host knows how many bins there are, ", "n"
+            # With no size, or none in some calls, the largest value has to be asked for; one on the device
+            # would have to be read.
+            certainty = weaker(certainty, "note")
+        return tell(
+            place,
+            node,
+            f"`{say(place, node)}` asks for the largest value first, and the host waits for the "
+            f"device. {known}`torch.zeros({new}, …).scatter_add_(0, {counted}, ones)` (of int64 indices) "
+            "has a fixed size and waits for nothing.",
+            certainty=certainty,
+        )
+
+
+def _may_be_zero(size: cst.BaseExpression, place: Place) -> bool:
+    """Whether a number of bins is 0 or may be none."""
+    zero = isinstance(size, cst.Integer) and size.evaluated_value == 0
+    return zero or place.kind(size).optional
+
+
+class RepeatInterleave(Rule):
+    """`repeat_interleave` with a tensor of repeats and no `output_size` makes the host wait for the device.
+
+    ## What it does
+
+    Finds `repeat_interleave` whose repeats are a device tensor and that is not told its `output_size`. A
+    Python
+    number as repeats waits for nothing.
+
+    ## Why it costs
+
+    The size of the result is the sum of the repeats: the host waits until the device has it.
+
+    ## Example
+
+    ```python
+    y = torch.repeat_interleave(x, lengths, dim=0)
+    ```
+
+    ## Instead
+
+    ```python
+    y = torch.repeat_interleave(x, lengths, dim=0, output_size=total)
+    ```
+
+    ## Fix safety
+
+    No fix: a wrong `output_size` is a device-side assertion.
+    """
+
+    code = "DG426"
+    name = "repeat-interleave-without-size"
+    origin = "torchtitan#2440"
+    looks_for = Call("repeat_interleave")
+
+    def judge(self, node: cst.Call, place: Place) -> Finding | None:
+        """A call whose repeats are a tensor."""
+        if works_on_host(place) or place.argument(node, None, "output_size") is not None:
+            return None
+        first = 1 if place.is_torch(node, "repeat_interleave") else 0
+        repeats = place.argument(node, first, "repeats")
+        if repeats is None and first and len(node.args) == 1:
+            repeats = place.argument(node, 0)
+        if repeats is None or waits_inside(repeats, place):
+            return None
+        certainty = place.certainty(repeats)
+        if certainty is None:
+            return None
+        if _moved_afterwards(node, place):
+            certainty = "maybe"  # what is moved to the device only then was not there
+        return tell(
+            place,
+            node,
+            f"`repeat_interleave` with the tensor `{say(place, repeats)}` makes the host wait "
+            "for the device to add it up. Where the host knows the total, say it: "
+            "`output_size=total`.",
+            certainty=certainty,
+        )
+
+
+def _moved_afterwards(call: cst.Call, place: Place) -> bool:
+    """Whether what a call gives is moved to a device at once, or after some methods."""
+    node: cst.CSTNode = call
+    parent = place.parent(node)
+    while isinstance(parent, cst.Attribute | cst.Call):
+        if isinstance(parent, cst.Call) and place.last_name(parent) in ("to", "cuda"):
+            return any("device" in place.text(a) for a in parent.args) or not parent.args
+        node, parent = parent, place.parent(parent)
+    return False

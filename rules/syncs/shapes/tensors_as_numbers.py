@@ -1,0 +1,207 @@
+"""DG427: a tensor stands where Python needs a number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import libcst as cst
+
+from pytest_dispatchguard import Finding, Getitem, Kind, Place, Rule, Setitem, SizedCall, nodes
+
+from ..data_flow import sources
+from ..waits import say, tell, waits_inside, works_on_host
+
+_FACTORIES = frozenset("zeros ones empty full rand randn eye arange linspace".split())
+_SIZE_NAMES = frozenset("size shape start end steps length n m".split())
+
+
+class TensorAsNumber(Rule):
+    """A tensor stands where Python needs a number: a size, a bound, an index, a range.
+
+    ## What it does
+
+    Finds device tensors as arguments of `range`, as bounds of slices, as indices of Python lists, as sizes
+    (`torch.zeros(n)`, `x.view(n, -1)`), and tensors of no dimension as indices of tensors.
+
+    ## Why it costs
+
+    Python asks the tensor for its number: it is `.item()` without the word, and the host waits for the
+    device.
+
+    ## Example
+
+    ```python
+    height = ids.max() + 1
+    grid = torch.zeros(height, width)
+    ```
+
+    ## Instead
+
+    ```python
+    grid = torch.zeros(known_height, width)
+    ```
+
+    ## Fix safety
+
+    No fix: where the host can get the number from is for a reader to find.
+    """
+
+    code = "DG427"
+    name = "tensor-as-number"
+    origin = "diffusers#13356"
+    looks_for = (SizedCall(), Getitem(), Setitem())
+
+    def judge(self, node: cst.CSTNode, place: Place) -> Iterator[Finding]:
+        """A call or subscript with a tensor where a number belongs."""
+        if works_on_host(place):
+            return
+        if isinstance(node, cst.Call):
+            found = self._in_call(node, place)
+        elif isinstance(node, cst.Subscript):
+            found = self._in_brackets(node, place)
+        elif isinstance(node, cst.Assign):
+            subscripts = [t.target for t in node.targets if isinstance(t.target, cst.Subscript)]
+            found = next((f for s in subscripts if (f := self._in_brackets(s, place))), None)
+        else:
+            found = None  # the target of an augmented assignment is read as well, and shown as read
+        if found is not None:
+            yield found
+
+    def _in_call(self, call: cst.Call, place: Place) -> Finding | None:
+        last = place.last_name(call)
+        if last == "range":
+            if place.name(call) != "range":
+                return None
+        elif last in _FACTORIES:
+            if not place.is_torch(call, last):
+                return None
+        elif not (isinstance(call.func, cst.Attribute) and place.is_tensor(call.func.value)):
+            return None
+        for argument in call.args:
+            if argument.star or (
+                argument.keyword is not None and argument.keyword.value not in _SIZE_NAMES
+            ):
+                continue
+            if last in ("full", "new_full") and argument is not call.args[0]:
+                continue
+            parts = [argument.value]
+            if isinstance(argument.value, cst.Tuple | cst.List):
+                parts = [e.value for e in argument.value.elements]
+            for part in parts:
+                if self._number(part, place) and not _given_before(part, call, place):
+                    return tell(
+                        place,
+                        part,
+                        f"`{last}` needs a number where the tensor `{say(place, part)}` is "
+                        f"given, so the host waits for the device to have it. {_instead(last)}",
+                        certainty="maybe" if _of_own_helper(part, place) else "sure",
+                    )
+        return None
+
+    def _in_brackets(self, node: cst.Subscript, place: Place) -> Finding | None:
+        base = place.kind(node.value)
+        for element in node.slice:
+            part = element.slice
+            if isinstance(part, cst.Slice):
+                for bound in (part.lower, part.upper, part.step):
+                    if bound is not None and self._number(bound, place):
+                        return tell(
+                            place,
+                            node,
+                            f"The bound `{say(place, bound)}` is a tensor: slicing needs its "
+                            "number, and the host waits for the device. Slice by a number that "
+                            "the host knows, or mask by position (`torch.arange(n) < bound`).",
+                        )
+            elif isinstance(part, cst.Index) and self._number(part.value, place):
+                shown = say(place, part.value)
+                if base.what in ("nested", "modules") and base.cls != "dict" and base.sure:
+                    return tell(
+                        place,
+                        node,
+                        f"`{say(place, node)}` picks from a Python sequence by the tensor "
+                        f"`{shown}`, so the host waits for the device. Stack what is picked from "
+                        "and index on the device, or pick by a number that the host knows.",
+                        certainty="sure" if _stackable(base) else "note",
+                    )
+                if (
+                    base.is_tensor
+                    and place.kind(part.value).ndim == 0
+                    and place.kind(part.value).dtype != "bool"
+                ):
+                    if _indexed_before(part.value, node, place):
+                        return None
+                    return tell(
+                        place,
+                        node,
+                        f"`{shown}` is a tensor of no dimension: each index by it reads its "
+                        "number, and the host waits for the device. `index_select(0, "
+                        f"{shown}.reshape(1))` stays on the device; where several tensors are "
+                        f"indexed by it, read it once (`int({shown})`).",
+                    )
+        return None
+
+    def _number(self, node: cst.BaseExpression, place: Place) -> bool:
+        """Whether a device tensor stands here that Python must ask for its number, unasked as yet."""
+        kind = place.kind(node)
+        return kind.on_device and not waits_inside(node, place)
+
+
+def _instead(factory: str) -> str:
+    if factory == "linspace":
+        return (
+            "Between tensors: `low + (high - low) * torch.linspace(0, 1, steps, device=...)` stays on the "
+            "device."
+        )
+    return (
+        "Pass a number that the host knows, a bound perhaps; where none will do, read it once "
+        "(`int(...)`) for all that needs it."
+    )
+
+
+def _of_own_helper(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether a number comes out of a function of the project that was given no tensor: where that puts what
+    it makes is unknown."""
+    for source in sources(node, place):
+        for call in (n for n in nodes.walk(source) if isinstance(n, cst.Call)):
+            given = [a.value for a in call.args]
+            made_here = place.callee(call) is not None or place.is_torch(call, "as_tensor")
+            if made_here and not any(place.on_device(v) for v in given):
+                return True
+    return False
+
+
+def _stackable(base: Kind) -> bool:
+    """Whether a sequence holds tensors or numbers, which one tensor can hold."""
+    return base.element is not None and base.element.what in ("tensor", "scalar")
+
+
+def _given_before(part: cst.BaseExpression, call: cst.Call, place: Place) -> bool:
+    """Whether the same number was asked for on the way to what the call works on: one place, one finding."""
+    node: cst.BaseExpression = call.func
+    while isinstance(node, cst.Attribute | cst.Call | cst.Subscript):
+        if isinstance(node, cst.Call):
+            if any(place.same(a.value, part) for a in node.args):
+                return True
+            node = node.func
+        else:
+            node = node.value
+    return False
+
+
+def _indexed_before(index: cst.BaseExpression, node: cst.Subscript, place: Place) -> bool:
+    """Whether the same index was used before in the block: one place, one finding."""
+    return any(
+        any(
+            isinstance(e.slice, cst.Index) and place.same(e.slice.value, index) for e in other.slice
+        )
+        for other in _earlier(node, place)
+    )
+
+
+def _earlier(node: cst.Subscript, place: Place) -> Iterator[cst.Subscript]:
+    """The subscripts read before in the same block."""
+    for other, scene in place.subscripts():
+        if other is node:
+            return
+        if scene.block is place.block or scene.block == place.block:
+            yield other

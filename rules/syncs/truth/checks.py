@@ -1,0 +1,162 @@
+"""DG402: an assertion or a check of values asks a tensor for its truth."""
+
+from __future__ import annotations
+
+import builtins
+import re
+from itertools import pairwise
+
+import libcst as cst
+
+from pytest_dispatchguard import Finding, Place, Rule, Truth, nodes, weaker
+
+from ..data_flow import sources
+from ..waits import Asked, last_small, names_in, only_raises, only_warns, say, tell
+from .conditions import asked_parts, condition_text, host_first, several_tensors, tensor_question
+
+
+class TruthInCheck(Rule):
+    """A check of values (`assert`, or an `if` that raises or warns) asks for the truth of a tensor.
+
+    ## What it does
+
+    Finds `assert tensor`, and `if tensor:` with nothing but a `raise` or a warning in it, in hot code.
+
+    ## Why it costs
+
+    Each check makes the host wait until the device has worked through everything queued before it, on every
+    call, though it nearly never fails. Under `torch.compile` it also breaks the graph.
+
+    ## Example
+
+    ```python
+    def forward(self, index):
+        assert (index >= 0).all()
+        return self.table[index]
+    ```
+
+    ## Instead
+
+    ```python
+    def forward(self, index):
+        torch._assert_async((index >= 0).all())
+        return self.table[index]
+    ```
+
+    ## Fix safety
+
+    No fix: an asynchronous assertion fails later, and with another exception.
+    """
+
+    code = "DG402"
+    name = "tensor-truth-in-check"
+    origin = "kornia#3842"
+    looks_for = Truth()
+
+    def judge(self, node: cst.BaseExpression, place: Place) -> Finding | None:
+        """The first tensor of a condition that only checks values."""
+        question = tensor_question(node, place)
+        if question is None:
+            return None
+        certainty, who = question
+        if host_first(node, who, place) is not None or _of_the_loop_above(who, place):
+            return None
+        if any(True for _ in place.calls("_assert_async")):
+            return None  # the function checks on the device, and this is where it cannot
+        shown = condition_text(node, place)
+        made = place.value_of(node) if isinstance(node, cst.Name) else None
+        of = f" (that is `{say(place, made)}`)" if made is not None else ""
+        if who.asker == "assert":
+            message = (
+                f"`assert {shown}`{of} makes the host wait for the device on every call. "
+                "`torch._assert_async(...)` checks on the device (it fails later); or check on "
+                f"the host where the values are made, {_switch(place)}."
+            )
+        elif only_warns(who.by):
+            message = (
+                f"`if {shown}`{of} is asked for a warning only, and makes the host wait for the device "
+                "on every call. Warn where the values are made, or collect the answers on the "
+                f"device and ask once in a while, {_switch(place)}."
+            )
+        elif only_raises(who.by):
+            message = (
+                f"`if {shown}`{of} only checks values, and makes the host wait for the device on "
+                "every call. Check on the device (`torch._assert_async`, which fails later and "
+                f"with another exception), where the values are made, {_switch(place)}."
+            )
+        else:
+            return None
+        if _may_be_caught(who.by):
+            certainty = weaker(certainty, "note")
+        if _asked_for(place):
+            certainty = "maybe"
+        message += several_tensors(who, place) + _waited_before(node, place)
+        return tell(place, node, message, certainty=certainty)
+
+
+_OWN_SIZE = frozenset("unique unique_consecutive nonzero argwhere".split())
+
+
+def _waited_before(node: cst.BaseExpression, place: Place) -> str:
+    """That what is asked about was made by a call that waits by itself; a better question spares that too."""
+    for source in sources(node, place):
+        for call in nodes.walk(source):
+            if isinstance(call, cst.Call) and place.last_name(call) in _OWN_SIZE:
+                return (
+                    f" `{say(place, call)}` before it waits as well: ask the values themselves, "
+                    "`((x == 0) | (x == 1)).all()`."
+                )
+    return ""
+
+
+def _may_be_caught(branch: cst.CSTNode | None) -> bool:
+    """Whether what is raised is an exception of the project's own, which its callers may well answer to."""
+    if not isinstance(branch, cst.If):
+        return False
+    last = last_small(branch.body)
+    raised = last.exc if isinstance(last, cst.Raise) else None
+    raised = raised.func if isinstance(raised, cst.Call) else raised
+    return isinstance(raised, cst.Name) and not hasattr(builtins, raised.value)
+
+
+_ENDED = re.compile(r"converg|(?:^|_)(?:done|finished|success|reached|accepted)(?:_|$)")
+
+
+def _of_the_loop_above(who: Asked, place: Place) -> bool:
+    """Whether a check asks how the loop before it has ended: what its head has just asked, or whether it
+    converged. That is no check of values."""
+    leaves = list(asked_parts(who.whole, place))
+    if any(_ENDED.search(name) for leaf in leaves for name in names_in(leaf)):
+        return True
+    before = next((a for a, b in pairwise(place.block) if b is place.statement), None)
+    if not isinstance(before, cst.While | cst.If):
+        return False
+    asked_there = list(asked_parts(before.test, place))
+    return any(place.same(leaf, other) for leaf in leaves for other in asked_there)
+
+
+_SWITCH = re.compile(r"validat|check|debug|verif|strict|sanity")
+
+
+def _switch(place: Place) -> str:
+    """How a check that stands under a switch is turned off."""
+    for test, holds in place.conditions:
+        name = place.dotted(test)
+        if holds and name and _SWITCH.search(name):
+            return f"or not at all (`{name}=False` turns it off)"
+    return "or only when asked to"
+
+
+def _asked_for(place: Place) -> bool:
+    """Whether a check is made only where the caller asks for it: under a parameter that is False unless
+    given."""
+    params = place.function.params
+    off = {
+        p.name.value
+        for p in (*params.params, *params.kwonly_params)
+        if isinstance(p.default, cst.Name) and p.default.value == "False"
+    }
+    return any(
+        holds and isinstance(test, cst.Name) and test.value in off
+        for test, holds in place.conditions
+    )

@@ -1,0 +1,151 @@
+"""DG403, DG404: a loop, `any()` or `all()` asks tensors for their truth, once per round."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from pytest_dispatchguard import Call, Finding, Place, Rule, Truth
+
+from ..waits import say, tell, works_on_host
+from .conditions import condition_text, host_first, tensor_question
+
+
+class TruthInWhile(Rule):
+    """A `while` loop asks for the truth of a tensor in every round.
+
+    ## What it does
+
+    Finds tensors in the conditions of `while` loops in hot code.
+
+    ## Why it costs
+
+    The host waits for the device in every round, so it can never run ahead: each round costs a round trip.
+
+    ## Example
+
+    ```python
+    while (residual > tolerance).any():
+        x, residual = step(x)
+    ```
+
+    ## Instead
+
+    ```python
+    for i in range(max_rounds):
+        x, residual = step(x)
+        if i % 8 == 7 and bool((residual <= tolerance).all()):
+            break
+    ```
+
+    ## Fix safety
+
+    No fix: how many rounds may be run in vain is for a reader to decide.
+    """
+
+    code = "DG403"
+    name = "tensor-truth-in-while"
+    origin = "rl#3301"
+    looks_for = Truth()
+
+    def judge(self, node: cst.BaseExpression, place: Place) -> Finding | None:
+        """The first tensor of a loop's condition."""
+        question = tensor_question(node, place)
+        if question is None or question[1].asker != "while":
+            return None
+        certainty, who = question
+        if host_first(node, who, place) is not None:
+            return None
+        return tell(
+            place,
+            node,
+            f"`while {condition_text(node, place)}` makes the host wait for the device in every round. "
+            "Count rounds on the host, and ask the tensor only every few rounds, or not at all "
+            "where the count is known.",
+            certainty=certainty,
+        )
+
+
+class TruthPerElement(Rule):
+    """The truth of one tensor after the other is asked: in `any()`, `all()`, or a comprehension's filter.
+
+    ## What it does
+
+    Finds `any(...)` and `all(...)` of Python over tensors, and comprehensions that filter by a tensor.
+
+    ## Why it costs
+
+    The host waits for the device once per element instead of once, or not at all.
+
+    ## Example
+
+    ```python
+    bad = any(g.isnan().any() for g in grads)
+    ```
+
+    ## Instead
+
+    ```python
+    bad = torch.stack([g.isnan().any() for g in grads]).any()
+    ```
+
+    ## Fix safety
+
+    No fix: the result becomes a tensor, which whoever reads it has to expect.
+    """
+
+    code = "DG404"
+    name = "tensor-truth-per-element"
+    origin = "DeepSpeed#4915"
+    looks_for = (Truth(), Call("any", "all", place="bare"))
+
+    def judge(self, node: cst.BaseExpression, place: Place) -> Finding | None:
+        """A filter, an element, or the whole that any() or all() runs over."""
+        if isinstance(node, cst.Call) and place.name(node) in ("any", "all"):
+            return self._of_iterable(node, place)
+        question = tensor_question(node, place)
+        if question is None:
+            return None
+        certainty, who = question
+        if who.asker == "each" and isinstance(who.by, cst.Call):
+            how = place.last_name(who.by)
+            element = say(place, who.whole)
+            message = (
+                f"`{how}(...)` asks one tensor after the other (`{element}`) for its truth, and "
+                f"the host waits for the device each time. `torch.stack([...]).{how}()` gives one "
+                "tensor, to be read once or not at all."
+            )
+        elif who.asker == "filter":
+            message = (
+                f"The filter `if {say(place, who.whole)}` reads one tensor after the other, and "
+                "the host waits for the device each time. Read all of them at once (`.tolist()` "
+                "of one tensor) and filter on the host."
+            )
+        else:
+            return None
+        return tell(place, node, message, certainty=certainty)
+
+    def _of_iterable(self, call: cst.Call, place: Place) -> Finding | None:
+        if len(call.args) != 1 or works_on_host(place):
+            return None
+        given = call.args[0].value
+        if isinstance(given, cst.GeneratorExp | cst.ListComp):
+            return None
+        how, shown = place.last_name(call), say(place, given)
+        kind = place.kind(given)
+        if kind.on_device:
+            return tell(
+                place,
+                call,
+                f"Python's `{how}({shown})` takes the tensor apart and waits for the device once "
+                f"per element. `{shown}.{how}()` is one operation.",
+            )
+        element = kind.element
+        if kind.what == "nested" and kind.sure and element is not None and element.on_device:
+            return tell(
+                place,
+                call,
+                f"`{how}({shown})` asks one tensor after the other for its truth, and the host "
+                f"waits for the device each time. `torch.stack(...).{how}()` gives one tensor, "
+                "to be read once or not at all.",
+            )
+        return None

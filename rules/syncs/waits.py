@@ -1,0 +1,548 @@
+"""Which expressions make the host wait for the device. Shared by all rules about synchronizations (DG4xx)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Literal
+
+import libcst as cst
+
+from pytest_dispatchguard import Certainty, Finding, Fix, Place, nodes, weaker
+
+READS = ("item", "tolist", "int", "float", "complex")
+"""Last names of calls that bring the value of a tensor to Python."""
+NUMBERS = frozenset({"int", "float", "complex"})
+REDUCING = frozenset(
+    "all amax amin any argmax argmin count_nonzero detach logsumexp max mean median min norm prod std sum "
+    "var".split()
+)
+"""Methods that, in a file that knows no other arrays, say that what they are called on is a tensor."""
+RANDOM = frozenset(
+    "bernoulli dropout multinomial normal poisson rand rand_like randint randint_like randn "
+    "randn_like randperm "
+    "random sample uniform".split()
+)
+OTHER_ARRAYS = frozenset(
+    {"numpy", "jax", "tensorflow", "cupy", "mlx", "paddle", "pandas", "openvino"}
+)
+_MASK = re.compile(r"(?:^|[._])(?:masks?|is_[a-z_]+|valid|is_valid)$")
+_HOST_TABLES = frozenset(
+    "params flags meta metadata config options kwargs extra_args settings".split()
+)
+_WORKING_ON_HOST = (
+    "collat", "dataset", "dataloader", "batchsampler", "batch_sampler", "tokeniz", "processor",
+    "feature_extract", "featureextract", "augment", "benchmark", "profil", "_worker",
+)  # fmt: skip
+_FETCHES = re.compile(
+    r"_?(?:get|next|fetch|load|read|prepare)_(?:data|batch|next_batch|example|sample)s?"
+)
+"""Functions that give what comes from a loader, before it is moved."""
+_OF_DATA = re.compile(
+    r"(?:^|[._])(?:data_?(?:transforms?|pipelines?|process\w*|loading|loaders?|sets?)|collat\w+|preprocess\w*|"
+    r"feature_pipeline|tokeniz\w+)(?:$|\.)"
+)
+"""Modules that prepare data."""
+_ON_LOGITS = re.compile(r"(?:logits?|attn|attention)_?processor")
+"""They are called so, and work on what the model gives."""
+_LOADING = ("collat", "dataset", "dataloader", "tokeniz", "_worker")
+_HOST_FUNCTION = re.compile(r"_(?:cpu|host)(?:_(?!offload)|$)")
+Asker = Literal["if", "while", "assert", "ternary", "filter", "each", "bool", "value"]
+
+
+def tell(
+    place: Place,
+    node: cst.CSTNode,
+    message: str,
+    *,
+    certainty: Certainty = "sure",
+    fix: Fix | None = None,
+) -> Finding:
+    """The finding, its message written as all messages are: no stop at the end."""
+    return place.finding(node, message.rstrip("."), certainty=certainty, fix=fix)
+
+
+def say(place: Place, node: cst.CSTNode, room: int = 48) -> str:
+    """The source of a node on one line, shortened where it is long."""
+    text = " ".join(place.text(node).split())
+    while len(text) > 2 and text[0] == "(" and text[-1] == ")" and _matching(text):
+        text = text[1:-1].strip()
+    return text if len(text) <= room else text[: room - 1].rstrip() + "…"
+
+
+def _matching(text: str) -> bool:
+    """Whether the first bracket is closed by the last one."""
+    depth = 0
+    for i, c in enumerate(text):
+        depth += (c in "([{") - (c in ")]}")
+        if depth == 0:
+            return i == len(text) - 1
+    return False
+
+
+def works_on_host(place: Place) -> bool:
+    """Whether the place belongs to data loading or measuring: tensors there live on the CPU, or waiting for
+    the device is the point. Modules called so (augmentations, attention processors) work where their
+    inputs are."""
+    words = place.qualname.lower()
+    name = words.rpartition(".")[2]
+    trades = _LOADING if place.in_module else _WORKING_ON_HOST
+    words = _ON_LOGITS.sub("", words)
+    bases = place.cls.ancestors if place.cls is not None else ()
+    if any(base.startswith("torch.utils.data.") for base in bases):
+        return True
+    if not place.in_module and (_FETCHES.fullmatch(name) or _OF_DATA.search(place.module)):
+        return True
+    return any(w in words for w in trades) or _HOST_FUNCTION.search(name) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Who asks for the truth of an expression."""
+
+    asker: Asker
+    whole: cst.BaseExpression
+    """The whole condition that the expression is part of."""
+    by: cst.CSTNode | None = None
+    """The If, While, Assert, IfExp, Call or comprehension."""
+
+
+def asked(node: cst.BaseExpression, place: Place) -> Asked:
+    """Who asks for the truth of a node shown for a `Truth` look."""
+    whole, parent = _climbed(node, place)
+    if isinstance(parent, cst.Call) and place.name(parent) == "bool":
+        # `if bool(x.any())` and `assert bool(...)` are branches and checks.
+        outer, above = _climbed(parent, place)
+        around = _asked_by(outer, above, place)
+        return around if around.asker not in ("bool", "value") else Asked("bool", whole, parent)
+    return _asked_by(whole, parent, place)
+
+
+def _climbed(
+    node: cst.BaseExpression, place: Place
+) -> tuple[cst.BaseExpression, cst.CSTNode | None]:
+    """The whole condition that a node is part of, and what is around it; a long chain is climbed once for all
+    its operands."""
+    known: dict[int, tuple[cst.BaseExpression, cst.CSTNode | None]]
+    known = place.once(("climbed",), dict)
+    passed = []
+    whole, parent = node, place.parent(node)
+    while id(whole) not in known and (
+        isinstance(parent, cst.BooleanOperation | cst.NamedExpr)
+        or (isinstance(parent, cst.UnaryOperation) and isinstance(parent.operator, cst.Not))
+    ):
+        passed.append(whole)
+        whole, parent = parent, place.parent(parent)
+    found = known.get(id(whole), (whole, parent))
+    known.update((id(one), found) for one in passed)
+    return found
+
+
+def _asked_by(whole: cst.BaseExpression, parent: cst.CSTNode | None, place: Place) -> Asked:
+    if isinstance(parent, cst.IfExp) and parent.test is whole:
+        return Asked("ternary", whole, parent)
+    if isinstance(parent, cst.BaseComp):
+        if any(condition.test is whole for condition in _filters(parent)):
+            return Asked("filter", whole, parent)
+        outer = place.parent(parent)
+        if isinstance(outer, cst.Call) and place.name(outer) in ("any", "all"):
+            return Asked("each", whole, outer)
+        return Asked("value", whole, parent)
+    if parent is None:
+        return _asked_by_statement(whole, place)
+    return Asked("value", whole, parent)
+
+
+def _asked_by_statement(whole: cst.BaseExpression, place: Place) -> Asked:
+    statement = place.statement
+    if isinstance(statement, cst.While) and statement.test is whole:
+        return Asked("while", whole, statement)
+    branch: cst.CSTNode | None = statement
+    while isinstance(branch, cst.If):
+        if branch.test is whole:
+            return Asked("if", whole, branch)
+        branch = branch.orelse
+    if isinstance(statement, cst.SimpleStatementLine):
+        for small in statement.body:
+            if isinstance(small, cst.Assert) and small.test is whole:
+                return Asked("assert", whole, small)
+    return Asked("value", whole, None)
+
+
+def _filters(comprehension: cst.BaseComp) -> Iterator[cst.CompIf]:
+    clause: cst.CompFor | None = comprehension.for_in
+    while clause is not None:
+        yield from clause.ifs
+        clause = clause.inner_for_in
+
+
+def only_raises(branch: cst.CSTNode | None) -> bool:
+    """Whether an if only raises, itself or by a helper (`check(False, ...)`): it checks values. It may put
+    together what it says, and log it."""
+    if not isinstance(branch, cst.If) or branch.orelse is not None:
+        return False
+    last = last_small(branch.body)
+    raises = isinstance(last, cst.Raise) or (
+        isinstance(last, cst.Expr) and isinstance(last.value, cst.Call) and _raises(last.value)
+    )
+    return raises and not any(_does_more(node, last) for node in nodes.walk(branch.body))
+
+
+def _does_more(node: cst.CSTNode, last: cst.CSTNode | None) -> bool:
+    """Whether a statement of a branch does what a check does not: it enters a context, or calls something for
+    what that does."""
+    if isinstance(node, cst.With):
+        return True
+    if not isinstance(node, cst.Expr) or node is last or not isinstance(node.value, cst.Call):
+        return False
+    func = node.value.func
+    name = func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
+    return _SAYING.fullmatch(str(name)) is None
+
+
+_SAYING = re.compile(
+    r"append|extend|critical|debug|error|exception|fatal|info|log|print|warn|warning(?:_once)?|write"
+)
+_RAISING = re.compile(r"(?:^|_)(?:raise|fail)(?:_|$)", re.IGNORECASE)
+_CHECKING = re.compile(r"check|error|assert|raise|fail|expect|require", re.IGNORECASE)
+
+
+def _raises(call: cst.Call) -> bool:
+    """Whether a call surely raises: of `raise_*`, or of a check with the constant False."""
+    func = call.func
+    last = func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
+    first = call.args[0].value if call.args else None
+    failed = isinstance(first, cst.Name) and first.value == "False"
+    return bool(_RAISING.search(str(last)) or (failed and _CHECKING.search(str(last))))
+
+
+def only_warns(branch: cst.CSTNode | None) -> bool:
+    """Whether an if does nothing but warn."""
+    if not isinstance(branch, cst.If) or branch.orelse is not None:
+        return False
+    smalls = list(small_statements(branch.body))
+    if (
+        len(smalls) != 1
+        or not isinstance(smalls[0], cst.Expr)
+        or not isinstance(smalls[0].value, cst.Call)
+    ):
+        return False
+    func = smalls[0].value.func
+    last = func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
+    return "warn" in str(last)
+
+
+def small_statements(body: cst.BaseSuite) -> Iterator[cst.CSTNode]:
+    """Statements of a block, each line taken apart; compound ones as they are."""
+    for statement in body.body:
+        if isinstance(statement, cst.SimpleStatementLine):
+            yield from statement.body
+        else:
+            yield statement
+
+
+def last_small(body: cst.BaseSuite) -> cst.CSTNode | None:
+    """The last statement of a block."""
+    return next(iter(reversed(list(small_statements(body)))), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A call that brings a tensor's value to Python, and waits for the device to have it."""
+
+    call: cst.Call
+    tensor: cst.BaseExpression
+    how: str
+    """item, tolist, int, float, complex."""
+    certainty: Certainty
+
+
+def read_of(call: cst.Call, place: Place) -> Read | None:
+    """What a call reads; None where it reads no tensor, or one that is surely on the CPU, or where something
+    inside it has waited already."""
+    last = place.last_name(call)
+    if last in ("item", "tolist") and isinstance(call.func, cst.Attribute):
+        if call.args:
+            return None
+        tensor = call.func.value
+        certainty = tensor_certainty(tensor, place, strict=last == "tolist")
+        if last == "tolist" and certainty != "sure" and _listed_as_tensor(tensor, place):
+            certainty = "note"
+    elif place.name(call) in NUMBERS and len(call.args) == 1 and not call.args[0].star:
+        tensor = call.args[0].value
+        certainty = place.certainty(tensor)
+    else:
+        return None
+    if certainty is None or waits_inside(tensor, place):
+        return None
+    return Read(call, tensor, last, certainty)
+
+
+def only_torch(place: Place) -> bool:
+    """Whether a file works with tensors of torch, and knows no arrays but these."""
+    return "torch" in place.imports and OTHER_ARRAYS.isdisjoint(place.imports)
+
+
+_ASKING = frozenset("all amax amin any max mean min norm sum".split())
+
+
+def asked_certainty(node: cst.BaseExpression, place: Place) -> Certainty | None:
+    """Whether what a condition asks is a tensor on a device. In a file that knows no arrays but torch's,
+    what has `any`, `all` or another reduction called on it is one: surely where it may be one otherwise, and
+    as a note where nothing is known of it."""
+    certainty = place.certainty(node)
+    if type(node) is cst.Comparison and len(node.comparisons) == 1:
+        part = node.comparisons[0]
+        if type(part.operator) is cst.In or type(part.operator) is cst.NotIn:
+            return "sure" if place.on_device(part.comparator) else None
+    if certainty == "sure" or not only_torch(place):
+        return certainty
+    reduced = node.left if type(node) is cst.Comparison else node
+    if type(reduced) is not cst.Call or type(reduced.func) is not cst.Attribute:
+        return certainty
+    if reduced.func.attr.value not in _ASKING:
+        return certainty
+    receiver = place.kind(reduced.func.value)
+    if receiver.maybe_tensor:
+        return None if receiver.host or receiver.roaming else "sure"
+    unknown = receiver.what == "unknown" and not receiver.cls
+    return "note" if unknown and not place.name(reduced) else certainty
+
+
+def tensor_certainty(
+    node: cst.BaseExpression, place: Place, strict: bool = False
+) -> Certainty | None:
+    """Whether an expression is a tensor whose value the host may have to wait for. Unless `strict`, one of
+    unknown kind may be: maybe where nothing speaks against it, sure where it ends in a reduction or
+    `detach()`
+    and the file knows no arrays but torch's."""
+    kind = place.kind(node)
+    if kind.what != "unknown":
+        certainty = place.certainty(node)
+        if certainty == "sure" and _from_table(node):
+            return "maybe"
+        if certainty == "maybe" and only_torch(place):
+            return "note" if strict else _among_tensors(node)
+        return certainty
+    if kind.cls or "torch" not in place.imports:
+        return None
+    if strict:
+        return None
+    methods = list(_methods(node))
+    if "cpu" in methods or "numpy" in methods:
+        return None
+    if "detach" in methods[:2]:
+        return "sure"
+    if only_torch(place):
+        return _among_tensors(node)
+    return "note" if _FIGURE.search(place.dotted(node)) else "maybe"
+
+
+def _listed_as_tensor(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether what a list is asked of may be a tensor, where a file knows no other arrays."""
+    kind = place.kind(node)
+    unknown = kind.what == "unknown" and not kind.cls
+    may_be = unknown or (kind.maybe_tensor and not kind.host)
+    return may_be and only_torch(place) and not _from_table(node)
+
+
+_FIGURE = re.compile(
+    r"(?:^|[._])(?:\w+_)?(?:loss|losses|logits?|grad_norm|entropy|kl|kld|logp|logprob)(?:_\w+)?$"
+)
+"""What trainings read every day: of arrays nobody calls them so."""
+
+
+def _among_tensors(node: cst.BaseExpression) -> Certainty:
+    """Whether what is read is a tensor on a device where nobody knows arrays but torch's: it is a tensor."""
+    methods = list(_methods(node))
+    return "sure" if methods and methods[0] in REDUCING else "note"
+
+
+def _from_table(node: cst.BaseExpression) -> bool:
+    """Whether a value comes out of a table of settings (`params["order"]`), which nobody moves
+    to a device."""
+    while isinstance(node, cst.Attribute | cst.Subscript | cst.Call):
+        inner = node.func if isinstance(node, cst.Call) else node.value
+        if (
+            isinstance(node, cst.Subscript)
+            and isinstance(inner, cst.Name)
+            and inner.value in _HOST_TABLES
+        ):
+            return True
+        node = inner
+    return False
+
+
+def _methods(node: cst.BaseExpression) -> Iterator[str]:
+    """The methods called on the way to a value, last first."""
+    while True:
+        if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
+            yield node.func.attr.value
+            node = node.func.value
+        elif isinstance(node, cst.Attribute | cst.Subscript):
+            node = node.value
+        else:
+            return
+
+
+def waits_inside(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether the expression itself, on the way to its value, has already waited for that value: a finding of
+    its own stands there, and one place gets one finding."""
+    while True:
+        if isinstance(node, cst.Subscript):
+            if mask_of(node, place) is not None or _indexed_by_number(node, place):
+                return True
+            node = node.value
+        elif isinstance(node, cst.Call):
+            last = place.last_name(node)
+            if last in (
+                "nonzero",
+                "masked_select",
+                "unique",
+                "unique_consecutive",
+                "argwhere",
+                "bincount",
+            ):
+                return True
+            if not isinstance(node.func, cst.Attribute) or place.name(node).startswith("torch."):
+                if not place.name(node).startswith("torch.") or not node.args:
+                    return False
+                node = node.args[0].value
+            else:
+                node = node.func.value
+        elif isinstance(node, cst.Attribute):
+            node = node.value
+        elif isinstance(node, cst.UnaryOperation):
+            node = node.expression
+        elif isinstance(node, cst.Comparison):
+            node = node.left
+        else:
+            return False
+
+
+def _indexed_by_number(node: cst.Subscript, place: Place) -> bool:
+    """Whether a tensor is indexed by a device tensor of no dimension, whose number has to be read for it."""
+    if not place.is_tensor(node.value):
+        return False
+    kinds = [place.kind(e.slice.value) for e in node.slice if isinstance(e.slice, cst.Index)]
+    return any(k.on_device and k.ndim == 0 and k.dtype != "bool" for k in kinds)
+
+
+def mask_of(node: cst.Subscript, place: Place) -> cst.BaseExpression | None:
+    """The boolean device tensor that a subscript selects by; None where it selects by anything else."""
+    base = place.kind(node.value)
+    if base.not_tensor or base.host:
+        return None
+    for element in node.slice:
+        if isinstance(element.slice, cst.Index):
+            index = element.slice.value
+            kind = place.kind(index)
+            surely = kind.on_device and kind.dtype in ("bool", "")
+            if surely and (kind.dtype == "bool" or _named_mask(index, place)):
+                return None if _may_hold_indices(index, place) else index
+            if is_mask_by_name(index, place) and (base.is_tensor or only_torch(place)):
+                return None if _may_hold_indices(index, place) else index
+    return None
+
+
+def is_mask_by_name(index: cst.BaseExpression, place: Place) -> bool:
+    """Whether an index of which nothing is known is a mask by its name, or inverted: nobody knows where."""
+    inner = index.expression if isinstance(index, cst.UnaryOperation) else index
+    kind = place.kind(inner)
+    open_ = (kind.what == "unknown" and not kind.cls) or (kind.maybe_tensor and not kind.sure)
+    return open_ and not kind.host and _named_mask(index, place)
+
+
+def as_sure_as_its_mask(
+    found: Finding | None, mask: cst.BaseExpression | None, place: Place
+) -> Finding | None:
+    """A finding on a selection, which is a note where the mask is one by its name alone."""
+    if found is None or mask is None or not is_mask_by_name(mask, place):
+        return found
+    return replace(found, certainty=weaker(found.certainty, "note"))
+
+
+def _may_hold_indices(index: cst.BaseExpression, place: Place) -> bool:
+    """Whether the function, or one around it, asks if a mask is one, or holds indices."""
+    name = place.dotted(index)
+
+    def asked_for() -> frozenset[str]:
+        functions = {id(s.function): s.function for _, s in place.calls()}
+        functions[id(place.function)] = place.function
+        inside = (n for f in functions.values() for n in nodes.walk(f))
+        return frozenset(place.dotted(n.left) for n in inside if isinstance(n, cst.Comparison))
+
+    return bool(name) and f"{name}.dtype" in place.once(("compared", id(place.function)), asked_for)
+
+
+def _named_mask(index: cst.BaseExpression, place: Place) -> bool:
+    """Whether an index of unknown type is a mask by its name or by its `~`: nobody indexes by an
+    inverted number."""
+    held = place.value_of(index) if isinstance(index, cst.Name) else None
+    for one in (index, held):
+        if isinstance(one, cst.UnaryOperation) and isinstance(one.operator, cst.BitInvert):
+            return True
+    return _MASK.search(place.dotted(index)) is not None
+
+
+def names_in(node: cst.CSTNode) -> frozenset[str]:
+    """The names that an expression reads; of `a.b`, `a`."""
+    return frozenset(n.value for n in nodes.names_in(node))
+
+
+def contains(outer: cst.CSTNode, *wanted: cst.CSTNode) -> bool:
+    """Whether one of the nodes is the outer node or lies inside it."""
+    ids = {id(n) for n in wanted}
+    return any(id(n) in ids for n in nodes.walk(outer))
+
+
+def target_names(loop: cst.CSTNode) -> frozenset[str]:
+    """The names that a for loop or comprehension gives a new value in every round, by its header."""
+    targets: list[cst.CSTNode] = []
+    if isinstance(loop, cst.For):
+        targets.append(loop.target)
+    elif isinstance(loop, cst.BaseComp):
+        clause: cst.CompFor | None = loop.for_in
+        while clause is not None:
+            targets.append(clause.target)
+            clause = clause.inner_for_in
+    return frozenset().union(*(names_in(t) for t in targets))
+
+
+def bound_names(statements: Iterable[cst.CSTNode]) -> frozenset[str]:
+    """The names that statements give a new value."""
+    return frozenset().union(*map(_bound_in, statements))
+
+
+@lru_cache(maxsize=4096)
+def _bound_in(statement: cst.CSTNode) -> frozenset[str]:
+    found: set[str] = set()
+    for node in nodes.walk(statement):
+        for target in nodes.changed_by(node):
+            while isinstance(target, cst.Subscript | cst.Attribute):
+                target = target.value
+            if isinstance(target, cst.Name):
+                found.add(target.value)
+    return frozenset(found)
+
+
+def device_input(call: cst.Call, place: Place) -> tuple[cst.BaseExpression, Certainty] | None:
+    """The tensor that `torch.f(x)` or `x.f()` works on, if the host may have to wait for it. What is given to
+    a function of torch is a tensor, wherever it comes from."""
+    if place.last_name(call) in place.qualname.split("."):
+        return None  # the function is there to be that operation
+    if place.name(call).startswith("torch."):
+        given = place.argument(call, 0, "input")
+        if given is None or place.kind(given).host or place.kind(given).not_tensor:
+            return None
+        certainty: Certainty | None = "sure"
+    else:
+        given = place.receiver(call)
+        if given is None or place.name(call):
+            return None
+        certainty = tensor_certainty(given, place, strict=True)
+    if certainty is None or works_on_host(place) or waits_inside(given, place):
+        return None
+    return given, certainty
