@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import inspect
 import re
 import subprocess
 import sys
@@ -154,6 +155,16 @@ def test_a_rule_has_its_page(code: str) -> None:
     assert sections["Example"] != sections["Instead"]
     assert len(sections["Fix safety"].split()) >= 4
     assert bool(cls.looks()) != cls.running
+
+
+def test_the_docs_quote_a_short_rule_in_full() -> None:
+    page = (FIXTURES.parent / "docs" / "writing-a-rule.md").read_text(encoding="utf-8")
+    (quoted,) = re.findall(r"^````python\n(.*?)^````$", page, re.DOTALL | re.MULTILINE)
+    code = re.search(r'code = "(\w+)"', quoted)
+    assert code is not None
+    assert quoted == inspect.getsource(CLASSES[code.group(1)])
+    without_page = re.sub(r'""".*?"""\n', "", quoted, count=1, flags=re.DOTALL)
+    assert sum(bool(line.strip()) for line in without_page.splitlines()) <= 30
 
 
 @pytest.mark.parametrize("code", sorted(CLASSES))

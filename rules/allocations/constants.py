@@ -6,6 +6,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Place, Rule, nodes
 
+from ..syntax import assigned_once
 from .data import FACTORIES, FROM_DATA, LEGACY_CLASSES, is_constant, is_constant_table
 from .devices import device_of, is_device, move_target
 from .uses import is_for_nothing, is_kept, is_written_to, loads
@@ -13,18 +14,15 @@ from .uses import is_for_nothing, is_kept, is_written_to, loads
 
 def _only_iterated(node: cst.Call, place: Place) -> bool:
     """Whether a tensor of one dimension is used for nothing but its numbers, one by one."""
-    parent = place.parent(node)
     data = node.args[0].value if node.args else node
     flat = isinstance(data, cst.List | cst.Tuple) and all(
         is_constant(e.value) for e in data.elements
     )
-    if not flat or not isinstance(parent, cst.Assign) or len(parent.targets) != 1:
-        return False
-    target = parent.targets[0].target
-    if not isinstance(target, cst.Name) or place.assignments(target.value) != 1:
+    name = assigned_once(node, place) if flat else None
+    if name is None:
         return False
     around = place.once(("around", id(place.function)), lambda: nodes.around(place.function))
-    reads = loads(target.value, place.function).reads
+    reads = loads(name.value, place.function).reads
     return bool(reads) and all(_taken_apart(around.get(id(n)), n) for n in reads)
 
 
@@ -43,12 +41,12 @@ def where_to_keep(place: Place) -> str:
 
 
 class ConstantTensorBuiltPerCall(Rule):
-    """A tensor of constants is built anew on every call.
+    """A tensor of constants is built on every call.
 
     ## What it does
 
-    Finds `torch.tensor([0.1, 0.2])` and its like in hot code, where the numbers are written down in the
-    call, or stand in a tuple that never changes.
+    Finds `torch.tensor([0.1, 0.2])` and its like in hot code, where the numbers are literals in the call,
+    or in a tuple that never changes.
 
     ## Why it costs
 
@@ -75,7 +73,7 @@ class ConstantTensorBuiltPerCall(Rule):
 
     ## Fix safety
 
-    No fix: where the constant should live is for the author to say.
+    No fix: only the author knows where the constant should live.
     """
 
     code = "DG502"
@@ -109,7 +107,7 @@ class ConstantTensorBuiltPerCall(Rule):
         shown = shown if len(shown) <= 40 and "\n" not in shown else "[…]"
         advice = where_to_keep(place)
         if _only_iterated(node, place):
-            advice = "it is only taken apart into its numbers: keep a Python list"
+            advice = "only its numbers are used, one by one: keep a Python list"
         return place.finding(
             node,
             f"`{place.text(node.func)}({shown})` builds the same constant {cost}on every call; {advice}",
@@ -141,7 +139,7 @@ class ConstantMovedPerCall(Rule):
 
     Finds `self.table.to(x.device)` where `self.table` is a plain attribute that was built on the CPU, no
     buffer and no parameter, and `TABLE.to(device)` where `TABLE` is a tensor at module level. What an object
-    holds that the object holds (`self.space.low.to(x.device)`) is a note: nobody knows where it is.
+    holds that the object holds (`self.space.low.to(x.device)`) is a note: its device is not known.
 
     ## Why it costs
 
@@ -190,9 +188,9 @@ class ConstantMovedPerCall(Rule):
         if self._of_a_plain_object(receiver, place):
             return place.finding(
                 node,
-                f"`{place.text(node)}` asks on every call to have moved what a plain object holds: where "
-                "that is on the CPU, each call copies it, and the host waits. Keep it on the device, one "
-                "for each device if there are several",
+                f"`{place.text(node)}` moves on every call what a plain object holds: if that is on "
+                "the CPU, each call copies it, and the host waits. Keep one copy on each device that is "
+                "used",
                 certainty="note",
             )
         owner, _, last = place.dotted(receiver).rpartition(".")

@@ -7,7 +7,7 @@ import libcst as cst
 from pytest_dispatchguard import Call, Finding, Kind, Place, Rule
 
 from .data import LEGACY_CLASSES, data_argument
-from .uses import bare, short_text
+from .uses import bare
 
 
 class LegacyTensorType(Rule):
@@ -154,7 +154,7 @@ class TensorOfTensors(Rule):
             )
         return place.finding(
             node,
-            f"`{place.text(node.func)}` reads every tensor in `{short_text(data, place)}` back to the "
+            f"`{place.text(node.func)}` reads every tensor in `{place.short(data)}` back to the "
             "host, one wait for the device each; join them with `torch.stack`",
             fix=fix,
         )
@@ -226,14 +226,14 @@ class TensorOfTensor(Rule):
             )
         return place.finding(
             node,
-            f"`{short_text(data, place)}` is a tensor already: `{place.text(node.func)}` of it raises a "
+            f"`{place.short(data)}` is a tensor already: `{place.text(node.func)}` of it raises a "
             "warning on every call before it copies; write `.detach().clone()`",
             fix=fix,
         )
 
 
 class AsTensorOfTensor(Rule):
-    """`torch.as_tensor` is called on what is a tensor already.
+    """`torch.as_tensor` is called on a tensor.
 
     ## What it does
 
@@ -242,7 +242,7 @@ class AsTensorOfTensor(Rule):
 
     ## Why it costs
 
-    The call parses its arguments and hands back the very object it was given.
+    The call parses its arguments and returns the very object it was given.
 
     ## Example
 
@@ -280,9 +280,9 @@ class AsTensorOfTensor(Rule):
             return None
         return place.finding(
             node,
-            f"`{short_text(arg.value, place)}` is a tensor already: `{place.text(node.func)}` hands it "
-            "back as it is; leave the call out",
+            f"`{place.short(arg.value)}` is a tensor already: `{place.text(node.func)}` returns "
+            "it unchanged; drop the call",
             fix=place.replace(
-                node, bare(arg.value, place), safety="safe", message="leave the conversion out"
+                node, bare(arg.value, place), safety="safe", message="drop the conversion"
             ),
         )

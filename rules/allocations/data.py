@@ -8,6 +8,8 @@ import libcst as cst
 
 from pytest_dispatchguard import Place
 
+from ..syntax import is_word
+
 FROM_DATA = frozenset({"torch.tensor", "torch.as_tensor", "torch.asarray"})
 LEGACY_CLASSES = {
     "HalfTensor": "float16",
@@ -52,7 +54,7 @@ def is_constant(node: cst.BaseExpression) -> bool:
     if isinstance(node, cst.BinaryOperation):
         return is_constant(node.left) and is_constant(node.right)
     if isinstance(node, cst.Name):
-        return node.value in ("True", "False")
+        return is_word(node, "True", "False")
     if isinstance(node, cst.Attribute):
         return isinstance(node.value, cst.Name) and node.value.value == "math"
     if (

@@ -8,6 +8,8 @@ import libcst as cst
 
 from pytest_dispatchguard import Place
 
+from ..syntax import is_word, method_call
+
 
 def names_cpu(node: cst.BaseExpression, place: Place) -> bool:
     """Whether a device argument says `cpu`, or nothing."""
@@ -18,7 +20,7 @@ def names_cpu(node: cst.BaseExpression, place: Place) -> bool:
         node = node.args[0].value
     if isinstance(node, cst.SimpleString):
         return str(node.evaluated_value).startswith(("cpu", "meta"))
-    return isinstance(node, cst.Name) and node.value == "None"
+    return is_word(node, "None")
 
 
 def is_device(node: cst.BaseExpression, place: Place) -> bool:
@@ -62,11 +64,8 @@ def move_target(call: cst.Call, place: Place) -> cst.BaseExpression | Literal["c
 
 def moved_by(call: cst.Call, place: Place) -> cst.BaseExpression | Literal["cuda"] | None:
     """Where the result of a call is moved at once: the device of ``call(...).to(device)``."""
-    attribute = place.parent(call)
-    outer = place.parent(attribute) if isinstance(attribute, cst.Attribute) else None
-    if isinstance(outer, cst.Call) and outer.func is attribute:
-        return move_target(outer, place)
-    return None
+    outer = method_call(call, place)
+    return move_target(outer, place) if outer is not None else None
 
 
 def device_of(call: cst.Call, place: Place) -> cst.BaseExpression | Literal["cuda"] | None:
@@ -79,11 +78,9 @@ def device_of(call: cst.Call, place: Place) -> cst.BaseExpression | Literal["cud
 
 def follows_a_tensor(call: cst.Call, place: Place) -> bool:
     """Whether what a call makes is moved at once to where another tensor is: `torch.tensor(0).to(x)`."""
-    parent = place.parent(call)
-    outer = place.parent(parent) if isinstance(parent, cst.Attribute) else None
+    outer = method_call(call, place)
     return (
-        isinstance(outer, cst.Call)
-        and outer.func is parent
+        outer is not None
         and place.last_name(outer) in ("to", "type_as")
         and len(outer.args) == 1
         and place.on_device(outer.args[0].value)

@@ -6,6 +6,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Loop, Place, Rule, SelfWrite
 
+from ..syntax import target_names
 from .uses import loads
 
 _CATS = frozenset(
@@ -15,7 +16,7 @@ _STATEMENT_LOOPS = (cst.For, cst.While)
 
 
 class ConcatenationInLoop(Rule):
-    """A tensor grows by concatenation in a loop: every round copies all that there is.
+    """A tensor grows by concatenation in a loop: every round copies everything so far.
 
     ## What it does
 
@@ -45,7 +46,7 @@ class ConcatenationInLoop(Rule):
 
     ## Fix safety
 
-    No fix: it changes how the result starts, and what it is after no rounds.
+    No fix: it changes the initial value, and the result of a loop without rounds.
     """
 
     code = "DG506"
@@ -104,17 +105,17 @@ class ConcatenationInLoop(Rule):
 
 
 class GrownByCopy(Rule):
-    """An attribute grows by a copy of all that it holds, on every call.
+    """An attribute grows by a copy of everything it holds, on every call.
 
     ## What it does
 
-    Finds `self.seen = torch.cat([self.seen, x])` in hot code: what is kept is copied whole to be one part
-    longer. It is a note: where the parts are needed as one, only the author knows.
+    Flags `self.seen = torch.cat([self.seen, x])` in hot code. It is a note: only the author knows when
+    the parts are needed as one tensor.
 
     ## Why it costs
 
-    The n-th call copies n parts: all calls together copy a number that grows with the square of their number.
-    Every copy is an allocation and a kernel of its own.
+    The n-th call copies n parts, so the time for all calls grows with the square of their number. Each copy
+    also allocates memory and launches a kernel.
 
     ## Example
 
@@ -132,7 +133,7 @@ class GrownByCopy(Rule):
 
     ## Fix safety
 
-    No fix: readers of the attribute have to take the list, or a buffer that was allocated whole.
+    No fix: code that reads the attribute has to accept a list, or a buffer allocated in advance.
     """
 
     code = "DG515"
@@ -141,23 +142,22 @@ class GrownByCopy(Rule):
     looks_for = SelfWrite()
 
     def judge(self, node: cst.CSTNode, place: Place) -> Finding | None:
-        """What an attribute held, joined with more, and given to the attribute again."""
-        made = node.value if isinstance(node, cst.Assign) and len(node.targets) == 1 else None
-        if not isinstance(node, cst.Assign) or not isinstance(made, cst.Call):
+        """Flags an attribute that is assigned a concatenation of itself and more."""
+        if not isinstance(node, cst.Assign) or len(node.targets) != 1:
             return None
-        if place.name(made) not in _CATS or not made.args:
+        target, made = node.targets[0].target, node.value
+        if not isinstance(made, cst.Call) or place.name(made) not in _CATS or not made.args:
             return None
-        target, parts = node.targets[0].target, made.args[0].value
+        parts = made.args[0].value
         if not isinstance(parts, cst.List | cst.Tuple):
             return None
         if not any(place.same(e.value, target) for e in parts.elements):
             return None
-        kept = place.text(target)
         return place.finding(
             made,
-            f"`{kept}` is copied whole on every call to grow by one part, more each time. Collect "
-            "the parts in a list and join them once, or write into a tensor that was allocated for "
-            "all",
+            f"`{place.text(target)}` is copied whole on every call to grow by one part, more each time. "
+            "Collect the parts in a list and join them once, or write into a tensor that was allocated "
+            "for all",
             certainty="note",
         )
 
@@ -208,7 +208,7 @@ class ParameterLoop(Rule):
         """A for loop over parameters, and one in-place update in it."""
         if not isinstance(node, cst.For) or not self._over_parameters(node.iter, place):
             return None
-        names = _bound(node.target)
+        names = target_names(node)
         update = self._update(node.body, names)
         if update is None:
             return None
@@ -228,7 +228,7 @@ class ParameterLoop(Rule):
             node
         ).startswith("torch.")
 
-    def _update(self, body: cst.BaseSuite, names: set[str]) -> cst.Call | None:
+    def _update(self, body: cst.BaseSuite, names: frozenset[str]) -> cst.Call | None:
         statements = body.body
         if len(statements) != 1:
             return None
@@ -251,11 +251,3 @@ class ParameterLoop(Rule):
 _FOREACH = frozenset(
     "add_ sub_ mul_ div_ lerp_ copy_ zero_ addcmul_ addcdiv_ neg_ abs_ sqrt_ clamp_min_ clamp_max_".split()
 )
-
-
-def _bound(target: cst.BaseExpression) -> set[str]:
-    if isinstance(target, cst.Name):
-        return {target.value}
-    if isinstance(target, cst.Tuple):
-        return {n for e in target.elements for n in _bound(e.value)}
-    return set()

@@ -10,7 +10,7 @@ from pytest_dispatchguard import Call, Finding, Place, Rule
 
 from .data import COPIED, FROM_DATA, LEGACY_CLASSES, is_constant_table, is_host_data, is_number
 from .devices import device_of
-from .uses import is_for_nothing, is_kept, is_written_to, short_text
+from .uses import is_for_nothing, is_kept, is_written_to
 
 
 def _of_an_accelerator(call: cst.Call, place: Place) -> bool:
@@ -37,7 +37,7 @@ def _written_down(data: cst.BaseExpression, place: Place) -> bool:
 
 
 class HostDataToDevice(Rule):
-    """Python or NumPy data is copied to the device on every call, and the copy waited for.
+    """Python or NumPy data is copied to the device on every call, and the host waits for the copy.
 
     ## What it does
 
@@ -118,7 +118,7 @@ class HostDataToDevice(Rule):
         sure = sure and surely
         return place.finding(
             node,
-            f"`{place.text(node.func)}({short_text(data, place)})` copies host data to the device on "
+            f"`{place.text(node.func)}({place.short(data)})` copies host data to the device on "
             f"every call, and the host waits for the copy; {advice}",
             certainty="sure" if sure else "note",
         )

@@ -9,7 +9,7 @@ from pytest_dispatchguard import Call, Edit, Finding, Fix, Place, Rule, Span
 from ..syncs.waits import works_on_host
 from .data import COPIED, FACTORIES, FILLED, FROM_DATA, RANDOM, Safety, is_number, without_casts
 from .devices import is_device, move_target
-from .uses import is_for_nothing, is_kept, loads, short_text
+from .uses import is_for_nothing, is_kept, loads
 
 _RESHAPING = frozenset(
     "view reshape unsqueeze squeeze expand permute transpose t contiguous flatten repeat".split()
@@ -223,13 +223,13 @@ class FactoryThenMove(Rule):
 
 
 class ComputedThenMoved(Rule):
-    """What a function computes on the CPU is moved to the device on every call.
+    """A result computed on the CPU is moved to the device on every call.
 
     ## What it does
 
     Finds `.to(device)` and `.cuda()` of tensors that the function itself makes on the CPU and works on there:
     `torch.multinomial(torch.ones(n), k).to(device)`, `torch.cat(parts).to(device)` of parts on the CPU.
-    It is a note: how to compute on the device is for the author to see. A factory that is moved at once
+    It is a note: the author has to find a way to compute on the device. A factory that is moved at once
     is DG504, data of Python DG510.
 
     ## Why it costs
@@ -295,7 +295,7 @@ class ComputedThenMoved(Rule):
             return None  # made elsewhere
         return place.finding(
             node,
-            f"`{short_text(node, place)}` copies to the device what was computed on the CPU here, "
+            f"`{place.short(node)}` copies to the device what was computed on the CPU here, "
             "and the host "
             "waits for that copy on every call; compute it on the device",
             certainty="note",
@@ -306,7 +306,7 @@ _FACTORY_THEN_MOVE = FactoryThenMove()
 
 
 class MovedWhereItIs(Rule):
-    """A result is moved to the device of what it was computed from, where it is already.
+    """A result is moved to the device of its input, where it already is.
 
     ## What it does
 
@@ -361,9 +361,8 @@ class MovedWhereItIs(Rule):
             return None
         return place.finding(
             node,
-            f"`{short_text(node, place)}` moves what was computed from `{place.text(device.value)}` "
-            "to where that "
-            "is: it is there already, and the question costs host time on every call",
+            f"`{place.short(node)}` moves what was computed from `{place.text(device.value)}` "
+            "to the device where it already is, and the check costs host time on every call",
             fix=None
             if "#" in place.text(node) or isinstance(receiver, cst.Name)
             else place.replace(node, place.text(receiver), safety="safe", message="leave it there"),

@@ -6,13 +6,14 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Fix, Place, Rule
 
+from ..syntax import assigned_once, is_word
 from .data import Safety, data_argument, is_constant, is_number
 from .devices import device_of, follows_a_tensor, moved_by
 from .uses import bare, is_for_nothing, is_kept, loads
 
 
 class ScalarTensorOnDevice(Rule):
-    """One Python number is copied to the device as a tensor, and the copy waited for.
+    """One Python number is copied to the device as a tensor, and the host waits for the copy.
 
     ## What it does
 
@@ -43,8 +44,8 @@ class ScalarTensorOnDevice(Rule):
 
     ## Fix safety
 
-    Safe for numbers written down and for sizes: both calls choose the same dtype and value. Unsafe for
-    other values: a float too large for the dtype becomes infinite in `torch.tensor` and is an error in
+    Safe for literal numbers and for sizes: both calls choose the same dtype and value. Unsafe for other
+    values: a float too large for the dtype becomes infinite in `torch.tensor` and is an error in
     `torch.full`, and a NumPy scalar brings its own dtype to `torch.tensor`.
     """
 
@@ -109,7 +110,7 @@ class ScalarTensorOnDevice(Rule):
         )
 
     def _safety(self, data: cst.BaseExpression, place: Place) -> Safety:
-        if isinstance(data, cst.Name) and data.value in ("True", "False"):
+        if is_word(data, "True", "False"):
             return "safe"
         number = data.expression if isinstance(data, cst.UnaryOperation) else data
         if isinstance(number, cst.Integer):
@@ -165,14 +166,11 @@ def is_plain_operand(node: cst.Call, place: Place, partner: cst.BaseExpression |
 
 def only_in_arithmetic(node: cst.Call, place: Place) -> bool:
     """Whether a call's result is held by a name that is only ever an operand beside tensors."""
-    parent = place.parent(node)
-    if not isinstance(parent, cst.Assign) or len(parent.targets) != 1:
+    name = assigned_once(node, place)
+    if name is None:
         return False
-    target = parent.targets[0].target
-    if not isinstance(target, cst.Name) or place.assignments(target.value) != 1:
-        return False
-    found = loads(target.value, place.function)
-    uses = [n for n in found.reads if n is not target]
+    found = loads(name.value, place.function)
+    uses = [n for n in found.reads if n is not name]
     if not uses or found.written:
         return False
     return all(

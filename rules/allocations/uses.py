@@ -98,9 +98,3 @@ def _asks_for_nothing(test: cst.BaseExpression, holds: bool, place: Place) -> bo
     zero = isinstance(part.comparator, cst.Integer) and part.comparator.value == "0"
     asked = isinstance(part.operator, cst.Equal if holds else cst.NotEqual | cst.GreaterThan)
     return zero and asked and _COUNTS.search(place.text(test.left)) is not None
-
-
-def short_text(node: cst.BaseExpression, place: Place) -> str:
-    """The source of a node on one line, cut where it is long."""
-    source = " ".join(place.text(node).split())
-    return source if len(source) <= 50 else source[:47] + "…"

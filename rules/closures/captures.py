@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import libcst as cst
 
-from pytest_dispatchguard import Certainty, Place, nodes
+from pytest_dispatchguard import Place, nodes
 
 from ..backends import runs_elsewhere
 
@@ -115,18 +115,3 @@ def called_once(name: str, place: Place) -> bool:
             same = scene.function is place.function and scene.loops == place.loops
             return same and not scene.deferred and not scene.cold
     return False
-
-
-def assigned_name(node: cst.CSTNode, place: Place) -> str:
-    """`f` of the statement ``f = node``; else empty."""
-    around = place.parent(node)
-    if isinstance(around, cst.Assign) and around.value is node and len(around.targets) == 1:
-        target = around.targets[0].target
-        return target.value if isinstance(target, cst.Name) else ""
-    return ""
-
-
-def by_layer(place: Place) -> Certainty:
-    """Whether a place surely runs in layers, not once in a step or generation: there a closure counts."""
-    often = place.in_module or place.hot.loop or bool(place.loops)
-    return "sure" if often else "note"

@@ -56,7 +56,7 @@ class ClassBuiltPerCall(Rule):
     looks_for = (Class(), Call("namedtuple", "make_dataclass", "type"))
 
     def judge(self, node: cst.ClassDef | cst.Call, place: Place) -> Finding | None:
-        """Speaks where a class is made."""
+        """Flags classes."""
         if not_run_by_torch(place):
             return None
         if needs_the_call(node, place):

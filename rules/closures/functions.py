@@ -1,4 +1,4 @@
-"""DG301, DG302, DG304: functions and partials built anew on every call."""
+"""DG301, DG302, DG304: functions and partials built on every call."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Def, Finding, Fix, Lambda, Place, Rule, nodes
 
-from .captures import assigned_name, by_layer, called_once, captures_local, is_negligible
+from ..certainty import layer_certainty
+from ..syntax import assigned, call_of
+from .captures import called_once, captures_local, is_negligible
 
 
 class _Put(cst.CSTTransformer):
@@ -56,7 +58,7 @@ class FunctionBuiltForOneCall(Rule):
     ## Fix safety
 
     Safe where offered: for a lambda that is called at once with plain names or literals, or with nothing. A
-    nested `def` is the author's to dissolve.
+    nested `def` has to be inlined by hand.
     """
 
     code = "DG301"
@@ -67,21 +69,22 @@ class FunctionBuiltForOneCall(Rule):
     fixes = "safe"
 
     def judge(self, node: cst.Lambda | cst.FunctionDef, place: Place) -> Finding | None:
-        """Speaks where the function can dissolve into the place of its one call."""
+        """Flags functions that can be replaced by their body at their only call."""
         if is_negligible(place):
             return None
-        around = place.parent(node)
-        if isinstance(node, cst.Lambda) and isinstance(around, cst.Call) and around.func is node:
+        call = call_of(node, place)
+        if isinstance(node, cst.Lambda) and call is not None:
             message = (
                 "this lambda is built on every call to be called once, right here; "
                 "write its body in place"
             )
-            fix = self._fix(node, around, place)
-            return place.finding(node, message, certainty=by_layer(place), fix=fix)
+            fix = self._fix(node, call, place)
+            return place.finding(node, message, certainty=layer_certainty(place), fix=fix)
         if isinstance(node, cst.FunctionDef):
             name = "" if node.decorators or node.asynchronous else node.name.value
         else:
-            name = assigned_name(node, place)
+            held = assigned(node, place)
+            name = held.value if held is not None else ""
         if (
             not name
             or _stays(node)
@@ -93,7 +96,7 @@ class FunctionBuiltForOneCall(Rule):
             f"`{name}` and the cells for what it captures are built on every call, for one call "
             "further down; write its body there, or make it a function of its own that is given what it needs"
         )
-        return place.finding(node, message, certainty=by_layer(place))
+        return place.finding(node, message, certainty=layer_certainty(place))
 
     def _fix(self, node: cst.Lambda, call: cst.Call, place: Place) -> Fix | None:
         params = node.params
@@ -202,7 +205,7 @@ class FunctionWithoutCaptures(Rule):
 
     ## Fix safety
 
-    No fix: where the function should stand and what it should be called there is the author's choice.
+    No fix: the author has to choose where the function goes and what it is called.
     """
 
     code = "DG302"
@@ -212,21 +215,22 @@ class FunctionWithoutCaptures(Rule):
     looks_for = (Lambda(), Def())
 
     def judge(self, node: cst.Lambda | cst.FunctionDef, place: Place) -> Finding | None:
-        """Speaks where the function could be a function of the module."""
+        """Flags functions that could be defined in the module."""
         if is_negligible(place) or (isinstance(node, cst.FunctionDef) and node.decorators):
             return None
-        around = place.parent(node)
-        if isinstance(node, cst.Lambda) and isinstance(around, cst.Call) and around.func is node:
+        if isinstance(node, cst.Lambda) and call_of(node, place) is not None:
             return None
         if place.scene.deferred or captures_local(node, place):
             return None
-        name = node.name.value if isinstance(node, cst.FunctionDef) else assigned_name(node, place)
-        shown = f"`{name}`" if name else "this lambda"
+        name = node.name if isinstance(node, cst.FunctionDef) else assigned(node, place)
+        shown = f"`{name.value}`" if name is not None else "this lambda"
         message = (
             f"{shown} captures nothing of this call, yet is built again each time; "
             "define it once, in the module"
         )
-        return place.finding(node, message, certainty=by_layer(place) if name else "maybe")
+        return place.finding(
+            node, message, certainty=layer_certainty(place) if name is not None else "maybe"
+        )
 
 
 class PartialBuiltPerCall(Rule):
@@ -258,7 +262,7 @@ class PartialBuiltPerCall(Rule):
     ## Fix safety
 
     Safe where offered: for a partial that is called where it stands, no keyword given twice, and nothing
-    in the arguments that could tell in which order they are computed.
+    in the arguments whose result depends on the order in which they are evaluated.
     """
 
     code = "DG304"
@@ -269,7 +273,7 @@ class PartialBuiltPerCall(Rule):
     fixes = "safe"
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
-        """Speaks where the partial is called at once, called once, or the same each time."""
+        """Flags partials that are called at once, called once, or the same each time."""
         if (
             place.name(node) != "functools.partial"
             or not node.args
@@ -278,17 +282,17 @@ class PartialBuiltPerCall(Rule):
         ):
             return None
         function = place.text(node.args[0].value)
-        around = place.parent(node)
-        if isinstance(around, cst.Call) and around.func is node:
+        call = call_of(node, place)
+        if call is not None:
             message = (
                 f"a partial of `{function}` is built to be called at once; "
                 f"call `{function}` with all arguments"
             )
-            return place.finding(node, message, fix=self._fix(node, around, place))
-        name = assigned_name(node, place)
-        if name and called_once(name, place):
+            return place.finding(node, message, fix=self._fix(node, call, place))
+        name = assigned(node, place)
+        if name is not None and called_once(name.value, place):
             message = (
-                f"`{name}` is built on every call and called once; "
+                f"`{name.value}` is built on every call and called once; "
                 f"call `{function}` with all arguments instead"
             )
             return place.finding(node, message)

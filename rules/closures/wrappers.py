@@ -1,4 +1,4 @@
-"""DG303, DG305, DG306: wrappers and decorators applied anew on every call."""
+"""DG303, DG305, DG306: wrappers and decorators applied on every call."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Def, Finding, MadeCall, Place, Rule, Scene, nodes
 
+from ..syntax import call_of
 from .captures import COMPILERS, captures_local, is_negligible, not_run_by_torch
 
 _KERNELS = frozenset({"jit", "njit", "lazy_jit", "autotune"})
@@ -57,7 +58,7 @@ class WrapperBuiltPerCall(Rule):
     looks_for = MadeCall()
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
-        """Speaks at the call of the factory."""
+        """Flags calls of the factory."""
         made = _made(node, place, several=True)
         # A function that is given nothing is a handle to wait on or to read later, not a wrapper.
         if made is None or not node.args or is_negligible(place):
@@ -105,7 +106,7 @@ def _made(
     if not isinstance(made, cst.Call):
         return None
     uses = _uses_of_value(node.func.value, made, place)
-    calls = [parent for n in uses if _is_function_of(parent := place.parent(n), n)]
+    calls = [call for n in uses if (call := call_of(n, place)) is not None]
     if len(uses) != len(calls) or calls[0] is not node:
         return None
     if len(calls) > 1 and not (several and _either(calls, place)):
@@ -118,14 +119,10 @@ def _made(
     return None
 
 
-def _either(calls: list[cst.CSTNode | None], place: Place) -> bool:
+def _either(calls: list[cst.Call], place: Place) -> bool:
     """Whether of two calls only one is made."""
-    around = [place.parent(c) for c in calls if c is not None]
+    around = [place.parent(c) for c in calls]
     return len(around) == 2 and isinstance(around[0], cst.IfExp) and around[0] is around[1]
-
-
-def _is_function_of(call: cst.CSTNode | None, name: cst.Name) -> bool:
-    return isinstance(call, cst.Call) and call.func is name
 
 
 def _uses_of_value(name: str, value: cst.BaseExpression, place: Place) -> list[cst.Name]:
@@ -135,7 +132,7 @@ def _uses_of_value(name: str, value: cst.BaseExpression, place: Place) -> list[c
 
 
 class WrapsPerCall(Rule):
-    """`functools.wraps` dresses a function up on every call.
+    """`functools.wraps` is applied on every call.
 
     ## What it does
 
@@ -177,13 +174,13 @@ class WrapsPerCall(Rule):
     looks_for = (Def(), Call("update_wrapper", "wraps"))
 
     def judge(self, node: cst.FunctionDef | cst.Call, place: Place) -> Finding | None:
-        """Speaks where the copying happens."""
+        """Flags the call that copies the attributes."""
         if is_negligible(place):
             return None
         at: cst.CSTNode = node
         if isinstance(node, cst.Call):
-            name, around = place.name(node), place.parent(node)
-            applied = isinstance(around, cst.Call) and around.func is node
+            name = place.name(node)
+            applied = call_of(node, place) is not None
             if name != "functools.update_wrapper" and not (name == "functools.wraps" and applied):
                 return None
             shown = f"`{name}`"
@@ -242,7 +239,7 @@ class DecoratedPerCall(Rule):
 
     ## Fix safety
 
-    No fix: what the decorator does must be written without it.
+    No fix: the decorator's work has to be written without it.
     """
 
     code = "DG306"
@@ -252,7 +249,7 @@ class DecoratedPerCall(Rule):
     looks_for = Def()
 
     def judge(self, node: cst.FunctionDef, place: Place) -> Finding | None:
-        """Speaks where a decorator is applied that costs."""
+        """Flags decorators of nested functions."""
         if not_run_by_torch(place):
             return None
         for decorator in node.decorators:

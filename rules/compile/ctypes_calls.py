@@ -6,8 +6,6 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Place, Rule
 
-from .wrappers import shown
-
 _CTYPES = (
     "CDLL PyDLL WinDLL LoadLibrary byref pointer POINTER addressof memmove memset string_at "
     "create_string_buffer CFUNCTYPE PYFUNCTYPE c_void_p c_char_p c_int c_uint c_int8 c_uint8 c_int16 "
@@ -17,7 +15,7 @@ _CTYPES = (
 
 
 class CtypesInHotCode(Rule):
-    """ctypes converts arguments, or looks a library up, on every call.
+    """ctypes converts arguments, or looks up a library, on every call.
 
     ## What it does
 
@@ -49,7 +47,7 @@ class CtypesInHotCode(Rule):
 
     ## Fix safety
 
-    No fix: a compiled binding, or what may be kept, is the author's choice.
+    No fix: the author has to choose between a compiled binding and what can be kept.
     """
 
     code = "DG701"
@@ -68,7 +66,7 @@ class CtypesInHotCode(Rule):
                 break
         return place.finding(
             node,
-            f"`{shown(node, place)}` goes through ctypes, in Python, on every call; keep what does not "
+            f"`{place.short(node)}` goes through ctypes, in Python, on every call; keep what does not "
             "change, and call hot functions through a compiled extension (a torch custom op, or a C++ "
             "binding)",
         )

@@ -23,7 +23,7 @@ def _self_reads(self_name: str, body: cst.CSTNode) -> dict[str, cst.Attribute]:
 
 
 class NumberGuardInCompiledForward(Rule):
-    """A compiled method reads a number that differs between instances: each instance is compiled anew.
+    """A compiled method reads a number that differs between instances: each instance is compiled separately.
 
     ## What it does
 
@@ -83,8 +83,8 @@ class NumberGuardInCompiledForward(Rule):
             sure = _INDEX_NAME.fullmatch(name) is not None and set(values) == {"ann:int"}
             yield place.finding(
                 read,
-                f"`{place.text(read)}` is a number that instances differ in, read in a compiled method: "
-                "its guard makes the compiler compile anew for each value; look up what depends on it "
+                f"`{place.text(read)}` is a number that differs between instances, read in a compiled "
+                "method: its guard makes the compiler recompile for each value; look up what depends on it "
                 "outside, and pass that in",
                 certainty="sure" if sure else "maybe",
             )

@@ -9,7 +9,8 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Fix, Place, Rule
 
-from .wrappers import is_only_called, shown
+from ..syntax import call_of
+from .wrappers import is_only_called
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +150,14 @@ class ModuleBuiltPerCall(Rule):
         fix = self._fix(node, function, place) if cls not in _NO_FIX else None
         return place.finding(
             node,
-            f"`{shown(node, place)}` builds a module on every call only to call it; use "
+            f"`{place.short(node)}` builds a module on every call only to call it; use "
             f"`{function.name}`, or build it once in `__init__`",
             fix=fix,
         )
 
     def _fix(self, node: cst.Call, function: _Functional, place: Place) -> Fix | None:
-        outer = place.parent(node)
-        if not isinstance(outer, cst.Call) or outer.func is not node:
+        outer = call_of(node, place)
+        if outer is None:
             return None
         plain = all(a.keyword is None and not a.star for a in outer.args)
         given = self._keywords(node.args, function, place)

@@ -1,4 +1,4 @@
-"""DG71x: what torch.compile makes of code, which only running it tells."""
+"""DG71x: what torch.compile does with code, found while the code runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class GraphBreak(Rule):
 
     Tells the lines at which `torch.compile` could not go on, as it met them in a run: a value of a tensor
     that decides a branch, a call that it cannot follow, printing. Breaks on purpose, by
-    `torch._dynamo.graph_break` and `torch.compiler.disable`, are not told.
+    `torch._dynamo.graph_break` and `torch.compiler.disable`, are not reported.
 
     ## Why it costs
 
@@ -42,7 +42,7 @@ class GraphBreak(Rule):
 
     ## Fix safety
 
-    No fix: what the line is there for is for the author to say.
+    No fix: only the author knows what the line is there for.
     """
 
     code = "DG711"
@@ -91,7 +91,7 @@ class CompiledAgain(Rule):
 
     ## Fix safety
 
-    No fix: which of these is meant is for the author to say.
+    No fix: only the author knows which of these is meant.
     """
 
     code = "DG712"
@@ -151,12 +151,12 @@ class GuardPerInstance(Rule):
     ```
 
     One tuple in the module that is compiled is one comparison; a value that is the same in all is better a
-    constant of the file. `dispatchguard guards` tells what each group of guards takes, and which filters
+    constant of the file. `dispatchguard guards` shows what each group of guards takes, and which filters
     leave it out.
 
     ## Fix safety
 
-    No fix: where the values should live is for the author to say.
+    No fix: only the author knows where the values should live.
     """
 
     code = "DG713"

@@ -6,8 +6,6 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Function, Place, Rule, nodes
 
-from .wrappers import shown
-
 _TREE_FUNCTIONS = ("tree_map", "tree_map_only", "tree_flatten", "map_structure")
 
 
@@ -47,7 +45,7 @@ class TreeMapInTensorHandler(Rule):
 
     ## Fix safety
 
-    No fix: which arguments an operation can have is for the author to say.
+    No fix: only the author knows which arguments an operation can have.
     """
 
     code = "DG706"
@@ -68,7 +66,7 @@ class TreeMapInTensorHandler(Rule):
                 continue
             return place.finding(
                 call,
-                f"`{shown(call, place)}` walks and rebuilds the arguments of every operation on "
+                f"`{place.short(call)}` walks and rebuilds the arguments of every operation on "
                 f"`{place.class_name.rpartition('.')[2]}`; handle flat arguments first, and map over trees "
                 "only where there are any",
             )
@@ -112,7 +110,7 @@ class DeviceThroughHandler(Rule):
     On such a class, `.device` is an operation like any other: torch packs its arguments, calls the handler
     in Python, and often enters a context in it, for an answer that never changes; with
     `dispatch_device=True` it goes through the dispatcher and `__torch_dispatch__`. Devices are asked for
-    before nearly every operation. A property answers directly. The same holds of `.shape` and `.dtype`.
+    before nearly every operation. A property answers directly. The same is true of `.shape` and `.dtype`.
 
     ## Example
 
@@ -139,7 +137,7 @@ class DeviceThroughHandler(Rule):
 
     ## Fix safety
 
-    No fix: which tensor knows the device is for the author to say.
+    No fix: only the author knows which tensor to ask for the device.
     """
 
     code = "DG707"

@@ -1,10 +1,12 @@
-"""DG702, DG703: compilers and function transforms applied anew on every call."""
+"""DG702, DG703: compilers and function transforms applied on every call."""
 
 from __future__ import annotations
 
 import libcst as cst
 
 from pytest_dispatchguard import Call, Def, Finding, Place, Rule, nodes
+
+from ..syntax import assigned_once, call_of, only_called
 
 _COMPILERS = frozenset(
     {"torch.compile", "torch.jit.script", "torch.jit.trace", "torch._dynamo.optimize"}
@@ -41,31 +43,14 @@ def is_lasting(node: cst.BaseExpression, place: Place) -> bool:
 
 def is_only_called(node: cst.Call, place: Place) -> bool:
     """Whether what a call makes is called at once, or held by a local name that is only ever called."""
-    parent = place.parent(node)
-    if isinstance(parent, cst.Call):
-        return parent.func is node
-    if not isinstance(parent, cst.Assign) or len(parent.targets) != 1:
-        return False
-    target = parent.targets[0].target
-    if not isinstance(target, cst.Name) or place.assignments(target.value) != 1:
-        return False
-    reads = [
-        n for n in nodes.names_in(place.function) if n.value == target.value and n is not target
-    ]
-    callers = [place.parent(n) for n in reads]
-    return bool(reads) and all(
-        isinstance(c, cst.Call) and c.func is n for n, c in zip(reads, callers, strict=True)
-    )
-
-
-def shown(node: cst.CSTNode, place: Place, limit: int = 50) -> str:
-    """The source of a node on one line, cut where it is long."""
-    source = " ".join(place.text(node).split())
-    return source if len(source) <= limit else source[: limit - 1] + "…"
+    if isinstance(place.parent(node), cst.Call):
+        return call_of(node, place) is not None
+    name = assigned_once(node, place)
+    return name is not None and only_called(name, place)
 
 
 class CompiledPerCall(Rule):
-    """A function is handed to a compiler anew on every call.
+    """A function is passed to a compiler on every call.
 
     ## What it does
 
@@ -75,7 +60,7 @@ class CompiledPerCall(Rule):
     ## Why it costs
 
     Each call makes a new wrapper and looks up, or fills, the compiler's caches again; where the function is
-    made anew as well, it may be compiled again until the recompile limit is met.
+    built on every call as well, it may be recompiled until the recompile limit is reached.
 
     ## Example
 
@@ -97,7 +82,7 @@ class CompiledPerCall(Rule):
 
     ## Fix safety
 
-    No fix: where the compiled function should live is for the author to say.
+    No fix: only the author knows where the compiled function should live.
     """
 
     code = "DG702"
@@ -114,15 +99,15 @@ class CompiledPerCall(Rule):
             return None
         wrapped = node
         if node.args[0].keyword is not None:  # torch.compile(mode=…)(f)
-            outer = place.parent(node)
-            if not isinstance(outer, cst.Call) or outer.func is not node:
+            outer = call_of(node, place)
+            if outer is None:
                 return None
             wrapped = outer
         if not is_only_called(wrapped, place):
             return None
         return place.finding(
             node,
-            f"`{shown(node, place)}` hands the function to the compiler anew on every call; do it once, "
+            f"`{place.short(node)}` passes the function to the compiler on every call; do it once, "
             "in `__init__` or at module level, and keep the result",
         )
 
@@ -130,27 +115,17 @@ class CompiledPerCall(Rule):
         for decorator in node.decorators:
             inner = decorator.decorator
             name = place.name(inner.func if isinstance(inner, cst.Call) else inner)
-            if name in _COMPILERS and self._only_called(node, place):
+            if name in _COMPILERS and only_called(node.name, place):
                 return place.finding(
                     node,
-                    f"`{node.name.value}` is made and handed to `{name}` anew on every call; define it "
+                    f"`{node.name.value}` is built and passed to `{name}` on every call; define it "
                     "once, at module level, and pass it what it needs",
                 )
         return None
 
-    def _only_called(self, node: cst.FunctionDef, place: Place) -> bool:
-        name = node.name.value
-        reads = [
-            n for n in nodes.names_in(place.function) if n.value == name and n is not node.name
-        ]
-        calls = (place.parent(n) for n in reads)
-        return bool(reads) and all(
-            isinstance(c, cst.Call) and c.func is n for n, c in zip(reads, calls, strict=True)
-        )
-
 
 class TransformBuiltPerCall(Rule):
-    """A function transform (`vmap`, `grad`, `jacrev` …) is applied anew on every call.
+    """A function transform (`vmap`, `grad`, `jacrev` …) is applied on every call.
 
     ## What it does
 
@@ -196,6 +171,6 @@ class TransformBuiltPerCall(Rule):
             return None
         return place.finding(
             node,
-            f"`{shown(node, place)}` builds the same wrapper on every call; build it once, in `__init__` "
+            f"`{place.short(node)}` builds the same wrapper on every call; build it once, in `__init__` "
             "or at module level, and keep it",
         )

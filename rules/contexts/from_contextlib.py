@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Certainty, Finding, Fix, Place, Rule, With, weaker
+from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, With, weaker
 
+from ..certainty import layer_certainty, path_certainty
 from .entering import WATCHING, around_a_loop, entered, guarded
 
 _NULL = "contextlib.nullcontext"
@@ -46,12 +47,6 @@ def _directly_inside(node: cst.With, place: Place) -> bool:
     """Whether the with statement is all that another one holds."""
     outer = place.withs[-1] if place.withs else None
     return outer is not None and len(outer.body.body) == 1 and outer.body.body[0] is node
-
-
-def _by_layer(place: Place) -> Certainty:
-    """Whether a place surely runs in layers, not once in a step or generation: there a microsecond counts."""
-    often = place.in_module or place.hot.loop or bool(place.loops)
-    return "sure" if often else "note"
 
 
 class GeneratorContextPerCall(Rule):
@@ -95,8 +90,8 @@ class GeneratorContextPerCall(Rule):
     ```
 
     ## Fix safety
-    No automatic fix: a class must keep by itself what the generator kept in local names, and an
-    object that is kept and entered again must not be entered while it is entered.
+    No fix: a class has to store what the generator kept in local variables, and a shared object must not be
+    entered twice at the same time.
     """
 
     code = "DG201"
@@ -123,7 +118,7 @@ class GeneratorContextPerCall(Rule):
                 "generator and a helper object and runs them through several Python frames on "
                 "the host. Write it as a class with `__enter__` and `__exit__`, or test first "
                 "whether there is anything to enter",
-                certainty="sure" if len(place.hot.path) <= 5 else "maybe",
+                certainty=path_certainty(place),
             )
 
 
@@ -155,7 +150,7 @@ class ExitStackPerCall(Rule):
     ```
 
     ## Fix safety
-    No automatic fix: which contexts may be left out, and in what order, is for a reader to decide.
+    No fix: only the author knows which contexts may be left out, and in what order.
     """
 
     code = "DG202"
@@ -198,15 +193,15 @@ class ExitStackPerCall(Rule):
 
 
 class NullContextPerCall(Rule):
-    """A `nullcontext()` is made anew on every call.
+    """A `nullcontext()` is built on every call.
 
     ## What it does
     Flags `nullcontext()` without an argument in hot functions, mostly as the other side of
     `with ctx if condition else nullcontext():`.
 
     ## Why it costs
-    The object does nothing, and a new one is made each time. One object does for all: it keeps no
-    state and may be entered as often as one likes, also while it is entered.
+    The object does nothing, and a new one is made each time. One object is enough: it has no state and can
+    be entered any number of times, even nested.
 
     ## Example
     ```python
@@ -225,7 +220,7 @@ class NullContextPerCall(Rule):
     ```
 
     ## Fix safety
-    No automatic fix: the shared object needs a name and a place in the module.
+    No fix: the shared object needs a name and a place in the module.
     """
 
     code = "DG203"
@@ -242,10 +237,10 @@ class NullContextPerCall(Rule):
             return None
         return place.finding(
             node,
-            f"`{place.text(node)}` makes a context that does nothing, anew on every call. Make "
+            f"`{place.text(node)}` builds a context that does nothing on every call. Build "
             "one at module level and use it everywhere (it keeps no state), or call without "
             "`with` where there is nothing to enter",
-            certainty=weaker(_by_layer(place), "sure" if len(place.hot.path) <= 5 else "maybe"),
+            certainty=weaker(layer_certainty(place), path_certainty(place)),
         )
 
 
@@ -275,9 +270,9 @@ class SuppressPerCall(Rule):
     ```
 
     ## Fix safety
-    Safe. It is offered where `suppress` stands alone in its `with` and is given builtin exceptions
-    by name. (Since Python 3.12 `suppress` also looks inside exception groups; the fix is not
-    offered where one is in sight.)
+    Safe. It is offered where `suppress` stands alone in its `with` and is given builtin exceptions by name.
+    (Since Python 3.12 `suppress` also looks inside exception groups; the fix is not offered where the code
+    mentions one.)
     """
 
     code = "DG204"
@@ -296,7 +291,7 @@ class SuppressPerCall(Rule):
                 return place.finding(
                     call,
                     f"`{place.text(call)}` makes and enters an object on every call, though "
-                    "nothing is raised as a rule. `try: … except …: pass` costs the host nothing "
+                    "normally nothing is raised. `try: … except …: pass` costs the host nothing "
                     "until something is raised",
                     fix=_as_try(node, call, place),
                 )
@@ -352,7 +347,7 @@ def _last_line(body: cst.BaseSuite) -> cst.CSTNode:
 
 
 class IdleContextsPerCall(Rule):
-    """Several contexts that may all do nothing are entered one inside the other on every call.
+    """Several nested contexts that may all do nothing are entered on every call.
 
     ## What it does
     Flags `with` statements in hot functions (and those directly inside them) that enter two or more
@@ -377,7 +372,7 @@ class IdleContextsPerCall(Rule):
     ```
 
     ## Fix safety
-    No automatic fix: the body has to be written twice, or moved to a function of its own.
+    No fix: the body has to be written twice, or moved to a function of its own.
     """
 
     code = "DG205"

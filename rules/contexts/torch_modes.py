@@ -9,6 +9,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Place, Rule, With
 
+from ..syntax import is_word
 from .entering import WATCHING, around_a_loop, entered, guarded, whole_body_of
 
 _NO_GRAD = frozenset(
@@ -59,10 +60,6 @@ _ASKS_DEVICE = re.compile(r"current_device|device_count|num_gpus|n_gpu|index")
 _ASKS_AUTOCAST = re.compile(r"autocast|\bamp\b|fp16|mixed_precision")
 
 
-def _is_false(node: cst.BaseExpression | None) -> bool:
-    return isinstance(node, cst.Name) and node.value == "False"
-
-
 class RangeAlwaysRecorded(Rule):
     """A profiler range is opened on every call, whether a profiler runs or not.
 
@@ -91,7 +88,7 @@ class RangeAlwaysRecorded(Rule):
     ```
 
     ## Fix safety
-    No automatic fix: what switches profiling on is for the project to say.
+    No fix: only the project knows what switches profiling on.
     """
 
     code = "DG206"
@@ -141,7 +138,7 @@ class GradModeHoistable(Rule):
     ```
 
     ## Fix safety
-    No automatic fix: the block must be indented anew.
+    No fix: the whole block has to be indented again.
     """
 
     code = "DG207"
@@ -202,15 +199,15 @@ def _already_off(call: cst.Call, node: cst.With, place: Place) -> bool:
 
 
 class AutocastOffPerCall(Rule):
-    """Autocast is switched off on every call, though it is seldom on.
+    """Autocast is switched off on every call, although it is rarely on.
 
     ## What it does
     Flags `with torch.autocast(..., enabled=False):` in hot functions, where no condition asks first
     whether autocast is on; and any autocast that is the whole body of a loop.
 
     ## Why it costs
-    `torch.autocast` resolves the device, asks several backends for their state, and sets and resets
-    the mode: four microseconds of host time and more, to no effect while autocast is off.
+    `torch.autocast` resolves the device, asks several backends for their state, and sets and resets the
+    mode: four microseconds of host time and more, with no effect while autocast is off.
 
     ## Example
     ```python
@@ -232,7 +229,7 @@ class AutocastOffPerCall(Rule):
     ```
 
     ## Fix safety
-    No automatic fix: the shared object needs a name and a place in the module.
+    No fix: the shared object needs a name and a place in the module.
     """
 
     code = "DG208"
@@ -242,8 +239,9 @@ class AutocastOffPerCall(Rule):
     looks_for = With()
 
     def judge(self, node: cst.With, place: Place) -> Finding | None:
-        """Flags autocast switched off unasked, and autocast that could be entered around the "
-        "loop."""
+        """Flags autocast switched off unconditionally, and autocast that could be entered around the "
+        "loop.
+        """
         if not place.per_call or guarded(place, _ASKS_AUTOCAST):
             return None
         for call in entered(node):
@@ -256,12 +254,12 @@ class AutocastOffPerCall(Rule):
                     f"`{place.text(call.func)}` is entered and left in every round of the loop, "
                     "several microseconds on the host each. Put it around the loop",
                 )
-            if _is_false(place.argument(call, _AUTOCAST[name], "enabled")) and not around_a_loop(
-                node
-            ):
+            if is_word(
+                place.argument(call, _AUTOCAST[name], "enabled"), "False"
+            ) and not around_a_loop(node):
                 return place.finding(
                     call,
-                    f"`{place.text(call)}` costs the host several microseconds on every call, to "
+                    f"`{place.text(call)}` costs the host several microseconds on every call, with "
                     "no effect while autocast is off. Enter it only when "
                     "`torch.is_autocast_enabled(...)` says that it is on, and else a "
                     "`nullcontext()` made once",
@@ -297,7 +295,7 @@ class DeviceGuardPerCall(Rule):
     ```
 
     ## Fix safety
-    No automatic fix: whether the callers have set the device is not to be seen from here.
+    No fix: the linter cannot see whether the callers have set the device.
     """
 
     code = "DG209"
@@ -355,7 +353,7 @@ class DeviceModePerCall(Rule):
     ```
 
     ## Fix safety
-    No automatic fix: which factories are called underneath is not to be seen from here.
+    No fix: the linter cannot see which factories are called underneath.
     """
 
     code = "DG210"
@@ -420,7 +418,7 @@ class AttentionBackendPerCall(Rule):
     ```
 
     ## Fix safety
-    No automatic fix: where the whole pass begins is for a reader to say.
+    No fix: only the author knows where the pass over all layers begins.
     """
 
     code = "DG211"

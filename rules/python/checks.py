@@ -148,7 +148,7 @@ class CheckWithClosure(Rule):
 
     ## Fix safety
 
-    No fix: whether the check is there for a compiler is for the author to say.
+    No fix: only the author knows whether the check is there for a compiler.
     """
 
     code = "DG618"
@@ -168,6 +168,6 @@ class CheckWithClosure(Rule):
             node,
             f"`{place.text(node.func)}` is given a function that is made on every call, only for a "
             "message that "
-            "is nearly never told. `if not …: raise` asks at once and makes the message where it fails",
+            "is almost never used. `if not …: raise` tests directly and builds the message only on failure",
             certainty="note",
         )

@@ -1,4 +1,4 @@
-"""DG606, DG612, DG613, DG616: deep copies, constants, tables and attribute names made anew on every call."""
+"""DG606, DG612, DG613, DG616: deep copies, constants, tables and attribute names built on every call."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, ConstantCopy, Finding, Place, Rule, Tables, nodes
 
-from .certainty import may_return_before
+from ..certainty import may_return_before
+from ..syntax import call_of, is_word
 
 _COPIES_BY_NAME = re.compile(r"copy|clone|^reset|^make_|build|init|prepare|setup|^_?start")
 
 
 class DeepcopyPerCall(Rule):
-    """Something is copied through and through on every call.
+    """`copy.deepcopy` runs on every call of a hot function.
 
     ## What it does
     Flags `copy.deepcopy(...)` in hot functions.
@@ -39,7 +40,7 @@ class DeepcopyPerCall(Rule):
     ```
 
     ## Fix safety
-    No automatic fix: what is changed afterwards, and how deep, is for a reader to say.
+    No fix: only the author knows what is changed afterwards, and how deep.
     """
 
     code = "DG606"
@@ -122,7 +123,7 @@ class ConstantCopied(Rule):
 
     ## Fix safety
 
-    No fix: whether the constant is filled later is for the author to know.
+    No fix: only the author knows whether the constant is filled later.
     """
 
     code = "DG612"
@@ -169,7 +170,7 @@ def _only_asked(node: cst.Call, place: Place) -> bool:
 
 
 class TableRebuilt(Rule):
-    """A table of constants is written down inside a function, and built anew on every call.
+    """A table of constants inside a function is built on every call.
 
     ## What it does
 
@@ -199,7 +200,7 @@ class TableRebuilt(Rule):
 
     ## Fix safety
 
-    No fix: where the table should live is for the author to say.
+    No fix: only the author knows where the table should live.
     """
 
     code = "DG613"
@@ -233,7 +234,7 @@ class TableRebuilt(Rule):
             return None
         return place.finding(
             table,
-            f"`{target.value}` is a table of constants that every call builds anew. Write it down once, "
+            f"`{target.value}` is a table of constants that is built on every call. Define it once, "
             f"in the module",
             certainty="sure" if place.per_call else "note",
         )
@@ -247,7 +248,7 @@ def _in_every_call(place: Place) -> bool:
 def _is_constant(node: cst.BaseExpression, place: Place) -> bool:
     if isinstance(node, cst.SimpleString | cst.Integer | cst.Float):
         return True
-    if isinstance(node, cst.Name) and node.value in ("None", "True", "False"):
+    if is_word(node, "None", "True", "False"):
         return True
     if isinstance(node, cst.Tuple):
         return all(_is_constant(e.value, place) for e in node.elements)
@@ -317,7 +318,7 @@ class AttributeByMadeName(Rule):
 
     ## Fix safety
 
-    No fix: where the attributes are to be kept is for the author to say.
+    No fix: only the author knows where to keep the attributes.
     """
 
     code = "DG616"
@@ -353,9 +354,7 @@ class AttributeByMadeName(Rule):
     def _runs(self, node: cst.Call, place: Place) -> bool:
         """Whether what is looked up is called: a layer, which a list can hold. Buffers are others after
         a move, and have to be looked up."""
-        parent = place.parent(node)
-        called = isinstance(parent, cst.Call) and parent.func is node
-        return called and (place.in_module or bool(place.loops))
+        return call_of(node, place) is not None and (place.in_module or bool(place.loops))
 
     def _of_listing(self, node: cst.Call, place: Place) -> Finding | None:
         parent = place.parent(node)

@@ -8,7 +8,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Attribute, Call, Finding, Import, Place, Rule, nodes, weaker
 
-from .certainty import path_certainty
+from ..certainty import path_certainty
 
 _INSPECTED = {
     "inspect.signature": "reads and checks a signature",
@@ -102,7 +102,7 @@ class SignatureInspectedPerCall(Rule):
     ```
 
     ## Fix safety
-    No automatic fix: where the function becomes known is for a reader to say.
+    No fix: only the author knows when the function becomes known.
     """
 
     code = "DG601"
@@ -124,7 +124,7 @@ class SignatureInspectedPerCall(Rule):
             return place.finding(
                 node,
                 f"`{place.text(node.func)}` {does} in Python on every call, microseconds on the "
-                "host. Ask once, where the function becomes known, and keep the answer (or put "
+                "host. Ask once, when the function becomes known, and keep the answer (or put "
                 "the question behind `functools.lru_cache`)",
                 certainty=path_certainty(place),
             )
@@ -155,8 +155,8 @@ class ImportPerCall(Rule):
     ## What it does
     Flags imports of the standard library, and of what comes with `import torch` in methods of torch
     modules, inside hot functions. With `--pedantic` also relative imports. Imports inside `try` and
-    of optional packages are left alone. Behind a condition it is a note: whether that branch runs often is
-    for the author to say.
+    of optional packages are left alone. Behind a condition it is a note: only the author
+    knows whether that branch runs often.
 
     ## Why it costs
     The import statement looks the module up, checks that it is whole, and binds its names again on
@@ -179,7 +179,7 @@ class ImportPerCall(Rule):
     ```
 
     ## Fix safety
-    No automatic fix: a module's global names may be taken.
+    No fix: a module's global names may be taken.
     """
 
     code = "DG602"
@@ -252,7 +252,7 @@ class EnvironmentReadPerCall(Rule):
     ```
 
     ## Fix safety
-    No automatic fix: from then on, changes of the variable while the program runs are not seen.
+    No fix: from then on, changes of the variable while the program runs are not seen.
     """
 
     code = "DG603"
@@ -319,7 +319,7 @@ def _written(node: cst.Subscript, statement: cst.CSTNode) -> bool:
 
 
 class DevicePropertyQuery(Rule):
-    """What the hardware can do is asked on every call.
+    """A property of the hardware is queried on every call.
 
     ## What it does
     Flags `torch.cuda.is_available()`, `device_count()`, `get_device_capability()`,
@@ -349,7 +349,7 @@ class DevicePropertyQuery(Rule):
     ```
 
     ## Fix safety
-    No automatic fix: asking for devices at import starts CUDA in some releases, which a program
+    No fix: asking for devices at import starts CUDA in some releases, which a program
     that forks may not want; a function behind `functools.lru_cache` asks at the first call.
     """
 

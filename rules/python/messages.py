@@ -9,7 +9,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Place, Rule, nodes
 
-from .certainty import may_return_before
+from ..certainty import may_return_before
 from .lazy_logging import lazy_call, literals, values_in
 
 _WARNS_BY_NAME = re.compile(r"warn|deprecat|^__init__$", re.IGNORECASE)
@@ -18,14 +18,14 @@ _LOGGERS = frozenset({"logger", "_logger", "log", "_log"})
 
 
 class EagerLogText(Rule):
-    """The text of a log call is made before the logger says whether anybody reads it.
+    """The text of a log call is formatted before the logger checks its level.
 
     ## What it does
     Flags f-strings, `%` and `str.format` as the message of `logger.debug` and `logger.info` in hot
     functions.
 
     ## Why it costs
-    The text is made on every call, and thrown away when the level is off. Formatting a tensor takes
+    The text is formatted on every call, and thrown away when the level is off. Formatting a tensor takes
     more than a hundred microseconds, and waits for the device.
 
     ## Example
@@ -61,8 +61,8 @@ class EagerLogText(Rule):
             return None
         return place.finding(
             node,
-            f"{how} makes the text on every call, also while `{place.text(node.func)}` is off. "
-            "Give the logger the values and let it make the text when somebody reads it",
+            f"{how} formats the text on every call, even while `{place.text(node.func)}` is off. "
+            "Pass the values to the logger and let it format them when the level is on",
             certainty="note" if place.conditions else "sure",
             fix=lazy_call(node, place),
             dry=_is_dry(_shown(first.value), place),
@@ -126,7 +126,7 @@ class WarningPerCall(Rule):
     Flags `warnings.warn(...)` that no condition guards in hot functions.
 
     ## Why it costs
-    Whether the warning was shown before is found out anew each time: the caller's frame is looked
+    Each call checks whether the warning was shown before: the caller's frame is looked
     up, its registry searched, and the filters are matched one after the other.
 
     ## Example
@@ -149,7 +149,7 @@ class WarningPerCall(Rule):
     ```
 
     ## Fix safety
-    No automatic fix: the flag needs a name and a place, and a warning per caller becomes one for
+    No fix: the flag needs a name and a place, and a warning per caller becomes one for
     all.
     """
 
@@ -169,7 +169,7 @@ class WarningPerCall(Rule):
             return None
         return place.finding(
             node,
-            "`warnings.warn` looks up frames, registries and filters on every call, also when "
+            "`warnings.warn` looks up frames, registries and filters on every call, even when "
             "the warning is not shown again. Warn once, behind a flag, or where the object is "
             "made",
         )
@@ -215,7 +215,7 @@ class PrintInHotCode(Rule):
 
     ## Fix safety
 
-    No fix: whether somebody reads it is for the author to know.
+    No fix: only the author knows whether somebody reads it.
     """
 
     code = "DG614"
@@ -236,18 +236,13 @@ class PrintInHotCode(Rule):
             return None
         return place.finding(
             node,
-            f"`{_short(place.text(node))}` prints on every call. Drop it, or log it where somebody asked "
+            f"`{place.short(node)}` prints on every call. Drop it, or log it where somebody asked "
             f"for it",
             certainty="note" if place.conditions or at_step else "sure",
         )
 
 
 _PRINTS = re.compile(r"print|report|summar|debug|log|verbose|progress|display|show|main|dump|trace")
-
-
-def _short(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= 48 else flat[:47] + "…"
 
 
 _HELPERS = (
@@ -287,7 +282,7 @@ class TextForHelper(Rule):
 
     ## Fix safety
 
-    No fix: how to ask whether the helper is on is for the author to write.
+    No fix: only the author knows how to ask whether the helper is on.
     """
 
     code = "DG615"
@@ -306,9 +301,8 @@ class TextForHelper(Rule):
             return None
         return place.finding(
             node,
-            f"The text for `{place.text(node.func)}` is made on every call, also while it is off. Ask "
-            f"first whether "
-            "it is on, or give it the values",
+            f"The text for `{place.text(node.func)}` is formatted on every call, even while it is off. Ask "
+            "first whether it is on, or pass it the values",
             certainty="sure" if place.per_call or place.loops else "note",
         )
 

@@ -9,7 +9,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Place, Rule, SelfWrite
 
-from .certainty import may_return_before
+from ..certainty import may_return_before
 
 _NOT_MODULES = ("torchmetrics.", "keras.Metric", "keras.Loss", "lightning.", "keras.Optimizer")
 
@@ -74,9 +74,9 @@ class HasattrOfModule(Rule):
     where no method of the class sets `x` as a plain attribute.
 
     ## Why it costs
-    What is no plain attribute is looked up by `Module.__getattr__`, in Python, among parameters,
-    buffers and submodules; what is not there costs an exception as well: about a microsecond of
-    host time.
+    Anything but a plain attribute is looked up by `Module.__getattr__`, in Python, among parameters,
+    buffers and submodules; a missing attribute costs an exception as well: about a microsecond of host
+    time.
 
     ## Example
     ```python
@@ -99,7 +99,7 @@ class HasattrOfModule(Rule):
     ```
 
     ## Fix safety
-    No automatic fix: the attribute needs a default in `__init__`. A default in the class body would hide a
+    No fix: the attribute needs a default in `__init__`. A default in the class body would hide a
     submodule of that name. Where the attribute is there and is a submodule, reading it costs the same
     search: read it once into a local name.
     """
@@ -161,7 +161,7 @@ _MODULE_ATTRIBUTES = frozenset(
 
 
 class ModuleAttributeWrite(Rule):
-    """A module keeps a plain value as its attribute on every call.
+    """A module sets a plain attribute of its own on every call.
 
     ## What it does
     Flags `self.x = value` in hot methods of torch modules, outside conditions, where `x` is neither
@@ -186,7 +186,7 @@ class ModuleAttributeWrite(Rule):
     ```
 
     ## Fix safety
-    No automatic fix: whether others read the attribute afterwards is not to be seen from here.
+    No fix: the linter cannot see whether other code reads the attribute afterwards.
     """
 
     code = "DG608"

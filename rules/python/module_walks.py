@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Fix, Getitem, Place, Rule
 
-from .certainty import may_return_before, path_certainty
+from ..certainty import may_return_before, path_certainty
+from ..syntax import clauses
 from .module_attributes import is_self
 
 _WALKS = (
@@ -136,18 +135,11 @@ def _iterated_by(node: cst.Subscript, place: Place) -> str:
             return how
         inner, parent = parent, place.parent(parent)
     if isinstance(parent, cst.BaseComp):
-        return how if any(c.iter is inner for c in _clauses(parent)) else ""
+        return how if any(c.iter is inner for c in clauses(parent)) else ""
     statement = place.statement
     if parent is None and isinstance(statement, cst.For) and statement.iter is inner:
         return how
     return ""
-
-
-def _clauses(comp: cst.BaseComp) -> Iterator[cst.CompFor]:
-    clause: cst.CompFor | None = comp.for_in
-    while clause is not None:
-        yield clause
-        clause = clause.inner_for_in
 
 
 def _is_attribute_of_self(node: cst.BaseExpression, place: Place) -> bool:
@@ -180,8 +172,7 @@ class ModuleTreeWalk(Rule):
     ```
 
     ## Fix safety
-    No automatic fix: which parameter to ask, or when a list of them is out of date, is for a reader
-    to say.
+    No fix: only the author knows which parameter to ask, or when a list of them is out of date.
     """
 
     code = "DG610"
@@ -223,7 +214,7 @@ class ModuleTreeWalk(Rule):
         return place.finding(
             node,
             f"`{shown}` walks the tree of modules in Python on every call, about a microsecond "
-            "for each module. Keep a list of what is needed, made once, and anew when submodules are "
+            "for each module. Keep a list of what is needed, made once, and again when submodules are "
             "added",
             certainty=path_certainty(place),
         )

@@ -1,4 +1,4 @@
-"""DG43x: the host waits for the device, or throws memory away, because it is told to."""
+"""DG43x: the host waits for the device, or frees cached memory, because the code says so."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Place, Rule, nodes
 
-from .waits import say, tell, works_on_host
+from .waits import works_on_host
 
 _DEVICES = frozenset({"cuda", "xpu", "mps", "npu", "hpu", "mtia", "accelerator", "musa", "mlu"})
 _MEASURING = re.compile(
@@ -128,7 +128,7 @@ class Synchronize(Rule):
 
     ## Fix safety
 
-    No fix: what the barrier guards is for a reader to know.
+    No fix: only the author knows what the barrier guards.
     """
 
     code = "DG431"
@@ -150,10 +150,9 @@ class Synchronize(Rule):
             holds and _ASKED_TO_WAIT.search(place.text(test)) for test, holds in place.conditions
         ):
             return None  # whoever sets that wants the wait
-        return tell(
-            place,
+        return place.finding(
             node,
-            f"`{say(place, node)}` stops the host until the device has finished everything "
+            f"`{place.short(node)}` stops the host until the device has finished everything "
             "queued. Where one stream needs another, use `wait_stream` or an event; reads wait "
             "by themselves.",
             certainty="note" if _explained(place) or waits or _clocked(place) else "sure",
@@ -169,7 +168,7 @@ class ThrowAwayMemory(Rule):
 
     ## Why it costs
 
-    `empty_cache` waits for the device, and the next allocations have to ask the driver anew.
+    `empty_cache` waits for the device, and the next allocations have to go to the driver again.
     `gc.collect` walks
     all Python objects there are.
 
@@ -191,7 +190,7 @@ class ThrowAwayMemory(Rule):
 
     ## Fix safety
 
-    No fix: whether memory is that short is for a reader to know.
+    No fix: only the author knows whether memory is that scarce.
     """
 
     code = "DG432"
@@ -207,18 +206,16 @@ class ThrowAwayMemory(Rule):
         if any(_ASKED_FOR.search(place.text(test)) for test, _ in place.conditions):
             return None
         if name == "gc.collect":
-            return tell(
-                place,
+            return place.finding(
                 node,
                 "`gc.collect()` walks all Python objects there are, on every call. Drop it, or "
                 "run it every many steps.",
             )
         if name.rpartition(".")[2] in ("empty_cache", "ipc_collect") and _on_device_module(name):
-            return tell(
-                place,
+            return place.finding(
                 node,
-                f"`{say(place, node)}` waits for the device and gives memory back that the next "
-                "call asks the driver for anew. Drop it, or run it every many steps.",
+                f"`{place.short(node)}` waits for the device and gives memory back that the next "
+                "call has to get from the driver again. Drop it, or run it every many steps.",
             )
         return None
 

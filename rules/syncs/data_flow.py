@@ -175,7 +175,7 @@ def _adds(statement: cst.CSTNode | None, total: cst.BaseExpression, place: Place
 
 
 def _handed(node: cst.CSTNode, place: Place) -> cst.CSTNode | None:
-    """What hands a value on as it is, perhaps with others."""
+    """The node that passes a value on unchanged, alone or among others."""
     by = around(node, place)
     while isinstance(by, cst.Tuple | cst.List | cst.Dict | cst.DictElement):
         by = around(by, place)

@@ -9,7 +9,7 @@ import libcst as cst
 from pytest_dispatchguard import Call, Finding, MathCall, Place, Rule
 
 from .data_flow import ends
-from .waits import asked, say, tell, waits_inside, works_on_host
+from .waits import asked, waits_inside, works_on_host
 
 _SCALER = re.compile(
     r"(?:^|[._])(?:\w*_)?scaler$|(?:^|[._])(?:grad_?|amp_?|loss_?)scaler\w*$", re.I
@@ -22,7 +22,7 @@ class LossScaleRead(Rule):
     ## What it does
 
     Finds `get_scale()` of gradient scalers (`torch.amp.GradScaler`, and what is called `scaler`) in hot code.
-    It is a note: whether the number is needed in every step is for the author to decide.
+    It is a note: only the author knows whether every step needs the number.
 
     ## Why it costs
 
@@ -49,7 +49,7 @@ class LossScaleRead(Rule):
 
     ## Fix safety
 
-    No fix: what the number is needed for is for a reader to see.
+    No fix: only the author knows what the number is needed for.
     """
 
     code = "DG439"
@@ -66,10 +66,9 @@ class LossScaleRead(Rule):
         named = _SCALER.search(place.dotted(owner)) is not None
         if not cls.endswith("GradScaler") and not (named and not cls):
             return None
-        return tell(
-            place,
+        return place.finding(
             node,
-            f"`{say(place, node)}` is `.item()` of a tensor on the device, and the host waits for it. "
+            f"`{place.short(node)}` is `.item()` of a tensor on the device, and the host waits for it. "
             "Ask only "
             "where the number is logged, or learn from the optimizer whether its step was skipped.",
             certainty="note",
@@ -117,7 +116,7 @@ class DistributionValidates(Rule):
 
     ## Fix safety
 
-    Unsafe: wrong values are no longer told.
+    Unsafe: wrong values no longer raise an error.
     """
 
     code = "DG440"
@@ -139,8 +138,7 @@ class DistributionValidates(Rule):
         if all(place.kind(a.value).what == "scalar" for a in node.args):
             return None
         given = place.text(node.args[-1].value)
-        return tell(
-            place,
+        return place.finding(
             node,
             f"`{last}(…)` checks all values of its parameters, and the host waits for each answer; its "
             "`log_prob` checks again. Where the values are known to be right, `validate_args=False` "
@@ -190,7 +188,7 @@ class MathOfTensor(Rule):
 
     ## Fix safety
 
-    No fix: whether a Python number is needed is for a reader to decide.
+    No fix: only the author knows whether a Python number is needed.
     """
 
     code = "DG441"
@@ -209,10 +207,9 @@ class MathOfTensor(Rule):
         back = ends(node, place) == {"tensor"}
         checks = last in ("isnan", "isinf", "isfinite", "isclose")
         asks = checks and asked(node, place).asker in ("if", "while", "assert", "ternary", "bool")
-        return tell(
-            place,
+        return place.finding(
             node,
-            f"`{say(place, node)}` needs the number of a tensor, so the host waits for the device. "
+            f"`{place.short(node)}` needs the number of a tensor, so the host waits for the device. "
             f"`torch.{last}` computes it on the device.",
             certainty="sure" if back and not asks else "note",
         )
@@ -276,10 +273,9 @@ class LinalgChecked(Rule):
             return None
         if not place.on_device(matrix):
             return None
-        return tell(
-            place,
+        return place.finding(
             node,
-            f"`{say(place, node)}` reads from the device whether it succeeded, and the host waits for it. "
+            f"`{place.short(node)}` reads from the device whether it succeeded, and the host waits for it. "
             f"`torch.linalg.{_CHECKED[name]}` gives the answer as a tensor and does not wait.",
             certainty="note",
         )

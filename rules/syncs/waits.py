@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Literal
 
 import libcst as cst
 
-from pytest_dispatchguard import Certainty, Finding, Fix, Place, nodes, weaker
+from pytest_dispatchguard import Certainty, Finding, Place, nodes, weaker
+
+from ..syntax import called_name, clauses, is_word, last_small, small_statements
 
 READS = ("item", "tolist", "int", "float", "complex")
 """Last names of calls that bring the value of a tensor to Python."""
@@ -50,36 +51,6 @@ _ON_LOGITS = re.compile(r"(?:logits?|attn|attention)_?processor")
 _LOADING = ("collat", "dataset", "dataloader", "tokeniz", "_worker")
 _HOST_FUNCTION = re.compile(r"_(?:cpu|host)(?:_(?!offload)|$)")
 Asker = Literal["if", "while", "assert", "ternary", "filter", "each", "bool", "value"]
-
-
-def tell(
-    place: Place,
-    node: cst.CSTNode,
-    message: str,
-    *,
-    certainty: Certainty = "sure",
-    fix: Fix | None = None,
-) -> Finding:
-    """The finding, its message written as all messages are: no stop at the end."""
-    return place.finding(node, message.rstrip("."), certainty=certainty, fix=fix)
-
-
-def say(place: Place, node: cst.CSTNode, room: int = 48) -> str:
-    """The source of a node on one line, shortened where it is long."""
-    text = " ".join(place.text(node).split())
-    while len(text) > 2 and text[0] == "(" and text[-1] == ")" and _matching(text):
-        text = text[1:-1].strip()
-    return text if len(text) <= room else text[: room - 1].rstrip() + "…"
-
-
-def _matching(text: str) -> bool:
-    """Whether the first bracket is closed by the last one."""
-    depth = 0
-    for i, c in enumerate(text):
-        depth += (c in "([{") - (c in ")]}")
-        if depth == 0:
-            return i == len(text) - 1
-    return False
 
 
 def works_on_host(place: Place) -> bool:
@@ -144,7 +115,7 @@ def _asked_by(whole: cst.BaseExpression, parent: cst.CSTNode | None, place: Plac
     if isinstance(parent, cst.IfExp) and parent.test is whole:
         return Asked("ternary", whole, parent)
     if isinstance(parent, cst.BaseComp):
-        if any(condition.test is whole for condition in _filters(parent)):
+        if any(one.test is whole for clause in clauses(parent) for one in clause.ifs):
             return Asked("filter", whole, parent)
         outer = place.parent(parent)
         if isinstance(outer, cst.Call) and place.name(outer) in ("any", "all"):
@@ -171,13 +142,6 @@ def _asked_by_statement(whole: cst.BaseExpression, place: Place) -> Asked:
     return Asked("value", whole, None)
 
 
-def _filters(comprehension: cst.BaseComp) -> Iterator[cst.CompIf]:
-    clause: cst.CompFor | None = comprehension.for_in
-    while clause is not None:
-        yield from clause.ifs
-        clause = clause.inner_for_in
-
-
 def only_raises(branch: cst.CSTNode | None) -> bool:
     """Whether an if only raises, itself or by a helper (`check(False, ...)`): it checks values. It may put
     together what it says, and log it."""
@@ -197,9 +161,7 @@ def _does_more(node: cst.CSTNode, last: cst.CSTNode | None) -> bool:
         return True
     if not isinstance(node, cst.Expr) or node is last or not isinstance(node.value, cst.Call):
         return False
-    func = node.value.func
-    name = func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
-    return _SAYING.fullmatch(str(name)) is None
+    return _SAYING.fullmatch(called_name(node.value)) is None
 
 
 _SAYING = re.compile(
@@ -211,11 +173,10 @@ _CHECKING = re.compile(r"check|error|assert|raise|fail|expect|require", re.IGNOR
 
 def _raises(call: cst.Call) -> bool:
     """Whether a call surely raises: of `raise_*`, or of a check with the constant False."""
-    func = call.func
-    last = func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
+    last = called_name(call)
     first = call.args[0].value if call.args else None
-    failed = isinstance(first, cst.Name) and first.value == "False"
-    return bool(_RAISING.search(str(last)) or (failed and _CHECKING.search(str(last))))
+    failed = is_word(first, "False")
+    return bool(_RAISING.search(last) or (failed and _CHECKING.search(last)))
 
 
 def only_warns(branch: cst.CSTNode | None) -> bool:
@@ -229,23 +190,7 @@ def only_warns(branch: cst.CSTNode | None) -> bool:
         or not isinstance(smalls[0].value, cst.Call)
     ):
         return False
-    func = smalls[0].value.func
-    last = func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
-    return "warn" in str(last)
-
-
-def small_statements(body: cst.BaseSuite) -> Iterator[cst.CSTNode]:
-    """Statements of a block, each line taken apart; compound ones as they are."""
-    for statement in body.body:
-        if isinstance(statement, cst.SimpleStatementLine):
-            yield from statement.body
-        else:
-            yield statement
-
-
-def last_small(body: cst.BaseSuite) -> cst.CSTNode | None:
-    """The last statement of a block."""
-    return next(iter(reversed(list(small_statements(body)))), None)
+    return "warn" in called_name(smalls[0].value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,7 +296,7 @@ def _listed_as_tensor(node: cst.BaseExpression, place: Place) -> bool:
 _FIGURE = re.compile(
     r"(?:^|[._])(?:\w+_)?(?:loss|losses|logits?|grad_norm|entropy|kl|kld|logp|logprob)(?:_\w+)?$"
 )
-"""What trainings read every day: of arrays nobody calls them so."""
+"""Usual names of tensors in training code, which other arrays do not have."""
 
 
 def _among_tensors(node: cst.BaseExpression) -> Certainty:
@@ -485,47 +430,6 @@ def _named_mask(index: cst.BaseExpression, place: Place) -> bool:
         if isinstance(one, cst.UnaryOperation) and isinstance(one.operator, cst.BitInvert):
             return True
     return _MASK.search(place.dotted(index)) is not None
-
-
-def names_in(node: cst.CSTNode) -> frozenset[str]:
-    """The names that an expression reads; of `a.b`, `a`."""
-    return frozenset(n.value for n in nodes.names_in(node))
-
-
-def contains(outer: cst.CSTNode, *wanted: cst.CSTNode) -> bool:
-    """Whether one of the nodes is the outer node or lies inside it."""
-    ids = {id(n) for n in wanted}
-    return any(id(n) in ids for n in nodes.walk(outer))
-
-
-def target_names(loop: cst.CSTNode) -> frozenset[str]:
-    """The names that a for loop or comprehension gives a new value in every round, by its header."""
-    targets: list[cst.CSTNode] = []
-    if isinstance(loop, cst.For):
-        targets.append(loop.target)
-    elif isinstance(loop, cst.BaseComp):
-        clause: cst.CompFor | None = loop.for_in
-        while clause is not None:
-            targets.append(clause.target)
-            clause = clause.inner_for_in
-    return frozenset().union(*(names_in(t) for t in targets))
-
-
-def bound_names(statements: Iterable[cst.CSTNode]) -> frozenset[str]:
-    """The names that statements give a new value."""
-    return frozenset().union(*map(_bound_in, statements))
-
-
-@lru_cache(maxsize=4096)
-def _bound_in(statement: cst.CSTNode) -> frozenset[str]:
-    found: set[str] = set()
-    for node in nodes.walk(statement):
-        for target in nodes.changed_by(node):
-            while isinstance(target, cst.Subscript | cst.Attribute):
-                target = target.value
-            if isinstance(target, cst.Name):
-                found.add(target.value)
-    return frozenset(found)
 
 
 def device_input(call: cst.Call, place: Place) -> tuple[cst.BaseExpression, Certainty] | None:

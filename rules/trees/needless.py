@@ -8,6 +8,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Place, Rule
 
+from ..syntax import assigned_once, is_word
 from .walks import (
     FLATTENS,
     Walk,
@@ -59,7 +60,7 @@ class FlattenOnlyToScan(Rule):
 
     ## Fix safety
 
-    No fix: which arguments can be nested, only the author knows.
+    No fix: only the author knows which arguments can be nested.
     """
 
     code = "DG103"
@@ -68,7 +69,7 @@ class FlattenOnlyToScan(Rule):
     looks_for = Call(*FLATTENS)
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
-        """Speaks where the leaves are asked a question and then dropped."""
+        """Flags leaves that are only asked a question."""
         walk = walk_of(node, place)
         if walk is None or not walk.subjects:
             return None
@@ -81,39 +82,27 @@ class FlattenOnlyToScan(Rule):
             return None
         message = (
             f"`{place.text(node)}` lists every leaf on each call only to ask "
-            f"`{_short(test, place)}` of them; ask the values themselves first, "
+            f"`{place.short(test)}` of them; ask the values themselves first, "
             "and flatten only those that are nested"
         )
         return place.finding(node, message)
 
     def _scan_by_name(self, leaves: cst.BaseExpression, place: Place) -> cst.BaseExpression | None:
         """The same for `flat = flatten(x)` where every use of `flat` is a scan."""
-        assign = place.parent(leaves)
-        if not isinstance(assign, cst.Assign) or len(assign.targets) != 1:
+        name = assigned_once(leaves, place)
+        if name is None:
             return None
-        target = assign.targets[0].target
-        if not isinstance(target, cst.Name) or place.assignments(target.value) != 1:
-            return None
-        tests = list(_scans_of_name(target.value, place))
-        return tests[0] if tests and len(tests) == place.uses(target.value) else None
+        tests = list(_scans_of_name(name.value, place))
+        return tests[0] if tests and len(tests) == place.uses(name.value) else None
 
 
 def _scans_of_name(name: str, place: Place) -> Iterator[cst.BaseExpression]:
     for call, _ in place.calls("any", "all", "next"):
         around = call.args[0].value if call.args else None
-        if isinstance(around, cst.GeneratorExp) and _is_name(around.for_in.iter, name):
+        if isinstance(around, cst.GeneratorExp) and is_word(around.for_in.iter, name):
             test = scan_of(around, place)
             if test is not None:
                 yield test
-
-
-def _is_name(node: cst.CSTNode, name: str) -> bool:
-    return isinstance(node, cst.Name) and node.value == name
-
-
-def _short(node: cst.CSTNode, place: Place, limit: int = 60) -> str:
-    shown = " ".join(place.text(node).split())
-    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
 
 class SameStructureFlattenedTwice(Rule):
@@ -152,7 +141,7 @@ class SameStructureFlattenedTwice(Rule):
     looks_for = Call(*FLATTENS)
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
-        """Speaks at the second of two flattens that surely see the same."""
+        """Flags the second of two flattens of the same structure."""
         walk = walk_of(node, place)
         if walk is None or not walk.subjects or place.scene.deferred:
             return None
@@ -234,7 +223,7 @@ class FlattenForFirstLeaf(Rule):
 
     ## Fix safety
 
-    No fix: how deep the first leaf may lie, only the author knows.
+    No fix: only the author knows how deep the first leaf may be.
     """
 
     code = "DG106"
@@ -243,7 +232,7 @@ class FlattenForFirstLeaf(Rule):
     looks_for = Call(*FLATTENS)
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
-        """Speaks where all leaves are listed and one is taken."""
+        """Flags a list of all leaves of which only the first is used."""
         walk = walk_of(node, place)
         if walk is None or not walk.subjects:
             return None

@@ -47,7 +47,7 @@ class FlattenOfOneTensor(Rule):
     ## Fix safety
 
     Unsafe: the fix trusts the annotation or the use by which the value is known to be one tensor. A caller
-    that passes a list in spite of it gets a list in a list.
+    that passes a list anyway gets a list inside a list.
     """
 
     code = "DG101"
@@ -57,7 +57,7 @@ class FlattenOfOneTensor(Rule):
     fixes = "unsafe"
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
-        """Speaks where what is flattened is a tensor."""
+        """Flags flattening of a tensor."""
         walk = walk_of(node, place)
         if walk is None or not walk.subjects:
             return None
@@ -112,7 +112,7 @@ class MapOverOneTensor(Rule):
     ## Fix safety
 
     Unsafe: the fix trusts the annotation or the use by which the value is known to be one tensor. A caller
-    that passes a list in spite of it would get `f` of the list.
+    that passes a list anyway would get `f` of the list.
     """
 
     code = "DG102"
@@ -122,7 +122,7 @@ class MapOverOneTensor(Rule):
     fixes = "unsafe"
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
-        """Speaks where all that is mapped over are tensors."""
+        """Flags maps over nothing but tensors."""
         walk = walk_of(node, place)
         if walk is None or not walk.subjects or any(is_tested(s, place) for s in walk.subjects):
             return None
@@ -164,7 +164,7 @@ class MapOverOneTensor(Rule):
 
 
 class UnguardedTreeWalk(Rule):
-    """What a layer takes or gives is walked as a tree without asking whether it is one tensor.
+    """A layer's inputs or outputs are walked as a tree without checking for a single tensor first.
 
     ## What it does
 
@@ -195,7 +195,7 @@ class UnguardedTreeWalk(Rule):
 
     ## Fix safety
 
-    No fix: what counts as one tensor (symbolic ones, subclasses) is the library's to say.
+    No fix: only the library knows what counts as one tensor (symbolic ones, subclasses).
     """
 
     code = "DG105"
@@ -204,7 +204,7 @@ class UnguardedTreeWalk(Rule):
     looks_for = Call(*FLATTENS, *MAPS)
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
-        """Speaks where a value of a layer may be nested, mostly is not, and nobody asks."""
+        """Flags walks over a layer's values that do not check for a single tensor first."""
         walk = walk_of(node, place)
         if walk is None or len(walk.subjects) != 1 or _walks_for_others(place):
             return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import libcst as cst
@@ -11,6 +10,7 @@ import libcst as cst
 from pytest_dispatchguard import Place
 
 from ..backends import runs_elsewhere
+from ..syntax import small_statements
 
 FLATTENS = ("flatten", "tree_flatten", "tree_leaves", "leaves")
 MAPS = ("map_structure", "tree_map", "map", "tree_map_only")
@@ -66,7 +66,7 @@ def is_tested(subject: cst.BaseExpression, place: Place) -> bool:
 
 
 def _asks_for_dict(call: cst.Call, place: Place) -> bool:
-    """Whether a test tells only dicts from all else: what is no dict can still be a tensor."""
+    """Whether a test only asks for a dict: what is not a dict may still be a tensor."""
     return len(call.args) > 1 and place.name(call.args[1].value) == "dict"
 
 
@@ -86,23 +86,12 @@ def constant_index(node: cst.Subscript) -> int | None:
     return int(value.evaluated_value) if isinstance(value, cst.Integer) else None
 
 
-def _small_statements(suite: cst.BaseSuite) -> Sequence[cst.CSTNode]:
-    if isinstance(suite, cst.IndentedBlock):
-        out: list[cst.CSTNode] = []
-        for statement in suite.body:
-            out.extend(
-                statement.body if isinstance(statement, cst.SimpleStatementLine) else [statement]
-            )
-        return out
-    return list(suite.body)
-
-
 def _stops_at_first(loop: cst.For) -> cst.BaseExpression | None:
     """The test of a loop that does nothing but look for the first element that passes it."""
-    body = _small_statements(loop.body)
+    body = list(small_statements(loop.body))
     if len(body) != 1 or not isinstance(body[0], cst.If) or body[0].orelse is not None:
         return None
-    inside = _small_statements(body[0].body)
+    inside = list(small_statements(body[0].body))
     ends = bool(inside) and isinstance(inside[-1], cst.Return | cst.Raise | cst.Break)
     return body[0].test if ends and len(inside) <= 2 else None
 

@@ -304,6 +304,14 @@ class Place:
         # The node is kept with it: another one that is made later must not get its id.
         return self.once(("text", id(node)), lambda: (node, text(node)))[1]
 
+    def short(self, node: cst.CSTNode, limit: int = 48) -> str:
+        """The source of a node as messages show it: on one line, without brackets around it all, cut where
+        it is long."""
+        shown = " ".join(self.text(node).split())
+        while _is_bracketed(shown):
+            shown = shown[1:-1].strip()
+        return shown if len(shown) <= limit else shown[: limit - 1].rstrip() + "…"
+
     def same(self, a: cst.CSTNode, b: cst.CSTNode) -> bool:
         """Whether two expressions read the same."""
         return a is b or self.text(a) == self.text(b)
@@ -346,7 +354,7 @@ class Place:
             path=self._reader.brief.path,
             span=span,
             function=self.qualname,
-            message=message,
+            message=message.removesuffix("."),
             certainty=weaker(certainty, "note") if fact.users else certainty,
             hot=hot,
             fix=fix,
@@ -433,6 +441,16 @@ _TREE_MODULES = (
     "tensorflow.nest",
     "tf.nest",
 )
+
+
+def _is_bracketed(source: str) -> bool:
+    """Whether round brackets enclose all of an expression: the last one closes the first."""
+    depth = 0
+    for i, c in enumerate(source):
+        depth += (c in "([{") - (c in ")]}")
+        if depth == 0:
+            return i == len(source) - 1 > 1 and c == ")"
+    return False
 
 
 def _names_in(node: cst.CSTNode) -> set[str]:

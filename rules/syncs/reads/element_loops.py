@@ -21,16 +21,8 @@ from pytest_dispatchguard import (
     nodes,
 )
 
-from ..waits import (
-    OTHER_ARRAYS,
-    as_sure_as_its_mask,
-    mask_of,
-    names_in,
-    say,
-    target_names,
-    tell,
-    works_on_host,
-)
+from ...syntax import names_in, target_names
+from ..waits import OTHER_ARRAYS, as_sure_as_its_mask, mask_of, works_on_host
 from .roles import reported
 
 _READERS = frozenset(
@@ -75,7 +67,7 @@ class ReadBehindHelper(Rule):
 
     ## Fix safety
 
-    No fix: whether the number is needed on the host is for a reader to decide.
+    No fix: only the author knows whether the number is needed on the host.
     """
 
     code = "DG433"
@@ -95,10 +87,9 @@ class ReadBehindHelper(Rule):
         kind = place.kind(given)
         if kind.host or (kind.not_tensor and kind.what != "nested"):
             return None
-        return tell(
-            place,
+        return place.finding(
             node,
-            f"`{say(place, node)}` reads the tensor it is given (`{callee.target.replace(':', '.')}` "
+            f"`{place.short(node)}` reads the tensor it is given (`{callee.target.replace(':', '.')}` "
             f"does), and the "
             "host waits for the device. Hand on the tensor, and read it where it is logged.",
             certainty="note" if last not in _READERS else self._certainty(node, given, place),
@@ -175,11 +166,10 @@ class SelectionCounted(Rule):
                 mask = None
         if mask is None:
             return None
-        found = tell(
-            place,
+        found = place.finding(
             node,
-            f"`{say(place, node)}` selects elements only to count them, and the host waits for the device. "
-            f"`{say(place, mask, 32)}.sum()` counts on the device; read that where a number is needed.",
+            f"`{place.short(node)}` selects elements only to count them, and the host waits for the device. "
+            f"`{place.short(mask, 32)}.sum()` counts on the device; read that where a number is needed.",
         )
         return as_sure_as_its_mask(found, mask, place)
 
@@ -190,7 +180,7 @@ class LaunchPerRow(Rule):
     ## What it does
 
     Finds loops and comprehensions over a `range` around operations on `x[i]` or `x.narrow(0, i, 1)`, in hot
-    code. It is a note: how to work on all rows at once is for the author to find.
+    code. It is a note: the author has to find a way to work on all rows at once.
 
     ## Why it costs
 
@@ -212,7 +202,7 @@ class LaunchPerRow(Rule):
 
     ## Fix safety
 
-    No fix: how the work is done for all rows is for the author to write.
+    No fix: only the author knows how to work on all rows at once.
     """
 
     code = "DG435"
@@ -245,11 +235,10 @@ class LaunchPerRow(Rule):
         worked = [part for part in worked if not names_in(_of(part)) & bound_here]
         if not worked:
             return None
-        return tell(
-            place,
+        return place.finding(
             worked[0],
-            f"The loop over `{say(place, counted, 32)}` makes views and launches kernels in every round "
-            f"(`{say(place, worked[0], 32)}`). Work on all rows at once, or on a list from one "
+            f"The loop over `{place.short(counted, 32)}` makes views and launches kernels in every round "
+            f"(`{place.short(worked[0], 32)}`). Work on all rows at once, or on a list from one "
             "`.unbind()`.",
             certainty="note",
         )
@@ -322,7 +311,7 @@ class WrittenOneByOne(Rule):
 
     ## Fix safety
 
-    No fix: whether the values can be collected first is for the author to see.
+    No fix: only the author knows whether the values can be collected first.
     """
 
     code = "DG436"
@@ -345,10 +334,9 @@ class WrittenOneByOne(Rule):
         if len(alike) < 2 and not looped:
             return None
         often = "in every round of the loop" if looped else f"{len(alike)} times in a row"
-        return tell(
-            place,
+        return place.finding(
             node,
-            f"`{say(place, target)} = …` writes one number into a tensor on the device, {often}: a kernel "
+            f"`{place.short(target)} = …` writes one number into a tensor on the device, {often}: a kernel "
             f"for "
             "each. Collect the numbers, and write them in one copy.",
             certainty="sure"
@@ -450,19 +438,18 @@ class PythonSumOfTensors(Rule):
     looks_for = Call("sum", place="bare")
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
-        """A sum over tensors, of which nobody knows that they are few."""
+        """A sum over tensors that may be many."""
         if place.name(node) != "sum" or len(node.args) != 1 or works_on_host(place):
             return None
         given = node.args[0].value
         kind = place.kind(given)
-        shown = say(place, node)
+        shown = place.short(node)
         if kind.is_tensor and not kind.host:
-            return tell(
-                place,
+            return place.finding(
                 node,
                 f"Python's `{shown}` takes the tensor apart and adds element by element, an operation for "
                 f"each. "
-                f"`{say(place, given, 32)}.sum(0)` is one.",
+                f"`{place.short(given, 32)}.sum(0)` is one.",
             )
         element = kind.element
         summed = kind.what == "nested" and kind.sure and element is not None and element.on_device
@@ -472,8 +459,7 @@ class PythonSumOfTensors(Rule):
         few = isinstance(made, cst.List | cst.Tuple) and len(made.elements) < 4
         if few or not isinstance(made, cst.GeneratorExp | cst.ListComp | cst.Name | cst.Call):
             return None
-        return tell(
-            place,
+        return place.finding(
             node,
             f"`{shown}` adds one tensor after the other, a launch for each. "
             "`torch.stack([...]).sum(0)` adds them all at once.",
@@ -483,7 +469,7 @@ class PythonSumOfTensors(Rule):
 
 def _slice_of(index: cst.BaseExpression, place: Place) -> str:
     """The slice that takes one index alone: the last one has no end to name."""
-    shown = say(place, index, 24)
+    shown = place.short(index, 24)
     if re.fullmatch(r"-?\d+", shown):
         end = int(shown) + 1
         return f"{shown}:{end or ''}"
@@ -517,8 +503,8 @@ class IndexByList(Rule):
 
     ## Fix safety
 
-    No fix: an index of -1 needs another slice, and where a tensor of indices is kept is for the author to
-    say.
+    No fix: an index of -1 needs another slice, and only the author knows where to
+    keep a tensor of indices.
     """
 
     code = "DG438"
@@ -543,10 +529,9 @@ class IndexByList(Rule):
                 if one
                 else "Keep a tensor of indices on the device, or slice"
             )
-            return tell(
-                place,
+            return place.finding(
                 node,
-                f"`{say(place, node)}` copies the list to the device on every call, and the host waits "
+                f"`{place.short(node)}` copies the list to the device on every call, and the host waits "
                 f"for the copy. {instead}.",
                 certainty=self._certainty(node, values, place),
             )

@@ -7,7 +7,7 @@ import libcst as cst
 from pytest_dispatchguard import Call, Finding, Fix, Iterated, Place, Rule
 
 from ..data_flow import around, held_by, loads
-from ..waits import READS, Read, read_of, say, tell, waits_inside, works_on_host
+from ..waits import READS, Read, read_of, waits_inside, works_on_host
 from .roles import iterated_by
 
 
@@ -37,7 +37,7 @@ class PythonExtremumOfTensors(Rule):
 
     ## Fix safety
 
-    No fix: of empty input and of NaN the two make different things.
+    No fix: the two treat empty input and NaN differently.
     """
 
     code = "DG420"
@@ -52,15 +52,14 @@ class PythonExtremumOfTensors(Rule):
             return None
         if any(a.star or a.keyword is not None for a in node.args) or not node.args:
             return None
-        shown = say(place, node)
+        shown = place.short(node)
         if len(node.args) > 1:
             return self._of_arguments(node, how, shown, place)
         given = node.args[0].value
         kind = place.kind(given)
         if kind.on_device:
-            better = f"{say(place, given)}.{'sort().values' if how == 'sorted' else how + '()'}"
-            return tell(
-                place,
+            better = f"{place.short(given)}.{'sort().values' if how == 'sorted' else how + '()'}"
+            return place.finding(
                 node,
                 f"Python's `{shown}` takes the tensor apart and waits for the device at each "
                 f"comparison. `{better}` is one operation.",
@@ -68,8 +67,7 @@ class PythonExtremumOfTensors(Rule):
         element = kind.element
         if kind.what == "nested" and kind.sure and element is not None and element.on_device:
             better = "torch.stack(...)" + (".sort().values" if how == "sorted" else f".{how}()")
-            return tell(
-                place,
+            return place.finding(
                 node,
                 f"`{shown}` compares one tensor after the other, and the host waits for the "
                 f"device each time. `{better}` compares on the device.",
@@ -86,8 +84,7 @@ class PythonExtremumOfTensors(Rule):
             better = f"torch.{how}imum(...)"
         else:
             better = f".clamp({'min' if how == 'max' else 'max'}=...)"
-        return tell(
-            place,
+        return place.finding(
             node,
             f"Python's `{shown}` asks a comparison of tensors for its truth, so the host waits "
             f"for the device. `{better}` stays on the device.",
@@ -150,7 +147,7 @@ class IterationOverTensor(Rule):
 
     ## Fix safety
 
-    Unsafe, for `[v.item() for v in x]` alone: of an `x` with more than one dimension `x.tolist()` gives
+    Unsafe, and offered only for `[v.item() for v in x]`: with more than one dimension, `x.tolist()` gives
     nested lists.
     """
 
@@ -167,7 +164,7 @@ class IterationOverTensor(Rule):
         loop = _loop_over(node, place)
         if loop is None:
             return None
-        shown = say(place, node)
+        shown = place.short(node)
         reads = [
             r
             for call, scene in place.calls(*READS)
@@ -177,16 +174,14 @@ class IterationOverTensor(Rule):
         if reads and _zipped_before(node, place):
             return None
         if reads:
-            return tell(
-                place,
+            return place.finding(
                 node,
-                f"The loop takes `{shown}` apart, and `{say(place, reads[0].call)}` makes the "
+                f"The loop takes `{shown}` apart, and `{place.short(reads[0].call)}` makes the "
                 f"host wait for the device for each element. `{shown}.tolist()` reads them all "
                 "at once.",
                 fix=self._fix(node, loop, reads[0], place),
             )
-        return tell(
-            place,
+        return place.finding(
             node,
             f"The loop takes `{shown}` apart on the host, one view per element. Work on the "
             "whole tensor, or read it once with `.tolist()` if the values are needed on the "

@@ -9,8 +9,9 @@ import libcst as cst
 
 from pytest_dispatchguard import Finding, Fix, Place, weaker
 
+from ...syntax import bound_names, names_in, target_names
 from ..data_flow import ends
-from ..waits import READS, Read, bound_names, names_in, read_of, say, target_names
+from ..waits import READS, Read, read_of
 from .roles import ReadRule, bound_again, found
 
 
@@ -39,7 +40,8 @@ class ReadPerElement(ReadRule):
 
     ## Fix safety
 
-    Unsafe: stacking fails on an empty list, and needs all values on one device; of mixed dtypes it makes one.
+    Unsafe: stacking fails on an empty list, needs all values on one device, and converts mixed dtypes to
+    one.
     """
 
     code = "DG416"
@@ -48,9 +50,9 @@ class ReadPerElement(ReadRule):
     role = "each"
     fixes = "unsafe"
 
-    def tell(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
+    def report(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
         """One read in every round of a loop, the first of its statement."""
-        shown = say(place, read.call)
+        shown = place.short(read.call)
         loop = place.loops[-1]
         if _read_before(read, place):
             return None
@@ -60,12 +62,12 @@ class ReadPerElement(ReadRule):
         if read.how == "tolist" and over is None and base is None:
             alone = isinstance(read.tensor, cst.Name) and split is not None
             read = read if alone else replace(read, certainty=weaker(read.certainty, "note"))
-            before = f"`{say(place, split)}.tolist()`" if split is not None else "the whole"
+            before = f"`{place.short(split)}.tolist()`" if split is not None else "the whole"
             how = f"Read {before} once before the loop, and take the list apart."
         elif over is not None:
-            how = f"Loop over `{say(place, over)}.tolist()`: one wait for all rounds."
+            how = f"Loop over `{place.short(over)}.tolist()`: one wait for all rounds."
         elif base is not None:
-            how = f"Read `{say(place, base)}.tolist()` once before the loop and index the list."
+            how = f"Read `{place.short(base)}.tolist()` once before the loop and index the list."
         elif isinstance(loop, cst.For):
             if place.conditions or _steers(read, place) or _carried(read, loop):
                 read = replace(read, certainty=weaker(read.certainty, "note"))
@@ -220,7 +222,7 @@ class ReadsInARow(ReadRule):
 
     ## Fix safety
 
-    Unsafe: stacking needs one device; of mixed dtypes it makes one.
+    Unsafe: stacking needs one device, and converts mixed dtypes to one.
     """
 
     code = "DG417"
@@ -229,9 +231,9 @@ class ReadsInARow(ReadRule):
     role = "row"
     fixes = "unsafe"
 
-    def tell(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
+    def report(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
         """The first read of a row."""
-        names = ", ".join(say(place, r.tensor, 24) for r in row[:4]) + (
+        names = ", ".join(place.short(r.tensor, 24) for r in row[:4]) + (
             ", …" if len(row) > 4 else ""
         )
         return found(
@@ -301,7 +303,7 @@ class SameReadTwice(ReadRule):
 
     ## Fix safety
 
-    No fix: the name for the value is for a reader to choose.
+    No fix: the value needs a name.
     """
 
     code = "DG418"
@@ -309,9 +311,9 @@ class SameReadTwice(ReadRule):
     origin = "diffusers#13461"
     role = "again"
 
-    def tell(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
+    def report(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
         """A read that was made before."""
-        shown = say(place, read.call)
+        shown = place.short(read.call)
         return found(
             place,
             read,
@@ -348,7 +350,7 @@ class ReadInvariantInLoop(ReadRule):
 
     ## Fix safety
 
-    No fix: the name for the value is for a reader to choose.
+    No fix: the value needs a name.
     """
 
     code = "DG419"
@@ -356,9 +358,9 @@ class ReadInvariantInLoop(ReadRule):
     origin = "diffusers#12072"
     role = "invariant"
 
-    def tell(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
+    def report(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
         """A read that gives the same in every round."""
-        shown = say(place, read.call)
+        shown = place.short(read.call)
         return found(
             place,
             read,

@@ -11,6 +11,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, Scene, nodes
 
+from ...syntax import bound_names, contains, names_in, target_names
 from ..data_flow import ends
 from ..waits import (
     NUMBERS,
@@ -19,14 +20,8 @@ from ..waits import (
     REDUCING,
     Read,
     asked,
-    bound_names,
-    contains,
-    names_in,
     only_raises,
     read_of,
-    say,
-    target_names,
-    tell,
     works_on_host,
 )
 
@@ -85,7 +80,7 @@ def _before(
 
 
 _MOST_BEFORE = 64
-"""Earlier reads of a tensor: further back nobody looks for the one that gave the same."""
+"""How many earlier reads of a tensor are compared."""
 
 
 def _alike(
@@ -283,7 +278,7 @@ def _may_be_skipped(read: Read, place: Place) -> bool:
 
 def _statements_between(at: Scene, scene: Scene, place: Place) -> list[cst.CSTNode] | None:
     """What runs from the statement of the first place to that of the second, the first one included; None
-    where that cannot be told."""
+    where that is not known."""
     if at.statement is scene.statement:
         return (
             []
@@ -366,11 +361,11 @@ def use(read: Read, place: Place) -> str:
         and read.how in ("item", "float")
         and not isinstance(node, cst.BinaryOperation)
     ):
-        total = say(place, parent.target)
+        total = place.short(parent.target)
         more = detached(read, place)
         made_on_cpu = place.kind(parent.target).is_tensor and not place.on_device(parent.target)
         if made_on_cpu:
-            where = f"{say(place, read.tensor)}.device"
+            where = f"{place.short(read.tensor)}.device"
             return (
                 f"Make `{total}` on the device (`device={where}`), sum up there (`{total} += {more}`) and "
                 "read it where it is logged."
@@ -386,7 +381,7 @@ def use(read: Read, place: Place) -> str:
         ):
             return "Pass the size along as a Python number from where the host knows it."
         if place.is_torch(parent, *_TAKES_TENSORS):
-            return f"`torch.{last}` takes the tensor itself: pass `{say(place, read.tensor)}` on unread."
+            return f"`torch.{last}` takes the tensor itself: pass `{place.short(read.tensor)}` on unread."
     if _checks(parent if isinstance(parent, cst.Comparison) else node, place):
         where = "where the values are made, or only when asked to."
         return f"Check on the device (`torch._assert_async`), {where}"
@@ -465,7 +460,7 @@ def _checks(node: cst.CSTNode, place: Place) -> bool:
 
 def detached(read: Read, place: Place) -> str:
     """The source of the tensor that is read, detached from its gradient."""
-    shown = say(place, read.tensor)
+    shown = place.short(read.tensor)
     if isinstance(read.tensor, cst.BinaryOperation | cst.UnaryOperation | cst.Comparison):
         shown = f"({shown})"
     return shown if "detach" in shown else f"{shown}.detach()"
@@ -473,7 +468,7 @@ def detached(read: Read, place: Place) -> str:
 
 def found(place: Place, read: Read, message: str, fix: Fix | None = None) -> Finding:
     """The finding on a read, as sure as the read is."""
-    return tell(place, read.call, message, certainty=read.certainty, fix=fix)
+    return place.finding(read.call, message, certainty=read.certainty, fix=fix)
 
 
 class ReadRule(Rule):
@@ -483,16 +478,16 @@ class ReadRule(Rule):
     looks_for = Call(*READS)
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
-        """Only reads of this rule's role are told."""
+        """Reports only reads of this rule's role."""
         if works_on_host(place) or told_on_failure(node, place):
             return None
         read = place.once(("read", id(node)), lambda: read_of(node, place))
         if read is None:
             return None
         role, row = place.once(("role", id(node)), lambda: _role(read, place))
-        return self.tell(read, row, place) if role == self.role else None
+        return self.report(read, row, place) if role == self.role else None
 
-    def tell(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
+    def report(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
         """The verdict on a read that plays the part."""
         raise NotImplementedError
 

@@ -10,8 +10,9 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, FString, Place, Rule, weaker
 
+from ...syntax import names_in
 from ..data_flow import around, ends, held_by, loads
-from ..waits import Read, names_in, say, tell, tensor_certainty, waits_inside, works_on_host
+from ..waits import Read, tensor_certainty, waits_inside, works_on_host
 from .roles import ReadRule, avoidable, found, given_text, goes_to_a_check, told_on_failure, use
 
 
@@ -22,7 +23,7 @@ class ItemRead(ReadRule):
 
     Finds `.item()` on tensors that may live on a device, in hot code, where the number goes back into
     tensors, is summed up, logged in a loop, or only checked. Where the host needs it (for a shape, an
-    index, its caller, or the sum itself in the same round) it is a note: what to do is for the author.
+    index, its caller, or the sum itself in the same round) it is a note: the author has to decide what to do.
 
     ## Why it costs
 
@@ -43,7 +44,7 @@ class ItemRead(ReadRule):
 
     ## Fix safety
 
-    No fix: whether the number is needed on the host is for a reader to decide.
+    No fix: only the author knows whether the number is needed on the host.
     """
 
     code = "DG411"
@@ -52,9 +53,9 @@ class ItemRead(ReadRule):
     looks_for = Call("item")
     role = "plain"
 
-    def tell(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
+    def report(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
         """One read on its own."""
-        shown = say(place, read.call)
+        shown = place.short(read.call)
         read = _judged(read, place)
         return found(
             place, read, f"`{shown}` makes the host wait for the device. {use(read, place)}"
@@ -75,7 +76,7 @@ class NumberOfTensor(ReadRule):
 
     Finds `float(t)`, `int(t)`, `complex(t)` of tensors that may live on a device, in hot code, where the
     number goes back into tensors, is summed up, logged in a loop, or only checked. Where the host needs it
-    it is a note: what to do is for the author.
+    it is a note: the author has to decide what to do.
 
     ## Why it costs
 
@@ -96,7 +97,7 @@ class NumberOfTensor(ReadRule):
 
     ## Fix safety
 
-    No fix: whether a Python number is needed is for a reader to decide.
+    No fix: only the author knows whether a Python number is needed.
     """
 
     code = "DG412"
@@ -105,9 +106,9 @@ class NumberOfTensor(ReadRule):
     looks_for = Call("int", "float", "complex")
     role = "plain"
 
-    def tell(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
+    def report(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
         """One read on its own."""
-        shown = say(place, read.call)
+        shown = place.short(read.call)
         read = _judged(read, place)
         return found(
             place,
@@ -144,7 +145,7 @@ class ListOfTensor(ReadRule):
 
     ## Fix safety
 
-    No fix: where the host can get the values from is for a reader to find.
+    No fix: only the author knows where the host can get the values from.
     """
 
     code = "DG413"
@@ -153,9 +154,9 @@ class ListOfTensor(ReadRule):
     looks_for = Call("tolist")
     role = "plain"
 
-    def tell(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
+    def report(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
         """One read on its own; of what was stacked to be read at once it is a note."""
-        shown = say(place, read.call)
+        shown = place.short(read.call)
         if not (_known_to_the_caller(read, place) or ends(read.call, place) == {"tensor"}):
             read = replace(read, certainty=weaker(read.certainty, "note"))
         return found(
@@ -172,7 +173,7 @@ _SPLITS = frozenset({"split", "split_with_sizes", "tensor_split"})
 
 def _known_to_the_caller(read: Read, place: Place) -> bool:
     """Whether a method of a module reads the sizes of parts from its arguments alone: whoever made them had
-    the numbers, and each layer reads them anew."""
+    the numbers, and each layer reads them again."""
     parent = place.parent(read.call)
     if not isinstance(parent, cst.Call) or place.last_name(parent) not in _SPLITS:
         return False
@@ -221,7 +222,7 @@ class CopyToHost(Rule):
 
     ## Fix safety
 
-    No fix: where the copy is used is for a reader to see.
+    No fix: only the author knows where the copy is used.
     """
 
     code = "DG414"
@@ -241,10 +242,9 @@ class CopyToHost(Rule):
             return None
         if place.kind(tensor).what == "unknown" and _moves_a_module(node, tensor, place):
             return None
-        shown = say(place, node)
+        shown = place.short(node)
         if place.last_name(node) == "numpy" and not node.args:
-            return tell(
-                place,
+            return place.finding(
                 node,
                 f"`{shown}` works on CPU tensors only: on a device it needs a copy first, which "
                 "the host waits for. Stay with torch in hot code.",
@@ -252,8 +252,7 @@ class CopyToHost(Rule):
             )
         foreign = _given_to(node, place)
         if foreign:
-            return tell(
-                place,
+            return place.finding(
                 node,
                 f"`{shown}` copies from the device for `{foreign}`, and the host waits for it. "
                 "Gather what it needs into one copy, or find an operation of torch that does "
@@ -264,8 +263,7 @@ class CopyToHost(Rule):
         if leaves and not back:
             certainty = weaker(certainty, "note")
         trip = " and the result goes back to it later" if back else ""
-        return tell(
-            place,
+        return place.finding(
             node,
             f"`{shown}` copies from the device{trip}, and the host waits for it. Keep the work "
             "on the device, or copy once, outside the hot path.",
@@ -437,7 +435,7 @@ class TextOfTensor(Rule):
 
     ## Fix safety
 
-    No fix: what is to be printed, and how often, is for a reader to decide.
+    No fix: only the author knows what has to be printed, and how often.
     """
 
     code = "DG415"
@@ -469,10 +467,9 @@ class TextOfTensor(Rule):
                 better = "Format it at the log interval only, or log its shape and dtype."
                 if goes_to_a_check(node, place):
                     better = "Build the text only once the check has failed, or leave the value out of it."
-                return tell(
-                    place,
+                return place.finding(
                     node,
-                    f"{what} the tensor `{say(place, part)}`{often}, so the host waits for the "
+                    f"{what} the tensor `{place.short(part)}`{often}, so the host waits for the "
                     f"device and copies it. {better}",
                 )
         return None

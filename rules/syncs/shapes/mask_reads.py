@@ -10,18 +10,9 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Getitem, Place, Rule, weaker
 
+from ...syntax import bound_names, names_in
 from ..data_flow import MERGING, around, reduced
-from ..waits import (
-    as_sure_as_its_mask,
-    bound_names,
-    device_input,
-    mask_of,
-    names_in,
-    say,
-    tell,
-    waits_inside,
-    works_on_host,
-)
+from ..waits import as_sure_as_its_mask, device_input, mask_of, waits_inside, works_on_host
 from .masks import in_mask_write, same_in_every_round, selections_by, selects_by
 
 _RIGHT = re.compile(r"valid|finite|(?:^|_)(?:ok|good|sane)(?:_|$)")
@@ -64,7 +55,7 @@ class MaskRead(Rule):
 
     ## Fix safety
 
-    No fix: what the selection is for is for a reader to see.
+    No fix: only the author knows what the selection is for.
     """
 
     code = "DG422"
@@ -81,15 +72,13 @@ class MaskRead(Rule):
 
     def _judged(self, node: cst.Subscript | cst.Call, place: Place) -> Finding | None:
         if isinstance(node, cst.Call):
-            worked_on = device_input(node, place)
-            if worked_on is None:
+            given = device_input(node, place)
+            if given is None:
                 return None
-            certainty, mask = (
-                worked_on[1],
-                place.argument(node, 1 if place.name(node) else 0, "mask"),
-            )
+            certainty = given[1]
+            mask = place.argument(node, 1 if place.name(node) else 0, "mask")
         else:
-            mask = mask_of(node, place)
+            certainty, mask = "sure", mask_of(node, place)
             if mask is None or works_on_host(place) or waits_inside(node.value, place):
                 return None
             before = takewhile(lambda found: found[0] is not node, selections_by(mask, place))
@@ -97,70 +86,62 @@ class MaskRead(Rule):
                 s.block == place.block and selects_by(o, mask, place) for o, s in before
             ):
                 return None
-            certainty = "sure"
-            name = "rows" if len(node.slice) == 1 else "(rows,)"
-            rows = f"`{name} = {_bracketed(mask, place)}.nonzero(as_tuple=True)`"
-            # Of a tensor without dimensions a mask selects, and indices do not.
-            unsure = len(node.slice) == 1 and place.kind(node.value).ndim is None
-            scalars = " (flattened first, where it may have no dimension)" if unsure else ""
-            alike = [
-                s.statement
-                for o, s in selections_by(mask, place)
-                if s.block == place.block and selects_by(o, mask, place)
-            ]
-            if len(alike) > 1 and not _changed_between(mask, alike, place):
-                anew = bool(place.loops) and not place.invariant(mask, place.loops[-1])
-                once = "once per round" if anew else "once"
-                return tell(
-                    place,
-                    node,
-                    f"`{say(place, node)}` and {len(alike) - 1} more select by the same mask, and the "
-                    f"host waits for the device to count it each time. Look it up {once} ({rows}) "
-                    f"and select by that: `{_by_rows(node, mask, place)}`{scalars}.",
-                )
-            if place.loops and same_in_every_round(mask, place.loops[-1], place):
-                return tell(
-                    place,
-                    node,
-                    f"`{say(place, node)}` counts the same mask in every round, and the host "
-                    f"waits for the device each time. Look it up once before the loop ({rows}) "
-                    f"and select by that: `{_by_rows(node, mask, place)}`{scalars}.",
-                )
-            buffer = _fixed_buffer(mask, place)
-            if buffer:
-                return tell(
-                    place,
-                    node,
-                    f"`{say(place, node)}` counts the buffer `{buffer}` on every call, and the "
-                    "host waits for the device. Look its indices up once, where it is made, and "
-                    "select by those.",
-                )
-        shown = say(place, mask) if mask is not None else "mask"
+            repeated = self._counted_again(node, mask, place)
+            if repeated:
+                return place.finding(node, f"`{place.short(node)}` {repeated}.")
+        shown = place.short(mask) if mask is not None else "mask"
+        message = (
+            f"`{place.short(node)}` keeps as many elements as `{shown}` says, so the host waits for the "
+            "device to count them. "
+        )
         how = reduced(node, place)
-        if how:
-            operand = _bracketed(mask, place) if mask is not None else shown
-            instead = _masked_reduction(how, shown, operand, _selected_from(node, place))
-            instead += _of_rows(node, mask, place)
-            return tell(
-                place,
+        if not how:
+            return place.finding(
                 node,
-                f"`{say(place, node)}` keeps as many elements as `{shown}` says, so the host waits "
-                f"for the device to count them. {instead}",
-                certainty=certainty,
+                f"{message}One wait is inherent where the selection itself is wanted; where it is not, "
+                "work on all elements and blank out the rest (`torch.where`).",
+                certainty=weaker(certainty, "note"),
             )
-        return tell(
-            place,
-            node,
-            f"`{say(place, node)}` keeps as many elements as `{shown}` says, so the host waits "
-            "for the device to count them. One wait is inherent where the selection itself is "
-            "wanted; where it is not, work on all elements and blank out the rest "
-            "(`torch.where`).",
-            certainty=weaker(certainty, "note"),
+        operand = _bracketed(mask, place) if mask is not None else shown
+        instead = _masked_reduction(how, shown, operand, _selected_from(node, place))
+        return place.finding(
+            node, message + instead + _of_rows(node, mask, place), certainty=certainty
+        )
+
+    def _counted_again(self, node: cst.Subscript, mask: cst.BaseExpression, place: Place) -> str:
+        """What is said of a mask that is counted more than once; empty where it is not."""
+        name = "rows" if len(node.slice) == 1 else "(rows,)"
+        rows = f"`{name} = {_bracketed(mask, place)}.nonzero(as_tuple=True)`"
+        select = f"({rows}) and select by that: `{_by_rows(node, mask, place)}`"
+        # Of a tensor without dimensions a mask selects, and indices do not.
+        if len(node.slice) == 1 and place.kind(node.value).ndim is None:
+            select += " (flattened first, where it may have no dimension)"
+        alike = [
+            s.statement
+            for o, s in selections_by(mask, place)
+            if s.block == place.block and selects_by(o, mask, place)
+        ]
+        if len(alike) > 1 and not _changed_between(mask, alike, place):
+            changes = bool(place.loops) and not place.invariant(mask, place.loops[-1])
+            once = "once per round" if changes else "once"
+            return (
+                f"and {len(alike) - 1} more select by the same mask, and the host waits for the device "
+                f"to count it each time. Look it up {once} {select}"
+            )
+        if place.loops and same_in_every_round(mask, place.loops[-1], place):
+            return (
+                "counts the same mask in every round, and the host waits for the device each time. "
+                f"Look it up once before the loop {select}"
+            )
+        buffer = _fixed_buffer(mask, place)
+        return buffer and (
+            f"counts the buffer `{buffer}` on every call, and the host waits for the device. Look its "
+            "indices up once, where it is made, and select by those"
         )
 
 
 def _bracketed(mask: cst.BaseExpression, place: Place) -> str:
-    shown = say(place, mask, 32)
+    shown = place.short(mask, 32)
     return shown if isinstance(mask, cst.Name | cst.Attribute | cst.Call) else f"({shown})"
 
 
@@ -170,7 +151,7 @@ def _by_rows(node: cst.Subscript, mask: cst.BaseExpression, place: Place) -> str
         "rows" if isinstance(e.slice, cst.Index) and e.slice.value is mask else place.text(e.slice)
         for e in node.slice
     ]
-    return f"{say(place, node.value, 24)}[{', '.join(parts)}]"
+    return f"{place.short(node.value, 24)}[{', '.join(parts)}]"
 
 
 def _changed_between(
@@ -207,7 +188,7 @@ def _selected_from(node: cst.Subscript | cst.Call, place: Place) -> str:
     base = node.value if isinstance(node, cst.Subscript) and len(node.slice) == 1 else None
     direct = isinstance(parent, cst.Attribute) and parent.attr.value in MERGING
     direct = direct or (isinstance(parent, cst.Call) and place.last_name(parent) in MERGING)
-    return say(place, base, 24) if base is not None and direct else "…"
+    return place.short(base, 24) if base is not None and direct else "…"
 
 
 def _masked_reduction(how: str, mask: str, operand: str, x: str) -> str:

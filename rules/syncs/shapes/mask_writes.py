@@ -9,7 +9,7 @@ import libcst as cst
 from pytest_dispatchguard import Certainty, Finding, Place, Rule, Setitem, nodes, weaker
 
 from ..data_flow import sources, undefined_elsewhere
-from ..waits import RANDOM, is_mask_by_name, mask_of, say, tell, works_on_host
+from ..waits import RANDOM, is_mask_by_name, mask_of, works_on_host
 
 
 class MaskWrite(Rule):
@@ -18,7 +18,7 @@ class MaskWrite(Rule):
     ## What it does
 
     Finds `x[mask] = tensor` and `x[mask] += …` with masks on a device. Writing a Python number
-    (`x[mask] = 0`) becomes `masked_fill_`, which waits for nothing, and is not told.
+    (`x[mask] = 0`) becomes `masked_fill_`, which waits for nothing, and is not flagged.
 
     ## Why it costs
 
@@ -70,10 +70,9 @@ class MaskWrite(Rule):
             if _selected_by(mask, node.value, place) and _unsafe_for_all(node.value, place):
                 certainty = "note"
             waits = "twice (to read and to write)" if operator != "=" else "for the device"
-            return tell(
-                place,
+            return place.finding(
                 node,
-                f"`{say(place, target)} {operator} …` turns the mask into indices, and the host "
+                f"`{place.short(target)} {operator} …` turns the mask into indices, and the host "
                 f"waits {waits} to count them. {how}",
                 certainty=certainty,
             )
@@ -88,7 +87,7 @@ def _selected_by(mask: cst.BaseExpression, value: cst.BaseExpression, place: Pla
             if isinstance(inner, cst.Call) and place.last_name(inner) == "masked_select":
                 by = inner.args[-1].value if inner.args else None
             if by is not None and place.same(by, mask):
-                return say(place, inner, 32)
+                return place.short(inner, 32)
     return ""
 
 
@@ -125,7 +124,7 @@ def _without_counting(
     place: Place,
 ) -> tuple[Certainty, str]:
     """How a write through a mask is made without counting it, and whether that surely fits here."""
-    base, shown = say(place, target.value, 24), say(place, mask, 32)
+    base, shown = place.short(target.value, 24), place.short(mask, 32)
     rows = " (`mask[:, None]` where it is one of rows)"
     single = place.kind(value).what == "scalar" or place.kind(value).ndim == 0
     picked = isinstance(value, cst.Subscript) and place.same(mask_of(value, place) or value, mask)
@@ -135,7 +134,7 @@ def _without_counting(
             "Writing the whole slice with `torch.where(mask, new, old)` waits for nothing."
         )
     if single or picked:
-        new = say(place, value.value if isinstance(value, cst.Subscript) and picked else value, 24)
+        new = place.short(value.value if isinstance(value, cst.Subscript) and picked else value, 24)
         if operator in ("+=", "-=", "*=", "/="):
             rest = 0 if operator in ("+=", "-=") else 1
             return "sure", (

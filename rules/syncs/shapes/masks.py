@@ -8,7 +8,8 @@ import libcst as cst
 
 from pytest_dispatchguard import Place, Scene
 
-from ..waits import bound_names, contains, mask_of, names_in, target_names
+from ...syntax import bound_names, contains, names_in, target_names
+from ..waits import mask_of
 
 
 def same_in_every_round(mask: cst.BaseExpression, loop: cst.CSTNode, place: Place) -> bool:
@@ -55,7 +56,7 @@ def selects_by(node: cst.Subscript, mask: cst.BaseExpression, place: Place) -> b
 
 def in_mask_write(node: cst.Subscript, place: Place) -> bool:
     """Whether a subscript is written to (`x[m] += 1`), or read for a write by the same mask (`y[m] = x[m]`):
-    the write is told."""
+    the write is flagged."""
     if not isinstance(place.statement, cst.SimpleStatementLine):
         return False
     for small in place.statement.body:

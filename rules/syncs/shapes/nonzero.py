@@ -7,7 +7,7 @@ import libcst as cst
 from pytest_dispatchguard import Call, Finding, Place, Rule, weaker
 
 from ..data_flow import around, held_by, loads
-from ..waits import device_input, say, tell
+from ..waits import device_input
 from .masks import rebound_in_block, same_in_every_round, selections_by, selects_by
 
 
@@ -18,12 +18,12 @@ class Nonzero(Rule):
 
     Finds `nonzero`, `argwhere` and `torch.where(condition)` of device tensors in hot code, where the indices
     only serve to write a constant, to read one position, or are looked up more than once. Where the rows
-    themselves are wanted it is a note: what to do is for the author.
+    themselves are wanted it is a note: the author has to decide what to do.
 
     ## Why it costs
 
-    The size of the result depends on values, so the host waits until the device has counted before it can go
-    on. The same shape for every input would need no wait, and would not make `torch.compile` break the graph.
+    The size of the result depends on values, so the host waits until the device has counted. A result with
+    the same shape for every input needs no wait, and no graph break under `torch.compile`.
 
     ## Example
 
@@ -40,7 +40,7 @@ class Nonzero(Rule):
 
     ## Fix safety
 
-    No fix: how to do without the indices is for a reader to find.
+    No fix: only the author knows how to do without the indices.
     """
 
     code = "DG421"
@@ -58,34 +58,30 @@ class Nonzero(Rule):
         if worked_on is None:
             return None
         if _position_is_read(node, place):
-            return tell(
-                place,
+            return place.finding(
                 node,
-                f"`{say(place, node)}` looks a position up on the device, and the host waits for "
+                f"`{place.short(node)}` looks a position up on the device, and the host waits for "
                 "it, and once more to read it. Keep the position as a Python number from where "
                 "it is known (a counter); `.int().argmax()` finds the first one in one wait.",
                 certainty=worked_on[1],
             )
-        shown = say(place, node)
+        shown = place.short(node)
         again = _looked_up_again(node, worked_on[0], place)
         if again:
-            return tell(
-                place,
+            return place.finding(
                 node,
                 f"`{shown}` makes the host wait for the device to count the hits, {again}",
                 certainty=worked_on[1],
             )
         if _only_blanks(node, place):
-            return tell(
-                place,
+            return place.finding(
                 node,
                 f"`{shown}` makes the host wait for the device to count the hits, only to write a "
                 "constant there. Keep the mask: `masked_fill` or `torch.where(mask, a, b)` waits "
                 "for nothing.",
                 certainty=worked_on[1],
             )
-        return tell(
-            place,
+        return place.finding(
             node,
             f"`{shown}` gives as many rows as there are hits, so the host waits for the device to "
             "count them. One wait is inherent where the rows themselves are wanted; where only "
@@ -108,7 +104,7 @@ def _looked_up_again(node: cst.Call, mask: cst.BaseExpression, place: Place) -> 
     ]
     if selections and not rebound_in_block(mask, place):
         return (
-            f"and `{say(place, selections[0])}` counts them again. Select by the indices found "
+            f"and `{place.short(selections[0])}` counts them again. Select by the indices found "
             "(`x[rows]`, with `rows = mask.nonzero(as_tuple=True)`)."
         )
     return ""

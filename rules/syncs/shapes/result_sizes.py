@@ -7,7 +7,7 @@ import libcst as cst
 from pytest_dispatchguard import Call, Finding, Place, Rule, weaker
 
 from ..data_flow import only_compared
-from ..waits import device_input, say, tell, waits_inside, works_on_host
+from ..waits import device_input, waits_inside, works_on_host
 
 
 class Unique(Rule):
@@ -16,7 +16,7 @@ class Unique(Rule):
     ## What it does
 
     Finds `unique` and `unique_consecutive` of device tensors in hot code whose values are only compared.
-    Where the values themselves are wanted it is a note: what to do is for the author.
+    Where the values themselves are wanted it is a note: the author has to decide what to do.
 
     ## Why it costs
 
@@ -37,7 +37,7 @@ class Unique(Rule):
 
     ## Fix safety
 
-    No fix: how the comparison reads without `unique` is for a reader to write.
+    No fix: only the author knows how to write the comparison without `unique`.
     """
 
     code = "DG424"
@@ -51,18 +51,16 @@ class Unique(Rule):
         if worked_on is None:
             return None
         if only_compared(node, place):
-            return tell(
-                place,
+            return place.finding(
                 node,
-                f"`{say(place, node)}` makes the host wait for the device to sort and count, only "
-                f"to compare the values. Compare `{say(place, worked_on[0])}` itself: any and all "
+                f"`{place.short(node)}` makes the host wait for the device to sort and count, only "
+                f"to compare the values. Compare `{place.short(worked_on[0])}` itself: any and all "
                 "of it give the same, without `unique`.",
                 certainty=worked_on[1],
             )
-        return tell(
-            place,
+        return place.finding(
             node,
-            f"`{say(place, node)}` gives as many elements as there are values, so the host waits "
+            f"`{place.short(node)}` gives as many elements as there are values, so the host waits "
             "for the device to sort and count them. One wait is inherent where the values are "
             "unknown; where they are known, count into a tensor of fixed size (`scatter_add_`).",
             certainty=weaker(worked_on[1], "note"),
@@ -79,7 +77,7 @@ class Bincount(Rule):
     ## Why it costs
 
     The size of the result depends on the largest value, which the host waits for; `minlength` does not
-    spare the wait.
+    avoid the wait.
 
     ## Example
 
@@ -110,23 +108,22 @@ class Bincount(Rule):
         if worked_on is None:
             return None
         size = place.argument(node, 2 if place.name(node) else 1, "minlength")
-        counted = say(place, worked_on[0], 32)
+        counted = place.short(worked_on[0], 32)
         certainty = worked_on[1]
         if (
             isinstance(size, cst.Name | cst.Attribute | cst.Integer)
             and not _may_be_zero(size, place)
             and not place.kind(size).maybe_tensor
         ):
-            known, new = "", say(place, size, 24)
+            known, new = "", place.short(size, 24)
         else:
             known, new = "Where the host knows how many bins there are, ", "n"
             # With no size, or none in some calls, the largest value has to be asked for; one on the device
             # would have to be read.
             certainty = weaker(certainty, "note")
-        return tell(
-            place,
+        return place.finding(
             node,
-            f"`{say(place, node)}` asks for the largest value first, and the host waits for the "
+            f"`{place.short(node)}` asks for the largest value first, and the host waits for the "
             f"device. {known}`torch.zeros({new}, …).scatter_add_(0, {counted}, ones)` (of int64 indices) "
             "has a fixed size and waits for nothing.",
             certainty=certainty,
@@ -189,10 +186,9 @@ class RepeatInterleave(Rule):
             return None
         if _moved_afterwards(node, place):
             certainty = "maybe"  # what is moved to the device only then was not there
-        return tell(
-            place,
+        return place.finding(
             node,
-            f"`repeat_interleave` with the tensor `{say(place, repeats)}` makes the host wait "
+            f"`repeat_interleave` with the tensor `{place.short(repeats)}` makes the host wait "
             "for the device to add it up. Where the host knows the total, say it: "
             "`output_size=total`.",
             certainty=certainty,

@@ -9,7 +9,7 @@ import libcst as cst
 from pytest_dispatchguard import Finding, Getitem, Kind, Place, Rule, Setitem, SizedCall, nodes
 
 from ..data_flow import sources
-from ..waits import say, tell, waits_inside, works_on_host
+from ..waits import waits_inside, works_on_host
 
 _FACTORIES = frozenset("zeros ones empty full rand randn eye arange linspace".split())
 _SIZE_NAMES = frozenset("size shape start end steps length n m".split())
@@ -25,8 +25,7 @@ class TensorAsNumber(Rule):
 
     ## Why it costs
 
-    Python asks the tensor for its number: it is `.item()` without the word, and the host waits for the
-    device.
+    Python asks the tensor for its number, an implicit `.item()`, and the host waits for the device.
 
     ## Example
 
@@ -43,7 +42,7 @@ class TensorAsNumber(Rule):
 
     ## Fix safety
 
-    No fix: where the host can get the number from is for a reader to find.
+    No fix: only the author knows where the host can get the number from.
     """
 
     code = "DG427"
@@ -89,10 +88,9 @@ class TensorAsNumber(Rule):
                 parts = [e.value for e in argument.value.elements]
             for part in parts:
                 if self._number(part, place) and not _given_before(part, call, place):
-                    return tell(
-                        place,
+                    return place.finding(
                         part,
-                        f"`{last}` needs a number where the tensor `{say(place, part)}` is "
+                        f"`{last}` needs a number where the tensor `{place.short(part)}` is "
                         f"given, so the host waits for the device to have it. {_instead(last)}",
                         certainty="maybe" if _of_own_helper(part, place) else "sure",
                     )
@@ -105,20 +103,18 @@ class TensorAsNumber(Rule):
             if isinstance(part, cst.Slice):
                 for bound in (part.lower, part.upper, part.step):
                     if bound is not None and self._number(bound, place):
-                        return tell(
-                            place,
+                        return place.finding(
                             node,
-                            f"The bound `{say(place, bound)}` is a tensor: slicing needs its "
+                            f"The bound `{place.short(bound)}` is a tensor: slicing needs its "
                             "number, and the host waits for the device. Slice by a number that "
                             "the host knows, or mask by position (`torch.arange(n) < bound`).",
                         )
             elif isinstance(part, cst.Index) and self._number(part.value, place):
-                shown = say(place, part.value)
+                shown = place.short(part.value)
                 if base.what in ("nested", "modules") and base.cls != "dict" and base.sure:
-                    return tell(
-                        place,
+                    return place.finding(
                         node,
-                        f"`{say(place, node)}` picks from a Python sequence by the tensor "
+                        f"`{place.short(node)}` picks from a Python sequence by the tensor "
                         f"`{shown}`, so the host waits for the device. Stack what is picked from "
                         "and index on the device, or pick by a number that the host knows.",
                         certainty="sure" if _stackable(base) else "note",
@@ -130,8 +126,7 @@ class TensorAsNumber(Rule):
                 ):
                     if _indexed_before(part.value, node, place):
                         return None
-                    return tell(
-                        place,
+                    return place.finding(
                         node,
                         f"`{shown}` is a tensor of no dimension: each index by it reads its "
                         "number, and the host waits for the device. `index_select(0, "
@@ -141,7 +136,7 @@ class TensorAsNumber(Rule):
         return None
 
     def _number(self, node: cst.BaseExpression, place: Place) -> bool:
-        """Whether a device tensor stands here that Python must ask for its number, unasked as yet."""
+        """Whether Python has to read the number of a device tensor here for the first time."""
         kind = place.kind(node)
         return kind.on_device and not waits_inside(node, place)
 

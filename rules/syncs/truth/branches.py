@@ -8,21 +8,9 @@ import libcst as cst
 
 from pytest_dispatchguard import Finding, Place, Rule, Truth, nodes, weaker
 
+from ...syntax import last_small, names_in, small_statements, target_names
 from ..data_flow import around, ends, loads, selectable
-from ..waits import (
-    READS,
-    Asked,
-    asked_certainty,
-    last_small,
-    names_in,
-    only_raises,
-    only_warns,
-    read_of,
-    say,
-    small_statements,
-    target_names,
-    tell,
-)
+from ..waits import READS, Asked, asked_certainty, only_raises, only_warns, read_of
 from .clamps import as_clamp
 from .conditions import asked_parts, condition_text, host_first, several_tensors, tensor_question
 
@@ -43,9 +31,8 @@ class TruthInBranch(Rule):
 
     Finds tensors in the conditions of `if`, `elif` and ternaries, as operands of `and`, `or` and `not`, and
     in `bool(...)`, in hot code. Branches that do more than give tensors new values (return, call, loop) are
-    notes. What is only perhaps a tensor, a parameter without annotation that nothing in the function proves
-    to be one, is a maybe. Host values (`.shape`, `len()`, `is None`, flags) and
-    tensors that were built on the CPU are no tensors in this sense.
+    notes. A value that is only perhaps a tensor, such as a parameter without annotation, is a maybe. Host
+    values (`.shape`, `len()`, `is None`, flags) and tensors that were built on the CPU do not count.
 
     ## Why it costs
 
@@ -70,7 +57,7 @@ class TruthInBranch(Rule):
 
     ## Fix safety
 
-    No fix: whether both sides may be computed is for a reader to decide.
+    No fix: only the author knows whether both sides may be computed.
     """
 
     code = "DG401"
@@ -97,8 +84,7 @@ class TruthInBranch(Rule):
         shown = condition_text(node, place)
         if not _advice_holds(node, who, place):
             certainty = weaker(certainty, "note")
-        return tell(
-            place,
+        return place.finding(
             node,
             _advice(node, shown, who, place) + several_tensors(who, place),
             certainty=certainty,
@@ -173,9 +159,9 @@ def _of_the_round(test: cst.BaseExpression, place: Place) -> bool:
     if isinstance(test, cst.BooleanOperation):
         return _of_the_round(test.left, place) or _of_the_round(test.right, place)
     if isinstance(test, cst.Comparison):
-        told = isinstance(test.comparisons[0].operator, cst.In | cst.NotIn)
+        member = isinstance(test.comparisons[0].operator, cst.In | cst.NotIn)
         modulo = "%" in place.text(test)
-        return modulo or (told and bool(names_in(test.left) & names))
+        return modulo or (member and bool(names_in(test.left) & names))
     return "%" in place.text(test)
 
 
@@ -194,7 +180,7 @@ def _advice(node: cst.BaseExpression, shown: str, who: Asked, place: Place) -> s
     if place.kind(node).optional and isinstance(node, cst.Name | cst.Attribute):
         return (
             f"`{shown}` asks a tensor that may be None for its truth: the host waits for the "
-            f"device, and a tensor of more than one element raises. Ask `{say(place, node)} is "
+            f"device, and a tensor of more than one element raises. Ask `{place.short(node)} is "
             "not None`."
         )
     buffer = _own_buffer(node, place)
@@ -229,6 +215,10 @@ def _advice(node: cst.BaseExpression, shown: str, who: Asked, place: Place) -> s
             f"The ternary asks `{shown}` for its truth, so the host waits until the device has "
             "the answer. Select on the device with `torch.where(condition, a, b)`."
         )
+    return _advice_for_if(node, shown, who, place)
+
+
+def _advice_for_if(node: cst.BaseExpression, shown: str, who: Asked, place: Place) -> str:
     over, over_ndim = _loop_tensor(node, place)
     if over:
         flat = f"{over}.tolist()" if over_ndim == 1 else f"{over}.flatten().tolist()"
@@ -286,7 +276,7 @@ def _loop_tensor(node: cst.BaseExpression, place: Place) -> tuple[str, int | Non
     for loop in place.loops:
         if isinstance(loop, cst.For) and place.on_device(loop.iter) and names & target_names(loop):
             rest = names - target_names(loop) - {place.self_name}
-            return (say(place, loop.iter), place.kind(loop.iter).ndim) if not rest else ("", None)
+            return (place.short(loop.iter), place.kind(loop.iter).ndim) if not rest else ("", None)
     return "", None
 
 

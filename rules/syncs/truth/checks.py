@@ -10,8 +10,9 @@ import libcst as cst
 
 from pytest_dispatchguard import Finding, Place, Rule, Truth, nodes, weaker
 
+from ...syntax import is_word, last_small, names_in
 from ..data_flow import sources
-from ..waits import Asked, last_small, names_in, only_raises, only_warns, say, tell
+from ..waits import Asked, only_raises, only_warns
 from .conditions import asked_parts, condition_text, host_first, several_tensors, tensor_question
 
 
@@ -65,7 +66,7 @@ class TruthInCheck(Rule):
             return None  # the function checks on the device, and this is where it cannot
         shown = condition_text(node, place)
         made = place.value_of(node) if isinstance(node, cst.Name) else None
-        of = f" (that is `{say(place, made)}`)" if made is not None else ""
+        of = f" (that is `{place.short(made)}`)" if made is not None else ""
         if who.asker == "assert":
             message = (
                 f"`assert {shown}`{of} makes the host wait for the device on every call. "
@@ -74,7 +75,7 @@ class TruthInCheck(Rule):
             )
         elif only_warns(who.by):
             message = (
-                f"`if {shown}`{of} is asked for a warning only, and makes the host wait for the device "
+                f"`if {shown}`{of} only decides on a warning, and makes the host wait for the device "
                 "on every call. Warn where the values are made, or collect the answers on the "
                 f"device and ask once in a while, {_switch(place)}."
             )
@@ -91,7 +92,7 @@ class TruthInCheck(Rule):
         if _asked_for(place):
             certainty = "maybe"
         message += several_tensors(who, place) + _waited_before(node, place)
-        return tell(place, node, message, certainty=certainty)
+        return place.finding(node, message, certainty=certainty)
 
 
 _OWN_SIZE = frozenset("unique unique_consecutive nonzero argwhere".split())
@@ -103,7 +104,7 @@ def _waited_before(node: cst.BaseExpression, place: Place) -> str:
         for call in nodes.walk(source):
             if isinstance(call, cst.Call) and place.last_name(call) in _OWN_SIZE:
                 return (
-                    f" `{say(place, call)}` before it waits as well: ask the values themselves, "
+                    f" `{place.short(call)}` before it waits as well: ask the values themselves, "
                     "`((x == 0) | (x == 1)).all()`."
                 )
     return ""
@@ -152,9 +153,7 @@ def _asked_for(place: Place) -> bool:
     given."""
     params = place.function.params
     off = {
-        p.name.value
-        for p in (*params.params, *params.kwonly_params)
-        if isinstance(p.default, cst.Name) and p.default.value == "False"
+        p.name.value for p in (*params.params, *params.kwonly_params) if is_word(p.default, "False")
     }
     return any(
         holds and isinstance(test, cst.Name) and test.value in off

@@ -8,7 +8,8 @@ import libcst as cst
 
 from pytest_dispatchguard import Finding, Fix, Place, Rule, Truth
 
-from ..waits import Asked, say, small_statements, tell
+from ...syntax import small_statements
+from ..waits import Asked
 from .conditions import tensor_question
 
 
@@ -56,10 +57,9 @@ class ClampByBranch(Rule):
         new = as_clamp(who, place)
         if new is None or not isinstance(who.by, cst.If):
             return None
-        return tell(
-            place,
+        return place.finding(
             node,
-            f"`if {say(place, node)}` makes the host wait for the device, only to clamp a value. "
+            f"`if {place.short(node)}` makes the host wait for the device, only to clamp a value. "
             f"`{new}` does the same without asking.",
             certainty=certainty,
             fix=_one_line(who.by, new, place),

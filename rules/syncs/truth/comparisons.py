@@ -7,7 +7,7 @@ import libcst as cst
 from pytest_dispatchguard import Call, Finding, Place, Rule, weaker
 
 from ..data_flow import selectable
-from ..waits import asked, device_input, only_raises, say, tell
+from ..waits import asked, device_input, only_raises
 
 
 class CompareWholeTensors(Rule):
@@ -15,8 +15,8 @@ class CompareWholeTensors(Rule):
 
     ## What it does
 
-    Finds `allclose` of device tensors in hot code. `equal` is a note: of a tensor
-    and itself, and of unlike shapes, it answers without the device.
+    Finds `allclose` of device tensors in hot code. `equal` is a note: for a tensor and itself, and for
+    different shapes, it answers without the device.
 
     ## Why it costs
 
@@ -37,7 +37,7 @@ class CompareWholeTensors(Rule):
 
     ## Fix safety
 
-    No fix: what depends on the answer is for a reader to see.
+    No fix: only the author knows what depends on the answer.
     """
 
     code = "DG429"
@@ -69,10 +69,9 @@ class CompareWholeTensors(Rule):
             keep = f"Check on the device (`torch._assert_async({how})`), or only when asked to."
         if last == "equal":
             keep += " That needs equal shapes."
-        return tell(
-            place,
+        return place.finding(
             node,
-            f"`{say(place, node)}` gives a Python bool, so the host waits for the device to "
+            f"`{place.short(node)}` gives a Python bool, so the host waits for the device to "
             f"compare. {keep}",
             certainty=worked_on[1],
         )

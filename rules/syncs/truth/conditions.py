@@ -9,7 +9,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Certainty, Place, nodes
 
-from ..waits import Asked, asked, asked_certainty, say, waits_inside, works_on_host
+from ..waits import Asked, asked, asked_certainty, waits_inside, works_on_host
 
 
 def tensor_question(node: cst.BaseExpression, place: Place) -> tuple[Certainty, Asked] | None:
@@ -34,7 +34,7 @@ class _Condition(NamedTuple):
 
 
 def _asked_of(whole: cst.BaseExpression, place: Place) -> _Condition:
-    """What a whole condition asks; told once, however many operands it has."""
+    """What a whole condition asks; computed once for all of its operands."""
     return place.once(("asked of", id(whole)), lambda: _condition(whole, place))
 
 
@@ -94,8 +94,8 @@ def condition_text(node: cst.BaseExpression, place: Place) -> str:
     """The condition as the message names it: `not x.any()` with its not, of a chain the operand."""
     parent = place.parent(node)
     if isinstance(parent, cst.UnaryOperation):
-        return say(place, parent)
-    return say(place, node)
+        return place.short(parent)
+    return place.short(node)
 
 
 def host_first(

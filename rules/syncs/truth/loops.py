@@ -6,7 +6,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Place, Rule, Truth
 
-from ..waits import say, tell, works_on_host
+from ..waits import works_on_host
 from .conditions import condition_text, host_first, tensor_question
 
 
@@ -39,7 +39,7 @@ class TruthInWhile(Rule):
 
     ## Fix safety
 
-    No fix: how many rounds may be run in vain is for a reader to decide.
+    No fix: only the author knows how many extra rounds are acceptable.
     """
 
     code = "DG403"
@@ -55,8 +55,7 @@ class TruthInWhile(Rule):
         certainty, who = question
         if host_first(node, who, place) is not None:
             return None
-        return tell(
-            place,
+        return place.finding(
             node,
             f"`while {condition_text(node, place)}` makes the host wait for the device in every round. "
             "Count rounds on the host, and ask the tensor only every few rounds, or not at all "
@@ -66,7 +65,7 @@ class TruthInWhile(Rule):
 
 
 class TruthPerElement(Rule):
-    """The truth of one tensor after the other is asked: in `any()`, `all()`, or a comprehension's filter.
+    """`any()`, `all()` or the filter of a comprehension asks one tensor after the other for its truth.
 
     ## What it does
 
@@ -90,7 +89,7 @@ class TruthPerElement(Rule):
 
     ## Fix safety
 
-    No fix: the result becomes a tensor, which whoever reads it has to expect.
+    No fix: the result becomes a tensor, which the code that reads it has to expect.
     """
 
     code = "DG404"
@@ -108,7 +107,7 @@ class TruthPerElement(Rule):
         certainty, who = question
         if who.asker == "each" and isinstance(who.by, cst.Call):
             how = place.last_name(who.by)
-            element = say(place, who.whole)
+            element = place.short(who.whole)
             message = (
                 f"`{how}(...)` asks one tensor after the other (`{element}`) for its truth, and "
                 f"the host waits for the device each time. `torch.stack([...]).{how}()` gives one "
@@ -116,13 +115,13 @@ class TruthPerElement(Rule):
             )
         elif who.asker == "filter":
             message = (
-                f"The filter `if {say(place, who.whole)}` reads one tensor after the other, and "
+                f"The filter `if {place.short(who.whole)}` reads one tensor after the other, and "
                 "the host waits for the device each time. Read all of them at once (`.tolist()` "
                 "of one tensor) and filter on the host."
             )
         else:
             return None
-        return tell(place, node, message, certainty=certainty)
+        return place.finding(node, message, certainty=certainty)
 
     def _of_iterable(self, call: cst.Call, place: Place) -> Finding | None:
         if len(call.args) != 1 or works_on_host(place):
@@ -130,19 +129,17 @@ class TruthPerElement(Rule):
         given = call.args[0].value
         if isinstance(given, cst.GeneratorExp | cst.ListComp):
             return None
-        how, shown = place.last_name(call), say(place, given)
+        how, shown = place.last_name(call), place.short(given)
         kind = place.kind(given)
         if kind.on_device:
-            return tell(
-                place,
+            return place.finding(
                 call,
                 f"Python's `{how}({shown})` takes the tensor apart and waits for the device once "
                 f"per element. `{shown}.{how}()` is one operation.",
             )
         element = kind.element
         if kind.what == "nested" and kind.sure and element is not None and element.on_device:
-            return tell(
-                place,
+            return place.finding(
                 call,
                 f"`{how}({shown})` asks one tensor after the other for its truth, and the host "
                 f"waits for the device each time. `torch.stack(...).{how}()` gives one tensor, "

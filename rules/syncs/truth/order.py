@@ -6,12 +6,11 @@ import libcst as cst
 
 from pytest_dispatchguard import Finding, Fix, Place, Rule, Truth
 
-from ..waits import say, tell
 from .conditions import host_first, plain_host, tensor_question
 
 
 class DeviceBeforeHost(Rule):
-    """A boolean chain asks a tensor first, where a host value that is at hand could spare the wait.
+    """A boolean chain asks a tensor first, though a host value could make the wait unnecessary.
 
     ## What it does
 
@@ -58,12 +57,11 @@ class DeviceBeforeHost(Rule):
             return None
         chain, operands, host = found
         word = "and" if isinstance(chain.operator, cst.And) else "or"
-        return tell(
-            place,
+        return place.finding(
             node,
-            f"`{say(place, node)}` makes the host wait for the device before "
-            f"`{say(place, host)}`, which the host knows, is even asked. Ask the host's test "
-            f"first: where it decides the `{word}`, nobody asks the tensor.",
+            f"`{place.short(node)}` makes the host wait for the device before "
+            f"`{place.short(host)}`, which the host knows, is even asked. Ask the host's test "
+            f"first: where it decides the `{word}`, the tensor is not read.",
             certainty=question[0],
             fix=self._fix(operands, place),
         )

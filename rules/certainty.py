@@ -1,4 +1,4 @@
-"""How sure it is that a place runs on every call."""
+"""How certain it is that a place runs often enough to matter."""
 
 from __future__ import annotations
 
@@ -26,3 +26,9 @@ def may_return_before(place: Place) -> bool:
             if any(isinstance(n, cst.Return | cst.Continue) for n in inside):
                 return True
     return False
+
+
+def layer_certainty(place: Place) -> Certainty:
+    """Whether a place surely runs in layers, not once in a step or generation: there microseconds count."""
+    often = place.in_module or place.hot.loop or bool(place.loops)
+    return "sure" if often else "note"

@@ -1,0 +1,115 @@
+"""Questions about syntax that rules of several families ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+
+import libcst as cst
+
+from pytest_dispatchguard import Place, nodes
+
+
+def is_word(node: cst.CSTNode | None, *words: str) -> bool:
+    """Whether a node is one of these names, or of the constants `True`, `False` and `None`."""
+    return isinstance(node, cst.Name) and node.value in words
+
+
+def call_of(node: cst.CSTNode, place: Place) -> cst.Call | None:
+    """The call whose function is just this expression: `f(x)(y)` of `f(x)`."""
+    parent = place.parent(node)
+    return parent if isinstance(parent, cst.Call) and parent.func is node else None
+
+
+def method_call(node: cst.CSTNode, place: Place) -> cst.Call | None:
+    """The call of a method of this very expression: `x.to(y)` of `x`."""
+    parent = place.parent(node)
+    return call_of(parent, place) if isinstance(parent, cst.Attribute) else None
+
+
+def called_name(call: cst.Call) -> str:
+    """The last name of what is called: `c` of `a.b.c(x)`; empty where that has no name."""
+    name = call.func.attr if isinstance(call.func, cst.Attribute) else call.func
+    return name.value if isinstance(name, cst.Name) else ""
+
+
+def assigned(node: cst.CSTNode, place: Place) -> cst.Name | None:
+    """`x` of the statement `x = node`."""
+    parent = place.parent(node)
+    if not isinstance(parent, cst.Assign) or parent.value is not node or len(parent.targets) != 1:
+        return None
+    target = parent.targets[0].target
+    return target if isinstance(target, cst.Name) else None
+
+
+def assigned_once(node: cst.CSTNode, place: Place) -> cst.Name | None:
+    """`x` of the statement `x = node`, where the function gives `x` no other value."""
+    name = assigned(node, place)
+    return name if name is not None and place.assignments(name.value) == 1 else None
+
+
+def only_called(name: cst.Name, place: Place) -> bool:
+    """Whether the function reads a name, bound by this node, only to call what it holds."""
+    same = (n for n in nodes.names_in(place.function) if n.value == name.value)
+    reads = [n for n in same if n is not name]
+    return bool(reads) and all(call_of(n, place) is not None for n in reads)
+
+
+def clauses(comprehension: cst.BaseComp) -> Iterator[cst.CompFor]:
+    """The `for` clauses of a comprehension, outermost first."""
+    clause: cst.CompFor | None = comprehension.for_in
+    while clause is not None:
+        yield clause
+        clause = clause.inner_for_in
+
+
+def small_statements(body: cst.BaseSuite) -> Iterator[cst.CSTNode]:
+    """Statements of a block, each line taken apart; compound ones as they are."""
+    for statement in body.body:
+        if isinstance(statement, cst.SimpleStatementLine):
+            yield from statement.body
+        else:
+            yield statement
+
+
+def last_small(body: cst.BaseSuite) -> cst.CSTNode | None:
+    """The last statement of a block."""
+    return next(iter(reversed(list(small_statements(body)))), None)
+
+
+def names_in(node: cst.CSTNode) -> frozenset[str]:
+    """The names that an expression reads; of `a.b`, `a`."""
+    return frozenset(n.value for n in nodes.names_in(node))
+
+
+def contains(outer: cst.CSTNode, *wanted: cst.CSTNode) -> bool:
+    """Whether one of the nodes is the outer node or lies inside it."""
+    ids = {id(n) for n in wanted}
+    return any(id(n) in ids for n in nodes.walk(outer))
+
+
+def target_names(loop: cst.CSTNode) -> frozenset[str]:
+    """The names that a for loop or comprehension gives a new value in every round, by its header."""
+    targets: list[cst.CSTNode] = []
+    if isinstance(loop, cst.For):
+        targets.append(loop.target)
+    elif isinstance(loop, cst.BaseComp):
+        targets += [clause.target for clause in clauses(loop)]
+    return frozenset().union(*(names_in(t) for t in targets))
+
+
+def bound_names(statements: Iterable[cst.CSTNode]) -> frozenset[str]:
+    """The names that statements give a new value."""
+    return frozenset().union(*map(_bound_in, statements))
+
+
+@lru_cache(maxsize=4096)
+def _bound_in(statement: cst.CSTNode) -> frozenset[str]:
+    found: set[str] = set()
+    for node in nodes.walk(statement):
+        for target in nodes.changed_by(node):
+            while isinstance(target, cst.Subscript | cst.Attribute):
+                target = target.value
+            if isinstance(target, cst.Name):
+                found.add(target.value)
+    return frozenset(found)
