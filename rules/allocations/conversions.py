@@ -283,6 +283,6 @@ class AsTensorOfTensor(Rule):
             f"`{place.short(arg.value)}` is a tensor already: `{place.text(node.func)}` returns "
             "it unchanged; drop the call",
             fix=place.replace(
-                node, bare(arg.value, place), safety="safe", message="drop the conversion"
+                node, bare(arg.value, place), safety="safe", message="leave the conversion out"
             ),
         )
