@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from pytest_dispatchguard import __version__
 from pytest_dispatchguard.commands import COMMANDS, FAILED, module_of
 from pytest_dispatchguard.commands.output import OutputError, complain, expect, give_up, say, write
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 
 _INTERRUPTED = 130
 

@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.settings import ALL, SETTINGS, Kind
 
 if sys.version_info >= (3, 11):

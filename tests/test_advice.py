@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_dispatchguard.lint.check import Request, check
-from pytest_dispatchguard.model import Finding
+from pytest_dispatchguard.model.findings import Finding
 
 HEAD = "import torch\nfrom torch import nn\n\n\n# dispatchguard: hot\n"
 

@@ -17,7 +17,7 @@ from pytest_dispatchguard.config import (
     selected,
     unread_python,
 )
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 
 CODES = ("DG001", "DG002", "DG101", "DG102", "DG401", "DG402", "DG601", "DG602")
 

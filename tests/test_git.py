@@ -19,7 +19,7 @@ from pytest_dispatchguard.history.checkouts import checkout_of
 from pytest_dispatchguard.lint.sources.files import discover
 from pytest_dispatchguard.lint.sources.git_diff import changes, texts_at
 from pytest_dispatchguard.measure.revisions.checkout import Revision
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 
 MINE = {
     **{key: value for key, value in os.environ.items() if not key.startswith("GIT_")},

@@ -22,7 +22,7 @@ from pytest_dispatchguard.lint.results.fixes import fix
 from pytest_dispatchguard.lint.scout import scan
 from pytest_dispatchguard.lint.sources.files import Discovery, File
 from pytest_dispatchguard.lint.workers import Pool
-from pytest_dispatchguard.model import Finding
+from pytest_dispatchguard.model.findings import Finding
 
 ROOT = Path("/nowhere")
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_dispatchguard.config import DEFAULT_SRC, Config, load_config
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.settings import KINDS, SETTINGS, schema
 
 if sys.version_info >= (3, 11):

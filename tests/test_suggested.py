@@ -15,7 +15,8 @@ import pytest
 
 from pytest_dispatchguard.config import Config
 from pytest_dispatchguard.lint.check import Checked, Request, check
-from pytest_dispatchguard.model import Finding, Remark, Review, Stretch
+from pytest_dispatchguard.model.findings import Finding
+from pytest_dispatchguard.model.reviews import Remark, Review, Stretch
 from pytest_dispatchguard.report import render
 from pytest_dispatchguard.report.options import Options
 from pytest_dispatchguard.report.review.github import as_object

@@ -22,7 +22,8 @@ from pytest_dispatchguard.measure.revisions.checkout import (
     must_be_built,
     top_of,
 )
-from pytest_dispatchguard.model import Culprit, Point, Trend, UserError
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.history import Culprit, Point, Trend
 from pytest_dispatchguard.report.budgets import history as report
 
 _OPTION = "--bisect"

@@ -43,7 +43,9 @@ from pytest_dispatchguard.lint.sources.files import (
 )
 from pytest_dispatchguard.lint.store.cache import Cache, cache_path, clean
 from pytest_dispatchguard.lint.workers import Pool
-from pytest_dispatchguard.model import Finding, Report, Safety, Summary, UserError
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.findings import Finding, Safety
+from pytest_dispatchguard.model.reports import Report, Summary
 
 if TYPE_CHECKING:
     from pytest_dispatchguard.lint.results import baseline as baselines

@@ -43,7 +43,7 @@ from pytest_dispatchguard.lint.store.packing import (
 )
 from pytest_dispatchguard.lint.syntax.chunks import Lines, Outline, module_imports, worth_judging
 from pytest_dispatchguard.lint.workers import Pool, WorkerDiedError
-from pytest_dispatchguard.model import Edit, Finding, RuleInfo, Span
+from pytest_dispatchguard.model.findings import Edit, Finding, RuleInfo, Span
 from pytest_dispatchguard.startup import compiled_dataclasses
 
 if TYPE_CHECKING:

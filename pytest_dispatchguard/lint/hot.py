@@ -16,7 +16,7 @@ from pytest_dispatchguard.lint.incremental.survey import Progress, scout_files
 from pytest_dispatchguard.lint.results.unused_settings import idle_names
 from pytest_dispatchguard.lint.sources.files import discover, require
 from pytest_dispatchguard.lint.workers import Pool
-from pytest_dispatchguard.model import Finding, Hot, HotPlace
+from pytest_dispatchguard.model.findings import Finding, Hot, HotPlace
 
 
 class HotLines:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_dispatchguard.lint.check import Request, check
-from pytest_dispatchguard.model import Finding
+from pytest_dispatchguard.model.findings import Finding
 
 _ALL_HOT = '[tool.dispatchguard]\nhot-roots = ["*"]\n'
 

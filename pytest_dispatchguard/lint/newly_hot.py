@@ -22,7 +22,7 @@ from pytest_dispatchguard.lint.sources.module_names import module_name
 from pytest_dispatchguard.lint.store.cache import Cache
 from pytest_dispatchguard.lint.store.packing import shape
 from pytest_dispatchguard.lint.workers import Pool
-from pytest_dispatchguard.model import Elsewhere, Finding, Span
+from pytest_dispatchguard.model.findings import Elsewhere, Finding, Span
 
 
 @dataclass(frozen=True, slots=True)

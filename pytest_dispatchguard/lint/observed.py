@@ -15,7 +15,8 @@ from pytest_dispatchguard.lint.knowledge.libraries import TEST_PATHS
 from pytest_dispatchguard.lint.results import baseline as baselines
 from pytest_dispatchguard.lint.results import suppressions
 from pytest_dispatchguard.lint.sources.files import Source, is_excluded, read_source
-from pytest_dispatchguard.model import Finding, Report, Summary
+from pytest_dispatchguard.model.findings import Finding
+from pytest_dispatchguard.model.reports import Report, Summary
 
 
 def read_config(place: Path, cwd: Path, config_file: Path | None = None) -> Config:

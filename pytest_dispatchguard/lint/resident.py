@@ -36,7 +36,9 @@ from pytest_dispatchguard.lint.sources.files import (
 )
 from pytest_dispatchguard.lint.store.cache import Cache, Memory, cache_path
 from pytest_dispatchguard.lint.workers import Pool
-from pytest_dispatchguard.model import Finding, PriceTable, Safety, UserError
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.findings import Finding, Safety
+from pytest_dispatchguard.model.prices import PriceTable
 
 _KEPT_BRIEFS = 3
 """States of a project whose hotness is kept: with those before, for who undoes, and on the way of a fix."""

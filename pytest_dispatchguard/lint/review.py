@@ -21,7 +21,9 @@ from pytest_dispatchguard.lint.sources.base_revision import before
 from pytest_dispatchguard.lint.sources.files import discover
 from pytest_dispatchguard.lint.store.cache import Cache
 from pytest_dispatchguard.lint.workers import Pool
-from pytest_dispatchguard.model import Finding, Remark, Review, Stretch, UserError
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.findings import Finding
+from pytest_dispatchguard.model.reviews import Remark, Review, Stretch
 
 
 @dataclass(frozen=True, slots=True)

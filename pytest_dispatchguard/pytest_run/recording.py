@@ -12,7 +12,7 @@ import pytest
 
 from pytest_dispatchguard.config import PROFILE
 from pytest_dispatchguard.lint.observed import own_files, read_config
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.profile import Profile, load, packed
 from pytest_dispatchguard.project_folder import Folder, made
 from pytest_dispatchguard.pytest_run.lost_workers import Losses, fail_incomplete

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.runtime import torch_private
 from pytest_dispatchguard.runtime.compiled.counts import failure
 

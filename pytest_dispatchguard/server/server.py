@@ -34,7 +34,8 @@ from pytest_dispatchguard.lint.results.fixes import fix
 from pytest_dispatchguard.lint.results.ignore_comment import silence
 from pytest_dispatchguard.lint.results.suppressions import UNUSED
 from pytest_dispatchguard.lint.workers import default_jobs
-from pytest_dispatchguard.model import Edit, Elsewhere, Finding, RuleInfo, UserError
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.findings import Edit, Elsewhere, Finding, RuleInfo
 from pytest_dispatchguard.report.formats import lsp
 from pytest_dispatchguard.report.wording import NAME, remedy
 from pytest_dispatchguard.server.progress import working

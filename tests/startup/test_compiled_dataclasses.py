@@ -23,7 +23,7 @@ def compile_(text, name, mode, *more, _compile=builtins.compile, **named):
         compiled.append(text)
     return _compile(text, name, mode, *more, **named)
 builtins.compile = compile_
-from pytest_dispatchguard import precompiled
+from pytest_dispatchguard.startup import compiled_dataclasses as precompiled
 keep = precompiled.begin() if sys.argv[1] == "kept" else (lambda: None)
 import libcst, pytest_dispatchguard.lint.judge.judge, pytest_dispatchguard.commands.linting.check
 others = dataclasses.make_dataclass("Other", ["a"])

@@ -21,7 +21,7 @@ from pytest_dispatchguard.commands.options import (
     working_folder,
 )
 from pytest_dispatchguard.commands.output import put, render_report, say, write_bytes
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 
 if TYPE_CHECKING:
     from pytest_dispatchguard.lint.check import Checked, Request

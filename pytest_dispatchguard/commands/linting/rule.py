@@ -7,7 +7,7 @@ import sys
 
 from pytest_dispatchguard.commands import CLEAN
 from pytest_dispatchguard.commands.output import colored, width, write
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -13,7 +13,7 @@ from pytest_dispatchguard.commands import CLEAN
 from pytest_dispatchguard.commands.output import say
 from pytest_dispatchguard.config import PROFILE
 from pytest_dispatchguard.lint.check import Request, inputs, settings
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 
 INTERVAL = 0.5
 """Seconds from one look at the files to the next."""

@@ -17,7 +17,8 @@ from pytest_dispatchguard.lint.judge.target import Target, applies
 from pytest_dispatchguard.measure.budgets.session import machine
 from pytest_dispatchguard.measure.revisions.run_files import processor
 from pytest_dispatchguard.measure.specimens.prices import measured
-from pytest_dispatchguard.model import PriceTable, UserError
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.prices import PriceTable
 from pytest_dispatchguard.report import prices as report
 
 Tell = Callable[[str, int, int], object]

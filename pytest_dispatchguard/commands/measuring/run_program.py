@@ -12,7 +12,9 @@ from typing import Any
 
 from pytest_dispatchguard.lint.hot import hot_lines
 from pytest_dispatchguard.lint.observed import Sieve, own_files, read_config
-from pytest_dispatchguard.model import Report, UserError, with_remarks
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.operations import with_remarks
+from pytest_dispatchguard.model.reports import Report
 from pytest_dispatchguard.pytest_run import recording
 from pytest_dispatchguard.runtime import program
 from pytest_dispatchguard.runtime.compiled import program as compiling

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pytest_dispatchguard.commands import CLEAN
 from pytest_dispatchguard.commands.options import format_option
 from pytest_dispatchguard.commands.output import write
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.settings import KINDS, SETTINGS, Setting, schema
 
 

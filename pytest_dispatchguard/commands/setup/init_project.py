@@ -15,7 +15,7 @@ from pytest_dispatchguard.lint.check import settings
 from pytest_dispatchguard.lint.hot import hot_functions
 from pytest_dispatchguard.lint.sources.files import Source, discover, read_source, write_source
 from pytest_dispatchguard.lint.sources.module_names import module_name
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 
 if sys.version_info >= (3, 11):
     import tomllib

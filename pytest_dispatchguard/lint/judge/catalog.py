@@ -14,7 +14,7 @@ from typing import Any
 
 from pytest_dispatchguard import __version__
 from pytest_dispatchguard.lint.store.cache import Cache
-from pytest_dispatchguard.model import Price, RuleInfo
+from pytest_dispatchguard.model.findings import Price, RuleInfo
 
 _NAMESPACE, _KEY = "rules", "catalog"
 

@@ -24,7 +24,7 @@ from pytest_dispatchguard.config import (
     top_package,
 )
 from pytest_dispatchguard.git import run_git
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 
 
 @dataclass(frozen=True, slots=True)

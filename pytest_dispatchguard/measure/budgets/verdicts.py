@@ -22,15 +22,9 @@ from pytest_dispatchguard.measure.timing.figures import (
 from pytest_dispatchguard.measure.timing.figures import kept as limit_kept
 from pytest_dispatchguard.measure.timing.intervals import over_processes
 from pytest_dispatchguard.measure.timing.timing import Sample, sample
-from pytest_dispatchguard.model import (
-    CostlyLine,
-    Interval,
-    Limit,
-    Measurement,
-    Outcome,
-    UserError,
-    Verdict,
-)
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.measurements import CostlyLine, Interval, Measurement
+from pytest_dispatchguard.model.verdicts import Limit, Outcome, Verdict
 from pytest_dispatchguard.runtime.compiled import counts as compiled
 from pytest_dispatchguard.runtime.counters import counters
 from pytest_dispatchguard.runtime.counters.instructions import instructions_by_place

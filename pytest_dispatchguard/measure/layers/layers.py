@@ -21,7 +21,7 @@ from pytest_dispatchguard.measure.layers.python import PythonLayers
 from pytest_dispatchguard.measure.timing.calling import Call
 from pytest_dispatchguard.measure.timing.devices import HOST, Device, here
 from pytest_dispatchguard.measure.timing.turns import Arm, Clock, Turned, turned
-from pytest_dispatchguard.model import Layer, Layers
+from pytest_dispatchguard.model.layers import Layer, Layers
 from pytest_dispatchguard.runtime.call_tree import CallTree
 from pytest_dispatchguard.runtime.compiled.calls import lets_in, role
 from pytest_dispatchguard.runtime.counters.garbage_collector import collector_off

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from pytest_dispatchguard.measure.timing.calling import Call
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.runtime.target import compiled, told
 
 

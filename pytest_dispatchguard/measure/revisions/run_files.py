@@ -19,7 +19,8 @@ from pytest_dispatchguard.measure.workers.messages import (
     unpack_samples,
     unpack_verdicts,
 )
-from pytest_dispatchguard.model import Base, UserError, Verdict
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.verdicts import Base, Verdict
 
 FOLDER = Path(".dispatchguard", "runs")
 _OURS = "dispatchguard"

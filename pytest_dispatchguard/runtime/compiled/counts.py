@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
 
-from pytest_dispatchguard.model import Compiled, CompileEvent, UserError
+from pytest_dispatchguard.model.compiled import Compiled, CompileEvent
+from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.runtime import torch_private
 from pytest_dispatchguard.runtime.compiled.guards import grouped, guards_of
 from pytest_dispatchguard.runtime.foreign import is_foreign_file

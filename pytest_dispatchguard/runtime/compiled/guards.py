@@ -10,7 +10,7 @@ from pathlib import PurePath
 from types import CodeType
 from typing import Any, Literal
 
-from pytest_dispatchguard.model import Guards
+from pytest_dispatchguard.model.compiled import Guards
 from pytest_dispatchguard.runtime import torch_private
 
 # torch writes the line that made it check behind the check: `x == 1  # y = x + 1  # net.py:3 in forward`.

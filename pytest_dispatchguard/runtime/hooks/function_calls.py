@@ -12,7 +12,7 @@ from functools import cache
 from types import CodeType, FrameType
 from typing import Any
 
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 
 Entered = Callable[[FrameType], bool]
 """Told of a function that begins, by its frame; whether it wants to be told of that code again."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.runtime.counters.garbage_collector import collector_off
 
 Note = Callable[[CodeType, int], None]

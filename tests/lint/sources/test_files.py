@@ -22,7 +22,7 @@ from pytest_dispatchguard.lint.sources.files import (
     read_source,
     write_source,
 )
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 
 as_user = pytest.mark.skipif(
     hasattr(os, "geteuid") and os.geteuid() == 0, reason="root may read and write everything"
