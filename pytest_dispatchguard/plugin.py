@@ -147,7 +147,7 @@ def _is_shared_out(config: pytest.Config) -> bool:
 
 def _read_budgets(config: pytest.Config, asked: options.Options) -> Path | None:
     """Reads what tests are held against; the file that the run is to be kept in."""
-    from pytest_dispatchguard.config import budgets_of
+    from pytest_dispatchguard.config.load import budgets_of
     from pytest_dispatchguard.measure.budgets import budget_file
     from pytest_dispatchguard.measure.budgets.limits import check_settings
     from pytest_dispatchguard.measure.budgets.session import Asked

@@ -15,6 +15,9 @@ from pytest_dispatchguard.model.errors import UserError
 
 FOLDER = ".dispatchguard"
 
+PROFILE = Path(FOLDER, "profile.json")
+"""The recorded profile, relative to the project root."""
+
 _IGNORE = ".gitignore"
 _BESIDE = ("-journal", "-wal", "-shm")
 """What SQLite calls the files that it keeps beside a database."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import pytest_dispatchguard
-from pytest_dispatchguard.config import Config
+from pytest_dispatchguard.config.config import Config
 from pytest_dispatchguard.history.bisect import _git as asked_by_bisect
 from pytest_dispatchguard.history.checkouts import checkout_of
 from pytest_dispatchguard.lint.sources.files import discover

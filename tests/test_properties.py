@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_dispatchguard.config import Config
+from pytest_dispatchguard.config.config import Config
 from pytest_dispatchguard.edits import apply_edits, offsets
 from pytest_dispatchguard.lint import engine
 from pytest_dispatchguard.lint.judge.catalog import Catalog, catalog

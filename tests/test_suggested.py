@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from pytest_dispatchguard.config import Config
+from pytest_dispatchguard.config.config import Config
 from pytest_dispatchguard.lint.check import Checked, Request, check
 from pytest_dispatchguard.model.findings import Finding
 from pytest_dispatchguard.model.reviews import Remark, Review, Stretch

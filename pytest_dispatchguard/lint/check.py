@@ -9,19 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_dispatchguard import __version__, prices
-from pytest_dispatchguard.config import (
-    UNPARSABLE,
-    Config,
-    absolute,
-    exists,
-    find_root,
-    idle_folders,
-    is_folder,
-    is_project,
-    load_config,
-    selected,
-    unread_python,
-)
+from pytest_dispatchguard.config.config import UNPARSABLE, Config, selected
+from pytest_dispatchguard.config.load import idle_folders, load_config, unread_python
+from pytest_dispatchguard.config.project_root import find_root, is_project
 from pytest_dispatchguard.lint import engine
 from pytest_dispatchguard.lint.incremental.survey import Progress, Texts
 from pytest_dispatchguard.lint.judge.catalog import Catalog, Codes, fingerprint
@@ -46,6 +36,7 @@ from pytest_dispatchguard.lint.workers import Pool
 from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.model.findings import Finding, Safety
 from pytest_dispatchguard.model.reports import Report, Summary
+from pytest_dispatchguard.paths import absolute, exists, is_folder
 
 if TYPE_CHECKING:
     from pytest_dispatchguard.lint.results import baseline as baselines

@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_dispatchguard import project_folder
-from pytest_dispatchguard.config import PROFILE, UNPARSABLE, Config, ignored_in_file, selected
+from pytest_dispatchguard.config.config import UNPARSABLE, Config, ignored_in_file, selected
 from pytest_dispatchguard.lint.incremental import solution_store as kept
 from pytest_dispatchguard.lint.incremental.survey import (
     Progress,
@@ -44,6 +44,7 @@ from pytest_dispatchguard.lint.store.packing import (
 from pytest_dispatchguard.lint.syntax.chunks import Lines, Outline, module_imports, worth_judging
 from pytest_dispatchguard.lint.workers import Pool, WorkerDiedError
 from pytest_dispatchguard.model.findings import Edit, Finding, RuleInfo, Span
+from pytest_dispatchguard.project_folder import PROFILE
 from pytest_dispatchguard.startup import compiled_dataclasses
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_dispatchguard.config import idle_folders, is_project
+from pytest_dispatchguard.config.load import idle_folders
+from pytest_dispatchguard.config.project_root import is_project
 from pytest_dispatchguard.lint import engine
 from pytest_dispatchguard.lint.callgraph.project import Project
 from pytest_dispatchguard.lint.check import settings

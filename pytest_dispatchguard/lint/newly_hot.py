@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from pytest_dispatchguard.config import Config
+from pytest_dispatchguard.config.config import Config
 from pytest_dispatchguard.edits import split_lines
 from pytest_dispatchguard.lint import engine
 from pytest_dispatchguard.lint.callgraph.calls import calls_to

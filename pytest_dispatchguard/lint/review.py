@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dispatchguard import prices
-from pytest_dispatchguard.config import Config
+from pytest_dispatchguard.config.config import Config
 from pytest_dispatchguard.lint import engine
 from pytest_dispatchguard.lint.check import heard, settings
 from pytest_dispatchguard.lint.incremental.survey import Progress, Texts

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dispatchguard.commands.places import from_here
+from pytest_dispatchguard.config.settings import SETTINGS
 from pytest_dispatchguard.lint.check import Request, inputs, settings
-from pytest_dispatchguard.settings import SETTINGS
 
 
 def files_in(request: Request) -> str:

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pytest_dispatchguard.config import PROFILE
 from pytest_dispatchguard.lint.callgraph.calls import Edge
 from pytest_dispatchguard.lint.facts import FileFacts
 from pytest_dispatchguard.lint.kinds.kinds import (
@@ -21,6 +20,7 @@ from pytest_dispatchguard.lint.kinds.kinds import (
 )
 from pytest_dispatchguard.lint.syntax.chunks import Lines
 from pytest_dispatchguard.profile import Profile, Seen, digest
+from pytest_dispatchguard.project_folder import PROFILE
 
 _STEPS = 12
 """Calls in one another that are followed from a root."""

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from pytest_dispatchguard.config import UNPARSABLE
+from pytest_dispatchguard.config.config import UNPARSABLE
 from pytest_dispatchguard.lint.sources.files import write_source
 from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.model.findings import Finding

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from pytest_dispatchguard.config import UNPARSABLE
+from pytest_dispatchguard.config.config import UNPARSABLE
 from pytest_dispatchguard.edits import apply_edits
 from pytest_dispatchguard.lint.results.fixes import Repaired
 from pytest_dispatchguard.lint.results.ignore_comment import silence

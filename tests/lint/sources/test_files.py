@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_dispatchguard.config import Config, load_config
+from pytest_dispatchguard.config.config import Config
+from pytest_dispatchguard.config.load import load_config
 from pytest_dispatchguard.lint.sources.files import (
     Discovery,
     Source,
