@@ -36,8 +36,8 @@ def code_list(value: object, where: str, known_codes: Collection[str]) -> tuple[
 
 
 def unknown_code(code: str, known_codes: Collection[str]) -> str | None:
-    """The error for a code or prefix that matches no rule; None if one matches. If `known_codes` maps codes to
-    names, a rule's name is answered with its code."""
+    """The error for a code or prefix that matches no rule; None if one matches. If `known_codes` maps codes
+    to names, a rule's name is answered with its code."""
     if code == ALL or (code and any(known.startswith(code) for known in known_codes)):
         return None
     names = known_codes if isinstance(known_codes, Mapping) else {}
