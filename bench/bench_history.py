@@ -27,7 +27,8 @@ from bench_lint import BenchError, machine
 
 from pytest_dispatchguard.history import store
 from pytest_dispatchguard.history.databases import Database
-from pytest_dispatchguard.model import Checkout, Interval, Kept, Run
+from pytest_dispatchguard.model.history import Checkout, Kept, Run
+from pytest_dispatchguard.model.measurements import Interval
 
 RESULTS = Path(__file__).resolve().parent / "results" / "history.json"
 GOAL_S = 0.2

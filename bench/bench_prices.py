@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_dispatchguard.commands.measuring import price_rules
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.report.progress import progress
 
 ROOT = Path(__file__).resolve().parents[1]

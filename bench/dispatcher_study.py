@@ -32,7 +32,7 @@ from typing import Any
 
 from bench_lint import BenchError, machine, version_of
 
-from pytest_dispatchguard.model import Interval
+from pytest_dispatchguard.model.measurements import Interval
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results" / "dispatcher.json"

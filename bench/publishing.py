@@ -15,7 +15,7 @@ from typing import Any
 
 from bench_lint import BenchError, machine, version_of
 
-from pytest_dispatchguard.model import Interval
+from pytest_dispatchguard.model.measurements import Interval
 
 RESULTS = Path(__file__).resolve().parent / "results"
 

@@ -28,7 +28,7 @@ from typing import Any
 
 from publishing import study, table, where, written_by
 
-from pytest_dispatchguard.model import Interval
+from pytest_dispatchguard.model.measurements import Interval
 
 NOTEBOOK = {"fake_dispatches": 72_549, "fake_mode_dispatches": 115_542}
 COUNTERS = (

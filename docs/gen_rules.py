@@ -10,7 +10,7 @@ import subprocess
 import sys
 from typing import Any
 
-from pytest_dispatchguard.model import Price
+from pytest_dispatchguard.model.findings import Price
 from pytest_dispatchguard.report.wording import cost
 
 FAMILIES = {

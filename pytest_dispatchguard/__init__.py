@@ -13,9 +13,9 @@ __version__ = "0.1.0"
 
 _HOMES = {
     **dict.fromkeys(
-        ("Certainty", "Edit", "Finding", "Fix", "Hot", "Price", "Span", "UserError", "weaker"),
-        "model",
+        ("Certainty", "Edit", "Finding", "Fix", "Hot", "Price", "Span", "weaker"), "model.findings"
     ),
+    **dict.fromkeys(("UserError",), "model.errors"),
     **dict.fromkeys(("hookimpl", "hookspec"), "hookspecs"),
     **dict.fromkeys(("Recorder", "Sync", "allow_sync"), "runtime.syncs.syncs"),
     **dict.fromkeys(("ghost",), "runtime.ghost.ghost"),
@@ -111,7 +111,8 @@ if TYPE_CHECKING:
     )
     from pytest_dispatchguard.lint.kinds.kinds import Kind
     from pytest_dispatchguard.lint.syntax import nodes
-    from pytest_dispatchguard.model import (
+    from pytest_dispatchguard.model.errors import UserError
+    from pytest_dispatchguard.model.findings import (
         Certainty,
         Edit,
         Finding,
@@ -119,7 +120,6 @@ if TYPE_CHECKING:
         Hot,
         Price,
         Span,
-        UserError,
         weaker,
     )
     from pytest_dispatchguard.runtime.ghost.ghost import ghost

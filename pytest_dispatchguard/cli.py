@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from pytest_dispatchguard import __version__
 from pytest_dispatchguard.commands import COMMANDS, FAILED, module_of
 from pytest_dispatchguard.commands.output import OutputError, complain, expect, give_up, say, write
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 
 _INTERRUPTED = 130
 
@@ -152,7 +152,7 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
 def _refuse(parser: argparse.ArgumentParser, unknown: Sequence[str]) -> None:
     if not unknown:
         return
-    from pytest_dispatchguard.config import did_you_mean
+    from pytest_dispatchguard.spelling import did_you_mean
 
     word = unknown[0].partition("=")[0]
     options: list[str] = [o for a in parser._actions for o in a.option_strings]
@@ -169,7 +169,7 @@ class _Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
-            from pytest_dispatchguard.config import did_you_mean
+            from pytest_dispatchguard.spelling import did_you_mean
 
             advice = did_you_mean(str(value), list(action.choices))
             raise argparse.ArgumentError(action, f"{value!r} is not a valid choice; {advice}")

@@ -56,7 +56,7 @@ def pytest_load_initial_conftests(
             args, namespace=copy(early_config.option)
         )
     if options.ghost_is_wanted(early_config):
-        from pytest_dispatchguard.model import UserError
+        from pytest_dispatchguard.model.errors import UserError
 
         try:
             early_config.add_cleanup(_haunted())
@@ -101,7 +101,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _watch(config: pytest.Config, asked: options.Options) -> None:
     """Has tests watched: where they run, which may be in processes of pytest-xdist."""
-    from pytest_dispatchguard.model import UserError
+    from pytest_dispatchguard.model.errors import UserError
 
     try:
         if asked.record:
@@ -127,7 +127,7 @@ def _haunted() -> Callable[[], None]:
     """Has a ghost there from now on, and gives what ends it."""
     from contextlib import ExitStack
 
-    from pytest_dispatchguard.model import UserError
+    from pytest_dispatchguard.model.errors import UserError
 
     try:
         from pytest_dispatchguard.runtime.ghost.ghost import ghost
@@ -147,12 +147,12 @@ def _is_shared_out(config: pytest.Config) -> bool:
 
 def _read_budgets(config: pytest.Config, asked: options.Options) -> Path | None:
     """Reads what tests are held against; the file that the run is to be kept in."""
-    from pytest_dispatchguard.config import budgets_of
+    from pytest_dispatchguard.config.load import budgets_of
     from pytest_dispatchguard.measure.budgets import budget_file
     from pytest_dispatchguard.measure.budgets.limits import check_settings
     from pytest_dispatchguard.measure.budgets.session import Asked
     from pytest_dispatchguard.measure.revisions import run_files
-    from pytest_dispatchguard.model import UserError
+    from pytest_dispatchguard.model.errors import UserError
 
     try:
         config.stash[_SETTINGS] = budgets_of(config.rootpath / "pyproject.toml")
@@ -197,7 +197,7 @@ def _workers(config: pytest.Config, asked: options.Options) -> Measuring:
 
     from pytest_dispatchguard.measure.revisions import checkout, run_files
     from pytest_dispatchguard.measure.workers import measuring
-    from pytest_dispatchguard.model import UserError
+    from pytest_dispatchguard.model.errors import UserError
 
     launch = measuring.launch_of(config)
     base = saved = None

@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dispatchguard import project_folder
-from pytest_dispatchguard.model import Finding, Interval, Price, Priced, PriceTable, UserError
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.findings import Finding, Price
+from pytest_dispatchguard.model.measurements import Interval
+from pytest_dispatchguard.model.prices import Priced, PriceTable
 
 SCHEMA = 1
 NAME = ".dispatchguard/prices.json"

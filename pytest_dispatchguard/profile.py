@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dispatchguard import project_folder
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 
 SCHEMA = 1
 MOST_CALLEES, MOST_KINDS = 60, 8

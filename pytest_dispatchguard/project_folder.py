@@ -11,9 +11,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 
 FOLDER = ".dispatchguard"
+
+PROFILE = Path(FOLDER, "profile.json")
+"""The recorded profile, relative to the project root."""
 
 _IGNORE = ".gitignore"
 _BESIDE = ("-journal", "-wal", "-shm")

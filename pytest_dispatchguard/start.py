@@ -82,7 +82,7 @@ def _import_all() -> tuple[str, ...]:
     from pytest_dispatchguard.lint.judge.judge import bench
     from pytest_dispatchguard.lint.judge.target import Target
     from pytest_dispatchguard.lint.results.suppressions import read
-    from pytest_dispatchguard.model import UserError
+    from pytest_dispatchguard.model.errors import UserError
     from pytest_dispatchguard.report import progress  # noqa: F401 - only to have them
 
     for package in (lint, report):

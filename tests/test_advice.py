@@ -8,7 +8,7 @@ import pytest
 
 from pytest_dispatchguard.lint.check import check
 from pytest_dispatchguard.lint.request import Request
-from pytest_dispatchguard.model import Finding
+from pytest_dispatchguard.model.findings import Finding
 
 HEAD = "import torch\nfrom torch import nn\n\n\n# dispatchguard: hot\n"
 

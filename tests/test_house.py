@@ -15,18 +15,18 @@ PACKAGE = "pytest_dispatchguard"
 # `edits` is text and places in it, on the level of the model: the linter writes with it, reports show.
 # `profile` is what running code leaves for reading it.
 # `project_folder` is where any part may leave a file.
-BASE = frozenset({"config", "edits", "git", "model", "profile", "project_folder", "visible"})
+# `paths` and `spelling` are for any part: careful checks of paths, and suggestions for misspelled words.
+BASE = frozenset({"config", "edits", "git", "model", "paths", "profile", "project_folder"})
+BASE |= {"spelling", "visible"}
 PARTS = frozenset({"lint", "measure", "report", "runtime"})
 
 # What each part may import of ours, beside itself. A part that is not named may import BASE.
 ARROWS = {
     "__init__": BASE | PARTS | {"hookspecs"},
     "__main__": frozenset({"start"}),
-    "cli": frozenset({"", "commands", "config", "model", "visible"}),
-    "commands": BASE
-    | PARTS
-    | {"", "daemon", "history", "post", "prices", "pytest_run", "server", "settings"},
-    "config": frozenset({"model", "settings"}),
+    "cli": frozenset({"", "commands", "model", "spelling", "visible"}),
+    "commands": BASE | PARTS | {"", "daemon", "history", "post", "prices", "pytest_run", "server"},
+    "config": frozenset({"model", "paths", "spelling"}),
     "daemon": frozenset({"", "startup"}),
     "edits": frozenset({"model"}),
     "git": frozenset(),
@@ -44,9 +44,10 @@ ARROWS = {
     "report": frozenset({"edits", "model", "visible"}),
     "runtime": BASE | {"", "hookspecs"},
     "server": BASE | {"", "lint", "report"},
-    "settings": frozenset(),
     # It hands itself to the daemon, and tells the daemon what to import.
     "start": BASE | {"cli", "commands", "daemon", "lint", "report", "startup"},
+    "paths": frozenset(),
+    "spelling": frozenset(),
     "startup": frozenset(),
     "visible": frozenset(),
 }

@@ -70,6 +70,7 @@ def test_a_run_imports_nothing_heavy(
     ours = {name for name in loaded if name.startswith("pytest_dispatchguard")}
     names = {
         "pytest_dispatchguard",
+        "pytest_dispatchguard.pytest_run",
         "pytest_dispatchguard.pytest_run.options",
         "pytest_dispatchguard.plugin",
     }

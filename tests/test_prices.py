@@ -10,16 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_dispatchguard.model import (
-    Finding,
-    Hot,
-    Interval,
-    Price,
-    Priced,
-    PriceTable,
-    Span,
-    UserError,
-)
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.findings import Finding, Hot, Price, Span
+from pytest_dispatchguard.model.measurements import Interval
+from pytest_dispatchguard.model.prices import Priced, PriceTable
 from pytest_dispatchguard.prices import load, packed, priced, unpacked
 
 US = st.floats(-1e6, 1e6)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.profile import MOST_CALLEES, Profile, Seen, digest, load, packed
 
 NAMES = st.tuples(st.sampled_from(["a.py", "b/c.py"]), st.sampled_from(["f", "C.m", "é"]))

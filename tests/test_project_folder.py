@@ -12,11 +12,13 @@ import pytest
 
 from pytest_dispatchguard import prices, project_folder
 from pytest_dispatchguard.commands.measuring import price_rules
-from pytest_dispatchguard.config import PROFILE
 from pytest_dispatchguard.history import store, trends
-from pytest_dispatchguard.model import Checkout, PriceTable, UserError
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.history import Checkout
+from pytest_dispatchguard.model.prices import PriceTable
 from pytest_dispatchguard.profile import Profile, Seen
 from pytest_dispatchguard.profile import load as load_profile
+from pytest_dispatchguard.project_folder import PROFILE
 from pytest_dispatchguard.pytest_run import recording
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="links are for administrators there")

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_dispatchguard.config import Config
+from pytest_dispatchguard.config.config import Config
 from pytest_dispatchguard.edits import apply_edits, offsets
 from pytest_dispatchguard.lint import engine
 from pytest_dispatchguard.lint.judge.cached_catalog import catalog
@@ -25,7 +25,7 @@ from pytest_dispatchguard.lint.results.fixes import fix
 from pytest_dispatchguard.lint.scout import scan
 from pytest_dispatchguard.lint.session import Session
 from pytest_dispatchguard.lint.sources.files import Discovery, File
-from pytest_dispatchguard.model import Finding
+from pytest_dispatchguard.model.findings import Finding
 
 ROOT = Path("/nowhere")
 

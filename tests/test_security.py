@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dispatchguard.config import Config
+from pytest_dispatchguard.config.config import Config
 
 READERS = ("lint", "report", "post", "history", "daemon")
 SINGLE = (

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from pytest_dispatchguard.config import DEFAULT_SRC, Config, load_config
-from pytest_dispatchguard.model import UserError
-from pytest_dispatchguard.settings import KINDS, SETTINGS, schema
+from pytest_dispatchguard.config.config import DEFAULT_SRC, Config
+from pytest_dispatchguard.config.load import load_config
+from pytest_dispatchguard.config.settings import KINDS, SETTINGS, schema
+from pytest_dispatchguard.model.errors import UserError
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -13,10 +13,11 @@ from urllib.parse import unquote
 
 import pytest
 
-from pytest_dispatchguard.config import Config
+from pytest_dispatchguard.config.config import Config
 from pytest_dispatchguard.lint.check import Checked, check
 from pytest_dispatchguard.lint.request import Request
-from pytest_dispatchguard.model import Finding, Remark, Review, Stretch
+from pytest_dispatchguard.model.findings import Finding
+from pytest_dispatchguard.model.reviews import Remark, Review, Stretch
 from pytest_dispatchguard.report import render
 from pytest_dispatchguard.report.options import Options
 from pytest_dispatchguard.report.review.github import as_object

@@ -192,7 +192,7 @@ def test_its_rules_are_selected_as_others_are(packs: Packs) -> None:
     assert codes('ignore = ["ACME101"]') == []
     assert codes("", "--extend-select", "ACME102") == ["ACME102", "ACME101"]
     config.write_text('[tool.dispatchguard]\nselect = ["ACME109"]\n')
-    assert "those of ACME10 are: ACME101, ACME102" in packs.run("check").stderr
+    assert "the codes in ACME10 are: ACME101, ACME102" in packs.run("check").stderr
 
 
 def test_its_fix_suppression_and_baseline(packs: Packs) -> None:

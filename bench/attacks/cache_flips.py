@@ -19,7 +19,7 @@ from pathlib import Path
 from pytest_dispatchguard.lint.check import check
 from pytest_dispatchguard.lint.request import Request
 from pytest_dispatchguard.lint.store.cache import cache_path
-from pytest_dispatchguard.model import Report
+from pytest_dispatchguard.model.reports import Report
 
 PROJECT = {
     "pyproject.toml": "[tool.dispatchguard]\n",

@@ -20,7 +20,9 @@ from dataclasses import dataclass, field
 from unicodedata import category
 from urllib.parse import unquote
 
-from pytest_dispatchguard.model import Finding, Hot, Remark, Review, Span, Stretch, UserError
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.findings import Finding, Hot, Span
+from pytest_dispatchguard.model.reviews import Remark, Review, Stretch
 from pytest_dispatchguard.post import github, gitlab
 from pytest_dispatchguard.post.sending import Posted, send
 from pytest_dispatchguard.post.web import Web

@@ -26,7 +26,7 @@ def from_here(root: Path) -> Callable[[str], str]:
 def below_repository(root: Path) -> str:
     """The way from the repository to a project in it, with a slash at its end; empty where they are one, and
     where there is no repository."""
-    from pytest_dispatchguard.config import exists
+    from pytest_dispatchguard.paths import exists
 
     for folder in (root, *root.parents):
         if exists(folder / ".git"):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest_dispatchguard
-from pytest_dispatchguard.config import did_you_mean, find_root
+from pytest_dispatchguard.config.project_root import find_root
 from pytest_dispatchguard.git import complaint, run_git
 from pytest_dispatchguard.history.trends import kept_at, split, trends_of
 from pytest_dispatchguard.measure.revisions import one_commit
@@ -22,8 +22,10 @@ from pytest_dispatchguard.measure.revisions.checkout import (
     must_be_built,
     top_of,
 )
-from pytest_dispatchguard.model import Culprit, Point, Trend, UserError
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.history import Culprit, Point, Trend
 from pytest_dispatchguard.report.budgets import history as report
+from pytest_dispatchguard.spelling import did_you_mean
 
 _OPTION = "--bisect"
 _ALL_RUNS = 1_000_000

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from pytest_dispatchguard.git import run_git
-from pytest_dispatchguard.model import Checkout
+from pytest_dispatchguard.model.history import Checkout
 
 
 def checkout_of(folder: Path) -> Checkout:

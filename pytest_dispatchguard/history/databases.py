@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dispatchguard import project_folder
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 
 _BUSY_SECONDS = 30.0
 """How long to wait for others who write."""

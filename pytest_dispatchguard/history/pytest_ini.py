@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_dispatchguard.config import read_toml
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.config.toml_file import read_toml
+from pytest_dispatchguard.model.errors import UserError
 
 
 @dataclass(frozen=True, slots=True)

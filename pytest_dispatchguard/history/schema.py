@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_dispatchguard.history.databases import Database, Transaction
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 
 INTERVALS = ("ratio", "host_us", "extra_us", "device_us")
 """Figures with a column each for the value, `_low` and `_high`; an end that nobody knows is null."""

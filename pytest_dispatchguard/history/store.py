@@ -13,7 +13,9 @@ from typing import Any
 
 from pytest_dispatchguard.history.databases import Database, at_url, in_file
 from pytest_dispatchguard.history.schema import INTERVALS, migrate, version_of
-from pytest_dispatchguard.model import Checkout, Interval, Kept, Point, Run, Trend, UserError
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.history import Checkout, Kept, Point, Run, Trend
+from pytest_dispatchguard.model.measurements import Interval
 
 FILE = Path(".dispatchguard", "history.sqlite")
 """Where a project's history lies unless another place is named."""

@@ -8,16 +8,19 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal
 
-from pytest_dispatchguard.config import did_you_mean, find_root, nearest
+from pytest_dispatchguard.config.project_root import find_root
 from pytest_dispatchguard.history import store
 from pytest_dispatchguard.history.checkouts import checkout_of
 from pytest_dispatchguard.history.databases import Database
 from pytest_dispatchguard.history.pytest_ini import setting
 from pytest_dispatchguard.history.shards import Shard, joined
-from pytest_dispatchguard.model import Checkout, Kept, Point, Run, Trend, UserError, Verdict
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.history import Checkout, Kept, Point, Run, Trend
+from pytest_dispatchguard.model.verdicts import Verdict
 from pytest_dispatchguard.project_folder import made
 from pytest_dispatchguard.report.budgets import history as report
 from pytest_dispatchguard.report.budgets import read_json
+from pytest_dispatchguard.spelling import did_you_mean, nearest
 
 Format = Literal["text", "json"]
 

@@ -7,13 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_dispatchguard import __version__, prices
-from pytest_dispatchguard.config import (
-    UNPARSABLE,
-    Config,
-    idle_folders,
-    is_project,
-    unread_python,
-)
+from pytest_dispatchguard.config.config import UNPARSABLE, Config
+from pytest_dispatchguard.config.load import idle_folders, unread_python
+from pytest_dispatchguard.config.project_root import is_project
 from pytest_dispatchguard.lint.passes import Check, Pass, changed_lines, one_pass
 from pytest_dispatchguard.lint.pipeline.outcome import Outcome
 from pytest_dispatchguard.lint.pipeline.survey import Texts
@@ -23,7 +19,9 @@ from pytest_dispatchguard.lint.results.write_fixes import write_fixes
 from pytest_dispatchguard.lint.session import Session, open_session
 from pytest_dispatchguard.lint.sources.files import Source, require
 from pytest_dispatchguard.lint.store.cache import cache_path, clean
-from pytest_dispatchguard.model import Finding, Report, Safety, Summary, UserError
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.findings import Finding, Safety
+from pytest_dispatchguard.model.reports import Report, Summary
 
 if TYPE_CHECKING:
     from pytest_dispatchguard.lint.results import baseline as baselines

@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_dispatchguard.config import idle_folders, is_project
+from pytest_dispatchguard.config.load import idle_folders
+from pytest_dispatchguard.config.project_root import is_project
 from pytest_dispatchguard.lint.callgraph.project import Project
 from pytest_dispatchguard.lint.facts import HotFact
 from pytest_dispatchguard.lint.hotness.solve import Heat, listed
@@ -16,7 +17,7 @@ from pytest_dispatchguard.lint.pipeline.survey import Survey, scout_files
 from pytest_dispatchguard.lint.results.unused_settings import idle_names
 from pytest_dispatchguard.lint.session import Session, open_session
 from pytest_dispatchguard.lint.sources.files import Discovery, discover, require
-from pytest_dispatchguard.model import Finding, Hot, HotPlace
+from pytest_dispatchguard.model.findings import Finding, Hot, HotPlace
 
 
 class HotLines:

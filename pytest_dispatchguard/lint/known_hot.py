@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pytest_dispatchguard.lint.check import check
 from pytest_dispatchguard.lint.request import Request
-from pytest_dispatchguard.model import Finding
+from pytest_dispatchguard.model.findings import Finding
 
 _ALL_HOT = '[tool.dispatchguard]\nhot-roots = ["*"]\n'
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from pytest_dispatchguard.config import Config
+from pytest_dispatchguard.config.config import Config
 from pytest_dispatchguard.edits import split_lines
 from pytest_dispatchguard.lint import engine
 from pytest_dispatchguard.lint.callgraph.calls import calls_to
@@ -24,7 +24,7 @@ from pytest_dispatchguard.lint.sources.files import Discovery
 from pytest_dispatchguard.lint.sources.git_diff import Changes, touches
 from pytest_dispatchguard.lint.sources.module_names import module_name
 from pytest_dispatchguard.lint.store.packing import shape
-from pytest_dispatchguard.model import Elsewhere, Finding, Span
+from pytest_dispatchguard.model.findings import Elsewhere, Finding, Span
 
 if TYPE_CHECKING:
     from pytest_dispatchguard.lint.results import baseline as baselines

@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dispatchguard import __version__, prices, profile
-from pytest_dispatchguard.config import PROFILE, Config, ignored_in_file, selected
+from pytest_dispatchguard.config.config import Config, ignored_in_file, selected
 from pytest_dispatchguard.lint.judge.catalog import Catalog
 from pytest_dispatchguard.lint.knowledge.libraries import TEST_PATHS
 from pytest_dispatchguard.lint.results import baseline as baselines
 from pytest_dispatchguard.lint.results import suppressions
 from pytest_dispatchguard.lint.session import settings, settings_only
 from pytest_dispatchguard.lint.sources.files import Source, is_excluded, read_source
-from pytest_dispatchguard.model import Finding, Report, Summary
+from pytest_dispatchguard.model.findings import Finding
+from pytest_dispatchguard.model.reports import Report, Summary
+from pytest_dispatchguard.project_folder import PROFILE
 
 
 def read_config(place: Path, cwd: Path, config_file: Path | None = None) -> Config:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from pytest_dispatchguard.config import Config, absolute, exists
+from pytest_dispatchguard.config.config import Config
 from pytest_dispatchguard.lint.pipeline.progress import Progress
 from pytest_dispatchguard.lint.sources.files import (
     Discovery,
@@ -20,6 +20,7 @@ from pytest_dispatchguard.lint.sources.files import (
     rel_in,
     require_python,
 )
+from pytest_dispatchguard.paths import absolute, exists
 
 FixMode = Literal["no", "safe", "unsafe"]
 

@@ -9,7 +9,8 @@ from functools import cache, partial
 from pathlib import Path
 
 from pytest_dispatchguard import prices
-from pytest_dispatchguard.config import Config, is_file, is_project
+from pytest_dispatchguard.config.config import Config
+from pytest_dispatchguard.config.project_root import is_project
 from pytest_dispatchguard.lint.facts import FileFacts
 from pytest_dispatchguard.lint.incremental.cached_briefs import (
     cached_briefs,
@@ -44,7 +45,10 @@ from pytest_dispatchguard.lint.sources.files import (
     rel_in,
 )
 from pytest_dispatchguard.lint.store.cache import Cache, Memory, cache_path
-from pytest_dispatchguard.model import Finding, PriceTable, Safety, UserError
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.findings import Finding, Safety
+from pytest_dispatchguard.model.prices import PriceTable
+from pytest_dispatchguard.paths import is_file
 
 _KEPT_BRIEFS = 3
 """States of a project whose hotness is kept: with those before, for who undoes, and on the way of a fix."""

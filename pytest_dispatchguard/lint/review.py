@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dispatchguard import prices
-from pytest_dispatchguard.config import Config
+from pytest_dispatchguard.config.config import Config
 from pytest_dispatchguard.lint import engine
 from pytest_dispatchguard.lint.newly_hot import newly_hot
 from pytest_dispatchguard.lint.pipeline.progress import Progress
@@ -20,7 +20,9 @@ from pytest_dispatchguard.lint.session import Session, open_session
 from pytest_dispatchguard.lint.sources import git_diff
 from pytest_dispatchguard.lint.sources.base_revision import before
 from pytest_dispatchguard.lint.sources.files import discover
-from pytest_dispatchguard.model import Finding, Remark, Review, Stretch, UserError
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.findings import Finding
+from pytest_dispatchguard.model.reviews import Remark, Review, Stretch
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import quote
 
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.post.answers import Part
 from pytest_dispatchguard.post.web import SECONDS, RefusedError, Web
 from pytest_dispatchguard.report.options import Options

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
-from pytest_dispatchguard.model import Review, UserError
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.reviews import Review
 from pytest_dispatchguard.post.web import UnsureError
 from pytest_dispatchguard.report.options import Options
 from pytest_dispatchguard.report.review.markdown import Comment, comments, summary, summary_mark

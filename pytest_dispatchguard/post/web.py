@@ -16,7 +16,7 @@ from typing import NoReturn
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.post.answers import OddAnswerError, Part
 from pytest_dispatchguard.visible import one_line
 

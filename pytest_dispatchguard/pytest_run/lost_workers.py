@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from pytest_dispatchguard.model import Missing
+    from pytest_dispatchguard.model.reports import Missing
 
 
 class Losses:
@@ -41,7 +41,7 @@ class Losses:
 
     def found(self) -> tuple[Missing, ...]:
         """What is missing, by now."""
-        from pytest_dispatchguard.model import Missing
+        from pytest_dispatchguard.model.reports import Missing
 
         return tuple(
             Missing(worker, len(self._ran[worker]))

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_dispatchguard.config import PROFILE
 from pytest_dispatchguard.lint.observed import own_files, read_config
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.profile import Profile, load, packed
-from pytest_dispatchguard.project_folder import Folder, made
+from pytest_dispatchguard.project_folder import PROFILE, Folder, made
 from pytest_dispatchguard.pytest_run.lost_workers import Losses, fail_incomplete
 from pytest_dispatchguard.runtime.recorder import Recorder
 from pytest_dispatchguard.visible import one_line

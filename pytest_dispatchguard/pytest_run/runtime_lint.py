@@ -16,7 +16,9 @@ import pytest
 from pytest_dispatchguard.lint.hot import hot_lines
 from pytest_dispatchguard.lint.observed import Sieve
 from pytest_dispatchguard.lint.sources.files import write_source
-from pytest_dispatchguard.model import OperationsAt, Report, UserError, together, with_remarks
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.operations import OperationsAt, together, with_remarks
+from pytest_dispatchguard.model.reports import Report
 from pytest_dispatchguard.pytest_run.lost_workers import Losses, fail_incomplete
 from pytest_dispatchguard.report import render
 from pytest_dispatchguard.runtime.compiled import program

@@ -15,7 +15,7 @@ from pytest_dispatchguard.pytest_run.options import Options
 if TYPE_CHECKING:
     from pytest_dispatchguard.history.trends import Began
     from pytest_dispatchguard.measure.revisions.run_files import Taken
-    from pytest_dispatchguard.model import Verdict
+    from pytest_dispatchguard.model.verdicts import Verdict
 
 
 class Gatherer:
@@ -155,7 +155,7 @@ class Gatherer:
         from pytest_dispatchguard.measure.budgets import budget_file
         from pytest_dispatchguard.measure.budgets.machine import installed_versions
         from pytest_dispatchguard.measure.budgets.session import rewritten
-        from pytest_dispatchguard.model import UserError
+        from pytest_dispatchguard.model.errors import UserError
         from pytest_dispatchguard.report.budgets.markdown import as_markdown
         from pytest_dispatchguard.report.budgets.verdicts import as_json
 
@@ -180,7 +180,7 @@ class Gatherer:
 
     def _keep(self, began: Began) -> None:
         from pytest_dispatchguard.history.trends import keep, place_of
-        from pytest_dispatchguard.model import UserError
+        from pytest_dispatchguard.model.errors import UserError
 
         try:
             place = place_of(self.options.history or "", self.config.rootpath)
@@ -205,7 +205,7 @@ class Gatherer:
         from pytest_dispatchguard import __version__
         from pytest_dispatchguard.history.trends import earlier
         from pytest_dispatchguard.measure.budgets.machine import installed_versions
-        from pytest_dispatchguard.model import UserError
+        from pytest_dispatchguard.model.errors import UserError
         from pytest_dispatchguard.report.html import page as html
 
         try:
@@ -227,7 +227,7 @@ def _installed_versions() -> dict[str, str]:
 
 
 def _skipped(report: pytest.TestReport) -> Verdict:
-    from pytest_dispatchguard.model import Verdict
+    from pytest_dispatchguard.model.verdicts import Verdict
 
     why = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
     name = report.nodeid.rpartition("::")[2]

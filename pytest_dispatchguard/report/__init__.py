@@ -6,7 +6,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Protocol, cast
 
-from pytest_dispatchguard.model import Report, UserError
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.reports import Report
 from pytest_dispatchguard.report.options import Options, Sources
 
 FORMATS: dict[str, str] = {

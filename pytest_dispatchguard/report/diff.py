@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from pytest_dispatchguard.edits import apply_edits, split_lines
-from pytest_dispatchguard.model import Edit, Span
+from pytest_dispatchguard.model.findings import Edit, Span
 
 _START = re.compile(r"([-+])(\d+)")
 

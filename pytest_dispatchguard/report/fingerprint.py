@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from hashlib import sha256
 
-from pytest_dispatchguard.model import Finding
+from pytest_dispatchguard.model.findings import Finding
 
 
 def fingerprints(findings: Sequence[Finding]) -> list[str]:

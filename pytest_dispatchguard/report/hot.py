@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable
 from itertools import groupby
 
-from pytest_dispatchguard.model import SCHEMA, HotPlace
+from pytest_dispatchguard.model.findings import SCHEMA, HotPlace
 from pytest_dispatchguard.visible import one_line, without_commands
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytest_dispatchguard.model import Elsewhere, Finding, Fix, Report
+from pytest_dispatchguard.model.findings import Elsewhere, Finding, Fix
+from pytest_dispatchguard.model.reports import Report
 from pytest_dispatchguard.report.options import Sources
 
 

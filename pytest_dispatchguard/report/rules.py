@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict
 
-from pytest_dispatchguard.model import SCHEMA, RuleInfo
+from pytest_dispatchguard.model.findings import SCHEMA, RuleInfo
 from pytest_dispatchguard.report.wording import cost, count
 from pytest_dispatchguard.visible import one_line, visible
 

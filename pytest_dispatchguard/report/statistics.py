@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 
-from pytest_dispatchguard.model import SCHEMA, Report
+from pytest_dispatchguard.model.findings import SCHEMA
+from pytest_dispatchguard.model.reports import Report
 from pytest_dispatchguard.visible import one_line
 
 

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-from pytest_dispatchguard.model import Certainty, Finding, Fix, Hot, Price, Ran, Report
+from pytest_dispatchguard.model.findings import Certainty, Finding, Fix, Hot, Price, Ran
+from pytest_dispatchguard.model.reports import Report
 
 NAME = "dispatchguard"
 HOME = "https://pytest-dispatchguard.readthedocs.io/"

@@ -28,13 +28,15 @@ from pygls.lsp.server import LanguageServer
 from pygls.uris import from_fs_path, to_fs_path, uri_scheme
 
 from pytest_dispatchguard import __version__
-from pytest_dispatchguard.config import LIBRARY_FOLDERS, UNPARSABLE, find_root
+from pytest_dispatchguard.config.config import UNPARSABLE
+from pytest_dispatchguard.config.project_root import LIBRARY_FOLDERS, find_root
 from pytest_dispatchguard.lint.processes.workers import default_jobs
 from pytest_dispatchguard.lint.resident import Resident, Solved, Told, Unsolved, resident_around
 from pytest_dispatchguard.lint.results.fixes import fix
 from pytest_dispatchguard.lint.results.ignore_comment import silence
 from pytest_dispatchguard.lint.results.suppressions import UNUSED
-from pytest_dispatchguard.model import Edit, Elsewhere, Finding, RuleInfo, UserError
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.findings import Edit, Elsewhere, Finding, RuleInfo
 from pytest_dispatchguard.report.formats import lsp
 from pytest_dispatchguard.report.wording import NAME, remedy
 from pytest_dispatchguard.server.progress import working

@@ -13,7 +13,8 @@ import jsonschema
 import pytest
 
 from pytest_dispatchguard.history import store
-from pytest_dispatchguard.model import Checkout, Kept, Run, Verdict
+from pytest_dispatchguard.model.history import Checkout, Kept, Run
+from pytest_dispatchguard.model.verdicts import Verdict
 from pytest_dispatchguard.report.budgets.verdicts import as_json
 
 Started = Callable[..., Any]

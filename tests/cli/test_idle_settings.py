@@ -38,7 +38,7 @@ def configured(project: Path, table: str) -> None:
             'tensor-types = ["Gate"]',
             'tensor-types: "Gate" is no class; did you mean "pkg.a.Gate"?',
         ),
-        ('src = ["lib"]', 'src: "lib" is no folder of the project'),
+        ('src = ["lib"]', 'src: "lib" is not a directory in the project'),
     ],
 )
 def test_what_matches_nothing_is_told(project: Path, run: Run, table: str, told: str) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from pytest_dispatchguard.model import Interval, Priced, PriceTable
+from pytest_dispatchguard.model.measurements import Interval
+from pytest_dispatchguard.model.prices import Priced, PriceTable
 from pytest_dispatchguard.prices import NAME, packed
 
 NET = """\

@@ -15,7 +15,9 @@ import pytest
 
 from pytest_dispatchguard.history import trends
 from pytest_dispatchguard.history.trends import Began
-from pytest_dispatchguard.model import Checkout, CostlyLine, Interval, Limit, Measurement, Verdict
+from pytest_dispatchguard.model.history import Checkout
+from pytest_dispatchguard.model.measurements import CostlyLine, Interval, Measurement
+from pytest_dispatchguard.model.verdicts import Limit, Verdict
 from pytest_dispatchguard.report.budgets.verdicts import as_json
 
 Run = Callable[..., Any]

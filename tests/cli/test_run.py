@@ -316,7 +316,10 @@ def test_a_program_that_breaks_off_is_told_as_such(project: Path, run: Run) -> N
     (project / "train.py").write_text("raise SystemExit(3)\n")
     done = run(project, "train.py")
     assert done.returncode == 3
-    assert "note: the program ended with status 3: this is of what ran before" in done.stdout
+    assert (
+        "note: the program ended with status 3: the findings are from what ran before"
+        in done.stdout
+    )
 
 
 def test_what_hot_code_does_at_every_call(project: Path, run: Run) -> None:
@@ -415,10 +418,7 @@ def test_wrong_words_are_one_line(
 def test_without_torch(project: Path, run: Run) -> None:
     done = run(project, "--ghost", "train.py", "1")
     assert done.returncode == 2
-    assert (
-        done.stderr
-        == "dispatchguard: torch is not installed here: the ghost stands in for its GPU\n"
-    )
+    assert done.stderr == "dispatchguard: --ghost needs torch, which is not installed here\n"
 
 
 @needs_torch

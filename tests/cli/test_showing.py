@@ -82,9 +82,9 @@ def test_the_settings_there_are(run: Run) -> None:
 
 
 def test_the_schema_that_is_printed_is_the_one_that_is_shipped(run: Run) -> None:
-    from pytest_dispatchguard import settings
+    import pytest_dispatchguard
 
-    shipped = Path(settings.__file__).with_name("dispatchguard.schema.json")
+    shipped = Path(pytest_dispatchguard.__file__).with_name("dispatchguard.schema.json")
     assert run("config", "--format", "schema").out == shipped.read_text(encoding="utf-8")
 
 

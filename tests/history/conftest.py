@@ -14,7 +14,8 @@ import pytest
 
 from pytest_dispatchguard.history import store
 from pytest_dispatchguard.history.databases import Database, at_url, in_file
-from pytest_dispatchguard.model import Checkout, Interval, Kept, Run
+from pytest_dispatchguard.model.history import Checkout, Kept, Run
+from pytest_dispatchguard.model.measurements import Interval
 
 _NAMES = itertools.count()
 CLEAN = Checkout("a" * 40, "main", False)

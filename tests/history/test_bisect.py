@@ -11,7 +11,7 @@ import pytest
 
 from pytest_dispatchguard.history.bisect import _first_moved
 from pytest_dispatchguard.measure.revisions import one_commit
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 
 PLAN = {"subject": "f", "counter": "instructions", "before": 1}
 Commit = Callable[..., str]

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from pytest_dispatchguard.history.checkouts import checkout_of
-from pytest_dispatchguard.model import Checkout
+from pytest_dispatchguard.model.history import Checkout
 
 
 def git(folder: Path, *words: str) -> str:

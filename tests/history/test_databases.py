@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from pytest_dispatchguard.history import store
-from pytest_dispatchguard.model import Kept, Run, UserError
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.history import Kept, Run
 
 Runs = Callable[..., Run]
 Keeps = Callable[..., Kept]
@@ -22,7 +23,7 @@ Keeps = Callable[..., Kept]
 WRITER = """
 import sys
 from pytest_dispatchguard.history import store
-from pytest_dispatchguard.model import Checkout, Kept, Run
+from pytest_dispatchguard.model.history import Checkout, Kept, Run
 
 place, name, runs, tests = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 database = store.database_at(place)
@@ -178,7 +179,7 @@ def test_a_url_without_sqlalchemy_is_one_line() -> None:
 def test_a_file_needs_no_sqlalchemy(tmp_path: Path) -> None:
     text = (
         "import sys; from pytest_dispatchguard.history import store\n"
-        "from pytest_dispatchguard.model import Run\n"
+        "from pytest_dispatchguard.model.history import Run\n"
         "store.add(store.database_at(sys.argv[1]), Run('2026', {}), [])\n"
         "assert 'sqlalchemy' not in sys.modules\n"
     )

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_dispatchguard.history.pytest_ini import setting
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 
 NAME = "overhead_history"
 INI = f"[pytest]\n{NAME} = postgresql+psycopg://ci:p%40s#s@db/overhead  # ours\n"

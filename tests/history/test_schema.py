@@ -11,7 +11,8 @@ import pytest
 
 from pytest_dispatchguard.history import schema, store
 from pytest_dispatchguard.history.databases import Database
-from pytest_dispatchguard.model import Checkout, Kept, Run, UserError
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.history import Checkout, Kept, Run
 
 Runs = Callable[..., Run]
 Keeps = Callable[..., Kept]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pytest_dispatchguard.history.shards import Shard, joined
-from pytest_dispatchguard.model import UserError, Verdict
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.verdicts import Verdict
 
 MACHINE = {"cpu": "one", "python": "3.11.7", "torch": "2.13.0"}
 

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from pytest_dispatchguard.history import store
 from pytest_dispatchguard.history.databases import Database
-from pytest_dispatchguard.model import Checkout, Interval, Kept, Run, UserError
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.history import Checkout, Kept, Run
+from pytest_dispatchguard.model.measurements import Interval
 
 Runs = Callable[..., Run]
 Keeps = Callable[..., Kept]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dispatchguard.config import Config
+from pytest_dispatchguard.config.config import Config
 from pytest_dispatchguard.lint import engine
 from pytest_dispatchguard.lint.incremental.cached_briefs import cached_briefs, solved_briefs
 from pytest_dispatchguard.lint.judge.catalog import Catalog

@@ -14,7 +14,7 @@ from pytest_dispatchguard.lint.judge.catalog import fingerprint
 from pytest_dispatchguard.lint.request import Request
 from pytest_dispatchguard.lint.sources.git_diff import carried
 from pytest_dispatchguard.lint.store.cache import Cache, cache_path
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 
 TEXT = """\
 import torch

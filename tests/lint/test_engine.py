@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dispatchguard.config import Config
+from pytest_dispatchguard.config.config import Config
 from pytest_dispatchguard.lint import engine
 from pytest_dispatchguard.lint.facts import FileFacts
 from pytest_dispatchguard.lint.judge.cached_catalog import catalog

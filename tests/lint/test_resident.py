@@ -14,7 +14,8 @@ from pytest_dispatchguard.lint.judge.catalog import Catalog
 from pytest_dispatchguard.lint.pipeline import judge_files, survey
 from pytest_dispatchguard.lint.request import Request
 from pytest_dispatchguard.lint.resident import Resident, Solved, Told, resident_around
-from pytest_dispatchguard.model import Finding, UserError
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.findings import Finding
 
 MODEL = """\
 import os

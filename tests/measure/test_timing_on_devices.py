@@ -17,7 +17,8 @@ from pytest_dispatchguard.measure.timing.devices import Queue, here
 from pytest_dispatchguard.measure.timing.measurements import measurement
 from pytest_dispatchguard.measure.timing.subject import Subject
 from pytest_dispatchguard.measure.timing.timing import Sample, sample
-from pytest_dispatchguard.model import Limit, UserError
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.verdicts import Limit
 
 
 class Fake:

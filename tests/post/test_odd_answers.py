@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.post.answers import Part
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,17 +9,9 @@ from typing import Any
 
 import pytest
 
-from pytest_dispatchguard.model import (
-    Edit,
-    Finding,
-    Fix,
-    Hot,
-    Remark,
-    Review,
-    Span,
-    Stretch,
-    UserError,
-)
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.findings import Edit, Finding, Fix, Hot, Span
+from pytest_dispatchguard.model.reviews import Remark, Review, Stretch
 from pytest_dispatchguard.post import github, gitlab
 from pytest_dispatchguard.post.sending import Posted, send
 from pytest_dispatchguard.post.web import Web

@@ -11,28 +11,23 @@ from typing import Any
 
 import pytest
 
-from pytest_dispatchguard.model import (
+from pytest_dispatchguard.model.findings import (
     Certainty,
-    CostlyLine,
     Edit,
     Elsewhere,
     Finding,
     Fix,
     Hot,
-    Interval,
-    Layer,
-    Layers,
-    Limit,
-    Measurement,
-    OperationsAt,
     Price,
-    Report,
     RuleInfo,
     Safety,
     Span,
-    Summary,
-    Verdict,
 )
+from pytest_dispatchguard.model.layers import Layer, Layers
+from pytest_dispatchguard.model.measurements import CostlyLine, Interval, Measurement
+from pytest_dispatchguard.model.operations import OperationsAt
+from pytest_dispatchguard.model.reports import Report, Summary
+from pytest_dispatchguard.model.verdicts import Limit, Verdict
 from pytest_dispatchguard.report.html.page import Known
 
 HERE = Path(__file__).parent

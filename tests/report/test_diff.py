@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_dispatchguard.edits import apply_edits, offsets, split_lines
-from pytest_dispatchguard.model import Edit, Span
+from pytest_dispatchguard.model.findings import Edit, Span
 from pytest_dispatchguard.report.diff import diff_of_edits, lines_changed_by, unified
 
 TEXTS = st.text(alphabet="ab é名\f\x1c\u2028\t\n\r", max_size=60)

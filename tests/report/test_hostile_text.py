@@ -14,22 +14,12 @@ from unicodedata import category
 
 import pytest
 
-from pytest_dispatchguard.model import (
-    CostlyLine,
-    Culprit,
-    Edit,
-    Finding,
-    Fix,
-    Hot,
-    HotPlace,
-    Remark,
-    Report,
-    Review,
-    RuleInfo,
-    Span,
-    Stretch,
-    Verdict,
-)
+from pytest_dispatchguard.model.findings import Edit, Finding, Fix, Hot, HotPlace, RuleInfo, Span
+from pytest_dispatchguard.model.history import Culprit
+from pytest_dispatchguard.model.measurements import CostlyLine
+from pytest_dispatchguard.model.reports import Report
+from pytest_dispatchguard.model.reviews import Remark, Review, Stretch
+from pytest_dispatchguard.model.verdicts import Verdict
 from pytest_dispatchguard.report import hot, render, rules
 from pytest_dispatchguard.report.budgets import history, terminal, verdicts
 from pytest_dispatchguard.report.budgets.markdown import as_markdown

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import jsonschema
 
-from pytest_dispatchguard.model import SCHEMA, Finding, Report
+from pytest_dispatchguard.model.findings import SCHEMA, Finding
+from pytest_dispatchguard.model.reports import Report
 from pytest_dispatchguard.report import render
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dispatchguard.model import Report, UserError
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.reports import Report
 from pytest_dispatchguard.report import FORMATS, render
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,7 +62,7 @@ def test_an_unknown_format_names_those_there_are() -> None:
 def test_a_format_imports_itself_and_not_the_others() -> None:
     program = (
         "import sys\n"
-        "from pytest_dispatchguard.model import Report, Summary\n"
+        "from pytest_dispatchguard.model.reports import Report, Summary\n"
         "from pytest_dispatchguard.report import render\n"
         "render(Report((), Summary(), (), '0'), 'text', sources=lambda path: None)\n"
         "print(*sorted(name for name in sys.modules if name.startswith(('rich', 'torch', 'libcst',"
@@ -71,10 +72,12 @@ def test_a_format_imports_itself_and_not_the_others() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
     )
     assert done.stdout.split() == [
-        "pytest_dispatchguard.report.diff",
-        "pytest_dispatchguard.report.lines",
+        "pytest_dispatchguard.report.budgets",
         "pytest_dispatchguard.report.budgets.operations",
-        "pytest_dispatchguard.report.options",
+        "pytest_dispatchguard.report.diff",
+        "pytest_dispatchguard.report.formats",
         "pytest_dispatchguard.report.formats.text",
+        "pytest_dispatchguard.report.lines",
+        "pytest_dispatchguard.report.options",
         "pytest_dispatchguard.report.wording",
     ]

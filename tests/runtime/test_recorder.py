@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.profile import Profile, Seen
 from pytest_dispatchguard.runtime.recorder import Recorder
 

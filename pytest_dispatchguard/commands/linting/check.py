@@ -21,7 +21,7 @@ from pytest_dispatchguard.commands.options import (
     working_folder,
 )
 from pytest_dispatchguard.commands.output import put, render_report, say, write_bytes
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 
 if TYPE_CHECKING:
     from pytest_dispatchguard.lint.check import Checked
@@ -29,58 +29,16 @@ if TYPE_CHECKING:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its arguments."""
+    """Adds the arguments of `check`."""
     parser.description = (
         "Lint files and directories. Hotness always comes from the whole project around them."
     )
     paths_argument(parser, "; - reads standard input")
     which = which_rules(parser)
     levels(which)
-    fixes = parser.add_argument_group("fixes and suppressions")
-    fixes.add_argument("--fix", action="store_true", help="apply safe fixes")
-    fixes.add_argument(
-        "--unsafe-fixes", action="store_true", help="with --fix or --diff: include unsafe fixes"
-    )
-    fixes.add_argument(
-        "--diff", action="store_true", help="show fixes as a diff instead of applying them"
-    )
-    fixes.add_argument(
-        "--add-ignore",
-        action="store_true",
-        help="add a suppression comment for every finding that fails the run",
-    )
-    output = output_options(parser)
-    output.add_argument(
-        "--min-cost",
-        type=microseconds,
-        default=0.0,
-        metavar="TIME",
-        help="hide findings that cost less per call of their entry point: 1us, 0.5µs, 2ms",
-    )
-    output.add_argument(
-        "--statistics", action="store_true", help="show counts per rule instead of findings"
-    )
-    output.add_argument(
-        "--show-files", action="store_true", help="list the files that would be checked, and exit"
-    )
-    output.add_argument(
-        "--show-settings", action="store_true", help="show the settings in effect, and exit"
-    )
-    old = parser.add_argument_group("existing findings")
-    old.add_argument(
-        "--diff-base",
-        metavar="REV",
-        help="report only on lines changed since the merge base with REV",
-    )
-    baseline_option(old)
-    old.add_argument(
-        "--write-baseline", action="store_true", help="record all current findings in the baseline"
-    )
-    old.add_argument(
-        "--prune-baseline",
-        action="store_true",
-        help="remove baseline entries that no longer match anything",
-    )
+    _fix_options(parser.add_argument_group("fixes and suppressions"))
+    _output_options(output_options(parser))
+    _baseline_options(parser.add_argument_group("existing findings"))
     how = parser.add_argument_group("miscellaneous")
     how.add_argument(
         "--watch", action="store_true", help="check again whenever a file changes, until Ctrl-C"
@@ -100,8 +58,59 @@ def add(parser: argparse.ArgumentParser) -> None:
     how_read(how)
 
 
+def _fix_options(fixes: argparse._ArgumentGroup) -> None:
+    fixes.add_argument("--fix", action="store_true", help="apply safe fixes")
+    fixes.add_argument(
+        "--unsafe-fixes", action="store_true", help="with --fix or --diff: include unsafe fixes"
+    )
+    fixes.add_argument(
+        "--diff", action="store_true", help="show fixes as a diff instead of applying them"
+    )
+    fixes.add_argument(
+        "--add-ignore",
+        action="store_true",
+        help="add a suppression comment for every finding that fails the run",
+    )
+
+
+def _output_options(output: argparse._ArgumentGroup) -> None:
+    output.add_argument(
+        "--min-cost",
+        type=microseconds,
+        default=0.0,
+        metavar="TIME",
+        help="hide findings that cost less per call of their entry point: 1us, 0.5µs, 2ms",
+    )
+    output.add_argument(
+        "--statistics", action="store_true", help="show counts per rule instead of findings"
+    )
+    output.add_argument(
+        "--show-files", action="store_true", help="list the files that would be checked, and exit"
+    )
+    output.add_argument(
+        "--show-settings", action="store_true", help="show the settings in effect, and exit"
+    )
+
+
+def _baseline_options(old: argparse._ArgumentGroup) -> None:
+    old.add_argument(
+        "--diff-base",
+        metavar="REV",
+        help="report only on lines changed since the merge base with REV",
+    )
+    baseline_option(old)
+    old.add_argument(
+        "--write-baseline", action="store_true", help="record all current findings in the baseline"
+    )
+    old.add_argument(
+        "--prune-baseline",
+        action="store_true",
+        help="remove baseline entries that no longer match anything",
+    )
+
+
 def run(arguments: argparse.Namespace) -> int:
-    """Runs it, and gives the exit status."""
+    """Runs the command and returns the exit status."""
     request = _request(arguments)
     if arguments.show_files or arguments.show_settings:
         from pytest_dispatchguard.commands.linting.show import files_in, settings_in
@@ -195,7 +204,7 @@ def _request(arguments: argparse.Namespace) -> Request:
 
 
 def _tell(arguments: argparse.Namespace, checked: Checked) -> bool:
-    """Writes the report; True when there is something to answer for."""
+    """Writes the report; returns whether the run fails."""
     if arguments.diff:
         from pytest_dispatchguard.report.diff import unified
         from pytest_dispatchguard.visible import visible

@@ -28,9 +28,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs it, and gives the exit status."""
-    from pytest_dispatchguard.config import absolute, find_root
+    from pytest_dispatchguard.config.project_root import find_root
     from pytest_dispatchguard.lint.sources.files import require
     from pytest_dispatchguard.lint.store.cache import cache_path, clean
+    from pytest_dispatchguard.paths import absolute
 
     cwd = working_folder()
     for path in arguments.paths or [Path()]:

@@ -27,10 +27,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Runs it, and gives the exit status."""
     from pytest_dispatchguard.commands.places import from_here
-    from pytest_dispatchguard.config import absolute, find_root
+    from pytest_dispatchguard.config.project_root import find_root
     from pytest_dispatchguard.lint.hot import hot_functions
     from pytest_dispatchguard.lint.processes.workers import default_jobs
     from pytest_dispatchguard.lint.sources.files import require
+    from pytest_dispatchguard.paths import absolute
     from pytest_dispatchguard.report.hot import listing
     from pytest_dispatchguard.report.progress import progress
 

@@ -19,7 +19,7 @@ from pytest_dispatchguard.commands.options import (
     working_folder,
 )
 from pytest_dispatchguard.commands.output import put, say
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 
 
 def add(parser: argparse.ArgumentParser) -> None:

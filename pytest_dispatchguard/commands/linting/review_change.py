@@ -12,7 +12,10 @@ from pathlib import Path
 
 from pytest_dispatchguard.git import run_git
 from pytest_dispatchguard.lint.review import Asked, Reviewed, reviewed
-from pytest_dispatchguard.model import BudgetChange, CounterMove, Review, UserError, Verdict
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.history import CounterMove
+from pytest_dispatchguard.model.reviews import BudgetChange, Review
+from pytest_dispatchguard.model.verdicts import Verdict
 from pytest_dispatchguard.post import github, gitlab
 from pytest_dispatchguard.post.sending import Host, Posted, send
 from pytest_dispatchguard.post.web import SECONDS as SECONDS

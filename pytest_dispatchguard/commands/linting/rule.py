@@ -7,7 +7,7 @@ import sys
 
 from pytest_dispatchguard.commands import CLEAN
 from pytest_dispatchguard.commands.output import colored, width, write
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
         write(listing(family, "text"), sys.stdout)
         return CLEAN
     if found is None:
-        from pytest_dispatchguard.config import nearest
+        from pytest_dispatchguard.spelling import nearest
 
         near = nearest(arguments.code, [w for i in infos for w in (i.code, i.name)])
         told = f"; the nearest is {near}" if near else ""

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pytest_dispatchguard.commands.places import from_here
-from pytest_dispatchguard.config import Config
+from pytest_dispatchguard.config.config import Config
+from pytest_dispatchguard.config.settings import SETTINGS
 from pytest_dispatchguard.lint.request import Request, inputs
 from pytest_dispatchguard.lint.session import settings_only
-from pytest_dispatchguard.settings import SETTINGS
 
 
 def files_in(request: Request) -> str:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from pytest_dispatchguard.commands import CLEAN
 from pytest_dispatchguard.commands.output import say
-from pytest_dispatchguard.config import PROFILE
 from pytest_dispatchguard.lint.request import Request, inputs
 from pytest_dispatchguard.lint.session import settings_only
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.project_folder import PROFILE
 
 INTERVAL = 0.5
 """Seconds from one look at the files to the next."""

@@ -11,7 +11,8 @@ from pytest_dispatchguard import __version__
 from pytest_dispatchguard.history.trends import earlier
 from pytest_dispatchguard.lint.check import check
 from pytest_dispatchguard.lint.request import Request
-from pytest_dispatchguard.model import UserError, Verdict
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.verdicts import Verdict
 from pytest_dispatchguard.report.budgets import read_json
 from pytest_dispatchguard.report.html import badge
 from pytest_dispatchguard.report.html import page as html

@@ -13,7 +13,7 @@ from pytest_dispatchguard.commands.options import (
     working_folder,
 )
 from pytest_dispatchguard.commands.output import colored, width, write
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 
 
 def add(parser: argparse.ArgumentParser) -> None:

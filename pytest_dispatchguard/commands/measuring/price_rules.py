@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Literal
 
 from pytest_dispatchguard import prices, project_folder
-from pytest_dispatchguard.config import did_you_mean, find_root
+from pytest_dispatchguard.config.project_root import find_root
 from pytest_dispatchguard.lint.judge import packs
 from pytest_dispatchguard.lint.judge.rule import Rule
 from pytest_dispatchguard.lint.judge.target import Target, applies
 from pytest_dispatchguard.measure.budgets.machine import installed_versions, processor
 from pytest_dispatchguard.measure.specimens.prices import measured
-from pytest_dispatchguard.model import PriceTable, UserError
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.prices import PriceTable
 from pytest_dispatchguard.report import prices as report
+from pytest_dispatchguard.spelling import did_you_mean
 
 Tell = Callable[[str, int, int], object]
 Format = Literal["text", "json", "markdown"]

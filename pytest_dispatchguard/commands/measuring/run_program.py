@@ -1,4 +1,4 @@
-"""A program that is run while it is watched: for what it costs, where it waits, and what it calls."""
+"""Runs a program and watches it: costly calls, synchronizations, and the functions it calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from typing import Any
 
 from pytest_dispatchguard.lint.hot import hot_lines
 from pytest_dispatchguard.lint.observed import Sieve, own_files, read_config
-from pytest_dispatchguard.model import Report, UserError, with_remarks
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.operations import with_remarks
+from pytest_dispatchguard.model.reports import Report
 from pytest_dispatchguard.pytest_run import recording
 from pytest_dispatchguard.runtime import program
 from pytest_dispatchguard.runtime.compiled import program as compiling
@@ -27,20 +29,20 @@ Sources = Callable[[str], "str | None"]
 
 @dataclass(frozen=True)
 class Wishes:
-    """What is wanted of a run."""
+    """What to watch for."""
 
     ghost: bool
     operations: bool
     record: bool
     config: Path | None
-    """A configuration file in place of the project's."""
+    """A configuration file to use instead of the project's."""
     given: Mapping[str, Any]
-    """Settings of the command line."""
+    """Settings from the command line."""
     cwd: Path
 
     @property
     def costs(self) -> bool:
-        """Whether there is a report: where nothing but recording is asked for there is none."""
+        """Whether to report costs: not if only recording was asked for."""
         return self.ghost or self.operations or not self.record
 
 
@@ -50,8 +52,8 @@ def watched(
     report: Callable[[Report, Sources, Path], None],
     note: Callable[[str], None],
 ) -> tuple[int, bool]:
-    """Runs a program: its exit status, and whether there were findings. What is to tell is told when it ends,
-    also where it ends this process itself."""
+    """Runs a program; returns its exit status and whether there were findings. Reports when the program ends,
+    even if it ends this process itself."""
     program.check(asked)
     place = Path(asked.name if asked.form == "script" else ".")
     ends: list[Callable[[], bool]] = []
@@ -81,20 +83,10 @@ def _costs(
     report: Callable[[Report, Sources, Path], None],
     ended: Sequence[int],
 ) -> Callable[[], bool]:
-    """Watches for costly calls and for waits. Gives what tells of them, and whether there were any. The
-    status that the program `ended` with is known by then, unless it ends this process at once."""
+    """Watches for costly calls and synchronizations. Returns the function that reports them and says whether
+    there were any. `ended` holds the exit status by then, unless the program ended this process itself."""
     sieve = Sieve(place, wishes.cwd, wishes.config, wishes.given)
-    waits: Counter[Sync] = Counter()
-    if wishes.ghost:
-        try:
-            from pytest_dispatchguard.runtime.ghost.ghost import ghost
-        except ImportError:
-            raise UserError(
-                "torch is not installed here: the ghost stands in for its GPU"
-            ) from None
-        waits = watching.enter_context(ghost()).times
-    elif gpu_warnings.may_be_seen():
-        waits = watching.enter_context(gpu_warnings.recording()).times
+    waits = _waits(wishes, watching)
     wasted = costly_calls.CostlyCalls(
         lambda path: sieve.rel(path) is not None, figures=not wishes.operations
     )
@@ -104,9 +96,7 @@ def _costs(
         try:
             from pytest_dispatchguard.runtime.watch.operations import Operations
         except ImportError:
-            raise UserError(
-                "torch is not installed here, whose operations --ops tells of"
-            ) from None
+            raise UserError("--ops needs torch, which is not installed here") from None
         operations = Operations(sieve.rel)
         watching.enter_context(operations.watching())
 
@@ -121,13 +111,15 @@ def _costs(
             wasted.looks.lines,
         )
         others = 0
-        if costly:  # else nobody needs to know what is hot
+        if costly:  # finding out what is hot takes time
             costly, others = hot_lines(place, wishes.cwd, wishes.config).only(
                 costly, compiling.CODES
             )
         notes = [f"{others} more in code that is not hot"] if others else []
         if any(ended):
-            notes.append(f"the program ended with status {ended[0]}: this is of what ran before")
+            notes.append(
+                f"the program ended with status {ended[0]}: the findings are from what ran before"
+            )
         if elsewhere:
             notes.append(f"{findings.more(elsewhere)} in no code of this project")
         made = sieve.report([*waited, *costly], notes)
@@ -140,10 +132,23 @@ def _costs(
     return tell
 
 
+def _waits(wishes: Wishes, watching: ExitStack) -> Counter[Sync]:
+    """Watches for synchronizations: on a ghost GPU or, if there is one, on the real GPU."""
+    if wishes.ghost:
+        try:
+            from pytest_dispatchguard.runtime.ghost.ghost import ghost
+        except ImportError:
+            raise UserError("--ghost needs torch, which is not installed here") from None
+        return watching.enter_context(ghost()).times
+    if gpu_warnings.may_be_seen():
+        return watching.enter_context(gpu_warnings.recording()).times
+    return Counter()
+
+
 def _calls(
     place: Path, wishes: Wishes, watching: ExitStack, note: Callable[[str], None]
 ) -> Callable[[], bool]:
-    """Records what runs. Gives what keeps it."""
+    """Records the functions that run. Returns the function that saves the profile."""
     config = read_config(place, wishes.cwd, wishes.config)
     recorder = Recorder(own_files(config))
     watching.enter_context(recorder.recording())

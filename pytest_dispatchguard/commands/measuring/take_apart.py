@@ -18,7 +18,9 @@ from pytest_dispatchguard.measure.layers.targets import call_of
 from pytest_dispatchguard.measure.timing.calling import Call
 from pytest_dispatchguard.measure.timing.subject import Mode, Subject
 from pytest_dispatchguard.measure.workers.subjects import each_subject, names_test
-from pytest_dispatchguard.model import Layers, Scaling, UserError
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.layers import Layers
+from pytest_dispatchguard.model.measurements import Scaling
 from pytest_dispatchguard.report.budgets import layers as report
 from pytest_dispatchguard.report.budgets import scaling as report_scaling
 from pytest_dispatchguard.report.charts.flame import as_speedscope

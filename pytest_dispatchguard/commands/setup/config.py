@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pytest_dispatchguard.commands import CLEAN
 from pytest_dispatchguard.commands.options import format_option
 from pytest_dispatchguard.commands.output import write
-from pytest_dispatchguard.model import UserError
-from pytest_dispatchguard.settings import KINDS, SETTINGS, Setting, schema
+from pytest_dispatchguard.config.settings import KINDS, SETTINGS, Setting, schema
+from pytest_dispatchguard.model.errors import UserError
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +46,7 @@ def as_json(data: object) -> str:
 
 
 def _named(key: str) -> Setting:
-    from pytest_dispatchguard.config import did_you_mean
+    from pytest_dispatchguard.spelling import did_you_mean
 
     keys = {setting.key: setting for setting in SETTINGS}
     if key not in keys:

@@ -8,7 +8,7 @@ import time
 
 from pytest_dispatchguard.commands import CLEAN
 from pytest_dispatchguard.commands.output import write
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 
 
 def add(parser: argparse.ArgumentParser) -> None:

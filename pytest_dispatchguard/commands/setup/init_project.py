@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_dispatchguard.commands.setup import templates
-from pytest_dispatchguard.config import MARKERS, Config, exists, find_root, is_folder, read_toml
+from pytest_dispatchguard.config.config import Config
+from pytest_dispatchguard.config.project_root import MARKERS, find_root
+from pytest_dispatchguard.config.toml_file import read_toml
 from pytest_dispatchguard.lint.hot import hot_functions
 from pytest_dispatchguard.lint.session import settings_only
 from pytest_dispatchguard.lint.sources.files import Source, discover, read_source, write_source
 from pytest_dispatchguard.lint.sources.module_names import module_name
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.paths import exists, is_folder
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from pytest_dispatchguard.commands import CLEAN
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from pytest_dispatchguard.config import PROFILE
 from pytest_dispatchguard.lint.callgraph.calls import Edge
 from pytest_dispatchguard.lint.facts import FileFacts
 from pytest_dispatchguard.lint.syntax.chunks import Lines
 from pytest_dispatchguard.profile import Profile, Seen, digest
+from pytest_dispatchguard.project_folder import PROFILE
 
 _STEPS = 12
 """Calls in one another that are followed from a root."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pytest_dispatchguard.config import Config
+from pytest_dispatchguard.config.config import Config
 from pytest_dispatchguard.lint.callgraph.arguments import Given
 from pytest_dispatchguard.lint.callgraph.project import Project, with_facts
 from pytest_dispatchguard.lint.facts import FileFacts, HotFact

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pytest_dispatchguard import project_folder
-from pytest_dispatchguard.config import PROFILE, Config
+from pytest_dispatchguard.config.config import Config
 from pytest_dispatchguard.lint.incremental import solution_store
 from pytest_dispatchguard.lint.incremental.solution_store import Index
 from pytest_dispatchguard.lint.judge.catalog import Catalog
@@ -16,6 +16,7 @@ from pytest_dispatchguard.lint.pipeline.briefs import Briefs, briefs_of
 from pytest_dispatchguard.lint.pipeline.progress import Progress
 from pytest_dispatchguard.lint.pipeline.survey import Survey, packaged, sha
 from pytest_dispatchguard.lint.store.cache import Cache
+from pytest_dispatchguard.project_folder import PROFILE
 
 if TYPE_CHECKING:
     from pytest_dispatchguard.lint.incremental.last_solution import Known

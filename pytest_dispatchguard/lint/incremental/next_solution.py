@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_dispatchguard.config import PROFILE, Config
+from pytest_dispatchguard.config.config import Config
 from pytest_dispatchguard.lint.callgraph.project import OwnMethods
 from pytest_dispatchguard.lint.facts import FileFacts, FunctionFact
 from pytest_dispatchguard.lint.incremental import last_solution
@@ -35,6 +35,7 @@ from pytest_dispatchguard.lint.pipeline.survey import (
 )
 from pytest_dispatchguard.lint.store.cache import Cache
 from pytest_dispatchguard.lint.store.packing import pack_brief, pack_facts, unpack_brief
+from pytest_dispatchguard.project_folder import PROFILE
 
 if TYPE_CHECKING:
     from pytest_dispatchguard.lint.incremental.affected import After

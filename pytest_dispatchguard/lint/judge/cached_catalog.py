@@ -9,7 +9,7 @@ from typing import Any
 
 from pytest_dispatchguard.lint.judge.catalog import Catalog, stamp
 from pytest_dispatchguard.lint.store.cache import Cache
-from pytest_dispatchguard.model import Price, RuleInfo
+from pytest_dispatchguard.model.findings import Price, RuleInfo
 
 _NAMESPACE, _KEY = "rules", "catalog"
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_dispatchguard import __version__
-from pytest_dispatchguard.model import Price, RuleInfo
+from pytest_dispatchguard.model.findings import Price, RuleInfo
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from pytest_dispatchguard.lint.syntax.recursion import (
 )
 from pytest_dispatchguard.lint.syntax.spelling import dotted
 from pytest_dispatchguard.lint.syntax.surrogates import has_surrogates, put_back, without
-from pytest_dispatchguard.model import Finding, Span
+from pytest_dispatchguard.model.findings import Finding, Span
 
 MOST_SECONDS = 10.0
 """Of the processor, for one function: the largest that people write take a fraction of one."""

@@ -16,7 +16,8 @@ import pluggy
 from pytest_dispatchguard import hookspecs, prices
 from pytest_dispatchguard.lint.judge.catalog import Catalog, stamp
 from pytest_dispatchguard.lint.judge.rule import Look, Rule
-from pytest_dispatchguard.model import Price, RuleInfo, UserError
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.findings import Price, RuleInfo
 
 GROUP = "dispatchguard"
 _BUILTIN = "dispatchguard_rules"

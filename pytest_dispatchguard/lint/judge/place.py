@@ -16,7 +16,16 @@ from pytest_dispatchguard.lint.kinds.kinds import UNKNOWN, Kind
 from pytest_dispatchguard.lint.knowledge import cold_branches
 from pytest_dispatchguard.lint.syntax import nodes
 from pytest_dispatchguard.lint.syntax.spelling import dotted, text
-from pytest_dispatchguard.model import Certainty, Edit, Finding, Fix, Hot, Safety, Span, weaker
+from pytest_dispatchguard.model.findings import (
+    Certainty,
+    Edit,
+    Finding,
+    Fix,
+    Hot,
+    Safety,
+    Span,
+    weaker,
+)
 
 IMPORTS = Span(0, 1, 0, 1)
 """Where an edit that adds an import stands until the file's own place for imports is looked up."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pytest_dispatchguard.lint.dataflow.scene import Event
 from pytest_dispatchguard.lint.facts import COPYING_CALLS, HELPER_CALL, SIZED_CALLS
-from pytest_dispatchguard.model import Finding, RuleInfo
+from pytest_dispatchguard.model.findings import Finding, RuleInfo
 
 if TYPE_CHECKING:
     from pytest_dispatchguard.lint.judge.place import Place

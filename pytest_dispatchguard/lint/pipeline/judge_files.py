@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from typing import NamedTuple
 
-from pytest_dispatchguard.config import Config
+from pytest_dispatchguard.config.config import Config
 from pytest_dispatchguard.lint.facts import Brief
 from pytest_dispatchguard.lint.judge.brief_parts import Parts, still_so
 from pytest_dispatchguard.lint.judge.catalog import Catalog
@@ -30,7 +30,7 @@ from pytest_dispatchguard.lint.store.packing import (
     unpack_judged,
 )
 from pytest_dispatchguard.lint.syntax.chunks import Lines, Outline, module_imports, worth_judging
-from pytest_dispatchguard.model import Edit, Finding, Span
+from pytest_dispatchguard.model.findings import Edit, Finding, Span
 
 # `judge.judge` brings libcst and is imported where it runs: most runs over a known project need none of it.
 

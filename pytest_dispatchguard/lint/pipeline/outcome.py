@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pytest_dispatchguard.config import UNPARSABLE, Config, ignored_in_file, selected
+from pytest_dispatchguard.config.config import UNPARSABLE, Config, ignored_in_file, selected
 from pytest_dispatchguard.lint.pipeline.briefs import Briefs
 from pytest_dispatchguard.lint.pipeline.judge_files import Judged
 from pytest_dispatchguard.lint.pipeline.survey import Survey
 from pytest_dispatchguard.lint.sources.files import Unreadable
-from pytest_dispatchguard.model import Finding, RuleInfo, Span
+from pytest_dispatchguard.model.findings import Finding, RuleInfo, Span
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from pytest_dispatchguard.config import PROFILE, Config
+from pytest_dispatchguard.config.config import Config
 from pytest_dispatchguard.lint.callgraph.project import Project, build
 from pytest_dispatchguard.lint.hotness import solve as hotness
 from pytest_dispatchguard.lint.hotness.profile import Observed, observed
@@ -13,6 +13,7 @@ from pytest_dispatchguard.lint.judge.catalog import Catalog
 from pytest_dispatchguard.lint.pipeline.survey import Survey, facts_of, packaged, text_of
 from pytest_dispatchguard.lint.store.cache import Cache
 from pytest_dispatchguard.profile import load
+from pytest_dispatchguard.project_folder import PROFILE
 
 
 def call_graph(config: Config, survey: Survey, cache: Cache | None) -> Project:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytest_dispatchguard.config import Config, is_project, names_project
+from pytest_dispatchguard.config.config import Config
+from pytest_dispatchguard.config.project_root import is_project, names_project
 from pytest_dispatchguard.lint.facts import FileFacts
 from pytest_dispatchguard.lint.internal_errors import mistake
 from pytest_dispatchguard.lint.pipeline.progress import Progress

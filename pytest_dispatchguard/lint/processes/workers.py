@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from pytest_dispatchguard.lint.processes.ready_process import Ahead
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor

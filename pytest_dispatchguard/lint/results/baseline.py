@@ -13,9 +13,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from pytest_dispatchguard.config import UNPARSABLE
+from pytest_dispatchguard.config.config import UNPARSABLE
 from pytest_dispatchguard.lint.sources.files import write_source
-from pytest_dispatchguard.model import Finding, UserError
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.findings import Finding
 
 SCHEMA = 1
 SHOWN = 120

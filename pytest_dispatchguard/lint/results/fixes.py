@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from pytest_dispatchguard.edits import apply_edits
-from pytest_dispatchguard.model import Edit, Finding, Safety
+from pytest_dispatchguard.model.findings import Edit, Finding, Safety
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pytest_dispatchguard.edits import apply_edits, split_lines
 from pytest_dispatchguard.lint.results.suppressions import read
-from pytest_dispatchguard.model import Edit, Finding, Span
+from pytest_dispatchguard.model.findings import Edit, Finding, Span
 
 _FAR = 12
 """Lines around a finding that are tried: a statement that is longer is silenced by hand."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from pytest_dispatchguard.config import UNPARSABLE
+from pytest_dispatchguard.config.config import UNPARSABLE
 from pytest_dispatchguard.edits import apply_edits
 from pytest_dispatchguard.lint.results.fixes import Repaired
 from pytest_dispatchguard.lint.results.ignore_comment import silence
-from pytest_dispatchguard.model import Finding
+from pytest_dispatchguard.model.findings import Finding
 
 NEVER = (UNPARSABLE, "DG002")
 """What no comment silences: a file that cannot be read, and a comment that is itself at fault."""

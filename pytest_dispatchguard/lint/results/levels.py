@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pytest_dispatchguard.config import Config
-from pytest_dispatchguard.model import Finding
+from pytest_dispatchguard.config.config import Config
+from pytest_dispatchguard.model.findings import Finding
 
 
 def is_shown(config: Config, finding: Finding) -> bool:

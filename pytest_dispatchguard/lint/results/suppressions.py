@@ -12,10 +12,10 @@ from typing import Literal
 
 import tree_sitter
 
-from pytest_dispatchguard.config import did_you_mean, nearest
 from pytest_dispatchguard.edits import split_lines
 from pytest_dispatchguard.lint.syntax.grammar import LANGUAGE, tree_of
-from pytest_dispatchguard.model import Edit, Finding, Fix, Span
+from pytest_dispatchguard.model.findings import Edit, Finding, Fix, Span
+from pytest_dispatchguard.spelling import did_you_mean, nearest
 
 UNUSED = "DG002"
 UNUSED_NAME = "unused-suppression"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from pytest_dispatchguard.config import Config, nearest
+from pytest_dispatchguard.config.config import Config
 from pytest_dispatchguard.lint.callgraph.project import Project, absolute, dotted_id
 from pytest_dispatchguard.lint.hotness.patterns import patterns, picked_by
+from pytest_dispatchguard.spelling import nearest
 
 _GLOB = "*?["
 

@@ -12,7 +12,7 @@ from pytest_dispatchguard.lint.sources.files import (
     read_source,
     write_source,
 )
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 
 
 def write_fixes(

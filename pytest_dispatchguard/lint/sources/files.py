@@ -14,17 +14,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_dispatchguard.config import (
-    PERHAPS_FOREIGN,
-    SURELY_FOREIGN,
-    Config,
-    absolute,
-    glob_pattern,
+from pytest_dispatchguard.config.config import Config
+from pytest_dispatchguard.config.globs import glob_pattern
+from pytest_dispatchguard.config.project_root import (
+    ALWAYS_EXCLUDED,
+    EXCLUDED_UNLESS_PACKAGE,
     is_project,
     top_package,
 )
 from pytest_dispatchguard.git import run_git
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.paths import absolute
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,10 +336,10 @@ def _context(asked: Iterable[Path], config: Config) -> list[tuple[Path, bool]]:
 
 def _excluder(config: Config) -> Callable[[str, str, bool], bool]:
     """A test of relative path, name, is it a folder. Folders above it are known to be kept."""
-    globs = [glob for glob in SURELY_FOREIGN if "*" in glob] + list(config.exclude)
+    globs = [glob for glob in ALWAYS_EXCLUDED if "*" in glob] + list(config.exclude)
     pattern = re.compile("|".join(f"(?:{glob_pattern(glob).pattern})" for glob in globs), re.DOTALL)
-    never = frozenset(SURELY_FOREIGN)
-    perhaps = frozenset(PERHAPS_FOREIGN)
+    never = frozenset(ALWAYS_EXCLUDED)
+    perhaps = frozenset(EXCLUDED_UNLESS_PACKAGE)
     root = str(config.root)
 
     def excluded(rel: str, name: str, folder: bool) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from pytest_dispatchguard.git import complaint, run_git
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
 """First and last line of each changed stretch, both included."""

@@ -10,7 +10,7 @@ from json import decoder, scanner
 from typing import Any
 
 from pytest_dispatchguard.edits import split_lines
-from pytest_dispatchguard.model import Cell
+from pytest_dispatchguard.model.findings import Cell
 
 SUFFIX = ".ipynb"
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 from pytest_dispatchguard import project_folder
 from pytest_dispatchguard.lint.sources.files import File
 from pytest_dispatchguard.lint.store.signatures import Seals, own_seals
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.project_folder import FOLDER, Folder
 
 _T = TypeVar("_T")

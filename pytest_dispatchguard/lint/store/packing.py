@@ -19,7 +19,7 @@ from pytest_dispatchguard.lint.facts import (
     FunctionFact,
     HotFact,
 )
-from pytest_dispatchguard.model import Edit, Finding, Fix, Hot, Span
+from pytest_dispatchguard.model.findings import Edit, Finding, Fix, Hot, Span
 
 _Row = Callable[[Any], tuple[Any, ...]]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 
 VARIABLE = "DISPATCHGUARD_CACHE_KEY_FILE"
 """Of the environment: names the file of a key that several users or machines share, with their cache."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from pytest_dispatchguard.model import Finding
+from pytest_dispatchguard.model.findings import Finding
 
 _ONE = re.compile("[\ud800-\udfff]")
 _STAND_IN = {code: code + 0x102000 for code in range(0xD800, 0xE000)}

@@ -9,7 +9,9 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from pytest_dispatchguard.model import Interval, UserError, Verdict
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.measurements import Interval
+from pytest_dispatchguard.model.verdicts import Verdict
 from pytest_dispatchguard.runtime.counters import counters
 
 if sys.version_info >= (3, 11):

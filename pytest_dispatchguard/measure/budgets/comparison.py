@@ -9,16 +9,9 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from pytest_dispatchguard.measure.timing.measurements import AGAINST_BASE, kept, unfit
-from pytest_dispatchguard.model import (
-    Base,
-    Compiled,
-    CostlyLine,
-    Interval,
-    Limit,
-    Measurement,
-    Outcome,
-    Verdict,
-)
+from pytest_dispatchguard.model.compiled import Compiled
+from pytest_dispatchguard.model.measurements import CostlyLine, Interval, Measurement
+from pytest_dispatchguard.model.verdicts import Base, Limit, Outcome, Verdict
 
 _REGRESSION = Limit(AGAINST_BASE, 1.05)
 """The default limit: how many times slower than its base a subject may be."""

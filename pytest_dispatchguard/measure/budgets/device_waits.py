@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pytest_dispatchguard.measure.timing.subject import Subject
-from pytest_dispatchguard.model import Limit, UserError, Verdict
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.verdicts import Limit, Verdict
 from pytest_dispatchguard.runtime.code.source_text import shown
 from pytest_dispatchguard.runtime.syncs import torch_mode
 from pytest_dispatchguard.runtime.syncs.syncs import Sync, is_there, recording

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from pytest_dispatchguard.measure.budgets.agreement import disagreement, kept
 from pytest_dispatchguard.measure.timing.subject import Subject, Tolerance
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 
 _EXACT = Tolerance(0.0, 0.0)
 

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pytest_dispatchguard.config import did_you_mean
 from pytest_dispatchguard.measure.timing.measurements import AGAINST_BASE, OF_GUARDS, OF_TIME
-from pytest_dispatchguard.model import Limit, UserError
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.verdicts import Limit
 from pytest_dispatchguard.runtime.counters import counters
+from pytest_dispatchguard.spelling import did_you_mean
 
 NAMES = (*OF_TIME, OF_GUARDS, AGAINST_BASE, *counters.NAMES)
 """All names that can have a limit."""

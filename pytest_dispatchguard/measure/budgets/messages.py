@@ -8,19 +8,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from pytest_dispatchguard.measure.timing.timing import Sample
-from pytest_dispatchguard.model import (
-    Base,
-    Compiled,
-    CompileEvent,
-    CostlyLine,
-    Guards,
-    Interval,
-    Layer,
-    Layers,
-    Limit,
-    Measurement,
-    Verdict,
-)
+from pytest_dispatchguard.model.compiled import Compiled, CompileEvent, Guards
+from pytest_dispatchguard.model.layers import Layer, Layers
+from pytest_dispatchguard.model.measurements import CostlyLine, Interval, Measurement
+from pytest_dispatchguard.model.verdicts import Base, Limit, Verdict
 
 Samples = Mapping[int, Sequence[Sample]]
 """The samples of each subject of a test, by its position."""

@@ -27,7 +27,8 @@ from pytest_dispatchguard.measure.layers.layers import of_subject
 from pytest_dispatchguard.measure.timing.devices import KINDS, LAZY, here
 from pytest_dispatchguard.measure.timing.subject import Overhead, Subject
 from pytest_dispatchguard.measure.timing.timing import Sample
-from pytest_dispatchguard.model import Limit, Outcome, UserError, Verdict
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.verdicts import Limit, Outcome, Verdict
 from pytest_dispatchguard.runtime.compiled.counts import failure
 from pytest_dispatchguard.runtime.counters import counters
 from pytest_dispatchguard.runtime.torch_private.compiler import without_trace_logs

@@ -23,16 +23,10 @@ from pytest_dispatchguard.measure.timing.measurements import (
 from pytest_dispatchguard.measure.timing.measurements import kept as limit_kept
 from pytest_dispatchguard.measure.timing.subject import Subject
 from pytest_dispatchguard.measure.timing.timing import Sample, sample
-from pytest_dispatchguard.model import (
-    Compiled,
-    CostlyLine,
-    Interval,
-    Limit,
-    Measurement,
-    Outcome,
-    UserError,
-    Verdict,
-)
+from pytest_dispatchguard.model.compiled import Compiled
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.measurements import CostlyLine, Interval, Measurement
+from pytest_dispatchguard.model.verdicts import Limit, Outcome, Verdict
 from pytest_dispatchguard.runtime.code.foreign import is_foreign, is_foreign_file
 from pytest_dispatchguard.runtime.compiled import counts as compiled
 from pytest_dispatchguard.runtime.counters import counters

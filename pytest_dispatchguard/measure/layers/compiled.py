@@ -12,7 +12,7 @@ from pytest_dispatchguard.measure.layers.python import Around, PythonLayers, arm
 from pytest_dispatchguard.measure.layers.statements import Statement, statements_arm
 from pytest_dispatchguard.measure.timing.calling import Call, spelt
 from pytest_dispatchguard.measure.timing.interleaved import Arm, Clock, InterleavedTimes
-from pytest_dispatchguard.model import Layer, LayerKind
+from pytest_dispatchguard.model.layers import Layer, LayerKind
 from pytest_dispatchguard.runtime.compiled.calls import (
     Checks,
     Made,

@@ -9,7 +9,7 @@ from typing import Any
 
 from pytest_dispatchguard.measure.layers.statements import Statement
 from pytest_dispatchguard.measure.timing.calling import spelt
-from pytest_dispatchguard.model import LayerKind
+from pytest_dispatchguard.model.layers import LayerKind
 from pytest_dispatchguard.runtime.compiled.calls import Role
 from pytest_dispatchguard.runtime.hooks.call_tree import PythonCall
 

@@ -13,13 +13,9 @@ from typing import Any
 
 from pytest_dispatchguard.measure.timing.calling import Call
 from pytest_dispatchguard.measure.timing.timing import Sample, sample
-from pytest_dispatchguard.model import (
-    GuardedCode,
-    GuardFilter,
-    GuardGroup,
-    Interval,
-    UserError,
-)
+from pytest_dispatchguard.model.compiled import GuardedCode, GuardFilter, GuardGroup
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.measurements import Interval
 from pytest_dispatchguard.runtime import target as targets
 from pytest_dispatchguard.runtime.compiled.guards import Cause, Guard, cause_of, guards_in
 from pytest_dispatchguard.runtime.torch_private import compiler, guard_trees

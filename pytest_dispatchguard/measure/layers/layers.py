@@ -26,7 +26,7 @@ from pytest_dispatchguard.measure.timing.interleaved import (
     time_interleaved,
 )
 from pytest_dispatchguard.measure.timing.subject import Subject
-from pytest_dispatchguard.model import Layer, Layers
+from pytest_dispatchguard.model.layers import Layer, Layers
 from pytest_dispatchguard.runtime.compiled.calls import lets_in, role
 from pytest_dispatchguard.runtime.hooks.call_tree import CallTree
 from pytest_dispatchguard.runtime.hooks.garbage_collector import collector_off

@@ -11,7 +11,7 @@ from pytest_dispatchguard.measure.layers.functions import Part
 from pytest_dispatchguard.measure.layers.statements import statements_arm
 from pytest_dispatchguard.measure.timing.calling import Call
 from pytest_dispatchguard.measure.timing.interleaved import Arm, Clock, InterleavedTimes
-from pytest_dispatchguard.model import Layer
+from pytest_dispatchguard.model.layers import Layer
 from pytest_dispatchguard.runtime.counters.instructions import instructions_by_place
 from pytest_dispatchguard.runtime.hooks.call_tree import PythonCall
 from pytest_dispatchguard.runtime.torch_private.compiler import dynamo_restored

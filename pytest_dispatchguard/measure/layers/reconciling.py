@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from pytest_dispatchguard.model import Interval, Layer, LayerKind
+from pytest_dispatchguard.model.layers import Layer, LayerKind
+from pytest_dispatchguard.model.measurements import Interval
 
 _INWARDS: tuple[LayerKind, ...] = (
     "binding",

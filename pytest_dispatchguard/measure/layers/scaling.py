@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from pytest_dispatchguard.measure.layers.layers import Wanted, layers
 from pytest_dispatchguard.measure.timing.calling import Call
 from pytest_dispatchguard.measure.timing.interleaved import Arm, time_interleaved
-from pytest_dispatchguard.model import Interval, Scaling, Sized, UserError
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.measurements import Interval, Scaling, Sized
 
 _LEAST_SIZES = 3
 _ENOUGH_SIZES = 5

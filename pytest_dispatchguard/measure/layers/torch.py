@@ -14,7 +14,7 @@ import torch
 from pytest_dispatchguard.measure.layers import replays
 from pytest_dispatchguard.measure.layers.statements import statements_arm
 from pytest_dispatchguard.measure.timing.interleaved import Arm, Clock, InterleavedTimes, Sum
-from pytest_dispatchguard.model import Layer, LayerKind
+from pytest_dispatchguard.model.layers import Layer, LayerKind
 from pytest_dispatchguard.runtime.aten_loops import Operation, as_they_are, operations_of
 from pytest_dispatchguard.runtime.hooks.torch_calls import State, TorchCall
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from pytest_dispatchguard.git import complaint, run_git
 from pytest_dispatchguard.measure.workers.work_tree import is_installed
 from pytest_dispatchguard.measure.workers.workers import Launch
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 
 AGAINST = "--overhead-against"
 _PREFIX = "dispatchguard-base-"

@@ -20,7 +20,8 @@ from pytest_dispatchguard.measure.budgets.messages import (
 )
 from pytest_dispatchguard.measure.budgets.session import keyed
 from pytest_dispatchguard.measure.timing.timing import Sample
-from pytest_dispatchguard.model import Base, UserError, Verdict
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.verdicts import Base, Verdict
 
 FOLDER = Path(".dispatchguard", "runs")
 _OURS = "dispatchguard"

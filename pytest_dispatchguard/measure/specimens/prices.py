@@ -16,7 +16,8 @@ from pytest_dispatchguard.measure.budgets.messages import Request
 from pytest_dispatchguard.measure.timing.intervals import PROCESSES
 from pytest_dispatchguard.measure.workers.measuring import Found, Source
 from pytest_dispatchguard.measure.workers.workers import Launch
-from pytest_dispatchguard.model import Interval, Priced
+from pytest_dispatchguard.model.measurements import Interval
+from pytest_dispatchguard.model.prices import Priced
 
 _TESTS = Path(__file__).with_name("tests.py")
 _NAMES = "DISPATCHGUARD_SPECIMENS"

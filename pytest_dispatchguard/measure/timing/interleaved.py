@@ -19,7 +19,7 @@ from pytest_dispatchguard.measure.timing.calibration import pace, undisturbed
 from pytest_dispatchguard.measure.timing.calling import Block, empty_block
 from pytest_dispatchguard.measure.timing.devices import HOST, Device
 from pytest_dispatchguard.measure.timing.intervals import median, median_interval, over_processes
-from pytest_dispatchguard.model import Interval
+from pytest_dispatchguard.model.measurements import Interval
 
 Clock = Callable[[], int]
 """Nanoseconds."""

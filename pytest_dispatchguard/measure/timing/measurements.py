@@ -14,7 +14,8 @@ from pytest_dispatchguard.measure.timing.intervals import (
     over_processes,
 )
 from pytest_dispatchguard.measure.timing.timing import Sample
-from pytest_dispatchguard.model import Interval, Limit, Measurement
+from pytest_dispatchguard.model.measurements import Interval, Measurement
+from pytest_dispatchguard.model.verdicts import Limit
 
 OF_TIME = ("ratio", "extra_us", "host_us", "device_us")
 """Limits on times."""

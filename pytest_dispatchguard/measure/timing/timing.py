@@ -18,7 +18,7 @@ from pytest_dispatchguard.measure.timing.calling import Block, Call, empty_block
 from pytest_dispatchguard.measure.timing.devices import HOST, Device
 from pytest_dispatchguard.measure.timing.intervals import LOOKS, median, median_interval
 from pytest_dispatchguard.measure.timing.queues import DeviceTimes, Watched, watched
-from pytest_dispatchguard.model import Interval
+from pytest_dispatchguard.model.measurements import Interval
 
 Clock = Callable[[], int]
 """Nanoseconds."""

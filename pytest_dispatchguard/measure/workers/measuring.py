@@ -28,7 +28,10 @@ from pytest_dispatchguard.measure.timing.intervals import PROCESSES
 from pytest_dispatchguard.measure.timing.measurements import AGAINST_BASE
 from pytest_dispatchguard.measure.timing.timing import Sample
 from pytest_dispatchguard.measure.workers.workers import Launch, Worker
-from pytest_dispatchguard.model import Base, Interval, Layers, UserError, Verdict
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.layers import Layers
+from pytest_dispatchguard.model.measurements import Interval
+from pytest_dispatchguard.model.verdicts import Base, Verdict
 
 _LEAST_SECONDS = 0.3
 """A process needs at least this time to measure anything."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dispatchguard.measure.budgets.messages import Request
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 
 _START_TIMEOUT = 600.0
 _GRACE = 30.0

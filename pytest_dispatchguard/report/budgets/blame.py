@@ -6,7 +6,9 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pytest_dispatchguard.model import Interval, Layer, LayerKind, Layers, Verdict
+from pytest_dispatchguard.model.layers import Layer, LayerKind, Layers
+from pytest_dispatchguard.model.measurements import Interval
+from pytest_dispatchguard.model.verdicts import Verdict
 
 _MOST = 12
 """Rows at most."""

@@ -9,7 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pytest_dispatchguard.model import GuardedCode, GuardGroup, Interval
+from pytest_dispatchguard.model.compiled import GuardedCode, GuardGroup
+from pytest_dispatchguard.model.measurements import Interval
 from pytest_dispatchguard.visible import one_line
 
 SCHEMA = 1

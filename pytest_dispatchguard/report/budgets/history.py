@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from pytest_dispatchguard.model import CounterMove, Culprit, Interval, Point, Run, Trend
+from pytest_dispatchguard.model.history import CounterMove, Culprit, Point, Run, Trend
+from pytest_dispatchguard.model.measurements import Interval
 from pytest_dispatchguard.report.budgets.layers import plain
 from pytest_dispatchguard.report.lines import Line, written
 from pytest_dispatchguard.visible import one_line

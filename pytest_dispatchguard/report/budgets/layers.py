@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_dispatchguard.model import Interval, Layer, Layers, UserError
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.layers import Layer, Layers
+from pytest_dispatchguard.model.measurements import Interval
 from pytest_dispatchguard.report.formats.markdown import code, escape
 from pytest_dispatchguard.report.lines import Line, written
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from pytest_dispatchguard.model import Verdict
+from pytest_dispatchguard.model.verdicts import Verdict
 from pytest_dispatchguard.report.budgets.verdicts import explained, table_of
 from pytest_dispatchguard.report.formats.markdown import LIMIT, code, escape, fence_around
 from pytest_dispatchguard.visible import visible

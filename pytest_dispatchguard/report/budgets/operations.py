@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from pytest_dispatchguard.model import OperationsAt
+from pytest_dispatchguard.model.operations import OperationsAt
 from pytest_dispatchguard.report.wording import count
 
 MOST = 25

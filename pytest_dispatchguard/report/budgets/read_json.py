@@ -8,22 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar, get_args
 
-from pytest_dispatchguard.model import (
-    Base,
-    Compiled,
-    CompileEvent,
-    CostlyLine,
-    Guards,
-    Interval,
-    Layer,
-    LayerKind,
-    Layers,
-    Limit,
-    Measurement,
-    Outcome,
-    UserError,
-    Verdict,
-)
+from pytest_dispatchguard.model.compiled import Compiled, CompileEvent, Guards
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.layers import Layer, LayerKind, Layers
+from pytest_dispatchguard.model.measurements import CostlyLine, Interval, Measurement
+from pytest_dispatchguard.model.verdicts import Base, Limit, Outcome, Verdict
 from pytest_dispatchguard.report.budgets.verdicts import SCHEMA
 
 Row = Mapping[str, Any]

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from pytest_dispatchguard.model import Interval, Scaling
+from pytest_dispatchguard.model.measurements import Interval, Scaling
 from pytest_dispatchguard.report.budgets.layers import SCHEMA, drawn, plain, us
 from pytest_dispatchguard.report.formats.markdown import code, escape
 from pytest_dispatchguard.report.lines import Line, written

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from pytest_dispatchguard.model import Verdict
+from pytest_dispatchguard.model.verdicts import Verdict
 
 Key = Callable[[Verdict], str]
 

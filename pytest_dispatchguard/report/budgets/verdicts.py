@@ -9,18 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pytest_dispatchguard.model import (
-    Base,
-    Compiled,
-    CostlyLine,
-    Finding,
-    Guards,
-    Interval,
-    Layers,
-    Measurement,
-    Missing,
-    Verdict,
-)
+from pytest_dispatchguard.model.compiled import Compiled, Guards
+from pytest_dispatchguard.model.findings import Finding
+from pytest_dispatchguard.model.layers import Layers
+from pytest_dispatchguard.model.measurements import CostlyLine, Interval, Measurement
+from pytest_dispatchguard.model.reports import Missing
+from pytest_dispatchguard.model.verdicts import Base, Verdict
 from pytest_dispatchguard.report.budgets.blame import Dearer, dearer, held_against
 from pytest_dispatchguard.report.budgets.layers import as_object, relative, waterfall
 from pytest_dispatchguard.report.budgets.sorting import in_order

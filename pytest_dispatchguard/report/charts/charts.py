@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
 
-from pytest_dispatchguard.model import Interval
+from pytest_dispatchguard.model.measurements import Interval
 from pytest_dispatchguard.report.charts import svg
 from pytest_dispatchguard.report.charts.axes import LARGEST, figure, finite, number
 from pytest_dispatchguard.report.charts.lines import Mark, Series, lines

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pytest_dispatchguard.model import Layer, Layers
+from pytest_dispatchguard.model.layers import Layer, Layers
 from pytest_dispatchguard.report.budgets.layers import relative
 from pytest_dispatchguard.report.wording import NAME
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from pytest_dispatchguard.model import Interval
+from pytest_dispatchguard.model.measurements import Interval
 from pytest_dispatchguard.report.charts import svg
 from pytest_dispatchguard.report.charts.axes import LARGEST, Axis, domain, figure, finite, number
 from pytest_dispatchguard.report.charts.svg import Caption

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from pytest_dispatchguard.model import Interval
+from pytest_dispatchguard.model.measurements import Interval
 from pytest_dispatchguard.report.charts import svg
 from pytest_dispatchguard.report.charts.axes import Axis, domain, finite, number, written
 

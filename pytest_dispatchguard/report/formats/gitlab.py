@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from pytest_dispatchguard.model import Finding, Report
+from pytest_dispatchguard.model.findings import Finding
+from pytest_dispatchguard.model.reports import Report
 from pytest_dispatchguard.report.fingerprint import fingerprints
 from pytest_dispatchguard.report.formats.json_ import dump
 from pytest_dispatchguard.report.formats.markdown import shown_fix

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from typing import Any, get_args
 
-from pytest_dispatchguard.model import (
+from pytest_dispatchguard.model.findings import (
     SCHEMA,
     Certainty,
     Edit,
@@ -15,9 +15,9 @@ from pytest_dispatchguard.model import (
     Fix,
     Hot,
     Price,
-    Report,
     Span,
 )
+from pytest_dispatchguard.model.reports import Report
 from pytest_dispatchguard.report.budgets.operations import as_objects
 from pytest_dispatchguard.report.options import Options
 from pytest_dispatchguard.report.wording import fixable, ordered

@@ -10,7 +10,7 @@ from difflib import SequenceMatcher
 from lsprotocol import types
 
 from pytest_dispatchguard.edits import split_lines
-from pytest_dispatchguard.model import Edit, Elsewhere, Finding, RuleInfo, Span
+from pytest_dispatchguard.model.findings import Edit, Elsewhere, Finding, RuleInfo, Span
 from pytest_dispatchguard.report.wording import (
     NAME,
     cost,

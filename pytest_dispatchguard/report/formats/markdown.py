@@ -8,7 +8,9 @@ from functools import cache
 from itertools import groupby
 
 from pytest_dispatchguard.edits import apply_edits
-from pytest_dispatchguard.model import Finding, Fix, Hot, OperationsAt, Report
+from pytest_dispatchguard.model.findings import Finding, Fix, Hot
+from pytest_dispatchguard.model.operations import OperationsAt
+from pytest_dispatchguard.model.reports import Report
 from pytest_dispatchguard.report.budgets import operations
 from pytest_dispatchguard.report.diff import unified
 from pytest_dispatchguard.report.options import Options, Sources

@@ -6,7 +6,8 @@ from functools import cache
 from typing import Any
 
 from pytest_dispatchguard.edits import split_lines
-from pytest_dispatchguard.model import Finding, Report, Span
+from pytest_dispatchguard.model.findings import Finding, Span
+from pytest_dispatchguard.model.reports import Report
 from pytest_dispatchguard.report.formats.json_ import dump
 from pytest_dispatchguard.report.options import Options, Sources
 from pytest_dispatchguard.report.review.suggestions import one_edit

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from pytest_dispatchguard.model import Edit, Elsewhere, Finding, Fix, Report, RuleInfo, Span
+from pytest_dispatchguard.model.findings import Edit, Elsewhere, Finding, Fix, RuleInfo, Span
+from pytest_dispatchguard.model.reports import Report
 from pytest_dispatchguard.report.fingerprint import fingerprints
 from pytest_dispatchguard.report.formats.json_ import dump, hot_object
 from pytest_dispatchguard.report.options import Options

@@ -8,7 +8,9 @@ from functools import cache, lru_cache
 from unicodedata import combining, east_asian_width
 
 from pytest_dispatchguard.edits import split_lines
-from pytest_dispatchguard.model import Finding, Fix, Hot, OperationsAt, Report
+from pytest_dispatchguard.model.findings import Finding, Fix, Hot
+from pytest_dispatchguard.model.operations import OperationsAt
+from pytest_dispatchguard.model.reports import Report
 from pytest_dispatchguard.report.budgets import operations
 from pytest_dispatchguard.report.diff import lines_changed_by
 from pytest_dispatchguard.report.lines import Line, written

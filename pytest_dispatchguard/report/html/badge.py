@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from pytest_dispatchguard.model import Report, Verdict
+from pytest_dispatchguard.model.reports import Report
+from pytest_dispatchguard.model.verdicts import Verdict
 from pytest_dispatchguard.report.formats.json_ import dump
 from pytest_dispatchguard.report.wording import count, fixable
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from pytest_dispatchguard.model import CostlyLine, Interval, Verdict
+from pytest_dispatchguard.model.measurements import CostlyLine, Interval
+from pytest_dispatchguard.model.verdicts import Verdict
 from pytest_dispatchguard.report.budgets.layers import as_svg, drawn
 from pytest_dispatchguard.report.budgets.verdicts import costly, reasons, table_of
 from pytest_dispatchguard.report.charts import svg

@@ -11,7 +11,7 @@ from hashlib import sha256
 from html import escape
 from importlib.resources import files
 
-from pytest_dispatchguard.model import Finding
+from pytest_dispatchguard.model.findings import Finding
 from pytest_dispatchguard.report.diff import diff_of_edits
 from pytest_dispatchguard.report.formats.markdown import CODE
 from pytest_dispatchguard.report.options import Sources

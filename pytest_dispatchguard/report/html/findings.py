@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import groupby
 
-from pytest_dispatchguard.model import Certainty, Finding, Hot, Price
+from pytest_dispatchguard.model.findings import Certainty, Finding, Hot, Price
 from pytest_dispatchguard.report.html.elements import (
     Html,
     diff,

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from pytest_dispatchguard.model import OperationsAt, Report, Verdict
+from pytest_dispatchguard.model.operations import OperationsAt
+from pytest_dispatchguard.model.reports import Report
+from pytest_dispatchguard.model.verdicts import Verdict
 from pytest_dispatchguard.report.budgets import operations
 from pytest_dispatchguard.report.charts import svg
 from pytest_dispatchguard.report.html import budgets as html_budgets

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pytest_dispatchguard.model import Review
+from pytest_dispatchguard.model.reviews import Review
 from pytest_dispatchguard.report.formats.json_ import dump
 from pytest_dispatchguard.report.options import Options
 from pytest_dispatchguard.report.review.markdown import Comment, body, comments, summary

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_dispatchguard.model import SCHEMA, BudgetChange, Review
+from pytest_dispatchguard.model.findings import SCHEMA
+from pytest_dispatchguard.model.reviews import BudgetChange, Review
 from pytest_dispatchguard.report.formats.json_ import dump, finding_object
 from pytest_dispatchguard.report.options import Options
 from pytest_dispatchguard.report.review.markdown import comments

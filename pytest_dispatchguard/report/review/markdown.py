@@ -9,7 +9,10 @@ from functools import cache
 from hashlib import sha256
 from pathlib import PurePath
 
-from pytest_dispatchguard.model import BudgetChange, CostlyLine, Finding, Outcome, Remark, Review
+from pytest_dispatchguard.model.findings import Finding
+from pytest_dispatchguard.model.measurements import CostlyLine
+from pytest_dispatchguard.model.reviews import BudgetChange, Remark, Review
+from pytest_dispatchguard.model.verdicts import Outcome
 from pytest_dispatchguard.report.budgets.markdown import SIGNS
 from pytest_dispatchguard.report.fingerprint import fingerprints
 from pytest_dispatchguard.report.formats.markdown import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pytest_dispatchguard.edits import apply_edits, offsets, split_lines
-from pytest_dispatchguard.model import Edit, Finding, Span
+from pytest_dispatchguard.model.findings import Edit, Finding, Span
 
 FARTHEST = 30
 """Lines that one suggestion may span: a reviewer sees all of it in one box."""

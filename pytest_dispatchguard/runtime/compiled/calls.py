@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
-from pytest_dispatchguard.model import LayerKind
+from pytest_dispatchguard.model.layers import LayerKind
 from pytest_dispatchguard.runtime.hooks.call_tree import PythonCall, variables_of
 from pytest_dispatchguard.runtime.torch_private.compiler import code_before
 from pytest_dispatchguard.runtime.torch_private.dispatcher import in_grad_state

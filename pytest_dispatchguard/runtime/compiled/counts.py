@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
 
-from pytest_dispatchguard.model import Compiled, CompileEvent, UserError
+from pytest_dispatchguard.model.compiled import Compiled, CompileEvent
+from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.runtime.code.foreign import is_foreign_file
 from pytest_dispatchguard.runtime.compiled.guards import grouped, guards_of
 from pytest_dispatchguard.runtime.torch_private import compile_records, compiler, guard_trees

@@ -10,7 +10,7 @@ from pathlib import PurePath
 from types import CodeType
 from typing import Any, Literal
 
-from pytest_dispatchguard.model import Guards
+from pytest_dispatchguard.model.compiled import Guards
 from pytest_dispatchguard.runtime.torch_private import guard_trees
 
 # torch writes the line that caused a guard behind it: `x == 1  # y = x + 1  # net.py:3 in forward`.

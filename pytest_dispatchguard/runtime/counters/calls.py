@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import FrameType, FunctionType
 from typing import Any, NamedTuple
 
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.runtime.hooks.garbage_collector import collector_off
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.runtime.ghost.modes import Calls, Operations
 from pytest_dispatchguard.runtime.ghost.torch_names import names
 from pytest_dispatchguard.runtime.syncs.syncs import NOTES, Recorder, is_there, recording

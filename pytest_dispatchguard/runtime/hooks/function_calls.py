@@ -12,7 +12,7 @@ from functools import cache
 from types import CodeType, FrameType
 from typing import Any
 
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 
 Entered = Callable[[FrameType], bool]
 """Called with the frame of a function that starts; returns whether to call it again for the same code."""

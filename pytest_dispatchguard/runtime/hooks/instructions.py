@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.runtime.hooks.garbage_collector import collector_off
 
 Note = Callable[[CodeType, int], None]

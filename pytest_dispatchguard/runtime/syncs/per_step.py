@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from pytest_dispatchguard.model import Ran
+from pytest_dispatchguard.model.findings import Ran
 from pytest_dispatchguard.runtime.code.loops import Loop, loop_around
 from pytest_dispatchguard.runtime.syncs.syncs import Frame, Sync
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_dispatchguard.model import Finding, Hot, Ran, Span
+from pytest_dispatchguard.model.findings import Finding, Hot, Ran, Span
 from pytest_dispatchguard.runtime.code.source_text import columns, shown
 from pytest_dispatchguard.runtime.compiled.program import AGAIN, BREAKS, GUARDS
 from pytest_dispatchguard.runtime.syncs.syncs import Frame, Sync

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
-from pytest_dispatchguard.model import OperationsAt
+from pytest_dispatchguard.model.operations import OperationsAt
 from pytest_dispatchguard.runtime.code.foreign import is_ours, is_user_s
 from pytest_dispatchguard.runtime.hooks.instruction_steps import Stop, step_through
 from pytest_dispatchguard.runtime.syncs.syncs import is_there, qualified

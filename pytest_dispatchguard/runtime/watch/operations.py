@@ -20,7 +20,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 
-from pytest_dispatchguard.model import OperationsAt, together
+from pytest_dispatchguard.model.operations import OperationsAt, together
 from pytest_dispatchguard.runtime.hooks.dispatch_mode import DispatchMode
 from pytest_dispatchguard.runtime.hooks.function_calls import each_function
 from pytest_dispatchguard.runtime.hooks.tensors import storage_of, tensors

@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 import pytest
 
-from pytest_dispatchguard.config import PROFILE
 from pytest_dispatchguard.lint.incremental import last_solution as solved
 from pytest_dispatchguard.lint.incremental.cached_briefs import cached_briefs, solved_briefs
 from pytest_dispatchguard.lint.pipeline.progress import no_progress
 from pytest_dispatchguard.lint.scout import scan
 from pytest_dispatchguard.profile import Profile, packed
+from pytest_dispatchguard.project_folder import PROFILE
 
 from ..relinted import EDITS, PROJECT, SETTINGS, Edit, Editor, Linted, demo, edited
 

@@ -27,7 +27,7 @@ from pytest_dispatchguard.lint.judge.target import Target
 from pytest_dispatchguard.lint.scout import scan
 from pytest_dispatchguard.lint.store.packing import hot_in_brief, pack_brief, pack_findings
 from pytest_dispatchguard.lint.syntax import chunks, nodes
-from pytest_dispatchguard.model import Finding
+from pytest_dispatchguard.model.findings import Finding
 
 pytest.importorskip(
     "dispatchguard_rules",

@@ -18,7 +18,7 @@ from pytest_dispatchguard.lint.judge.rule import Call, Function, Look, Rule, Tru
 from pytest_dispatchguard.lint.judge.target import Target
 from pytest_dispatchguard.lint.scout import scan
 from pytest_dispatchguard.lint.syntax import chunks
-from pytest_dispatchguard.model import Finding, Span
+from pytest_dispatchguard.model.findings import Finding, Span
 
 
 class Ping(Rule):

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from pytest_dispatchguard.lint.processes.workers import Pool, default_jobs
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 
 
 def twice(number: int) -> int:

@@ -20,7 +20,8 @@ from pytest_dispatchguard.lint.results.baseline import (
     standing,
     write,
 )
-from pytest_dispatchguard.model import Finding, Span, UserError
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.findings import Finding, Span
 
 
 def finding(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_dispatchguard.lint.results.fixes import fix
-from pytest_dispatchguard.model import Edit, Finding, Fix, Safety, Span
+from pytest_dispatchguard.model.findings import Edit, Finding, Fix, Safety, Span
 
 PATH = "a.py"
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pytest_dispatchguard.edits import apply_edits, split_lines
 from pytest_dispatchguard.lint.results.ignore_comment import silence
 from pytest_dispatchguard.lint.results.suppressions import read
-from pytest_dispatchguard.model import Finding, Span
+from pytest_dispatchguard.model.findings import Finding, Span
 
 STATEMENTS = (
     "x.item()",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pytest_dispatchguard.edits import split_lines
 from pytest_dispatchguard.lint.results.suppressions import NONE, Applied, read
-from pytest_dispatchguard.model import Edit, Finding, Span
+from pytest_dispatchguard.model.findings import Edit, Finding, Span
 
 KNOWN = {
     "DG001": True,

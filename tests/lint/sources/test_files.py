@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_dispatchguard.config import Config, load_config
+from pytest_dispatchguard.config.config import Config
+from pytest_dispatchguard.config.load import load_config
 from pytest_dispatchguard.lint.sources.files import (
     Discovery,
     Source,
@@ -22,7 +23,7 @@ from pytest_dispatchguard.lint.sources.files import (
     read_source,
     write_source,
 )
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 
 as_user = pytest.mark.skipif(
     hasattr(os, "geteuid") and os.geteuid() == 0, reason="root may read and write everything"

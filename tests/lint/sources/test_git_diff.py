@@ -19,7 +19,7 @@ from pytest_dispatchguard.lint.sources.git_diff import (
     texts_at,
     touches,
 )
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 
 TEN = "".join(f"line{number}\n" for number in range(1, 11))
 

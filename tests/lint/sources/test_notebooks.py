@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_dispatchguard.lint.sources.files import Source, Unreadable, decode_source
 from pytest_dispatchguard.lint.sources.notebooks import NotebookError, as_module, cell_of
-from pytest_dispatchguard.model import Cell
+from pytest_dispatchguard.model.findings import Cell
 
 
 def code(*lines: str) -> dict[str, Any]:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dispatchguard.config import find_root, load_config, names_project, nested_roots
+from pytest_dispatchguard.config.load import load_config
+from pytest_dispatchguard.config.project_root import find_root, names_project, nested_roots
 from pytest_dispatchguard.lint.sources.packages import made_to_be_installed
 
 

@@ -16,7 +16,7 @@ from pytest_dispatchguard.lint.sources.files import File
 from pytest_dispatchguard.lint.store import cache as module
 from pytest_dispatchguard.lint.store.cache import KEPT_LEAST, Cache, Memory, cache_path, clean
 from pytest_dispatchguard.lint.store.signatures import VARIABLE
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 
 
 @pytest.fixture

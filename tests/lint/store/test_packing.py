@@ -16,7 +16,7 @@ from pytest_dispatchguard.lint.facts import (
     HotFact,
 )
 from pytest_dispatchguard.lint.store import packing
-from pytest_dispatchguard.model import Edit, Finding, Fix, Hot, Span
+from pytest_dispatchguard.model.findings import Edit, Finding, Fix, Hot, Span
 
 _TEXT = st.text(max_size=8)
 _WORDS = st.lists(_TEXT, max_size=3)

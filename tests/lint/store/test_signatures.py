@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_dispatchguard.lint.store.signatures import VARIABLE, Seals, own_seals
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 
 HOME = "LOCALAPPDATA" if os.name == "nt" else "XDG_STATE_HOME"
 posix = pytest.mark.skipif(os.name != "posix", reason="rights of files are others there")

@@ -9,16 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_dispatchguard.measure.budgets.comparison import against, needs_times
-from pytest_dispatchguard.model import (
-    Base,
-    Compiled,
-    CostlyLine,
-    Guards,
-    Interval,
-    Limit,
-    Measurement,
-    Verdict,
-)
+from pytest_dispatchguard.model.compiled import Compiled, Guards
+from pytest_dispatchguard.model.measurements import CostlyLine, Interval, Measurement
+from pytest_dispatchguard.model.verdicts import Base, Limit, Verdict
 
 COUNTERS = {"instructions": 10, "dispatches": 1}
 

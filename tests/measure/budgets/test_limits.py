@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pytest_dispatchguard.measure.budgets.limits import limits_for, limits_of
-from pytest_dispatchguard.model import Limit, UserError
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.verdicts import Limit
 
 
 def test_numbers_and_tolerances() -> None:

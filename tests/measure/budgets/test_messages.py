@@ -12,19 +12,10 @@ from pytest_dispatchguard.measure.budgets.messages import (
     unpack_verdicts,
 )
 from pytest_dispatchguard.measure.timing.timing import Sample
-from pytest_dispatchguard.model import (
-    Base,
-    Compiled,
-    CompileEvent,
-    CostlyLine,
-    Guards,
-    Interval,
-    Layer,
-    Layers,
-    Limit,
-    Measurement,
-    Verdict,
-)
+from pytest_dispatchguard.model.compiled import Compiled, CompileEvent, Guards
+from pytest_dispatchguard.model.layers import Layer, Layers
+from pytest_dispatchguard.model.measurements import CostlyLine, Interval, Measurement
+from pytest_dispatchguard.model.verdicts import Base, Limit, Verdict
 
 NUMBERS = st.floats(allow_nan=False)
 TEXTS = st.text(max_size=20)

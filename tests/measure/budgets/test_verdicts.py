@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pytest_dispatchguard.measure.budgets.verdicts import _by_guards
-from pytest_dispatchguard.model import Interval, Limit, Outcome, UserError
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.measurements import Interval
+from pytest_dispatchguard.model.verdicts import Limit, Outcome
 
 HERE = Interval(6.28, 6.25, 6.31)
 UNFIT = "the machine is unfit: the reference against itself reads 1.0774"

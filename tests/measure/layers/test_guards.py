@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from pytest_dispatchguard.measure.layers.guards import guarded
-from pytest_dispatchguard.model import GuardedCode, GuardGroup, UserError
+from pytest_dispatchguard.model.compiled import GuardedCode, GuardGroup
+from pytest_dispatchguard.model.errors import UserError
 
 torch = pytest.importorskip("torch", reason="reads what torch compiles")
 

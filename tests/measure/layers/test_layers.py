@@ -12,7 +12,7 @@ import pytest
 
 from pytest_dispatchguard.measure.layers.layers import Wanted, layers
 from pytest_dispatchguard.measure.timing.calling import Call
-from pytest_dispatchguard.model import Layers
+from pytest_dispatchguard.model.layers import Layers
 
 SECONDS = 0.2
 

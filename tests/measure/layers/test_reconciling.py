@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_dispatchguard.measure.layers.reconciling import reconciled
-from pytest_dispatchguard.model import Interval, Layer, LayerKind
+from pytest_dispatchguard.model.layers import Layer, LayerKind
+from pytest_dispatchguard.model.measurements import Interval
 
 
 def layer(kind: LayerKind, us: float, depth: int = 0) -> Layer:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from pytest_dispatchguard.measure.layers.layers import Wanted
 from pytest_dispatchguard.measure.layers.scaling import fitted, scaling
 from pytest_dispatchguard.measure.timing.calling import Call
-from pytest_dispatchguard.model import Interval, Sized, UserError
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.measurements import Interval, Sized
 
 
 def exactly(us: float) -> Interval:

@@ -18,7 +18,7 @@ from pytest_dispatchguard.measure.timing.intervals import (
     median_interval,
     over_processes,
 )
-from pytest_dispatchguard.model import Interval
+from pytest_dispatchguard.model.measurements import Interval
 
 VALUES = st.lists(st.floats(0.1, 10), min_size=1, max_size=300)
 CONFIDENCE = st.floats(0.5, 0.9999)

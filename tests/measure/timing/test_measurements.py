@@ -25,7 +25,8 @@ from pytest_dispatchguard.measure.timing.measurements import (
 from pytest_dispatchguard.measure.timing.subject import Subject
 from pytest_dispatchguard.measure.timing.timing import Sample
 from pytest_dispatchguard.measure.workers.measuring import Options, share
-from pytest_dispatchguard.model import Interval, Limit
+from pytest_dispatchguard.model.measurements import Interval
+from pytest_dispatchguard.model.verdicts import Limit
 
 if TYPE_CHECKING:
     from conftest import World

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 
-from pytest_dispatchguard.model import GuardedCode, GuardFilter, GuardGroup, Interval
+from pytest_dispatchguard.model.compiled import GuardedCode, GuardFilter, GuardGroup
+from pytest_dispatchguard.model.measurements import Interval
 from pytest_dispatchguard.report.budgets.guards import as_json, as_text
 
 CODE = GuardedCode(

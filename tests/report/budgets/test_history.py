@@ -10,7 +10,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_dispatchguard.model import Checkout, Culprit, Interval, Kept, Point, Run, Trend
+from pytest_dispatchguard.model.history import Checkout, Culprit, Kept, Point, Run, Trend
+from pytest_dispatchguard.model.measurements import Interval
 from pytest_dispatchguard.report.budgets import history as report
 
 HERE = {"cpu": "a cpu", "python": "3.11.7", "torch": "2.13.0"}

@@ -8,18 +8,10 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from pytest_dispatchguard.model import (
-    Base,
-    Interval,
-    Layer,
-    LayerKind,
-    Layers,
-    Limit,
-    Scaling,
-    Sized,
-    UserError,
-    Verdict,
-)
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.layers import Layer, LayerKind, Layers
+from pytest_dispatchguard.model.measurements import Interval, Scaling, Sized
+from pytest_dispatchguard.model.verdicts import Base, Limit, Verdict
 from pytest_dispatchguard.report.budgets import layers as report
 from pytest_dispatchguard.report.budgets import scaling
 from pytest_dispatchguard.report.budgets.blame import dearer

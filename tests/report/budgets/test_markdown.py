@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_dispatchguard.model import Interval, Limit, Measurement, Verdict
+from pytest_dispatchguard.model.measurements import Interval, Measurement
+from pytest_dispatchguard.model.verdicts import Limit, Verdict
 from pytest_dispatchguard.report.budgets.markdown import as_markdown
 
 MEASURED = Measurement(

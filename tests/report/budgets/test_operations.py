@@ -6,7 +6,8 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 
-from pytest_dispatchguard.model import OperationsAt, Report, together
+from pytest_dispatchguard.model.operations import OperationsAt, together
+from pytest_dispatchguard.model.reports import Report
 from pytest_dispatchguard.report import FORMATS, render
 
 LINES = (

@@ -11,22 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_dispatchguard.model import (
-    Base,
-    Compiled,
-    CompileEvent,
-    CostlyLine,
-    Guards,
-    Interval,
-    Layer,
-    LayerKind,
-    Layers,
-    Limit,
-    Measurement,
-    Outcome,
-    UserError,
-    Verdict,
-)
+from pytest_dispatchguard.model.compiled import Compiled, CompileEvent, Guards
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.layers import Layer, LayerKind, Layers
+from pytest_dispatchguard.model.measurements import CostlyLine, Interval, Measurement
+from pytest_dispatchguard.model.verdicts import Base, Limit, Outcome, Verdict
 from pytest_dispatchguard.report.budgets.read_json import load, unpacked
 from pytest_dispatchguard.report.budgets.verdicts import as_json, explained
 

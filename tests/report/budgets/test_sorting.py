@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_dispatchguard.model import Base, Interval, Measurement, Verdict
+from pytest_dispatchguard.model.measurements import Interval, Measurement
+from pytest_dispatchguard.model.verdicts import Base, Verdict
 from pytest_dispatchguard.report.budgets.sorting import GROUPS, in_groups, in_order
 
 

@@ -6,7 +6,8 @@ import io
 import re
 from types import SimpleNamespace
 
-from pytest_dispatchguard.model import Interval, Measurement, Verdict
+from pytest_dispatchguard.model.measurements import Interval, Measurement
+from pytest_dispatchguard.model.verdicts import Verdict
 from pytest_dispatchguard.report.budgets.terminal import ProgressLine, fits, show
 from pytest_dispatchguard.report.budgets.verdicts import table_of
 

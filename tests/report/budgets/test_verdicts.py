@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from pytest_dispatchguard.model import Compiled, CompileEvent, Guards, Interval, Limit, Verdict
+from pytest_dispatchguard.model.compiled import Compiled, CompileEvent, Guards
+from pytest_dispatchguard.model.measurements import Interval
+from pytest_dispatchguard.model.verdicts import Limit, Verdict
 from pytest_dispatchguard.report.budgets.verdicts import (
     as_json,
     explained,

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_dispatchguard.model import Interval
+from pytest_dispatchguard.model.measurements import Interval
 from pytest_dispatchguard.report.charts import svg
 from pytest_dispatchguard.report.charts.axes import Axis, domain, figure, number
 from pytest_dispatchguard.report.charts.charts import (
@@ -420,7 +420,7 @@ def test_what_is_cut_keeps_its_ends_and_fits(label: str, room: float, size: floa
 def test_the_same_input_gives_the_same_bytes_in_any_process() -> None:
     program = (
         "import sys\n"
-        "from pytest_dispatchguard.model import Interval as I\n"
+        "from pytest_dispatchguard.model.measurements import Interval as I\n"
         "from pytest_dispatchguard.report.charts.charts import *\n"
         "v = I(1.5, 1, 2)\n"
         "s = [Series(n, ((1, v), (10, I(3, 2, 4)))) for n in 'abc']\n"

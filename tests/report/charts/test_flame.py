@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pytest_dispatchguard.model import Interval, Layer, LayerKind, Layers
+from pytest_dispatchguard.model.layers import Layer, LayerKind, Layers
+from pytest_dispatchguard.model.measurements import Interval
 from pytest_dispatchguard.report.charts.flame import as_speedscope
 
 

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_dispatchguard.model import Finding, Report
+from pytest_dispatchguard.model.findings import Finding
+from pytest_dispatchguard.model.reports import Report
 from pytest_dispatchguard.report import render
 from pytest_dispatchguard.report.formats.github import escape_data, escape_property
 from pytest_dispatchguard.visible import visible

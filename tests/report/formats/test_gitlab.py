@@ -8,7 +8,8 @@ from pathlib import Path
 
 import jsonschema
 
-from pytest_dispatchguard.model import Finding, Report
+from pytest_dispatchguard.model.findings import Finding
+from pytest_dispatchguard.model.reports import Report
 from pytest_dispatchguard.report import render
 
 

@@ -11,7 +11,7 @@ pytest.importorskip("lsprotocol", reason="what editors are told is put together 
 from lsprotocol import types
 
 from pytest_dispatchguard.edits import apply_edits
-from pytest_dispatchguard.model import Elsewhere, Finding, RuleInfo, Span
+from pytest_dispatchguard.model.findings import Elsewhere, Finding, RuleInfo, Span
 from pytest_dispatchguard.report.formats import lsp
 
 CHARACTERS = st.text(st.sampled_from("aä€𝄞\t\x0c\u2028"), max_size=8)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_dispatchguard.model import Edit, Finding, Fix, Report, Span
+from pytest_dispatchguard.model.findings import Edit, Finding, Fix, Span
+from pytest_dispatchguard.model.reports import Report
 from pytest_dispatchguard.report import render
 from pytest_dispatchguard.report.formats.markdown import LIMIT, code, escape
 

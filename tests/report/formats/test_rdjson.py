@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_dispatchguard.edits import apply_edits
-from pytest_dispatchguard.model import Edit, Finding, Fix, Report, Span, Summary
+from pytest_dispatchguard.model.findings import Edit, Finding, Fix, Span
+from pytest_dispatchguard.model.reports import Report, Summary
 from pytest_dispatchguard.report import render
 from pytest_dispatchguard.report.review.suggestions import FARTHEST
 

@@ -11,7 +11,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from pytest_dispatchguard.model import Finding, Report, Span
+from pytest_dispatchguard.model.findings import Finding, Span
+from pytest_dispatchguard.model.reports import Report
 from pytest_dispatchguard.report import render
 from pytest_dispatchguard.report.formats.sarif import FINGERPRINT, uri
 

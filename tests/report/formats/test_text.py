@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_dispatchguard.model import Edit, Finding, Fix, Hot, Price, Ran, Report, Span, Summary
+from pytest_dispatchguard.model.findings import Edit, Finding, Fix, Hot, Price, Ran, Span
+from pytest_dispatchguard.model.reports import Report, Summary
 from pytest_dispatchguard.report import render
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")

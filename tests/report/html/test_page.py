@@ -16,7 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_dispatchguard.model import Finding, Hot, Interval, Limit, Price, Report, Verdict
+from pytest_dispatchguard.model.findings import Finding, Hot, Price
+from pytest_dispatchguard.model.measurements import Interval
+from pytest_dispatchguard.model.reports import Report
+from pytest_dispatchguard.model.verdicts import Limit, Verdict
 from pytest_dispatchguard.report import render
 from pytest_dispatchguard.report.charts.svg import COLOURS
 from pytest_dispatchguard.report.html.budgets import sparkline

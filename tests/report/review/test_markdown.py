@@ -10,21 +10,11 @@ from html.parser import HTMLParser
 import pytest
 from markdown_it import MarkdownIt
 
-from pytest_dispatchguard.model import (
-    BudgetChange,
-    CostlyLine,
-    CounterMove,
-    Edit,
-    Finding,
-    Fix,
-    Guards,
-    Interval,
-    Price,
-    Remark,
-    Review,
-    Span,
-    Stretch,
-)
+from pytest_dispatchguard.model.compiled import Guards
+from pytest_dispatchguard.model.findings import Edit, Finding, Fix, Price, Span
+from pytest_dispatchguard.model.history import CounterMove
+from pytest_dispatchguard.model.measurements import CostlyLine, Interval
+from pytest_dispatchguard.model.reviews import BudgetChange, Remark, Review, Stretch
 from pytest_dispatchguard.report.options import Options
 from pytest_dispatchguard.report.review import github, gitlab, json_, markdown
 from pytest_dispatchguard.report.review.markdown import body, comments, headline, render, summary
@@ -126,7 +116,7 @@ def test_the_summary_counts_what_is_commented_on() -> None:
 
 
 def test_what_it_costs_is_added_up() -> None:
-    from pytest_dispatchguard.model import Hot
+    from pytest_dispatchguard.model.findings import Hot
 
     hot = Hot("Net.forward", ("Net.forward", "f"), "forward of a torch.nn.Module")
     dear = [replace(finding(n, n), hot=hot, price=Price(2.0)) for n in (1, 2)]

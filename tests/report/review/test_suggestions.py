@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_dispatchguard.edits import apply_edits, split_lines
-from pytest_dispatchguard.model import Edit, Finding, Fix, Span
+from pytest_dispatchguard.model.findings import Edit, Finding, Fix, Span
 from pytest_dispatchguard.report.review.suggestions import FARTHEST, Lines, in_words, whole_lines
 
 

@@ -13,7 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the ghost stands in for torch's device")
 
-from pytest_dispatchguard.model import UserError  # noqa: E402 - needs torch, which may be missing
+from pytest_dispatchguard.model.errors import UserError  # noqa: E402 - needs torch, which may be missing
 from pytest_dispatchguard.runtime.ghost.ghost import ghost  # noqa: E402 - needs torch, which may be missing
 from pytest_dispatchguard.runtime.ghost.torch_names import names  # noqa: E402 - needs torch, which may be missing
 from pytest_dispatchguard.runtime.syncs.syncs import Recorder, allow_sync  # noqa: E402 - needs torch, which may be missing

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dispatchguard.model import Ran
+from pytest_dispatchguard.model.findings import Ran
 from pytest_dispatchguard.runtime.code.loops import loop_around
 from pytest_dispatchguard.runtime.syncs.per_step import ran
 from pytest_dispatchguard.runtime.syncs.syncs import Frame, Sync

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from pytest_dispatchguard.model import UserError
+from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.runtime.watch import costly_calls
 
 from ..conftest import seen_in

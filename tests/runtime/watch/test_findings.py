@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dispatchguard.model import Ran
+from pytest_dispatchguard.model.findings import Ran
 from pytest_dispatchguard.runtime.syncs.syncs import Frame, Sync
 from pytest_dispatchguard.runtime.watch.findings import observed
 

@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="the operations are torch's")
 
 from pytest_dispatchguard import ghost  # noqa: E402 - needs torch
-from pytest_dispatchguard.model import OperationsAt  # noqa: E402 - as above
+from pytest_dispatchguard.model.operations import OperationsAt  # noqa: E402 - as above
 from pytest_dispatchguard.runtime.torch_private.lazy_backend import lazy_backend_started  # noqa: E402 - as above
 from pytest_dispatchguard.runtime.watch.operations import Operations  # noqa: E402 - as above
 

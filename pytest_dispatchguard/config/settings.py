@@ -1,5 +1,7 @@
-"""The settings of `[tool.dispatchguard]`, a row each: the configuration is read by it, `dispatchguard config`
-lists it, and the JSON schema that editors check pyproject.toml with is made of it."""
+"""The table of all settings of `[tool.dispatchguard]`.
+
+The configuration is validated by it, `dispatchguard config` lists it, and the JSON schema for editors is made
+from it."""
 
 from __future__ import annotations
 
@@ -18,12 +20,12 @@ DOCS_URL = "https://pytest-dispatchguard.readthedocs.io/configuration/"
 
 
 class Setting(NamedTuple):
-    """One key of the table. (A dataclass takes ten times as long to make, and all runs make this one.)"""
+    """One key of the table. Not a dataclass, which takes ten times as long to create, in every run."""
 
     key: str
     kind: Kind
     default: str
-    """As TOML; empty where leaving the key out is something of its own, which the text says."""
+    """As TOML; empty if leaving the key out has a meaning of its own, which `doc` explains."""
     example: str
     """A line of TOML."""
     doc: str
@@ -147,7 +149,7 @@ KINDS: Mapping[Kind, str] = {
     "flag": "true or false",
     "budgets": "table of test IDs to limits",
 }
-"""What a kind of value is called."""
+"""The names of the kinds, for people."""
 
 _STRING = {"type": "string", "pattern": r"\S"}
 _CODE = {"type": "string", "pattern": r"^\s*(?:[A-Za-z]+[0-9]*)\s*$"}
@@ -168,7 +170,7 @@ _LIMIT = {
 
 
 def schema() -> dict[str, Any]:
-    """The JSON schema of the table, in the form that SchemaStore takes in beside pyproject.toml's own."""
+    """The JSON schema of the table, in the form in which SchemaStore adds it to that of pyproject.toml."""
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "$id": SCHEMA_URL,

@@ -1,0 +1,87 @@
+"""What a change does to findings and budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pytest_dispatchguard.model.compiled import Guards
+from pytest_dispatchguard.model.findings import Finding
+from pytest_dispatchguard.model.history import CounterMove
+from pytest_dispatchguard.model.measurements import CostlyLine, Interval
+from pytest_dispatchguard.model.verdicts import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetChange:
+    """What became of the budget of one subject."""
+
+    node_id: str
+    subject: str
+    verdict: Outcome
+    reason: str = ""
+    moved: tuple[CounterMove, ...] = ()
+    change: Interval | None = None
+    """How many times dearer it is; None where that was not measured."""
+    lines: tuple[CostlyLine, ...] = ()
+    """What runs more instructions than it did, the dearest first."""
+    guards: tuple[Guards, ...] = ()
+    """Those that were not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Lines next to each other that a code host shows of a change, and takes comments on."""
+
+    first: int
+    last: int
+    old_path: str = ""
+    """Of the file before; empty for a new one."""
+    same: Mapping[int, int] = field(default_factory=dict)
+    """Of lines in it that did not change, the numbers before by the numbers now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """A finding, and the lines of the change that a comment on it stands at."""
+
+    finding: Finding
+    first: int
+    last: int
+    shown: Stretch
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """What a change adds to the findings of a project and takes from them, and what it does to budgets."""
+
+    base: str
+    """The revision that it is held against, as it was named."""
+    remarks: tuple[Remark, ...]
+    """New findings at lines of the change."""
+    others: tuple[Finding, ...]
+    """New findings elsewhere, of which no line of the change can be named as the cause."""
+    fixed: tuple[Finding, ...]
+    """Findings that are gone, with their places before."""
+    budgets: tuple[BudgetChange, ...] | None = None
+    """Those that did not stay as they were; None where nobody asked."""
+    kept: int = 0
+    """How many budgets stayed as they were."""
+    notes: tuple[str, ...] = ()
+    prefix: str = ""
+    """From the top of the repository to the project, for whoever knows files from there: empty, or with a
+    slash at its end."""
+
+    @property
+    def new(self) -> tuple[Finding, ...]:
+        """All new findings."""
+        return (*(remark.finding for remark in self.remarks), *self.others)
+
+    strict: bool = False
+    """Whether notes are something to answer for."""
+
+    @property
+    def bad(self) -> bool:
+        """Whether there is something to answer for."""
+        found = any(self.strict or f.certainty != "note" for f in self.new)
+        return found or any(b.verdict in ("fail", "error") for b in self.budgets or ())
