@@ -174,7 +174,7 @@ def solve(
     step: Callable[[], object] | None = None,
 ) -> tuple[Project, Heat]:
     """The project's call graph and what is hot in it; for `step` see `heat.solve`."""
-    from pytest_dispatchguard.lint.callgraph.project import build
+    from pytest_dispatchguard.lint.callgraph.build import build
     from pytest_dispatchguard.lint.hotness import solve as heat
 
     facts = facts_of(config, survey, sorted(survey.scouted), cache)

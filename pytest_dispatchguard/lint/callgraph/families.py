@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pytest_dispatchguard.lint.callgraph.project import Project, dotted_id, method_owner, mro
+from pytest_dispatchguard.lint.callgraph.class_hierarchy import method_owner, mro
+from pytest_dispatchguard.lint.callgraph.project import Project, dotted_id
 from pytest_dispatchguard.lint.facts import ClassFact
 from pytest_dispatchguard.lint.knowledge.libraries import LIBRARY_ROOTS, Known, canonical, family
 

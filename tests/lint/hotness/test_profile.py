@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from pytest_dispatchguard.lint.callgraph.project import build
+from pytest_dispatchguard.lint.callgraph.build import build
 from pytest_dispatchguard.lint.facts import HotFact
 from pytest_dispatchguard.lint.hotness.profile import Observed, observed, settled
 from pytest_dispatchguard.lint.hotness.solve import solve
