@@ -1,5 +1,5 @@
-"""From one function to those it may run: calls, properties, functions passed on, decorators,
-factories."""
+"""The edges of the call graph: which functions a function may run, by calls, properties, decorators,
+factories and functions passed on."""
 
 from __future__ import annotations
 
@@ -32,34 +32,34 @@ PROPERTIES = frozenset(
 
 
 _MOST_BY_NAME = 4
-"""Definitions of a method; of more, its name alone does not tell which one is meant."""
+"""With more definitions of a method, its name alone does not tell which one is meant."""
 _DEEPEST = 3
-"""Names that stand for one another; no more of them are followed."""
+"""How many names that stand for one another are followed."""
 
 
 class Add(Protocol):
-    """Takes note of one edge."""
+    """A callback that records an edge."""
 
     def __call__(self, target: str, loop: bool, direct: bool = False, spread: bool = False) -> None:
-        """Adds the edge, or makes a known one an edge in a loop."""
+        """Record the edge, or that a known edge is in a loop."""
 
 
 class Edge(NamedTuple):
-    """A function that another may run."""
+    """An edge of the call graph: a function that another may run."""
 
     target: str
     loop: bool
     direct: bool = False
-    """Whether no type had to be guessed: a method of self or super, a function of a module."""
+    """Whether it needed no guess at a type: a method of self or super, or a function of a module."""
     spread: bool = False
-    """One of many overriding definitions of what is called on self: which of them runs, only the class
-    of the instance tells."""
+    """Whether it is one of many overriding definitions of a method called on self: only the class of the
+    instance tells which one runs."""
     often: bool = False
-    """Whether a recorded run took it as a matter of course: then nothing has to be guessed of it."""
+    """Whether a recorded run used this edge regularly, so that nothing needs to be guessed."""
 
 
 class Scope(NamedTuple):
-    """What a function sees: its module, its class, the name of its self, the functions around
+    """What is visible in a function: its module and class, the name of its self, and the functions around
     it."""
 
     function: str
@@ -94,7 +94,7 @@ def is_property(fact: FunctionFact) -> bool:
 
 
 def writes(fact: FunctionFact) -> bool:
-    """Whether it is what runs where a property is set or deleted, not where it is read."""
+    """Whether it runs when a property is set or deleted, not when it is read."""
     return any(d.endswith((".setter", ".deleter")) for d in fact.decorators)
 
 
@@ -147,13 +147,15 @@ def _symbols_called(
 def _made_by(
     project: Project, scope: Scope, fact: FunctionFact, written: str, depth: int
 ) -> Symbols:
-    """What a call of that name returns: an instance, or the functions of a factory."""
+    """What a call of this name returns: an instance, or the functions of a factory."""
     found: list[Symbol] = []
     for symbol in symbols_called(project, scope, fact, written, depth + 1):
         found.extend(returned(project, symbol))
     root = written.partition(".")[0]
     if found or root == scope.self_name or root in fact.locals:
-        return tuple(found)  # what a method of an unknown object returns is no name of another package
+        return tuple(
+            found
+        )  # what a method of an unknown object returns is no name of another package
     return of_value(project, scope.module, f"call:{written}")
 
 
@@ -168,8 +170,8 @@ def _of_super(project: Project, scope: Scope, parts: list[str]) -> Symbols:
 
 
 def _named(project: Project, scope: Scope, name: str) -> Symbols:
-    """A bare name: nested functions and classes of the functions around first, then the
-    module's."""
+    """What a bare name stands for: a nested function or class of the functions around it, else a name of the
+    module."""
     around = scope.function
     while True:
         nested = f"{around}.<locals>.{name}"
@@ -187,15 +189,15 @@ def _named(project: Project, scope: Scope, name: str) -> Symbols:
 def edges(
     project: Project, function_id: str, ruled_out: Callable[[CallFact], bool] | None = None
 ) -> list[Edge]:
-    """The functions that a function may run, each once, in a loop if any of the ways is. Calls that are
-    `ruled_out` lead nowhere."""
+    """The functions that a function may run, each once; in a loop if any of its calls is. Calls that are
+    `ruled_out` are skipped."""
     scope = scope_of(project, function_id)
     found: dict[str, Edge] = {}
     add = partial(_add, found)
     facts = project.functions[function_id]
     for fact in facts:
         if len(facts) > 1 and writes(fact):
-            continue  # what reads a property does not run its setter
+            continue  # reading a property does not run its setter
         for call in fact.calls:
             if ruled_out is None or not (call.under and ruled_out(call)):
                 _follow(project, scope, fact, call, add)
@@ -216,7 +218,7 @@ def edges(
 def edges_with(
     project: Project, function_id: str, known: Iterable[Edge], more: Iterable[CallFact]
 ) -> list[Edge]:
-    """What a function may run that did all that is `known` but these calls; it has one definition."""
+    """The edges of a function that has the `known` ones and these calls. It has one definition."""
     scope = scope_of(project, function_id)
     found = {edge.target: edge for edge in known}
     (fact,) = project.functions[function_id]
@@ -240,7 +242,7 @@ def _add(
 
 
 def calls_to(project: Project, function_id: str, target: str) -> list[CallFact]:
-    """The calls by which a function may run another."""
+    """The calls through which a function may run another."""
     scope = scope_of(project, function_id)
     return [
         call
@@ -306,8 +308,8 @@ def _follow(project: Project, scope: Scope, fact: FunctionFact, call: CallFact, 
 def _ways(
     project: Project, scope: Scope, name: str, symbols: Symbols
 ) -> tuple[frozenset[str], frozenset[str]]:
-    """Of the functions that a name stands for: those that it surely means, and those that are some of
-    many overriding definitions."""
+    """The functions that a name certainly stands for, and those that are among many overriding
+    definitions."""
     root, dot, last = name.partition(".")
     functions = frozenset(symbol.id for symbol in symbols if symbol.kind == "function")
     none: frozenset[str] = frozenset()
@@ -330,7 +332,8 @@ def _add_method(project: Project, symbol: Symbol, name: str, loop: bool, add: Ad
 
 
 def is_telling(name: str) -> bool:
-    """Whether the last word of a dotted name is one that two symbols hardly have by chance."""
+    """Whether the last part of a dotted name is so special that two definitions hardly share it by
+    chance."""
     root, dot, _ = name.partition(".")
     method = name.rpartition(".")[2]
     return not (
@@ -343,7 +346,7 @@ def is_telling(name: str) -> bool:
 
 
 def _by_rare_name(project: Project, scope: Scope, name: str) -> list[str]:
-    """The methods of one family of classes with a telling name, called on something of unknown type."""
+    """The methods with a rare name in one family of classes, for a call on an object of unknown type."""
     if not is_telling(name):
         return []
     method = name.rpartition(".")[2]
