@@ -13,8 +13,9 @@ import textwrap
 from collections import defaultdict
 from pathlib import Path
 
+from pytest_dispatchguard.lint.callgraph.build import build
 from pytest_dispatchguard.lint.callgraph.families import families
-from pytest_dispatchguard.lint.callgraph.project import Project, build
+from pytest_dispatchguard.lint.callgraph.project import Project
 from pytest_dispatchguard.lint.facts import FileFacts
 from pytest_dispatchguard.lint.knowledge.libraries import LIBRARY_ROOTS
 from pytest_dispatchguard.lint.scout.scan import scan

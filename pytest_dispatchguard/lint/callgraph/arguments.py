@@ -1,5 +1,5 @@
-"""What hot code gives to the functions it calls: parameters that only ever hold one of a few literals, their
-default among them."""
+"""Which arguments hot code passes: parameters that only ever receive one of a few literals, defaults
+included."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pytest_dispatchguard.lint.callgraph.project import Project, class_of
 from pytest_dispatchguard.lint.facts import CPU, SOMETHING, CallFact, FunctionFact, HotFact
 
 Given = dict[str, list[str]]
-"""Of one function: parameter to the literals that hot code gives it."""
+"""Parameters of a function, and the literals that hot code passes for them."""
 
 _MOST_LITERALS = 3
 _DEEPEST = 6
-"""Functions through which a parameter is handed on."""
+"""How many functions may pass a parameter on before it is given up."""
 
 
 def callers(
     hot: Container[str], edges: Mapping[str, Iterable[Edge]]
 ) -> Mapping[str, Sequence[str]]:
-    """Of hot functions, those that may run them."""
+    """The callers of hot functions."""
     found: dict[str, list[str]] = {}
     for source, ways in edges.items():
         for edge in ways:
@@ -31,7 +31,7 @@ def callers(
 
 
 class Arguments:
-    """Answers what the hot callers of a function give it."""
+    """The arguments that the hot callers of a function pass."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Arguments:
         self._positions: dict[tuple[str, str], int] = {}
 
     def of(self, function_id: str) -> Given:
-        """The parameters of a function that hot code gives, or leaves, few literals."""
+        """The parameters of a function for which hot code passes only a few literals."""
         facts = self._project.functions[function_id]
         if len(facts) > 1 or not facts[0].defaults or self._given_by_anyone(function_id):
             return {}
@@ -58,7 +58,7 @@ class Arguments:
         return found
 
     def on_cpu(self, targets: Iterable[str]) -> dict[str, list[str]]:
-        """Of these functions, the parameters that hot code gives tensors on the CPU, and nothing else but
+        """The parameters of these functions for which hot code passes only tensors on the CPU and
         literals."""
         given = {target: all_ for target in targets if (all_ := self._all_forms(target))}
         if not any(CPU in form for all_ in given.values() for _, form in all_):
@@ -81,7 +81,7 @@ class Arguments:
         return result
 
     def is_on_cpu(self, target: str, known: Container[tuple[str, str]]) -> bool:
-        """Whether a function has such parameters, where it is `known` of others which of theirs are."""
+        """Whether a function has such parameters, if those of others are `known`."""
         given = self._all_forms(target)
         return any(
             self._only_cpu(target, name, given, known)
@@ -89,7 +89,7 @@ class Arguments:
         )
 
     def _callers(self, target: str) -> Iterable[str]:
-        """The callers that count: where the project itself makes a function hot, not those that only users
+        """The callers that count: if the project itself makes a function hot, not those that only users
         call."""
         sources = self._all_callers(target)
         hot = self._hot(target)
@@ -98,7 +98,7 @@ class Arguments:
         return [s for s in sources if (fact := self._hot(s)) is None or not fact.users]
 
     def _all_forms(self, target: str) -> list[tuple[str, str]]:
-        """What hot code gives a function, with the functions that do; nothing where it is not to be seen."""
+        """The calling functions with the arguments that they pass; empty if they are not all known."""
         if self._given_by_anyone(target) or len(self._project.functions[target]) > 1:
             return []
         found: list[tuple[str, str]] = []
@@ -121,7 +121,7 @@ class Arguments:
         for source, form in given:
             word = _argument(form, position, name)
             if word is None:
-                continue  # its default is no tensor on a device
+                continue  # its default is not a tensor on a device
             if word == CPU or (word[0] in "=~" and (source, word[1:]) in known):
                 some = True
             elif word[0] in "=~?*":
@@ -129,12 +129,12 @@ class Arguments:
         return some
 
     def _given_by_anyone(self, function_id: str) -> bool:
-        """Whether users call it themselves, with whatever they like."""
+        """Whether users call it themselves, with any arguments."""
         fact = self._hot(function_id)
         return fact is None or len(fact.path) == 1
 
     def _literals(self, function_id: str, name: str, way: tuple[str, ...]) -> set[str] | None:
-        """What the parameter may hold, None where that can be anything."""
+        """The literals that the parameter may hold; None if it may hold anything."""
         key = f"{function_id} {name}"
         if key in way:
             return set()
@@ -159,7 +159,7 @@ class Arguments:
                         return None
                     found |= handed_on
                 elif word == CPU:
-                    found.add(SOMETHING)  # a tensor, at any rate
+                    found.add(SOMETHING)  # certainly a tensor
                 elif word in ("?", "*") or word.startswith("~"):
                     return None
                 else:
@@ -167,14 +167,14 @@ class Arguments:
         return found if len(found) <= _MOST_LITERALS else None
 
     def forms(self, source: str, target: str) -> list[str] | None:
-        """The arguments that a function gives another; None where they are not to be seen."""
+        """The arguments that one function passes to another; None if unknown."""
         key = (source, target)
         if key not in self._forms:
             self._forms[key] = forms(self._project, self._project.functions[source], target)
         return self._forms[key]
 
     def _position(self, function_id: str, fact: FunctionFact, name: str) -> int:
-        """Which of the arguments given by position a parameter takes; -1 for none."""
+        """The index of a parameter among positional arguments; -1 if it has none."""
         key = (function_id, name)
         if key not in self._positions:
             self._positions[key] = self._read_position(function_id, fact, name)
@@ -191,7 +191,7 @@ class Arguments:
 
 
 def forms(project: Project, facts: Iterable[FunctionFact], target: str) -> list[str] | None:
-    """The arguments that a function gives another; None where they are not to be seen."""
+    """The arguments that a function passes to another; None if unknown."""
     last = target.rpartition(":")[2].rpartition(".")[2]
     found: list[str] = []
     for fact in facts:
@@ -209,7 +209,7 @@ def forms(project: Project, facts: Iterable[FunctionFact], target: str) -> list[
 
 
 def _argument(form: str, position: int, name: str) -> str | None:
-    """The word that a form of a call has for a parameter; None where it is left at its default."""
+    """The word for a parameter in `CallFact.given`; None if the call leaves it at its default."""
     words = form.split(",") if form else []
     by_position = [word for word in words if "=" not in word or word.startswith("=")]
     for word in words:
@@ -223,10 +223,10 @@ def _argument(form: str, position: int, name: str) -> str | None:
 
 
 def ruled_out(call: CallFact, given: Given) -> bool:
-    """Whether a call stands under a condition that never holds for these arguments."""
+    """Whether a call is under a condition that never holds for these arguments."""
     return any(truth(under[1:], given) is (under[0] == "-") for under in call.under)
 
 
 def rules_out(facts: Iterable[FunctionFact], given: Given) -> bool:
-    """Whether a function has calls that are ruled out for these arguments."""
+    """Whether any call of a function is ruled out for these arguments."""
     return any(call.under and ruled_out(call, given) for fact in facts for call in fact.calls)

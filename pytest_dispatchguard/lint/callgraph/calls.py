@@ -1,5 +1,5 @@
-"""From one function to those it may run: calls, properties, functions passed on, decorators,
-factories."""
+"""The edges of the call graph: which functions a function may run, by calls, properties, decorators,
+factories and functions passed on."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from pytest_dispatchguard.lint.callgraph.project import (
-    Project,
-    Thing,
-    class_of,
-    lookup,
+from pytest_dispatchguard.lint.callgraph.class_hierarchy import (
     many_overrides,
-    member,
-    members,
     method_owner,
     method_owners,
     mro,
-    of_value,
-    returned_functions,
-    returned_instances,
-    wrappers,
 )
+from pytest_dispatchguard.lint.callgraph.factories import returned_functions, wrappers
+from pytest_dispatchguard.lint.callgraph.name_resolution import (
+    lookup,
+    member,
+    members,
+    of_value,
+    returned,
+)
+from pytest_dispatchguard.lint.callgraph.project import Project, class_of
+from pytest_dispatchguard.lint.callgraph.symbols import Symbol, Symbols
 from pytest_dispatchguard.lint.facts import CallFact, FunctionFact
 from pytest_dispatchguard.lint.knowledge.libraries import TEST_PATHS
 
@@ -32,34 +32,34 @@ PROPERTIES = frozenset(
 
 
 _MOST_BY_NAME = 4
-"""Definitions of a method; of more, its name alone does not tell which one is meant."""
+"""With more definitions of a method, its name alone does not tell which one is meant."""
 _DEEPEST = 3
-"""Names that stand for one another; no more of them are followed."""
+"""How many names that stand for one another are followed."""
 
 
 class Add(Protocol):
-    """Takes note of one edge."""
+    """A callback that records an edge."""
 
     def __call__(self, target: str, loop: bool, direct: bool = False, spread: bool = False) -> None:
-        """Adds the edge, or makes a known one an edge in a loop."""
+        """Record the edge, or that a known edge is in a loop."""
 
 
 class Edge(NamedTuple):
-    """A function that another may run."""
+    """An edge of the call graph: a function that another may run."""
 
     target: str
     loop: bool
     direct: bool = False
-    """Whether no type had to be guessed: a method of self or super, a function of a module."""
+    """Whether it needed no guess at a type: a method of self or super, or a function of a module."""
     spread: bool = False
-    """One of many overriding definitions of what is called on self: which of them runs, only the class
-    of the instance tells."""
+    """Whether it is one of many overriding definitions of a method called on self: only the class of the
+    instance tells which one runs."""
     often: bool = False
-    """Whether a recorded run took it as a matter of course: then nothing has to be guessed of it."""
+    """Whether a recorded run used this edge regularly, so that nothing needs to be guessed."""
 
 
 class Scope(NamedTuple):
-    """What a function sees: its module, its class, the name of its self, the functions around
+    """What is visible in a function: its module and class, the name of its self, and the functions around
     it."""
 
     function: str
@@ -94,95 +94,91 @@ def is_property(fact: FunctionFact) -> bool:
 
 
 def writes(fact: FunctionFact) -> bool:
-    """Whether it is what runs where a property is set or deleted, not where it is read."""
+    """Whether it runs when a property is set or deleted, not when it is read."""
     return any(d.endswith((".setter", ".deleter")) for d in fact.decorators)
 
 
-def things_called(
+def symbols_called(
     project: Project, scope: Scope, fact: FunctionFact, name: str, depth: int = 0
-) -> tuple[Thing, ...]:
+) -> Symbols:
     """What a dotted name written in a function stands for."""
     if depth:
-        return _things_called(project, scope, fact, name, depth)
+        return _symbols_called(project, scope, fact, name, depth)
     memo = project.memo_calls.setdefault(scope.function, {})
     key = (fact.line, name)
     known = memo.get(key)
     if known is None:
-        known = memo[key] = _things_called(project, scope, fact, name, depth)
+        known = memo[key] = _symbols_called(project, scope, fact, name, depth)
     return known
 
 
-def _things_called(
+def _symbols_called(
     project: Project, scope: Scope, fact: FunctionFact, name: str, depth: int
-) -> tuple[Thing, ...]:
+) -> Symbols:
     if depth > _DEEPEST:
         return ()
     root, _, rest = name.partition(".")
     parts = rest.split(".") if rest else []
-    things: tuple[Thing, ...]
+    symbols: Symbols
     if root == "super()":
         return _of_super(project, scope, parts)
     if root == scope.self_name and scope.class_id:
-        if not parts:
-            return (Thing("instance", scope.class_id, True),)
-        things = (Thing("instance", scope.class_id, True),)
+        symbols = (Symbol("instance", scope.class_id, True),)
     elif root in fact.locals:
-        found: list[Thing] = []
+        found: list[Symbol] = []
         for value in fact.locals[root]:
             word, _, written = value.partition(":")
             if word == "name" and written != root:
-                found.extend(things_called(project, scope, fact, written, depth + 1))
+                found.extend(symbols_called(project, scope, fact, written, depth + 1))
             elif word == "call":
                 found.extend(_made_by(project, scope, fact, written, depth))
             else:
                 found.extend(of_value(project, scope.module, value))
-        things = tuple(dict.fromkeys(found))
+        symbols = tuple(dict.fromkeys(found))
     else:
-        things = _named(project, scope, root)
+        symbols = _named(project, scope, root)
     own = root == scope.self_name
     for part in parts:
-        things = members(project, things, part, own=own)
+        symbols = members(project, symbols, part, own=own)
         own = False
-    return things
+    return symbols
 
 
 def _made_by(
     project: Project, scope: Scope, fact: FunctionFact, written: str, depth: int
-) -> tuple[Thing, ...]:
-    """What a call of that name gives: an instance, or the functions a factory hands out."""
-    found: list[Thing] = []
-    for thing in things_called(project, scope, fact, written, depth + 1):
-        if thing.kind == "class":
-            found.append(Thing("instance", thing.id))
-        elif thing.kind == "function":
-            found.extend(Thing("function", f) for f in returned_functions(project, thing.id))
-            found.extend(returned_instances(project, thing.id))
+) -> Symbols:
+    """What a call of this name returns: an instance, or the functions of a factory."""
+    found: list[Symbol] = []
+    for symbol in symbols_called(project, scope, fact, written, depth + 1):
+        found.extend(returned(project, symbol))
     root = written.partition(".")[0]
     if found or root == scope.self_name or root in fact.locals:
-        return tuple(found)  # what an unknown object gives is no name of another package
+        return tuple(
+            found
+        )  # what a method of an unknown object returns is no name of another package
     return of_value(project, scope.module, f"call:{written}")
 
 
-def _of_super(project: Project, scope: Scope, parts: list[str]) -> tuple[Thing, ...]:
+def _of_super(project: Project, scope: Scope, parts: list[str]) -> Symbols:
     if not scope.class_id or len(parts) != 1:
         return ()
     for base in mro(project, scope.class_id)[1:]:
         if f"{base}.{parts[0]}" in project.functions:
             owners = method_owners(project, base, parts[0], False)
-            return tuple(Thing("function", f"{owner}.{parts[0]}") for owner in owners)
+            return tuple(Symbol("function", f"{owner}.{parts[0]}") for owner in owners)
     return ()
 
 
-def _named(project: Project, scope: Scope, name: str) -> tuple[Thing, ...]:
-    """A bare name: nested functions and classes of the functions around first, then the
-    module's."""
+def _named(project: Project, scope: Scope, name: str) -> Symbols:
+    """What a bare name stands for: a nested function or class of the functions around it, else a name of the
+    module."""
     around = scope.function
     while True:
         nested = f"{around}.<locals>.{name}"
         if nested in project.functions:
-            return (Thing("function", nested),)
+            return (Symbol("function", nested),)
         if nested in project.classes:
-            return (Thing("class", nested),)
+            return (Symbol("class", nested),)
         outer, found, _ = around.rpartition(".<locals>.")
         if not found:
             break
@@ -193,26 +189,26 @@ def _named(project: Project, scope: Scope, name: str) -> tuple[Thing, ...]:
 def edges(
     project: Project, function_id: str, ruled_out: Callable[[CallFact], bool] | None = None
 ) -> list[Edge]:
-    """The functions that a function may run, each once, in a loop if any of the ways is. Calls that are
-    `ruled_out` lead nowhere."""
+    """The functions that a function may run, each once; in a loop if any of its calls is. Calls that are
+    `ruled_out` are skipped."""
     scope = scope_of(project, function_id)
     found: dict[str, Edge] = {}
     add = partial(_add, found)
     facts = project.functions[function_id]
     for fact in facts:
         if len(facts) > 1 and writes(fact):
-            continue  # what reads a property does not run its setter
+            continue  # reading a property does not run its setter
         for call in fact.calls:
             if ruled_out is None or not (call.under and ruled_out(call)):
                 _follow(project, scope, fact, call, add)
         for decorator in fact.decorators:
-            for thing in _named_dotted(project, scope, decorator):
-                if thing.kind == "function":
-                    for wrapper in wrappers(project, thing.id):
+            for symbol in _named_dotted(project, scope, decorator):
+                if symbol.kind == "function":
+                    for wrapper in wrappers(project, symbol.id):
                         add(wrapper, False)
-                elif thing.kind in ("class", "instance"):
-                    owner = method_owner(project, thing.id, "__call__")
-                    if owner and thing.kind == "instance":
+                elif symbol.kind in ("class", "instance"):
+                    owner = method_owner(project, symbol.id, "__call__")
+                    if owner and symbol.kind == "instance":
                         for wrapper in wrappers(project, f"{owner}.__call__"):
                             add(wrapper, False)
     found.pop(function_id, None)
@@ -222,7 +218,7 @@ def edges(
 def edges_with(
     project: Project, function_id: str, known: Iterable[Edge], more: Iterable[CallFact]
 ) -> list[Edge]:
-    """What a function may run that did all that is `known` but these calls; it has one definition."""
+    """The edges of a function that has the `known` ones and these calls. It has one definition."""
     scope = scope_of(project, function_id)
     found = {edge.target: edge for edge in known}
     (fact,) = project.functions[function_id]
@@ -246,7 +242,7 @@ def _add(
 
 
 def calls_to(project: Project, function_id: str, target: str) -> list[CallFact]:
-    """The calls by which a function may run another."""
+    """The calls through which a function may run another."""
     scope = scope_of(project, function_id)
     return [
         call
@@ -266,56 +262,56 @@ def _reached(project: Project, scope: Scope, fact: FunctionFact, call: CallFact)
     return found
 
 
-def _named_dotted(project: Project, scope: Scope, name: str) -> tuple[Thing, ...]:
+def _named_dotted(project: Project, scope: Scope, name: str) -> Symbols:
     root, _, rest = name.partition(".")
-    things = _named(project, scope, root)
+    symbols = _named(project, scope, root)
     for part in rest.split(".") if rest else ():
-        things = members(project, things, part)
-    return things
+        symbols = members(project, symbols, part)
+    return symbols
 
 
 def _follow(project: Project, scope: Scope, fact: FunctionFact, call: CallFact, add: Add) -> None:
     if call.how.startswith("hook"):
         return
-    things = things_called(project, scope, fact, call.name)
-    if not things and call.how in ("call", "new-scope"):
+    symbols = symbols_called(project, scope, fact, call.name)
+    if not symbols and call.how in ("call", "new-scope"):
         for target in _by_rare_name(project, scope, call.name):
             add(target, call.loop)
         return
-    direct, spread = _ways(project, scope, call.name, things)
-    for thing in things:
-        if thing.kind == "function":
-            facts = project.functions.get(thing.id, ())
+    direct, spread = _ways(project, scope, call.name, symbols)
+    for symbol in symbols:
+        if symbol.kind == "function":
+            facts = project.functions.get(symbol.id, ())
             if call.how != "read" or any(is_property(f) for f in facts):
-                add(thing.id, call.loop, thing.id in direct, thing.id in spread)
+                add(symbol.id, call.loop, symbol.id in direct, symbol.id in spread)
             if call.how in ("call", "decorated", "new-scope"):
-                for inner in returned_functions(project, thing.id):
+                for inner in returned_functions(project, symbol.id):
                     add(inner, call.loop)
-        elif thing.kind == "class":
+        elif symbol.kind == "class":
             if call.how in ("call", "new-scope", "decorated"):
                 for name in ("__new__", "__init__", "__post_init__"):
-                    _add_method(project, thing, name, call.loop, add)
+                    _add_method(project, symbol, name, call.loop, add)
                 if call.how == "new-scope":
-                    _add_method(project, thing, "__enter__", call.loop, add)
-                    _add_method(project, thing, "__exit__", call.loop, add)
-        elif thing.kind == "instance" and call.how in ("call", "passed", "decorated", "new-scope"):
+                    _add_method(project, symbol, "__enter__", call.loop, add)
+                    _add_method(project, symbol, "__exit__", call.loop, add)
+        elif symbol.kind == "instance" and call.how in ("call", "passed", "decorated", "new-scope"):
             if call.how == "new-scope":
-                _add_method(project, thing, "__enter__", call.loop, add)
-                _add_method(project, thing, "__exit__", call.loop, add)
+                _add_method(project, symbol, "__enter__", call.loop, add)
+                _add_method(project, symbol, "__exit__", call.loop, add)
             elif call.how != "passed" and call.name != scope.self_name:
                 for name in ("__call__", "forward", "call"):
-                    _add_method(project, thing, name, call.loop, add)
+                    _add_method(project, symbol, name, call.loop, add)
             elif call.how == "call":
-                _add_method(project, thing, "__call__", call.loop, add)
+                _add_method(project, symbol, "__call__", call.loop, add)
 
 
 def _ways(
-    project: Project, scope: Scope, name: str, things: tuple[Thing, ...]
+    project: Project, scope: Scope, name: str, symbols: Symbols
 ) -> tuple[frozenset[str], frozenset[str]]:
-    """Of the functions that a name stands for: those that it surely means, and those that are some of
-    many overriding definitions."""
+    """The functions that a name certainly stands for, and those that are among many overriding
+    definitions."""
     root, dot, last = name.partition(".")
-    functions = frozenset(thing.id for thing in things if thing.kind == "function")
+    functions = frozenset(symbol.id for symbol in symbols if symbol.kind == "function")
     none: frozenset[str] = frozenset()
     if root == "super()":
         return functions, none
@@ -329,14 +325,15 @@ def _ways(
     return frozenset(f for f in functions if not class_of(project, f)), none
 
 
-def _add_method(project: Project, thing: Thing, name: str, loop: bool, add: Add) -> None:
-    for found in member(project, thing, name):
+def _add_method(project: Project, symbol: Symbol, name: str, loop: bool, add: Add) -> None:
+    for found in member(project, symbol, name):
         if found.kind == "function":
             add(found.id, loop)
 
 
 def is_telling(name: str) -> bool:
-    """Whether the last word of a dotted name is one that two things hardly have by chance."""
+    """Whether the last part of a dotted name is so special that two definitions hardly share it by
+    chance."""
     root, dot, _ = name.partition(".")
     method = name.rpartition(".")[2]
     return not (
@@ -349,7 +346,7 @@ def is_telling(name: str) -> bool:
 
 
 def _by_rare_name(project: Project, scope: Scope, name: str) -> list[str]:
-    """The methods of one family of classes with a telling name, called on something of unknown type."""
+    """The methods with a rare name in one family of classes, for a call on an object of unknown type."""
     if not is_telling(name):
         return []
     method = name.rpartition(".")[2]

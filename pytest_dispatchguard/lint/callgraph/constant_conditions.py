@@ -1,4 +1,4 @@
-"""What a condition comes to where parameters are known to hold one of a few literals."""
+"""Evaluate conditions on parameters that hold one of a few literals."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pytest_dispatchguard.lint.knowledge.cold_branches import parse_condition
 
 _WORD = re.compile(r"[^\W\d]\w*")
 _MOST = 16
-"""Combinations of literals: so many are not worth trying."""
+"""Combinations of literals to try at most."""
 
 
 class _OpenError(Exception):
-    """The condition asks for something that is not known."""
+    """The condition depends on something unknown."""
 
 
 def truth(condition: str, given: Mapping[str, Sequence[str]]) -> bool | None:
-    """Whether a condition holds, or does not, whichever of their literals the names hold; None where that
-    cannot be told: ``truth("mask is not None and n > 1", {"mask": ["None"]})`` is False. The literal ``...``
-    is anything but None."""
+    """Whether a condition is true, or false, for all literals that the names may hold; None if that depends:
+    ``truth("mask is not None and n > 1", {"mask": ["None"]})`` is False. The literal ``...`` is anything but
+    None."""
     names = sorted({name for name in _WORD.findall(condition) if name in given})
     node = parse_condition(condition) if names else None
     if node is None:
@@ -70,16 +70,16 @@ def _value(node: ast.expr, values: Mapping[str, object]) -> object:
         and len(node.args) == 2
         and _value(node.args[0], values) is None
     ):
-        return False  # None is an instance of nothing that anybody asks for
+        return False  # None is an instance of nothing that anybody tests for
     raise _OpenError
 
 
 def _compared(left: object, op: ast.cmpop, right: object) -> bool:
     if ... in (left, right) and not (isinstance(op, ast.Is | ast.IsNot) and None in (left, right)):
-        raise _OpenError  # something, nobody knows what
+        raise _OpenError  # not None, otherwise unknown
     if isinstance(op, ast.Is | ast.IsNot):
         if left is not None and right is not None and not isinstance(left, bool):
-            raise _OpenError  # equal numbers and texts may be one object or two
+            raise _OpenError  # equal numbers and strings may be one object or two
         return (left is right) is isinstance(op, ast.Is)
     if isinstance(op, ast.Eq):
         return left == right

@@ -1,10 +1,11 @@
-"""Which classes of the project are of a kind known from a library: modules, metrics, optimizers."""
+"""Which classes of the project inherit from known library classes: modules, metrics, optimizers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pytest_dispatchguard.lint.callgraph.project import Project, dotted_id, method_owner, mro
+from pytest_dispatchguard.lint.callgraph.class_hierarchy import method_owner, mro
+from pytest_dispatchguard.lint.callgraph.project import Project, dotted_id
 from pytest_dispatchguard.lint.facts import ClassFact
 from pytest_dispatchguard.lint.knowledge.libraries import LIBRARY_ROOTS, Known, canonical, family
 
@@ -29,15 +30,15 @@ def families(
 
 
 def is_module(project: Project, class_id: str) -> bool:
-    """Whether a class is a module, layer or metric: a known library class' descendant, or, where
-    its bases are out of reach, one that looks like nothing else."""
+    """Whether a class is a module, layer or metric: it inherits from a known library class, or its bases are
+    unknown and it looks like a module."""
     return any(known.module for _, known in families(project, class_id, {})) or looks_like_module(
         project, class_id
     )
 
 
 def looks_like_module(project: Project, class_id: str) -> bool:
-    """A class with an unknown library base, a `forward`, and torch modules or parameters of its
+    """Whether a class has an unknown library base, a `forward`, and torch modules or parameters of its
     own."""
     line = mro(project, class_id)
     if not any(":" not in base and not _plain(base) for base in line):
@@ -52,7 +53,7 @@ def looks_like_module(project: Project, class_id: str) -> bool:
 
 
 def holds_modules(class_: ClassFact) -> bool:
-    """Whether a class assigns modules or parameters of torch to itself."""
+    """Whether a class assigns torch modules or parameters to itself."""
     return any(
         value in ("param", "buffer") or value.startswith("call:torch.nn.")
         for values in class_.attrs.values()
@@ -61,5 +62,5 @@ def holds_modules(class_: ClassFact) -> bool:
 
 
 def _plain(base: str) -> bool:
-    """Whether a base from outside the project tells nothing of modules."""
+    """Whether a base outside the project says nothing about modules."""
     return base.partition(".")[0] in _PLAIN

@@ -8,8 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pytest_dispatchguard.lint.callgraph.calls import writes
+from pytest_dispatchguard.lint.callgraph.class_hierarchy import mro
 from pytest_dispatchguard.lint.callgraph.families import families, looks_like_module
-from pytest_dispatchguard.lint.callgraph.project import Project, class_of, mro, resolve
+from pytest_dispatchguard.lint.callgraph.name_resolution import resolve
+from pytest_dispatchguard.lint.callgraph.project import Project, class_of
 from pytest_dispatchguard.lint.facts import FunctionFact
 from pytest_dispatchguard.lint.hotness.patterns import Patterns, picked_by
 from pytest_dispatchguard.lint.knowledge.libraries import (

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from pytest_dispatchguard.lint.callgraph.project import Project, dotted_id, resolve
+from pytest_dispatchguard.lint.callgraph.name_resolution import resolve
+from pytest_dispatchguard.lint.callgraph.project import Project, dotted_id
 from pytest_dispatchguard.lint.facts import FunctionFact
 
 

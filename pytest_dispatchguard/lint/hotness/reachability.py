@@ -8,7 +8,8 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from pytest_dispatchguard.lint.callgraph.calls import Edge
-from pytest_dispatchguard.lint.callgraph.project import Project, akin, class_of, dotted_id
+from pytest_dispatchguard.lint.callgraph.class_hierarchy import related
+from pytest_dispatchguard.lint.callgraph.project import Project, class_of, dotted_id
 from pytest_dispatchguard.lint.facts import HotFact
 from pytest_dispatchguard.lint.hotness.cold import (
     Coldness,
@@ -167,7 +168,7 @@ def _covers(seen: tuple[bool, bool], home: bool, arrival: Arrival) -> bool:
 def _at_home(grounds: Grounds, arrival: Arrival) -> bool:
     """Whether a way has led to a function of the family it began in."""
     owner = class_of(grounds.project, arrival.target)
-    return bool(owner and arrival.family) and akin(grounds.project, owner, arrival.family)
+    return bool(owner and arrival.family) and related(grounds.project, owner, arrival.family)
 
 
 def _stays_cold(coldness: Coldness, edge: Edge) -> bool:

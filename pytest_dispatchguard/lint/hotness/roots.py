@@ -6,17 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
-from pytest_dispatchguard.lint.callgraph.calls import scope_of, things_called
+from pytest_dispatchguard.lint.callgraph.calls import scope_of, symbols_called
+from pytest_dispatchguard.lint.callgraph.class_hierarchy import method_owner, method_owners
+from pytest_dispatchguard.lint.callgraph.factories import returned_functions
 from pytest_dispatchguard.lint.callgraph.families import families, looks_like_module
-from pytest_dispatchguard.lint.callgraph.project import (
-    Project,
-    class_of,
-    dotted_id,
-    imports_torch,
-    method_owner,
-    method_owners,
-    returned_functions,
-)
+from pytest_dispatchguard.lint.callgraph.project import Project, class_of, dotted_id, imports_torch
 from pytest_dispatchguard.lint.facts import CallFact, FunctionFact
 from pytest_dispatchguard.lint.hotness.cold import Coldness, in_tests
 from pytest_dispatchguard.lint.hotness.patterns import Patterns, decorator_names, picked_by
@@ -144,7 +138,7 @@ def _handed_over(
 ) -> Iterator[str]:
     """The functions that are handed to torch as hooks."""
     scope = scope_of(project, function_id)
-    for thing in things_called(project, scope, fact, call.name):
+    for thing in symbols_called(project, scope, fact, call.name):
         if thing.kind != "function":
             continue
         if call.how == "hook-factory":

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from pytest_dispatchguard.config.config import Config
 from pytest_dispatchguard.lint.callgraph.arguments import Given
-from pytest_dispatchguard.lint.callgraph.project import Project, with_facts
+from pytest_dispatchguard.lint.callgraph.build import replace_facts
+from pytest_dispatchguard.lint.callgraph.project import Project
 from pytest_dispatchguard.lint.facts import FileFacts, HotFact
 from pytest_dispatchguard.lint.hotness.cold import Coldness
 from pytest_dispatchguard.lint.hotness.patterns import patterns
@@ -98,7 +99,7 @@ def _after(
         return step.old[rel] if rel in step.old else facts(rel)
 
     project = project_on_demand(modules, families, as_it_was, packaged)
-    with_facts(project, step.new)
+    replace_facts(project, step.new)
     if any(c.bound or c.attrs or c.returns for c in step.changes.values()):
         was = project_on_demand(modules, unpack_families(text), as_it_was, packaged)
         if not all(means_the_same(was, project, r, c) for r, c in step.changes.items()):

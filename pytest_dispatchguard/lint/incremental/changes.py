@@ -8,14 +8,11 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping, 
 from dataclasses import replace
 from typing import NamedTuple
 
+from pytest_dispatchguard.lint.callgraph.build import names_bound
 from pytest_dispatchguard.lint.callgraph.calls import is_property
+from pytest_dispatchguard.lint.callgraph.class_hierarchy import OwnMethods, inherited
 from pytest_dispatchguard.lint.callgraph.families import holds_modules
-from pytest_dispatchguard.lint.callgraph.project import (
-    OwnMethods,
-    dotted_id,
-    inherited,
-    names_bound,
-)
+from pytest_dispatchguard.lint.callgraph.project import dotted_id
 from pytest_dispatchguard.lint.facts import Brief, FileFacts, FunctionFact
 from pytest_dispatchguard.lint.hotness.patterns import means
 from pytest_dispatchguard.lint.knowledge.libraries import LIBRARY_ROOTS, STEPS

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_dispatchguard.config.config import Config
-from pytest_dispatchguard.lint.callgraph.project import mro
+from pytest_dispatchguard.lint.callgraph.class_hierarchy import mro
 from pytest_dispatchguard.lint.facts import FileFacts
 from pytest_dispatchguard.lint.incremental.changes import About, Change, words_in
 from pytest_dispatchguard.lint.incremental.solution_store import Index, index_of

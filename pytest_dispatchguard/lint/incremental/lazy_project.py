@@ -7,13 +7,10 @@ import json
 from collections.abc import Callable, Container, Mapping
 from typing import NamedTuple, TypeVar
 
-from pytest_dispatchguard.lint.callgraph.project import (
-    Project,
-    methods_defined,
-    mro,
-    names_bound,
-    packages_of,
-)
+from pytest_dispatchguard.lint.callgraph.build import methods_defined, names_bound, packages_of
+from pytest_dispatchguard.lint.callgraph.class_hierarchy import mro
+from pytest_dispatchguard.lint.callgraph.name_resolution import bases
+from pytest_dispatchguard.lint.callgraph.project import Project
 from pytest_dispatchguard.lint.facts import ClassFact, FileFacts, FunctionFact
 
 _T = TypeVar("_T")
@@ -167,6 +164,7 @@ def project_on_demand(
         packages_of(modules),
         bound,
         stars,
+        bases,
         packaged=packaged,
     )
     project.memo_mro.update((name, tuple(line)) for name, line in families.lines.items())

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pytest_dispatchguard.lint.callgraph.project import (
-    Project,
-    assigned,
-    imports_torch,
-    returned_instances,
-)
+from pytest_dispatchguard.lint.callgraph.name_resolution import assigned, returned_instances
+from pytest_dispatchguard.lint.callgraph.project import Project, imports_torch
 from pytest_dispatchguard.lint.facts import Value
 from pytest_dispatchguard.lint.incremental.changes import Change
 from pytest_dispatchguard.lint.incremental.name_mentions import Mentions

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 
-from pytest_dispatchguard.lint.callgraph.project import packages_of
+from pytest_dispatchguard.lint.callgraph.build import packages_of
 from pytest_dispatchguard.lint.facts import FileFacts
 from pytest_dispatchguard.lint.incremental.changes import roots_in
 

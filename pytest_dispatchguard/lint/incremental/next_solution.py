@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_dispatchguard.config.config import Config
-from pytest_dispatchguard.lint.callgraph.project import OwnMethods
+from pytest_dispatchguard.lint.callgraph.class_hierarchy import OwnMethods
 from pytest_dispatchguard.lint.facts import FileFacts, FunctionFact
 from pytest_dispatchguard.lint.incremental import last_solution
 from pytest_dispatchguard.lint.incremental.changes import (

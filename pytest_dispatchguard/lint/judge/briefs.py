@@ -6,20 +6,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Protocol
 
-from pytest_dispatchguard.lint.callgraph.calls import is_property, scope_of, things_called
+from pytest_dispatchguard.lint.callgraph.calls import is_property, scope_of, symbols_called
+from pytest_dispatchguard.lint.callgraph.class_hierarchy import OwnMethods, inherited, mro
 from pytest_dispatchguard.lint.callgraph.families import is_module
-from pytest_dispatchguard.lint.callgraph.project import (
-    OwnMethods,
-    Project,
-    Thing,
-    absolute,
-    dotted_id,
-    dotted_thing,
-    inherited,
-    lookup,
-    mro,
-    resolve,
-)
+from pytest_dispatchguard.lint.callgraph.name_resolution import absolute, lookup, resolve
+from pytest_dispatchguard.lint.callgraph.project import Project, dotted_id
+from pytest_dispatchguard.lint.callgraph.symbols import Symbol
 from pytest_dispatchguard.lint.facts import (
     Brief,
     CalleeBrief,
@@ -219,7 +211,7 @@ def _names(project: Project, module: str, memo: Briefer) -> dict[str, list[str]]
             continue
         for thing in lookup(project, module, name):
             if thing.kind in ("function", "class", "module", "external"):
-                found.append(dotted_thing(thing))
+                found.append(dotted_id(thing.id))
         names[name] = list(dict.fromkeys(found))
     return names
 
@@ -231,7 +223,7 @@ def _resolved(project: Project, module: str, name: str) -> str:
     if not things and name.partition(".")[0] in project.packages:
         things = absolute(project, name)
     if len(things) == 1 and things[0].kind in ("class", "function", "module", "external"):
-        return dotted_thing(things[0])
+        return dotted_id(things[0].id)
     return canonical(name)
 
 
@@ -315,13 +307,13 @@ def _callees(project: Project, function_id: str, brief: Brief, memo: Briefer) ->
                 key = f"{function_id.partition(':')[2]}.{call.name}"
             if key in brief.callees:
                 continue
-            things = things_called(project, scope, fact, call.name)
+            things = symbols_called(project, scope, fact, call.name)
             callee = _callee(project, things, memo)
             if callee is not None:
                 brief.callees[key] = callee
 
 
-def _callee(project: Project, things: tuple[Thing, ...], memo: Briefer) -> CalleeBrief | None:
+def _callee(project: Project, things: tuple[Symbol, ...], memo: Briefer) -> CalleeBrief | None:
     """What is sure of a call that may run any of these functions."""
     targets = [
         thing.id for thing in things if thing.kind == "function" and thing.id in project.functions

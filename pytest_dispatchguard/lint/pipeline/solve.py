@@ -6,7 +6,8 @@ from collections.abc import Callable
 from functools import partial
 
 from pytest_dispatchguard.config.config import Config
-from pytest_dispatchguard.lint.callgraph.project import Project, build
+from pytest_dispatchguard.lint.callgraph.build import build
+from pytest_dispatchguard.lint.callgraph.project import Project
 from pytest_dispatchguard.lint.hotness import solve as hotness
 from pytest_dispatchguard.lint.hotness.profile import Observed, observed
 from pytest_dispatchguard.lint.judge.catalog import Catalog

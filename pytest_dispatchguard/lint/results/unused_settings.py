@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from pytest_dispatchguard.config.config import Config
-from pytest_dispatchguard.lint.callgraph.project import Project, absolute, dotted_id
+from pytest_dispatchguard.lint.callgraph.name_resolution import absolute
+from pytest_dispatchguard.lint.callgraph.project import Project, dotted_id
 from pytest_dispatchguard.lint.hotness.patterns import patterns, picked_by
 from pytest_dispatchguard.spelling import nearest
 

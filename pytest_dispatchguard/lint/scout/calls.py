@@ -44,50 +44,18 @@ def _call(walk: Walk, node: Node) -> None:
 
 
 def call_as(walk: Walk, node: Node, how: str) -> None:
-    """Reads a call, noted as that `how` of `CallFact`."""
-    source, reading = walk.source, walk.reading
-    looks = reading.looks
+    """Read a call, and note it with that `how` of `CallFact`."""
+    looks = walk.reading.looks
     parts = node.named_children
     callee, arguments = parts[0], parts[-1]
-    kind = callee.type
-    last = ""
-    if kind == "identifier":
-        last = text(source, callee)
-        looks.add(f"bare:{last}")
-        note_call(walk, last, how, node)
-        reading.arguments.setdefault(last, []).append(arguments)
-    elif kind == "attribute":
-        named = callee.named_children
-        owner = named[0]
-        last = text(source, named[-1])
-        name = dotted(source, callee)
-        if name:
-            note_call(walk, name, how, node)
-            reading.arguments.setdefault(name, []).append(arguments)
-        if owner.type == "identifier":
-            if name.startswith("math."):
-                looks.add("math-call")
-            if last in words.TENSOR_METHODS:
-                _note_tensor_method(walk, text(source, owner), last, arguments)
-        else:
-            visit(walk, owner)
-    else:
-        if kind in ("call", "parenthesized_expression"):
-            looks.add("made-call")
-        if kind == "subscript":  # of a table of functions
-            table = dotted(source, callee.named_children[0])
-            if table:
-                note_call(walk, table, how, node)
-        elif kind == "call":
-            _note_made_name(walk, callee, how)
-        visit(walk, callee)
+    last = _callee(walk, node, callee, arguments, how)
     looks.add("call")
     if last:
         looks.add(f"call:{last}")
         if walk.loop:
             looks.add(f"loop:{last}")
     if arguments.type != "argument_list":
-        if last in words.ITERATING_CALLS and kind == "identifier":
+        if last in words.ITERATING_CALLS and callee.type == "identifier":
             ask_comprehended(walk, arguments, last)
         visit(walk, arguments)
         return
@@ -98,27 +66,71 @@ def call_as(walk: Walk, node: Node, how: str) -> None:
         _ask_sizes(walk, last, callee, given)
     if last in _CALLS_OF_NOTE or (given and last in words.TORCH_OPS):
         call_of_note(walk, last, callee, given)
+    if (
+        given
+        and given[0].type == "identifier"
+        and text(walk.source, given[0]) == walk.reading.self_name
+    ):
+        looks.add(f"self:{last}")
     for argument in given:
-        kind = argument.type
-        if kind == "keyword_argument":
-            argument = argument.named_children[-1]
-            kind = argument.type
-        elif kind == "list_splat":
-            ask_iterated(walk, argument.named_children[-1])
-        if kind == "identifier":
-            name = text(source, argument)
-            if name == reading.self_name and argument is given[0]:
-                looks.add(f"self:{last}")
-            note(reading.passed, name, "passed", argument, walk.loop > 0)
-        elif kind == "attribute":
-            name = dotted(source, argument)
-            if name:
-                note(reading.passed, name, "passed", argument, walk.loop > 0)
-            _attribute(walk, argument)
+        _argument(walk, argument)
+
+
+def _callee(walk: Walk, node: Node, callee: Node, arguments: Node, how: str) -> str:
+    """Read what is called; the last part of its name, empty where it has none."""
+    source, reading = walk.source, walk.reading
+    kind = callee.type
+    if kind == "identifier":
+        name = text(source, callee)
+        reading.looks.add(f"bare:{name}")
+        note_call(walk, name, how, node)
+        reading.arguments.setdefault(name, []).append(arguments)
+        return name
+    if kind == "attribute":
+        named = callee.named_children
+        owner = named[0]
+        last = text(source, named[-1])
+        name = dotted(source, callee)
+        if name:
+            note_call(walk, name, how, node)
+            reading.arguments.setdefault(name, []).append(arguments)
+        if owner.type == "identifier":
+            if name.startswith("math."):
+                reading.looks.add("math-call")
+            if last in words.TENSOR_METHODS:
+                _note_tensor_method(walk, text(source, owner), last, arguments)
         else:
-            handler = walk.table[argument.kind_id]
-            if handler is not None:
-                handler(walk, argument)
+            visit(walk, owner)
+        return last
+    if kind in ("call", "parenthesized_expression"):
+        reading.looks.add("made-call")
+    if kind == "subscript":  # of a table of functions
+        table = dotted(source, callee.named_children[0])
+        if table:
+            note_call(walk, table, how, node)
+    elif kind == "call":
+        _note_made_name(walk, callee, how)
+    visit(walk, callee)
+    return ""
+
+
+def _argument(walk: Walk, argument: Node) -> None:
+    passed = walk.reading.passed
+    kind = argument.type
+    if kind == "keyword_argument":
+        argument = argument.named_children[-1]
+        kind = argument.type
+    elif kind == "list_splat":
+        ask_iterated(walk, argument.named_children[-1])
+    if kind == "identifier":
+        note(passed, text(walk.source, argument), "passed", argument, walk.loop > 0)
+    elif kind == "attribute":
+        name = dotted(walk.source, argument)
+        if name:
+            note(passed, name, "passed", argument, walk.loop > 0)
+        _attribute(walk, argument)
+    else:
+        visit(walk, argument)
 
 
 def _note_made_name(walk: Walk, callee: Node, how: str) -> None:

@@ -118,12 +118,11 @@ def _parameter(walk: Walk, reading: Reading, node: Node) -> None:
 
 
 def _function_as(walk: Walk, node: Node, decorators: list[str], whole: Node) -> None:
-    source = walk.source
     name_node = node.child_by_field_name("name")
     body = node.child_by_field_name("body")
     if name_node is None or body is None:
         return
-    name = text(source, name_node)
+    name = text(walk.source, name_node)
     outer = walk.reading
     fact = FunctionFact(
         name=walk.prefix + name,
@@ -137,26 +136,9 @@ def _function_as(walk: Walk, node: Node, decorators: list[str], whole: Node) -> 
     is_method = walk.where == "class"
     owner = walk.class_ if is_method else outer.owner
     reading = Reading(fact, owner, outer.self_name if owner is not None else "")
-    parameters = node.child_by_field_name("parameters")
-    if parameters is not None:
-        for parameter in parameters.named_children:
-            kind = parameter.type
-            if kind in ("default_parameter", "typed_default_parameter"):
-                value = parameter.child_by_field_name("value")
-                if value is not None:
-                    visit(walk, value)
-            _parameter(walk, reading, parameter)
-    if is_method:
-        static = "staticmethod" in decorators
-        first = fact.params[0] if fact.params and not static else ""
-        reading.self_name = "" if first.startswith("*") else first
-    elif reading.self_name in reading.params:
-        reading.self_name = ""
+    _signature(walk, reading, fact, node, is_method)
     reading.looks.add(f"name:{name}")
     reading.looks.update(f"decorator:{d.rpartition('.')[2]}" for d in decorators)
-    declared = node.child_by_field_name("return_type")
-    if declared is not None:
-        fact.returns = annotation(source, declared, walk.imports)
     reading.document = document(walk, body)
     reading.outer = outer if walk.where == "function" else None
     if not is_method:
@@ -175,12 +157,36 @@ def _function_as(walk: Walk, node: Node, decorators: list[str], whole: Node) -> 
     visit(walk, body)
     walk.reading = outer
     walk.where, walk.prefix, walk.loop, walk.table, walk.under, walk.rounds = kept
-    settle(walk, reading, declared is not None)
+    settle(walk, reading, node.child_by_field_name("return_type") is not None)
     if outer.fact is not None:
-        # What a nested function holds, its outer one holds too.
+        # A function has the looks of those nested in it.
         outer.looks |= {token for token in reading.looks if not token.startswith("name:")}
         for token, hinges in reading.pending.items():
             outer.hinges(token).attributes |= hinges.attributes
+
+
+def _signature(
+    walk: Walk, reading: Reading, fact: FunctionFact, node: Node, is_method: bool
+) -> None:
+    """Read the parameters and the return annotation of a function."""
+    parameters = node.child_by_field_name("parameters")
+    if parameters is not None:
+        for parameter in parameters.named_children:
+            kind = parameter.type
+            if kind in ("default_parameter", "typed_default_parameter"):
+                value = parameter.child_by_field_name("value")
+                if value is not None:
+                    visit(walk, value)
+            _parameter(walk, reading, parameter)
+    if is_method:
+        static = "staticmethod" in fact.decorators
+        first = fact.params[0] if fact.params and not static else ""
+        reading.self_name = "" if first.startswith("*") else first
+    elif reading.self_name in reading.params:
+        reading.self_name = ""
+    declared = node.child_by_field_name("return_type")
+    if declared is not None:
+        fact.returns = annotation(walk.source, declared, walk.imports)
 
 
 def _class_as(walk: Walk, node: Node, decorators: list[str], whole: Node) -> None:

@@ -1,17 +1,25 @@
-"""The scout: source text to facts, by tree-sitter, without importing or running anything."""
+"""The scout: turns source text into facts with tree-sitter, without importing or running anything."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
 from tree_sitter import Node
 
 from pytest_dispatchguard.lint.facts import FileFacts, FunctionFact
+from pytest_dispatchguard.lint.scout import (
+    assignments,
+    calls,
+    cold_functions,
+    definitions,
+    imports,
+    statements,
+)
 from pytest_dispatchguard.lint.scout.finish import finish
-from pytest_dispatchguard.lint.scout.handlers import TABLES
-from pytest_dispatchguard.lint.scout.state import Walk, visit
-from pytest_dispatchguard.lint.syntax.grammar import tree_of
+from pytest_dispatchguard.lint.scout.state import Handler, Tables, Walk, visit, visit_children
+from pytest_dispatchguard.lint.syntax.grammar import LANGUAGE, tree_of
 from pytest_dispatchguard.lint.syntax.python_ast import parsed, with_newlines
 from pytest_dispatchguard.lint.syntax.recursion import with_room
 
@@ -20,13 +28,45 @@ _FOREIGN = re.compile(
 )
 _MARK = re.compile(r"#\s*dispatchguard:\s*(hot|cold)\b")
 
+_HANDLERS: dict[str, Handler] = {
+    **assignments.HANDLERS,
+    **calls.HANDLERS,
+    **definitions.HANDLERS,
+    **imports.HANDLERS,
+    **statements.HANDLERS,
+}
+_SKIPPED = frozenset(
+    """identifier ellipsis integer float true false none comment line_continuation string_start
+    string_end escape_sequence string_content type_conversion type future_import_statement
+    pass_statement break_statement continue_statement nonlocal_statement type_alias_statement
+    type_parameter dotted_name import_prefix parameters lambda_parameters""".split()
+)
+_UNREADABLE: Final = 0xFFFF
+"""The kind number that tree-sitter gives to errors."""
+
+
+def _tables() -> Tables:
+    hot: list[Handler | None] = []
+    cold: list[Handler | None] = []
+    for kind in range(LANGUAGE.node_kind_count):
+        name = LANGUAGE.node_kind_for_id(kind) or ""
+        named = LANGUAGE.node_kind_is_named(kind)
+        hot.append(_HANDLERS.get(name, visit_children) if named and name not in _SKIPPED else None)
+        cold.append(cold_functions.HANDLERS.get(name) if named else None)
+    for table in (hot, cold):
+        table += [None] * (_UNREADABLE + 1 - len(table))
+    hot[_UNREADABLE] = visit_children
+    return Tables(hot, cold)
+
+
+_TABLES: Final = _tables()
+
 
 def scan(
     text: str, module: str, is_package: bool, cold: Callable[[str], bool] | None = None
 ) -> FileFacts:
-    """The facts of one file. `module` is its dotted name, `is_package` whether it is an
-    `__init__.py`; both are needed to resolve relative imports. Functions whose names are `cold` are spared
-    the closer look."""
+    """The facts of one file. `module` is its dotted name and `is_package` whether it is an `__init__.py`,
+    both to resolve relative imports. Calls in functions whose names are `cold` are left out."""
     text = with_newlines(text)
     source = text.encode("utf-8", "surrogatepass")
     root = tree_of(source).root_node
@@ -52,7 +92,7 @@ def _facts(
 ) -> FileFacts:
     if cold is not None and _foreign(text, root):
         cold = _always
-    walk = Walk(source, module, is_package, _marks(text), TABLES, cold or _never)
+    walk = Walk(source, module, is_package, _marks(text), _TABLES, cold or _never)
     visit(walk, root)
     error = _parse(text) if walk.uneven else None
     if error is not None:
@@ -64,7 +104,7 @@ def _facts(
 
 
 def _well_read(functions: Iterable[FunctionFact], source: bytes) -> Iterator[FunctionFact]:
-    """Those that stand where Python says, for a text that tree-sitter's grammar does not know all of."""
+    """The functions that start and end where Python says, in a text with syntax unknown to tree-sitter."""
     from pytest_dispatchguard.lint.syntax.unsupported import read_whole
 
     ends = read_whole(source)
@@ -85,8 +125,8 @@ def _never(name: str) -> bool:
 
 
 def _foreign(text: str, root: Node) -> bool:
-    """Whether a file is written for another framework: it imports one whenever it is imported itself, and
-    says nothing of torch."""
+    """Whether a file is for another framework: it imports one at the top level, and does not mention
+    torch."""
     return "torch" not in text and any(
         node.type in ("import_statement", "import_from_statement")
         and _FOREIGN.match((node.text or b"").decode("utf-8", "replace"))
@@ -95,8 +135,8 @@ def _foreign(text: str, root: Node) -> bool:
 
 
 def _marks(text: str) -> dict[int, str]:
-    """Line to mark; a comment on a line of its own also stands under the negative of its line, for
-    the definition below it."""
+    """Line number to mark. A comment on a line of its own, which marks the definition below it, has its
+    negative line number."""
     if "dispatchguard:" not in text:
         return {}
     marks: dict[int, str] = {}
@@ -111,7 +151,7 @@ def _marks(text: str) -> dict[int, str]:
 
 
 def _error(text: str, source: bytes, root: Node) -> tuple[int, int, str] | None:
-    """Where and why the text is no Python; None where tree-sitter or Python can read it."""
+    """The line, column and message of a syntax error; None if tree-sitter or Python can parse the text."""
     nul = text.find("\0")
     if nul >= 0:
         line = text.count("\n", 0, nul) + 1
@@ -122,7 +162,7 @@ def _error(text: str, source: bytes, root: Node) -> tuple[int, int, str] | None:
 
 
 def _parse(text: str) -> tuple[int, int, str] | None:
-    """Where and why Python itself cannot read the text."""
+    """The same from Python's own parser."""
     try:
         parsed(text)
     except SyntaxError as exc:
@@ -135,7 +175,7 @@ def _parse(text: str) -> tuple[int, int, str] | None:
 
 
 def _old_statement(source: bytes, root: Node) -> bool:
-    """Whether there is a Python 2 print or exec statement, which tree-sitter lets pass."""
+    """Whether there is a Python 2 print or exec statement, which tree-sitter accepts."""
     if b"print " not in source and b"exec " not in source and b"print\t" not in source:
         return False
     stack = [root]

@@ -1,4 +1,4 @@
-"""The project as it was before a change: files that differ as git has them, all others as they are."""
+"""The project before a change: files that differ from the base revision as in git, all others as on disk."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from pytest_dispatchguard.lint.sources.git_diff import Changes, texts_at
 def before(
     config: Config, discovery: Discovery, changes: Changes
 ) -> tuple[Discovery, Mapping[str, str]]:
-    """The files of the project at the base of the changes, all of them targets, and the texts of those that
-    are other ones on disk now."""
+    """The files of the project at the base revision, all of them targets, and the texts of those that differ
+    from the ones on disk."""
     now = {f.rel: f for f in discovery.project}
     wanted = [old for new, old in changes.before.items() if new in now]
     gone = (rel for rel in changes.gone if rel.endswith(FOUND))

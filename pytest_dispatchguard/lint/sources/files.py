@@ -1,4 +1,4 @@
-"""Which files a run reads, and how one is read and written: to the byte, or not at all."""
+"""Find the files of a run; read and write them without changing any other byte."""
 
 # ruff: noqa: PTH101, PTH105, PTH108, PTH110, PTH113, PTH116, PTH118, PTH119, PTH120, PTH123
 # Paths are strings here, for speed: thousands of Path objects cost more than the search itself.
@@ -29,7 +29,7 @@ from pytest_dispatchguard.paths import absolute
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file on disk, and what tells without reading whether it changed."""
+    """A file on disk, with what shows whether it changed without reading it."""
 
     name: str
     """Absolute."""
@@ -42,25 +42,25 @@ class File:
 
     @property
     def path(self) -> Path:
-        """Where it is; made when asked, as few of a project's files are."""
+        """Its path, made only on request: few files need it."""
         return Path(self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """The files of a run, each list sorted by relative path and without repeats."""
+    """The files of a run; each list is sorted by relative path, without duplicates."""
 
     targets: tuple[File, ...]
-    """Files asked for."""
+    """The files to check."""
     project: tuple[File, ...]
-    """All files that give hotness its context, the targets among them."""
+    """All files that affect which functions are hot, including the targets."""
     notes: tuple[str, ...] = ()
-    """Lines for people: what was passed over."""
+    """Messages for the user about files that were skipped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file that was read, its text with newlines exactly as they are."""
+    """The contents of a file, with newlines exactly as they are."""
 
     rel: str
     data: bytes
@@ -70,7 +70,7 @@ class Source:
     bom: bool
 
     def encode(self, text: str) -> bytes:
-        """The bytes of a changed text, in the file's own encoding."""
+        """The bytes of a changed text, in the encoding of the file."""
         if text == self.text:
             return self.data
         if self.rel.endswith(".ipynb"):
@@ -92,7 +92,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Why a file cannot be read as Python source, and where: one finding."""
+    """A finding that says where and why a file cannot be read as Python source."""
 
     rel: str
     line: int
@@ -102,7 +102,7 @@ class Unreadable:
 
 @dataclass(slots=True)
 class _Listing:
-    """What one search has found so far."""
+    """What a search has found so far."""
 
     excluded: Callable[[str, str, bool], bool]
     files: dict[str, File] = field(default_factory=dict)
@@ -112,10 +112,10 @@ class _Listing:
 
 
 def discover(paths: Sequence[Path], config: Config, *, cwd: Path | None = None) -> Discovery:
-    """The files asked for, and the files around them that decide what is hot.
+    """The files to check, and the files around them that decide what is hot.
 
-    Excluded files stay out also when named: a pre-commit call names every changed file. What git
-    ignores stays out unless it is named itself.
+    Excluded files are left out even when named, because pre-commit names every changed file. Files that git
+    ignores are left out unless they are named.
     """
     base = Path.cwd() if cwd is None else cwd
     root = str(config.root)
@@ -154,7 +154,7 @@ def discover(paths: Sequence[Path], config: Config, *, cwd: Path | None = None) 
 
 
 def require(paths: Iterable[Path], cwd: Path) -> None:
-    """That all paths are there to be read."""
+    """Check that all paths exist and can be read."""
     for given in paths:
         path = absolute(cwd / given)
         try:
@@ -173,13 +173,13 @@ def require(paths: Iterable[Path], cwd: Path) -> None:
 
 _PYTHON = (".py", ".pyi", ".pyw", ".ipynb")
 FOUND = (".py", ".ipynb")
-"""What folders are searched for."""
+"""The folders to search."""
 _SHEBANG = re.compile(rb"#!.*python")
 
 
 def require_python(given: Path, path: Path, data: bytes | None = None) -> None:
-    """That a file named by the user is Python source, as its name says or its first line; a name without
-    a suffix is taken at the user's word. `data` stands in place of what is on disk."""
+    """Check that a file named by the user is Python source, by its suffix or its first line. A name without
+    a suffix is accepted. `data` replaces what is on disk."""
     suffixes = (path.suffix, Path(_real(str(path))).suffix)
     if not path.suffix or any(suffix in _PYTHON for suffix in suffixes):
         return
@@ -188,7 +188,7 @@ def require_python(given: Path, path: Path, data: bytes | None = None) -> None:
             with open(path, "rb") as file:
                 data = file.read(128)
         except OSError:
-            return  # reading it will tell why
+            return  # reading it will show why
     if _SHEBANG.match(data) is None:
         raise UserError(
             f"{given}: not a Python file; name folders, or files that end in .py, .pyi or .ipynb"
@@ -196,8 +196,8 @@ def require_python(given: Path, path: Path, data: bytes | None = None) -> None:
 
 
 def is_excluded(rel: str, config: Config) -> bool:
-    """Whether a path relative to the root (a folder's ends in a slash) is kept out, by itself or by
-    a folder above it."""
+    """Whether a path relative to the root (a folder's ends with a slash) is excluded, itself or by a folder
+    above it."""
     excluded = _excluder(config)
     parts = [part for part in rel.split("/") if part and part != "."]
     for depth, name in enumerate(parts, 1):
@@ -208,15 +208,16 @@ def is_excluded(rel: str, config: Config) -> bool:
 
 
 def rel_in(root: Path, place: Path) -> str:
-    """What a file is called in a project, also one that is not there; its name where it lies outside."""
+    """The path of a file relative to the project, even if it does not exist; its full path if it is
+    outside."""
     try:
         return place.resolve().relative_to(root.resolve()).as_posix()
-    except (ValueError, OSError, RuntimeError):  # outside of the root, or who knows where
+    except (ValueError, OSError, RuntimeError):  # outside of the root, or on another drive
         return place.name
 
 
 def read_source(path: Path, rel: str) -> Source | Unreadable:
-    """The text of a file, decoded as Python itself would."""
+    """The text of a file, decoded as Python does."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -225,7 +226,7 @@ def read_source(path: Path, rel: str) -> Source | Unreadable:
 
 
 def decode_source(data: bytes, rel: str) -> Source | Unreadable:
-    """The text of bytes, by their byte order mark and PEP 263 cookie, UTF-8 without."""
+    """The text of bytes, decoded by their byte order mark or PEP 263 cookie, else as UTF-8."""
     if rel.endswith(".ipynb"):
         return _decode_notebook(data, rel)
     bom = data.startswith(codecs.BOM_UTF8)
@@ -240,7 +241,7 @@ def decode_source(data: bytes, rel: str) -> Source | Unreadable:
         line, column, name = cookie
         try:
             codec = codecs.lookup(name)
-            # codecs.lookup also knows transformations of bytes, which are no source encodings.
+            # codecs.lookup also accepts transformations of bytes, which are not source encodings.
             "".encode(name)
         except LookupError:
             return Unreadable(rel, line, column, f"unknown encoding: {name}")
@@ -264,7 +265,7 @@ def decode_source(data: bytes, rel: str) -> Source | Unreadable:
 
 
 def leads_out(file: File, root: Path) -> bool:
-    """Whether a file that a project seems to hold lies elsewhere, behind a link of the project."""
+    """Whether a file inside the project is really elsewhere, behind a link of the project."""
     above = os.path.join(str(root), "")
     return file.name.startswith(above) and not _real(file.name).startswith(
         os.path.join(_real(above), "")
@@ -283,7 +284,7 @@ def _decode_notebook(data: bytes, rel: str) -> Source | Unreadable:
 
 
 def write_source(path: Path, data: bytes) -> None:
-    """Replace a file whole or not at all; its mode stays, and a link still points at it."""
+    """Replace a file as a whole or not at all. Its mode stays, and a link keeps pointing to it."""
     target = _real(str(path))
     temporary = f"{target}.{os.urandom(4).hex()}.tmp"
     try:
@@ -319,7 +320,7 @@ def _take_over(temporary: str, old: os.stat_result) -> None:
 
 
 def _context(asked: Iterable[Path], config: Config) -> list[tuple[Path, bool]]:
-    """Folders whose files give the context, and whether their folders do too."""
+    """Folders whose files give the context, and whether their subfolders do too."""
     if is_project(config):
         return [(config.root, True)]
     tops: dict[Path, bool] = {}
@@ -353,7 +354,7 @@ def _excluder(config: Config) -> Callable[[str, str, bool], bool]:
 
 
 def _list_folder(listing: _Listing, root: str, folder: str, rel: str) -> None:
-    """Add a folder's files: what git does not ignore, or all."""
+    """Add the files of a folder: all, or those that git does not ignore."""
     listing.tops.append(_real(folder))
     if not _list_with_git(listing, root, folder, rel):
         _walk(listing, root, folder, rel)
@@ -386,7 +387,7 @@ def _list_with_git(listing: _Listing, root: str, folder: str, rel: str) -> bool:
         nested = entry.endswith("/")
         path = start + entry.rstrip("/")
         directory, _, name = path.rpartition("/")
-        # Besides Python files, only links to folders and repositories in repositories matter.
+        # Besides Python files, only links to folders and nested repositories matter.
         if not (name.endswith(FOUND) or nested or "." not in name) or not keeps(directory):
             continue
         absolute = os.path.join(root, path)
@@ -436,7 +437,7 @@ def _walk(listing: _Listing, root: str, folder: str, rel: str) -> None:
 
 
 def _list_siblings(listing: _Listing, root: str, folder: Path) -> None:
-    """Add the files of one folder, not those of folders in it."""
+    """Add the files of one folder, without its subfolders."""
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
@@ -451,8 +452,8 @@ def _list_siblings(listing: _Listing, root: str, folder: Path) -> None:
 
 
 def _follow_links(listing: _Listing, root: str) -> None:
-    """Follow links out of what was searched. What lies inside was seen, and a link to a folder
-    around it would search more than the project."""
+    """Follow links that lead out of the searched folders. Their contents have been seen, and a link to a
+    parent folder would search more than the project."""
     while listing.links:
         links, listing.links = sorted(listing.links), []
         for link, rel in links:
@@ -480,7 +481,7 @@ def _follow_links(listing: _Listing, root: str) -> None:
 
 
 def _real(path: str) -> str:
-    """The path without links, or as it is where a link may not be read."""
+    """The path with links resolved, or unchanged if a link cannot be read."""
     try:
         return os.path.realpath(path)
     except OSError:
@@ -488,7 +489,8 @@ def _real(path: str) -> str:
 
 
 def _named(listing: _Listing, path: Path, rel: str, root: str) -> File:
-    """A file named by the user that no search found; a link to one that was found is that one."""
+    """A file named by the user that the search did not find. A link to a file that was found counts as that
+    file."""
     if path.is_symlink():
         real = _relative(_real(str(path)), _real(root))
         if real in listing.files:
@@ -524,7 +526,7 @@ _BLANK = re.compile(rb"[ \t\f]*(?:#.*)?")
 
 
 def _cookie(body: bytes) -> tuple[int, int, str] | None:
-    """Line, column and name of the encoding that one of the first two lines declares."""
+    """Line, column and name of the encoding declared in the first two lines."""
     if b"coding" not in body[:1000]:
         return None
     for number, line in enumerate(re.split(rb"\r\n|\r|\n", body, maxsplit=2)[:2], 1):
@@ -540,6 +542,6 @@ _NEWLINE = re.compile(r"\r\n|\r|\n")
 
 
 def _position(before: str) -> tuple[int, int]:
-    """The line and column that follow a text."""
+    """The line and column right after a text."""
     lines = _NEWLINE.split(before)
     return len(lines), len(lines[-1]) + 1

@@ -1,4 +1,4 @@
-"""What git knows of a project: which lines changed since a revision."""
+"""Read from git which lines changed since a revision."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pytest_dispatchguard.git import complaint, run_git
 from pytest_dispatchguard.model.errors import UserError
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
-"""First and last line of each changed stretch, both included."""
+"""First and last line of each changed range, inclusive."""
 
 ALL: Ranges = ((1, sys.maxsize),)
-"""Every line: the file is new to git."""
+"""Every line: the file is not in git yet."""
 
 _HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _CONTEXT = 3
-"""Lines around changed ones that code hosts show, and take comments on."""
+"""Lines of context that code hosts show around changes, and accept comments on."""
 
 _ESCAPE = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
 _ESCAPED = dict(zip(b"abtnvfr", b"\a\b\t\n\v\f\r", strict=True))
@@ -29,46 +29,46 @@ _ESCAPED = dict(zip(b"abtnvfr", b"\a\b\t\n\v\f\r", strict=True))
 
 @dataclass(frozen=True, slots=True)
 class FileDiff:
-    """What changed in one file."""
+    """The changes in one file."""
 
     old: bytes | None
-    """Its path before, from the top of the repository; None for a new file."""
+    """Its path before the change, from the top of the repository; None for a new file."""
     new: bytes | None
-    """Its path now; None for one that is gone."""
+    """Its path now; None for a deleted file."""
     changed: Ranges = ()
-    """Lines that came or changed, as numbered now."""
+    """Added and changed lines, by their numbers now."""
     shown: Ranges = ()
-    """These and the lines around them: all that a review can comment on."""
+    """These and the context lines: all that a review can comment on."""
     same: Mapping[int, int] = field(default_factory=dict)
-    """Of the lines around them, the numbers before by the numbers now."""
+    """Line numbers now to line numbers before, of the context lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
     """What changed below a folder since the merge base of a revision and HEAD. The working tree counts,
-    staged or not, and so do untracked files, whole."""
+    staged or not, and so do untracked files as a whole."""
 
     base: str
-    """The commit that it is held against."""
+    """The commit to compare with."""
     prefix: str
-    """From the top of the repository to the folder; empty, or with a slash at its end."""
+    """The folder's path from the top of the repository; empty, or ending with a slash."""
     lines: Mapping[str, Ranges]
-    """Changed lines by path; files without any are left out."""
+    """Changed lines by path. Files without changes are left out."""
     shown: Mapping[str, Ranges]
     """Lines that a review can comment on, by path."""
     same: Mapping[str, Mapping[int, int]]
-    """Those of them that did not change: by path, the numbers before by the numbers now."""
+    """The unchanged ones among them, by path: line numbers now to line numbers before."""
     before: Mapping[str, str]
-    """Path before by path now, of every file that was there and differs in its text or its path."""
+    """Path now to path before, of every existing file whose text or path changed."""
     new: frozenset[str]
-    """Files that were not there."""
+    """Files that did not exist before."""
     gone: frozenset[str]
-    """Files that are no more."""
+    """Deleted files."""
 
 
 def changes(root: Path, rev: str, option: str = "--diff-base") -> Changes:
-    """What changed under root, which may be a folder inside the repository; paths are relative to it. Errors
-    name the option that asked."""
+    """What changed below root, which may be a folder inside the repository. Paths are relative to it. Errors
+    name the option that asked for this."""
     prefix = _ask(root, option, "rev-parse", "--show-prefix").removesuffix(b"\n")
     base = _merge_base(root, rev, option)
     diff = _ask(
@@ -110,7 +110,7 @@ def changes(root: Path, rev: str, option: str = "--diff-base") -> Changes:
     for path in filter(None, untracked.split(b"\0")):
         name = os.fsdecode(path)
         lines[name] = shown[name] = ALL
-        # What was taken out of the index alone is still there to be read.
+        # Files removed only from the index are still on disk.
         gone.discard(name)
         new.add(name)
     return Changes(
@@ -119,15 +119,15 @@ def changes(root: Path, rev: str, option: str = "--diff-base") -> Changes:
 
 
 def changed_lines(root: Path, rev: str) -> Mapping[str, Ranges]:
-    """Lines of each file under root changed since the merge base of rev and HEAD."""
+    """Changed lines since the merge base of rev and HEAD, for each file below root."""
     return changes(root, rev).lines
 
 
 def texts_at(root: Path, commit: str, paths: Iterable[str]) -> dict[str, bytes]:
-    """What files held at a commit; those that it does not have are left out. A path that holds the end of a
-    line cannot be asked for."""
+    """The contents of files at a commit. Files that it does not contain are left out, and so are paths with
+    a newline, which git cannot be asked for here."""
     wanted = [path for path in paths if "\n" not in path]
-    # "./" asks from the folder that git is run in.
+    # "./" makes paths relative to the folder that git runs in.
     asked = b"".join(f"{commit}:./".encode() + os.fsencode(path) + b"\n" for path in wanted)
     answer = run_git(root, "cat-file", "--batch", given=asked)
     if answer is None or answer.returncode:
@@ -149,12 +149,12 @@ def texts_at(root: Path, commit: str, paths: Iterable[str]) -> dict[str, bytes]:
 
 
 def touches(changed: Mapping[str, Ranges], path: str, first: int, last: int) -> bool:
-    """Whether a stretch of lines of a file, both ends included, holds a changed line."""
+    """Whether a range of lines, inclusive, contains a changed line."""
     return any(first <= end and start <= last for start, end in changed.get(path, ()))
 
 
 def carried(ranges: Ranges, before: str, after: str) -> Ranges:
-    """Changed lines of a text as they are after further changes, which count as changed too."""
+    """Changed lines of a text after further changes, which count as changed too."""
     from difflib import SequenceMatcher  # takes milliseconds, which most runs need not spend
 
     out: list[tuple[int, int]] = []
@@ -169,12 +169,12 @@ def carried(ranges: Ranges, before: str, after: str) -> Ranges:
 
 
 def parse_diff(diff: bytes) -> dict[bytes, Ranges]:
-    """Changed lines, as numbered after the change, by path from the top of the repository."""
+    """Changed lines, by their numbers now, by path from the top of the repository."""
     return {f.new: f.changed for f in parse_hunks(diff) if f.new is not None and f.changed}
 
 
 def parse_hunks(diff: bytes) -> list[FileDiff]:
-    """What a diff of git's says of each file."""
+    """The changes of each file in git's diff output."""
     found: list[FileDiff] = []
     lines = iter(diff.split(b"\n"))
     for line in lines:
@@ -211,8 +211,9 @@ def parse_hunks(diff: bytes) -> list[FileDiff]:
 def _hunk(
     lines: Iterator[bytes], old: tuple[int, int], new: tuple[int, int]
 ) -> tuple[Ranges, dict[int, int]]:
-    """The lines of a hunk that came, and of those that stayed the numbers before, by the numbers now. Content
-    is counted off by its first character: it may look like a header, and an empty line may have none."""
+    """The added lines of a hunk, and its context lines as numbers now to numbers before. Only the first
+    character of a line decides: its content may look like a header, and an empty line may lack that
+    character."""
     ranges: list[tuple[int, int]] = []
     same: dict[int, int] = {}
     then, now = old[0], new[0]
@@ -234,8 +235,8 @@ def _hunk(
 
 
 def _unnamed(line: bytes) -> tuple[bytes | None, bytes | None]:
-    """The two paths of a diff's first line, which are the same where no other line names them: an empty file,
-    or one of another mode."""
+    """The two paths of a diff's first line. They are the same where no other line names them: in an empty
+    file, or one with only a new mode."""
     text = line[len(b"diff --git ") :]
     if text.startswith(b'"'):
         quoted = re.match(rb'"a/((?:[^"\\]|\\.)*)" ', text)
@@ -248,7 +249,7 @@ def _unnamed(line: bytes) -> tuple[bytes | None, bytes | None]:
 def _path(text: bytes) -> bytes:
     if text.startswith(b'"'):
         return _ESCAPE.sub(_unescape, text.rstrip(b"\t")[1:-1])
-    # git ends a path that holds a space with a tab.
+    # git adds a tab after a path with a space.
     return text.removesuffix(b"\t")
 
 

@@ -1,4 +1,4 @@
-"""Which dotted name a file is imported by; apart from the project, so that a scan needs none of it."""
+"""The dotted module name of a file. A module of its own, so that a scan need not import the call graph."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 
 def module_name(path: str, roots: Sequence[str] = ()) -> str:
-    """The dotted name of the file at `path`, seen from the longest of the source roots that holds
-    it."""
+    """The dotted name of the file at `path`, relative to the longest source root that contains it."""
     best = ""
     for root in roots:
         root = root.strip("/").removeprefix("./")
@@ -17,5 +16,5 @@ def module_name(path: str, roots: Sequence[str] = ()) -> str:
     for suffix in (".py", ".pyi"):
         inner = inner.removesuffix(suffix)
     inner = inner.removesuffix("/__init__") if inner != "__init__" else "__init__"
-    # A colon ends the module in the ids of functions; no part of a path holds the slash put in its place.
+    # A colon ends the module in ids of functions. Its replacement, a slash, is never in a part of a path.
     return inner.replace("/", ".").replace(":", "/")

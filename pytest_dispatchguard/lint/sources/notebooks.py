@@ -1,5 +1,5 @@
-"""A Jupyter notebook as the text of one module: its code cells in order, every line of code at the line of
-the file that holds it, so that what is said of a place in the text is true of the file."""
+"""A Jupyter notebook as the text of one module: its code cells in order, with every line of code on the line
+of the file that holds it. So a position in the text is also a position in the file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SUFFIX = ".ipynb"
 
 
 class NotebookError(ValueError):
-    """What is wrong with a file, and the line that it is wrong at."""
+    """What is wrong with a notebook, and on which line."""
 
     def __init__(self, message: str, line: int = 1) -> None:
         super().__init__(message)
@@ -24,7 +24,8 @@ class NotebookError(ValueError):
 
 
 def as_module(text: str) -> str:
-    """The code of a notebook. NotebookError where the text is none, or one of another language."""
+    """The code of a notebook. Raises NotebookError if the text is not a notebook, or one for another
+    language."""
     notebook = _read(text)
     language = _at(notebook, "metadata", "kernelspec", "language") or _at(
         notebook, "metadata", "language_info", "name"
@@ -55,7 +56,7 @@ def as_module(text: str) -> str:
 
 
 def cell_of(module: str, line: int) -> Cell | None:
-    """The cell that a line of a notebook's text is in; None before the first."""
+    """The cell of a line in a notebook's text; None before the first cell."""
     lines = split_lines(module, keepends=False)
     for above in range(min(line, len(lines)) - 1, -1, -1):
         mark = _MARK.fullmatch(lines[above])
@@ -68,13 +69,13 @@ _MARK = re.compile(r"# In\[(\d+)\]:")
 
 
 class _Placed(str):
-    """A string of a JSON text that knows where in it it stands."""
+    """A string in a JSON text, with its position."""
 
     offset: int
 
 
 def _read(text: str) -> dict[str, Any]:
-    """The object that a JSON text holds, its strings with their places."""
+    """The object in a JSON text, its strings with their positions."""
     reader = json.JSONDecoder()
 
     def placed(string: str, start: int, strict: bool) -> tuple[_Placed, int]:
@@ -108,7 +109,7 @@ _CELL_MAGIC = re.compile(r"\s*%%(\w+)")
 _OF_PYTHON = frozenset(
     {"capture", "debug", "ipytest", "prun", "pypy", "python", "python3", "time", "timeit"}
 )
-"""Magics of a cell whose other lines are Python all the same."""
+"""Cell magics whose other lines are still Python."""
 _COMMAND = re.compile(
     r"(?P<indent>\s*)(?:"
     r"(?P<target>[\w.,\s\[\]]+=\s*)(?:%[A-Za-z]|!).*"  # files = !ls
@@ -119,7 +120,7 @@ _COMMAND = re.compile(
 
 
 def _python(lines: Sequence[str]) -> Iterator[str]:
-    """The lines of a cell, with nothing in them that only IPython reads."""
+    """The lines of a cell, without anything that only IPython understands."""
     first = next((line for line in lines if line.strip()), "")
     magic = _CELL_MAGIC.match(first)
     if magic is not None and magic[1] not in _OF_PYTHON:

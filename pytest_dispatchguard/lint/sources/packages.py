@@ -1,4 +1,4 @@
-"""Which packages of a project are made to be installed, so that others build on them: what makes it a
+"""Which packages of a project get installed, so that other projects can build on them: those of a
 library."""
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ APART = re.compile(
     r"(?:^|/)(?:init|initializers?|io|checkpoint\w*|conversion|serialization|weights?|converters?|"
     r"loading|saving|logging|debug\w*|plot\w*|profil\w*|summar\w*|version|config\w*)\.py$"
 )
-"""Places whose code nobody calls per step."""
+"""Folders with code that nobody calls in a step."""
 
 
 def made_to_be_installed(packages: Iterable[str], owners: Collection[str]) -> frozenset[str]:
-    """The outermost packages, as folders, that are made to be installed: `owners` are the folders with a
-    `setup.py` or a `pyproject.toml` that names a project."""
+    """The top-level packages, as folders, that get installed. `owners` are the folders with a `setup.py` or
+    a `pyproject.toml` that names a project."""
     every = frozenset(packages)
     outermost = {folder for folder in every if folder.rpartition("/")[0] not in every}
     return frozenset(

@@ -6,16 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_dispatchguard.lint.callgraph.project import (
-    Project,
-    absolute,
-    build,
-    dotted_thing,
-    lookup,
-    method_owner,
-    mro,
-    resolve,
-)
+from pytest_dispatchguard.lint.callgraph.build import build
+from pytest_dispatchguard.lint.callgraph.class_hierarchy import method_owner, mro
+from pytest_dispatchguard.lint.callgraph.name_resolution import absolute, lookup, resolve
+from pytest_dispatchguard.lint.callgraph.project import Project, dotted_id
 from pytest_dispatchguard.lint.scout.scan import scan
 from pytest_dispatchguard.lint.sources.module_names import module_name
 
@@ -33,7 +27,7 @@ def project_of(files: dict[str, str], roots: tuple[str, ...] = ()) -> Project:
 
 
 def names(project: Project, module: str, name: str) -> list[str]:
-    return [dotted_thing(thing) for thing in resolve(project, module, name)]
+    return [dotted_id(thing.id) for thing in resolve(project, module, name)]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 
-from pytest_dispatchguard.lint.callgraph.project import build
+from pytest_dispatchguard.lint.callgraph.build import build
 from pytest_dispatchguard.lint.facts import HotFact
 from pytest_dispatchguard.lint.hotness.profile import Observed, observed
 from pytest_dispatchguard.lint.hotness.solve import solve

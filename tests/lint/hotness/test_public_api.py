@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from pytest_dispatchguard.lint.callgraph.project import build
+from pytest_dispatchguard.lint.callgraph.build import build
 from pytest_dispatchguard.lint.facts import HotFact
 from pytest_dispatchguard.lint.hotness.public_api import REASON
 from pytest_dispatchguard.lint.hotness.solve import solve

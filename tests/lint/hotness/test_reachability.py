@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_dispatchguard.lint.callgraph.build import build
 from pytest_dispatchguard.lint.callgraph.calls import Edge
-from pytest_dispatchguard.lint.callgraph.project import Project, build
+from pytest_dispatchguard.lint.callgraph.project import Project
 from pytest_dispatchguard.lint.hotness.cold import Coldness
 from pytest_dispatchguard.lint.hotness.patterns import patterns
 from pytest_dispatchguard.lint.hotness.reachability import (

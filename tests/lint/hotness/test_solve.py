@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from pytest_dispatchguard.lint.callgraph.project import Project, build
+from pytest_dispatchguard.lint.callgraph.build import build
+from pytest_dispatchguard.lint.callgraph.project import Project
 from pytest_dispatchguard.lint.facts import Brief, HotFact
 from pytest_dispatchguard.lint.hotness.solve import listed, solve
 from pytest_dispatchguard.lint.judge.briefs import Briefer

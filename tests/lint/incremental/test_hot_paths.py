@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_dispatchguard.lint.callgraph.project import build
+from pytest_dispatchguard.lint.callgraph.build import build
 from pytest_dispatchguard.lint.hotness import solve
 from pytest_dispatchguard.lint.incremental.hot_paths import (
     Known,

@@ -10,9 +10,11 @@ import pyperf
 import pytest
 import rich
 
+from pytest_dispatchguard.lint.callgraph.build import build
 from pytest_dispatchguard.lint.callgraph.calls import edges
 from pytest_dispatchguard.lint.callgraph.families import is_module
-from pytest_dispatchguard.lint.callgraph.project import Project, build, class_of, lookup
+from pytest_dispatchguard.lint.callgraph.name_resolution import lookup
+from pytest_dispatchguard.lint.callgraph.project import Project, class_of
 from pytest_dispatchguard.lint.facts import FileFacts
 from pytest_dispatchguard.lint.incremental.lazy_project import (
     families_of,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_dispatchguard.lint.callgraph.project import build
+from pytest_dispatchguard.lint.callgraph.build import build
 from pytest_dispatchguard.lint.incremental.changes import change_of
 from pytest_dispatchguard.lint.incremental.name_meanings import means_the_same, told_of_returns
 from pytest_dispatchguard.lint.incremental.name_mentions import Mentions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_dispatchguard.lint.callgraph.project import build
+from pytest_dispatchguard.lint.callgraph.build import build
 from pytest_dispatchguard.lint.incremental.name_mentions import Mentions
 from pytest_dispatchguard.lint.store.packing import pack_facts
 

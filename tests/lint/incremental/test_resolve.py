@@ -6,8 +6,9 @@ import textwrap
 
 import pytest
 
+from pytest_dispatchguard.lint.callgraph.build import build
 from pytest_dispatchguard.lint.callgraph.calls import edges, edges_with
-from pytest_dispatchguard.lint.callgraph.project import Project, build
+from pytest_dispatchguard.lint.callgraph.project import Project
 from pytest_dispatchguard.lint.incremental.resolve import _came
 from pytest_dispatchguard.lint.scout import scan
 
