@@ -3,7 +3,7 @@ factories."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -215,19 +215,6 @@ def edges(
                     if owner and thing.kind == "instance":
                         for wrapper in wrappers(project, f"{owner}.__call__"):
                             add(wrapper, False)
-    found.pop(function_id, None)
-    return list(found.values())
-
-
-def edges_with(
-    project: Project, function_id: str, known: Iterable[Edge], more: Iterable[CallFact]
-) -> list[Edge]:
-    """What a function may run that did all that is `known` but these calls; it has one definition."""
-    scope = scope_of(project, function_id)
-    found = {edge.target: edge for edge in known}
-    (fact,) = project.functions[function_id]
-    for call in more:
-        _follow(project, scope, fact, call, partial(_add, found))
     found.pop(function_id, None)
     return list(found.values())
 
