@@ -3,7 +3,7 @@ factories and functions passed on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -211,19 +211,6 @@ def edges(
                     if owner and symbol.kind == "instance":
                         for wrapper in wrappers(project, f"{owner}.__call__"):
                             add(wrapper, False)
-    found.pop(function_id, None)
-    return list(found.values())
-
-
-def edges_with(
-    project: Project, function_id: str, known: Iterable[Edge], more: Iterable[CallFact]
-) -> list[Edge]:
-    """The edges of a function that has the `known` ones and these calls. It has one definition."""
-    scope = scope_of(project, function_id)
-    found = {edge.target: edge for edge in known}
-    (fact,) = project.functions[function_id]
-    for call in more:
-        _follow(project, scope, fact, call, partial(_add, found))
     found.pop(function_id, None)
     return list(found.values())
 

@@ -4,7 +4,7 @@ state whether the same is hot there."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_dispatchguard.config.config import Config
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 _MOST_CHANGED = 24
 """Files: what is hot of more is found out anew."""
-_MOST_MORE = 400
-"""Words beside most of them: of more all are written anew."""
 
 
 class Read(NamedTuple):
@@ -33,28 +31,6 @@ class Read(NamedTuple):
     lines: Mapping[str, Mapping[str, Sequence[str]]]
     digest: str = ""
     """As the cache knows it; empty until it is kept."""
-
-
-class Words(NamedTuple):
-    """All that the facts of files hold, and perhaps some that they held before."""
-
-    most: frozenset[str]
-    digest: str = ""
-    """Of these, as the cache knows them; empty until they are kept."""
-    more: frozenset[str] = frozenset()
-
-    def hold(self, word: str) -> bool:
-        """Whether a word is among them."""
-        return word in self.most or word in self.more
-
-    def all(self) -> frozenset[str]:
-        """All of them."""
-        return self.most | self.more
-
-    def plus(self, words: Iterable[str]) -> Words:
-        """These and others, perhaps some of them again."""
-        new = frozenset(word for word in words if not self.hold(word))
-        return self._replace(more=self.more | new) if new else self
 
 
 class Found(NamedTuple):
@@ -114,7 +90,8 @@ class Known(NamedTuple):
     """The state solved last, as the cache has it."""
 
     state: State
-    words: Words
+    words: frozenset[str]
+    """All words that the facts of files hold, and perhaps some that they held before."""
     hot: Index
     rows: Rows = Rows()
 
@@ -124,16 +101,16 @@ def recall(cache: Cache) -> Known | None:
     row = cache.get_many("solved", ["state"]).get("state")
     if row is None:
         return None
-    key, settings, files, digest, most, more, found = json.loads(row)
+    key, settings, files, digest, said, found = json.loads(row)
     read = cache.get_many("read", [digest]).get(digest)
-    words = cache.get_many("words", [most]).get(most)
+    words = cache.get_many("words", [said]).get(said)
     hot = index_of(cache, key)
     if read is None or words is None or hot is None:
         return None
     tables = Read(*json.loads(read))._replace(digest=digest)
     return Known(
         State(key, settings, files, tables, Found(*found)),
-        Words(frozenset(words.split()), most, frozenset(more)),
+        frozenset(words.split()),
         hot,
     )
 
@@ -141,21 +118,19 @@ def recall(cache: Cache) -> Known | None:
 def keep(cache: Cache, known: Known, briefs: Mapping[str, str]) -> None:
     """Replace the state before with this one, and reuse what both have in common. `briefs` are those that the
     cache does not have yet."""
-    state, words = known.state, known.words
+    state = known.state
     keep_hot(cache, state.key, known.hot, briefs)
     *read, digest = state.read
     if not digest or digest not in cache.keys("read"):
         digest = _replace(cache, "read", json.dumps(read, separators=(",", ":")))
-    most, more = words.digest, words.more
-    if not most or len(more) > _MOST_MORE or most not in cache.keys("words"):
-        most, more = _replace(cache, "words", " ".join(sorted(words.all()))), frozenset()
+    words = _replace(cache, "words", " ".join(sorted(known.words)))
     for namespace, rows, keys in (
         ("families", known.rows.families, {state.found.families}),
         ("trails", known.rows.trails, set(state.found.trails.values())),
     ):
         cache.prune(namespace, keys)
         cache.put_many(namespace, rows)
-    row = [state.key, state.settings, state.files, digest, most, sorted(more), state.found]
+    row = [state.key, state.settings, state.files, digest, words, state.found]
     cache.put_many("solved", {"state": json.dumps(row, separators=(",", ":"))})
 
 
@@ -216,13 +191,15 @@ def put_line(lines: dict[str, list[str]], project: Project, class_id: str) -> No
         lines[class_id.partition(":")[2]] = above
 
 
-def words_after(config: Config, survey: Survey, before: Known | None, cache: Cache) -> Words:
+def words_after(
+    config: Config, survey: Survey, before: Known | None, cache: Cache
+) -> frozenset[str]:
     """The words that the facts of all files hold, with those of before where most files are as they were."""
     if before is not None:
         changed = _other_facts(before.state, shapes_of(survey))
         if len(changed) <= _MOST_CHANGED:
-            return before.words.plus(words_in(facts_of(config, survey, changed, cache).values()))
-    return Words(frozenset(words_in(survey.facts[rel] for rel in survey.scouted)))
+            return before.words | words_in(facts_of(config, survey, changed, cache).values())
+    return frozenset(words_in(survey.facts[rel] for rel in survey.scouted))
 
 
 def shapes_of(survey: Survey) -> dict[str, str]:

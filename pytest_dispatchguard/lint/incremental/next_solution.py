@@ -107,7 +107,7 @@ def next_state(
         briefs = {rel: text for rel, text in briefs.items() if rel in hot}
     keys = {**before.hot.keys, **{rel: sha(text.encode()) for rel, text in briefs.items()}}
     index = Index({rel: keys[rel] for rel in hot}, hot, before.hot.idle)
-    words = before.words.plus(words_in(new.values()))
+    words = before.words | words_in(new.values())
     return Next(last_solution.Known(now, words, index, rows), briefs)
 
 
@@ -122,7 +122,7 @@ def matters_in(
     modules = (module for _, _, module in known.state.files.values())
     named = words_of([*modules, *config.tensor_types])
     return Matters(
-        lambda word: words.hold(word) or word in named,
+        lambda word: word in words or word in named,
         asked_methods(library_roots),
         [p for p in (*config.hot_roots, *config.cold) if not p.startswith("@")],
         bool(known.hot.idle),

@@ -3,8 +3,6 @@ reach is looked at, and what is not asked for is not read."""
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
@@ -17,8 +15,8 @@ from pytest_dispatchguard.lint.callgraph.arguments import (
     ruled_out,
     rules_out,
 )
-from pytest_dispatchguard.lint.callgraph.calls import Edge, edges, edges_with
-from pytest_dispatchguard.lint.facts import CPU, CallFact, FunctionFact, HotFact
+from pytest_dispatchguard.lint.callgraph.calls import Edge, edges
+from pytest_dispatchguard.lint.facts import CPU, FunctionFact, HotFact
 from pytest_dispatchguard.lint.hotness.reachability import Before, Grounds, Reached, heated_again
 from pytest_dispatchguard.lint.incremental.hot_paths import Known, Trail
 
@@ -102,28 +100,13 @@ class _Work:
         if found is not None:
             return found
         trail = self.known.of(function_id)
-        if trail is None:
-            found = tuple(edges(self.project, function_id))
-        elif function_id in self.bodies:
-            found = self.ways_of_body(function_id, trail.ways)
-        else:
+        if trail is not None and function_id not in self.bodies:
             return trail.ways
+        found = tuple(edges(self.project, function_id))
         self.ways[function_id] = found
         for edge in found:
             self.more.setdefault(edge.target, set()).add(function_id)
         return found
-
-    def ways_of_body(self, function_id: str, before: Sequence[Edge]) -> Sequence[Edge]:
-        """What a function has ways to whose body changed: where calls came and nothing else, only these are
-        followed."""
-        more = self.came(function_id)
-        if more is None:
-            return tuple(edges(self.project, function_id))
-        return tuple(edges_with(self.project, function_id, before, more)) if more else before
-
-    def came(self, function_id: str) -> list[CallFact] | None:
-        """The calls that came to a body; None where more is other than that."""
-        return _came(self.bodies[function_id], self.project.functions[function_id])
 
     def runs_now(self, function_id: str) -> Sequence[Edge]:
         """What of its ways the arguments leave."""
@@ -221,17 +204,10 @@ class _Work:
 
     def runs_given(self, function_id: str) -> Sequence[Edge]:
         """What the arguments leave of a function's ways."""
-        before = self.given_before(function_id)
-        given = self.given.get(function_id, before)
+        given = self.given.get(function_id, self.given_before(function_id))
         if not given or not rules_out(self.project.functions[function_id], given):
             return self.ways_now(function_id)
-        out = partial(ruled_out, given=given)
-        more = self.came(function_id) if function_id in self.bodies and given == before else None
-        if more is None:
-            return tuple(edges(self.project, function_id, out))
-        run = [call for call in more if not (call.under and out(call))]
-        known = self.runs_before(function_id)
-        return tuple(edges_with(self.project, function_id, known, run)) if run else known
+        return tuple(edges(self.project, function_id, partial(ruled_out, given=given)))
 
     def is_on_cpu_as_before(self) -> bool:
         """Whether hot code gives tensors on the CPU where it did, and nowhere else."""
@@ -341,30 +317,3 @@ def _told(trail: Trail | None) -> object:
     """What judges are told of a function."""
     hot = None if trail is None else trail.then
     return hot and trail and (hot.fact, trail.given)
-
-
-def _came(was: Sequence[FunctionFact], now: Sequence[FunctionFact]) -> list[CallFact] | None:
-    """The calls that came to a body, where all others are as they were and names stand for the same in them;
-    else None."""
-    if len(was) > 1 or len(now) > 1:
-        return None
-    ((old,), (new,)) = was, now
-    left = Counter(map(_led_by, old.calls))
-    more = []
-    for call in new.calls:
-        key = _led_by(call)
-        if left[key]:
-            left[key] -= 1
-        else:
-            more.append(call)
-    if left.total() or any(new.locals.get(name) != values for name, values in old.locals.items()):
-        return None
-    said = [call.name for call in old.calls]
-    said.extend(value for values in old.locals.values() for value in values)
-    words = {word for text in said for word in re.findall(r"\w+", text)}
-    return None if words & (new.locals.keys() - old.locals.keys()) else more
-
-
-def _led_by(call: CallFact) -> tuple[str, str, bool, tuple[str, ...]]:
-    """What of a call decides of where it leads."""
-    return call.name, call.how, call.loop, tuple(call.under)

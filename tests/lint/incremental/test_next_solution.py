@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 import pytest
 
-from pytest_dispatchguard.lint.incremental import last_solution as solved
 from pytest_dispatchguard.lint.incremental.cached_briefs import cached_briefs, solved_briefs
 from pytest_dispatchguard.lint.pipeline.progress import no_progress
 from pytest_dispatchguard.lint.scout import scan
@@ -600,9 +599,8 @@ def test_names_that_lead_round_mean_the_same_whoever_asked_first(
 
 @SETTINGS
 def test_nothing_comes_out_other_than_solved_anew(
-    linted: Start, settings: dict[str, object], monkeypatch: pytest.MonkeyPatch
+    linted: Start, settings: dict[str, object]
 ) -> None:
-    monkeypatch.setattr(solved, "_MOST_MORE", 3)
     start = demo()
     proved: Counter[bool] = Counter()
     kinds: Counter[str] = Counter()
@@ -635,9 +633,8 @@ def test_nothing_comes_out_other_than_solved_anew(
 
 @SETTINGS
 def test_bodies_that_change_lead_to_the_same_as_solved_anew(
-    linted: Start, settings: dict[str, object], monkeypatch: pytest.MonkeyPatch
+    linted: Start, settings: dict[str, object]
 ) -> None:
-    monkeypatch.setattr(solved, "_MOST_MORE", 3)
     start = demo()
     carried: Counter[bool] = Counter()
     for seed in range(4):
