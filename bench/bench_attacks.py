@@ -52,7 +52,7 @@ EDITED = (
 """What edits are made to: code that calls itself all over, and code that findings stand in."""
 STEEP = 1.35
 """The largest exponent that is fine: of n log n between the sizes, and noise."""
-NOISE_SECONDS = 0.1
+NOISE_SECONDS = 0.2
 """No slope is drawn through times below this: they are noise."""
 SWEEP_SECONDS = 600.0
 """A case may take so long: every size of it is linted a dozen times, some with all calls counted."""
