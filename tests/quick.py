@@ -17,8 +17,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "pytest_dispatchguard"
-SECONDS = 50
-"""After these no further test starts: the minute has room for the last one, and for starting."""
+SECONDS = 40
+"""After these no further test starts: the minute has room for the last one, and for starting and ending."""
 
 QUICK = (
     "tests/test_house.py",
@@ -41,7 +41,7 @@ ALSO = {
     "Makefile": ("tests/test_quick.py",),
     "action.yml": ("tests/test_action.py",),
     "plugin.py": ("tests/test_plugin.py",),
-    "settings.py": ("tests/test_settings.py",),
+    "config": ("tests/test_settings.py",),
     "fixtures/demo": ("tests/test_demo.py",),
     "fixtures/roots": ("tests/test_roots.py",),
 }
@@ -145,16 +145,28 @@ def rules_of(file: str, root: Path) -> set[str]:
     path = root / file
     if not (file.startswith("rules/") and path.suffix == ".py" and path.exists()):
         return set()
-    own = set(re.findall(r'^    code = "(DG\d+)"', path.read_text(encoding="utf-8"), re.M))
-    if own or not path.stem.startswith("_"):
+    own = _codes_in(path)
+    if own or path.stem == "__init__":
         return own
-    users = re.compile(rf"^from \.{path.stem} import|^from \. import .*\b{path.stem}\b", re.M)
-    return {
-        code
-        for other in sorted(path.parent.glob("*.py"))
-        if other != path and users.search(other.read_text(encoding="utf-8"))
-        for code in rules_of(f"rules/{other.name}", root)
-    }
+    # A helper: the rules of what imports it, directly or through other helpers.
+    texts = {other: other.read_text(encoding="utf-8") for other in (root / "rules").rglob("*.py")}
+    helpers, seen = [path], {path}
+    while helpers:
+        name = helpers.pop().stem
+        users = re.compile(
+            rf"^from \.+(?:\w+\.)*{name} import|^from \.+\w* import .*\b{name}\b", re.M
+        )
+        for other, text in texts.items():
+            if other not in seen and users.search(text):
+                seen.add(other)
+                own |= _codes_in(other)
+                if not _codes_in(other) and other.stem != "__init__":
+                    helpers.append(other)
+    return own
+
+
+def _codes_in(path: Path) -> set[str]:
+    return set(re.findall(r'^    code = "(DG\d+)"', path.read_text(encoding="utf-8"), re.M))
 
 
 def main(words: list[str]) -> int:

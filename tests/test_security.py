@@ -11,10 +11,8 @@ import pytest
 
 from pytest_dispatchguard.config.config import Config
 
-READERS = ("lint", "report", "post", "history", "daemon")
-SINGLE = (
-    "config", "git", "prices", "profile", "project_folder", "settings", "commands/linting/review_change",
-)  # fmt: skip
+READERS = ("lint", "report", "post", "history", "daemon", "config")
+SINGLE = ("git", "prices", "profile", "project_folder", "commands/linting/review_change")
 RUNS_CODE = {"pickle", "_pickle", "cPickle", "shelve", "dill", "cloudpickle", "joblib", "runpy"}
 BUILTINS = {"eval", "exec", "compile", "__import__"}
 PIPES = {"lint/processes/ready_process.py"}
