@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_dispatchguard.lint.callgraph import project
+from pytest_dispatchguard.lint.callgraph import build
 from pytest_dispatchguard.lint.dataflow.reader import Reader
 from pytest_dispatchguard.lint.dataflow.statements import read_function
 from pytest_dispatchguard.lint.facts import Brief
@@ -34,7 +34,7 @@ from torch import Tensor, nn
 
 def project_brief(source: str) -> tuple[str, Brief]:
     whole = HEAD + textwrap.dedent(source)
-    made = project.build({"mod.py": scan.scan(whole, "mod", False)})
+    made = build.build({"mod.py": scan.scan(whole, "mod", False)})
     return whole, briefs.Briefer(made, solve.solve(made)).brief("mod.py")
 
 

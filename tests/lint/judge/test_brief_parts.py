@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_dispatchguard.lint.callgraph import project
+from pytest_dispatchguard.lint.callgraph import build
 from pytest_dispatchguard.lint.facts import Brief, CalleeBrief, ClassBrief, HotFact
 from pytest_dispatchguard.lint.hotness import solve
 from pytest_dispatchguard.lint.judge import brief_parts, briefs, judge, packs
@@ -52,7 +52,7 @@ def examples() -> Iterator[Example]:
     for path in FILES:
         text = path.read_text(encoding="utf-8")
         facts = scan.scan(text, path.stem, False)
-        built = project.build({"mod.py": facts})
+        built = build.build({"mod.py": facts})
         briefer = briefs.Briefer(built, solve.solve(built))
         if "mod.py" in briefer.hot:
             brief = briefer.brief("mod.py")

@@ -10,7 +10,7 @@ from typing import Any
 import libcst as cst
 import pytest
 
-from pytest_dispatchguard.lint.callgraph import project
+from pytest_dispatchguard.lint.callgraph import build
 from pytest_dispatchguard.lint.hotness import solve
 from pytest_dispatchguard.lint.judge import briefs, judge, packs
 from pytest_dispatchguard.lint.judge.place import IMPORTS, Place
@@ -64,7 +64,7 @@ def rules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def judged(source: str) -> judge.Judged:
     text = textwrap.dedent(source)
     facts = scan.scan(text, "mod", False)
-    built = project.build({"mod.py": facts})
+    built = build.build({"mod.py": facts})
     brief = briefs.Briefer(built, solve.solve(built)).brief("mod.py")
     tokens = {t for rule in packs.load().rules for look in rule.looks() for t in look.tokens}
     outlines = chunks.worth_judging(facts, brief.hot, (), {}, (), tokens)
@@ -294,7 +294,7 @@ def test_a_finding_on_a_compound_statement_points_at_its_header() -> None:
 
     text = "# dispatchguard: hot\ndef f(x):\n    return x\n"
     facts = scan.scan(text, "mod", False)
-    built = project.build({"mod.py": facts})
+    built = build.build({"mod.py": facts})
     brief = briefs.Briefer(built, solve.solve(built)).brief("mod.py")
     rule = Head()
     benched = judge.Bench({("function", "f"): (rule,)}, {})
