@@ -143,6 +143,7 @@ def test_getting_cheaper_is_no_failure(repository: Repository, run: Any) -> None
     assert row(repository)["base"]["change"]["high"] < 1
 
 
+@pytest.mark.thorough
 def test_a_base_that_cannot_tell_is_told(repository: Repository, run: Any) -> None:
     repository.source.write_text("import no_such_module\n")
     repository.git("commit", "--quiet", "-am", "broken")

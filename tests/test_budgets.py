@@ -252,6 +252,7 @@ def test_counts_are_the_same_under_xdist(suite: pytest.Pytester, run: Any) -> No
 
 
 @pytest.mark.parametrize("mode", ["count", "check"])
+@pytest.mark.thorough
 def test_counts_are_the_same_under_coverage(suite: pytest.Pytester, run: Any, mode: str) -> None:
     pytest.importorskip("pytest_cov", reason="measures the coverage of tests")
     found = []

@@ -222,6 +222,7 @@ def test_close_to_the_limit_is_undecided(pytester: pytest.Pytester, run: Any) ->
     run("--overhead-budget", "--overhead-undecided=pass").assert_outcomes(passed=1)
 
 
+@pytest.mark.thorough
 def test_other_plugins_and_options_keep_working(suite: pytest.Pytester, run: Any) -> None:
     result = run("--overhead-budget", "-x", "-k", "slower", "--junitxml=junit.xml", "-vv")
     result.assert_outcomes(failed=1, deselected=1)
@@ -316,6 +317,7 @@ def test_limits_that_times_cannot_keep_are_one_line(pytester: pytest.Pytester, r
     result.stdout.fnmatch_lines(["len: device_us needs an accelerator*"])
 
 
+@pytest.mark.thorough
 def test_update_records_a_ratio_and_check_holds_it(suite: pytest.Pytester, run: Any) -> None:
     (suite.path / "test_suite.py").write_text(SUITE.replace("@pytest.mark.overhead_budget", "# "))
     run("--overhead-budget=update").assert_outcomes(passed=2)
@@ -330,6 +332,7 @@ def test_update_records_a_ratio_and_check_holds_it(suite: pytest.Pytester, run: 
     result.stdout.fnmatch_lines(["  instructions: *, recorded *", "  ratio: *, recorded *"])
 
 
+@pytest.mark.thorough
 def test_saved_runs_are_pyperf_files_and_compare(suite: pytest.Pytester, run: Any) -> None:
     (suite.path / "test_suite.py").write_text(SUITE.replace("@pytest.mark.overhead_budget", "# "))
     run("--overhead-budget", "--overhead-save=before").assert_outcomes(passed=2)
@@ -379,6 +382,7 @@ TWO_SPEEDS = """
     """
 
 
+@pytest.mark.thorough
 def test_saved_runs_are_held_against_each_other_by_several_processes(
     pytester: pytest.Pytester, run: Any
 ) -> None:

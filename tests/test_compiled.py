@@ -213,6 +213,7 @@ def test_what_checking_guards_may_take(
     counted.assert_outcomes(passed=1)
 
 
+@pytest.mark.thorough
 def test_the_budget_file_holds_compile_counters(
     pytester: pytest.Pytester, plugin_flags: tuple[str, ...]
 ) -> None:

@@ -103,6 +103,7 @@ def by_hand(folder: Path, out: Path, wanted: str = "") -> list[Ran]:
 
 
 @needs_torch
+@pytest.mark.thorough
 def test_by_hand(lib: Path, tmp_path: Path) -> None:
     git(lib, "checkout", "-q", "slower")
     pip, check, rule, diff, fix, count, timed = by_hand(lib, tmp_path)
@@ -168,6 +169,7 @@ def requests(lib: Path, tmp_path: Path, host: Host) -> Requests:  # noqa: F811 -
 
 
 @needs_torch
+@pytest.mark.thorough
 def test_ci(requests: Requests) -> None:
     write(requests.origin, {"old.py": SLOWER})
     commit(requests.origin, "what was there before")
@@ -188,6 +190,7 @@ def test_ci(requests: Requests) -> None:
 
 
 @needs_torch
+@pytest.mark.thorough
 def test_a_review(requests: Requests) -> None:
     (slower,) = requests.run("In review", "dispatchguard", "slower")
     assert [ran.status for ran in slower.ran] == [0, 0, 0, 0, 1]

@@ -252,6 +252,7 @@ def test_git_finds_the_commit_that_moved_a_counter(
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 def test_what_git_cannot_find_is_one_line(
     repository: Repository, run: Started, pytester: pytest.Pytester
 ) -> None:

@@ -149,6 +149,7 @@ print(json.dumps([count(run, (*ALWAYS, *OF_LAZY)).values for _ in range(5)]))
 """
 
 
+@pytest.mark.thorough
 def test_counts_are_the_same_in_every_process(root: Path, lazy: str) -> None:
     found = []
     for _ in range(2):
@@ -183,6 +184,7 @@ def test_a_suite_on_the_cpu_and_on_the_lazy_device(
     )
 
 
+@pytest.mark.thorough
 def test_lazy_operations_are_recorded(
     pytester: pytest.Pytester, run_pytest: Run, lazy: str
 ) -> None:

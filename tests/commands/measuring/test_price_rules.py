@@ -29,6 +29,7 @@ def price(python: Run, tmp_path: Path) -> Run:
     return price
 
 
+@pytest.mark.thorough
 def test_prices_are_measured_kept_and_told(price: Run, python: Run, tmp_path: Path) -> None:
     done = price("DG303", "DG401", *QUICK)
     assert done.returncode == 0, done.stdout + done.stderr

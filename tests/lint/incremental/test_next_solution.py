@@ -632,6 +632,7 @@ def test_nothing_comes_out_other_than_solved_anew(
 
 
 @SETTINGS
+@pytest.mark.thorough
 def test_bodies_that_change_lead_to_the_same_as_solved_anew(
     linted: Start, settings: dict[str, object]
 ) -> None:

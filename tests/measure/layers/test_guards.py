@@ -106,6 +106,7 @@ def test_what_groups_take_is_measured_by_turns(tmp_path: Path) -> None:
     assert scales.cost_us.low <= scales.cost_us.value <= scales.cost_us.high
 
 
+@pytest.mark.thorough
 def test_a_group_that_is_next_to_nothing_takes_next_to_nothing(tmp_path: Path) -> None:
     """However the trees that are held against each other lie in memory."""
     buffers = "[torch.nn.Buffer(torch.ones(())) for _ in range(60)]"

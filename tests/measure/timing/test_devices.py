@@ -337,6 +337,7 @@ def test_budgets_on_devices(pytester: pytest.Pytester, run: Any) -> None:
 
 @needs_torch
 @pytest.mark.parametrize("words", [(), ("-n2",)])
+@pytest.mark.thorough
 def test_where_no_child_is_forked_it_is_told_once(
     pytester: pytest.Pytester, run: Any, words: tuple[str, ...]
 ) -> None:
