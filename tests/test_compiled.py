@@ -15,6 +15,7 @@ import pytest
 
 pytest.importorskip("torch", reason="budgets of what torch compiles")
 pytestmark = [
+    pytest.mark.thorough,
     pytest.mark.compiles,
     pytest.mark.skipif(sys.platform != "linux", reason="a compiler and folders of Linux"),
 ]

@@ -12,7 +12,10 @@ import jsonschema
 import pytest
 
 pytest.importorskip("torch", reason="layers of calls of torch")
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="times are not measured on Windows")
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.skipif(sys.platform == "win32", reason="times are not measured on Windows"),
+]
 
 SCHEMA = json.loads((Path(__file__).parent / "schemas" / "dispatchguard-verdicts.json").read_text())
 

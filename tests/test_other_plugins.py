@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 pytestmark = [
+    pytest.mark.thorough,
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform == "win32", reason="times are not measured on Windows"),
 ]

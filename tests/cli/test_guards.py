@@ -16,6 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 NET = """
 import torch
 
+pytestmark = pytest.mark.thorough
+
 print("imported")
 
 class Net(torch.nn.Module):
