@@ -99,6 +99,6 @@ def _import_all() -> tuple[str, ...]:
 
 
 def _stamp(files: Iterable[str]) -> str:
-    from pytest_dispatchguard.lint.judge import catalog
+    from pytest_dispatchguard.lint.store.staleness import fingerprint, stamp
 
-    return f"{catalog.fingerprint()}:{catalog.stamp(files)}"
+    return f"{fingerprint()}:{stamp(files)}"

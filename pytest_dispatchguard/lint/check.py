@@ -14,7 +14,7 @@ from pytest_dispatchguard.lint.passes import Check, Pass, changed_lines, one_pas
 from pytest_dispatchguard.lint.pipeline.outcome import Outcome
 from pytest_dispatchguard.lint.pipeline.survey import Texts
 from pytest_dispatchguard.lint.request import Request, inputs
-from pytest_dispatchguard.lint.results.levels import is_failure, is_shown
+from pytest_dispatchguard.lint.results.reported import is_failure, is_shown
 from pytest_dispatchguard.lint.results.write_fixes import write_fixes
 from pytest_dispatchguard.lint.session import Session, open_session
 from pytest_dispatchguard.lint.sources.files import Source, require

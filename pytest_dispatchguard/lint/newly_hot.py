@@ -17,7 +17,7 @@ from pytest_dispatchguard.lint.callgraph.project import Project, class_of, dotte
 from pytest_dispatchguard.lint.pipeline.progress import no_progress
 from pytest_dispatchguard.lint.pipeline.solve import solve
 from pytest_dispatchguard.lint.pipeline.survey import Survey, Texts, facts_of, scout_files
-from pytest_dispatchguard.lint.results.levels import is_shown
+from pytest_dispatchguard.lint.results.reported import is_shown
 from pytest_dispatchguard.lint.session import Session
 from pytest_dispatchguard.lint.sources.base_revision import before
 from pytest_dispatchguard.lint.sources.files import Discovery

@@ -12,7 +12,7 @@ from pytest_dispatchguard.config.config import selected
 from pytest_dispatchguard.lint import engine
 from pytest_dispatchguard.lint.pipeline.outcome import Outcome, unreadable_input
 from pytest_dispatchguard.lint.request import Request
-from pytest_dispatchguard.lint.results.levels import is_shown
+from pytest_dispatchguard.lint.results.reported import is_shown
 from pytest_dispatchguard.lint.session import Session
 from pytest_dispatchguard.lint.sources.files import Discovery, Source, Unreadable, read_source
 from pytest_dispatchguard.model.findings import Finding

@@ -17,7 +17,7 @@ from pytest_dispatchguard.lint.incremental.cached_briefs import (
     project_key,
     solved_briefs,
 )
-from pytest_dispatchguard.lint.judge.catalog import Catalog, fingerprint
+from pytest_dispatchguard.lint.judge.catalog import Catalog
 from pytest_dispatchguard.lint.judge.judge import bench
 from pytest_dispatchguard.lint.pipeline.briefs import Briefs
 from pytest_dispatchguard.lint.pipeline.judge_files import judge_files, target_of
@@ -35,7 +35,7 @@ from pytest_dispatchguard.lint.pipeline.survey import (
 from pytest_dispatchguard.lint.processes.workers import Pool
 from pytest_dispatchguard.lint.results import baseline as baselines
 from pytest_dispatchguard.lint.results.fixes import repair
-from pytest_dispatchguard.lint.results.levels import is_shown
+from pytest_dispatchguard.lint.results.reported import is_shown
 from pytest_dispatchguard.lint.session import settings
 from pytest_dispatchguard.lint.sources.files import (
     Discovery,
@@ -45,6 +45,7 @@ from pytest_dispatchguard.lint.sources.files import (
     rel_in,
 )
 from pytest_dispatchguard.lint.store.cache import Cache, Memory, cache_path
+from pytest_dispatchguard.lint.store.staleness import fingerprint
 from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.model.findings import Finding, Safety
 from pytest_dispatchguard.model.prices import PriceTable

@@ -15,7 +15,7 @@ from pytest_dispatchguard.lint.newly_hot import newly_hot
 from pytest_dispatchguard.lint.pipeline.progress import Progress
 from pytest_dispatchguard.lint.pipeline.survey import Texts
 from pytest_dispatchguard.lint.results import baseline as baselines
-from pytest_dispatchguard.lint.results.levels import is_shown
+from pytest_dispatchguard.lint.results.reported import is_shown
 from pytest_dispatchguard.lint.session import Session, open_session
 from pytest_dispatchguard.lint.sources import git_diff
 from pytest_dispatchguard.lint.sources.base_revision import before

@@ -13,9 +13,10 @@ from pytest_dispatchguard.config.config import Config
 from pytest_dispatchguard.config.load import load_config
 from pytest_dispatchguard.config.project_root import find_root
 from pytest_dispatchguard.lint.judge.cached_catalog import catalog as catalog_of
-from pytest_dispatchguard.lint.judge.catalog import Catalog, Codes, fingerprint
+from pytest_dispatchguard.lint.judge.catalog import Catalog, Codes
 from pytest_dispatchguard.lint.processes.workers import Pool
 from pytest_dispatchguard.lint.store.cache import Cache, cache_path
+from pytest_dispatchguard.lint.store.staleness import fingerprint
 from pytest_dispatchguard.paths import absolute, is_folder
 
 

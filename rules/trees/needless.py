@@ -71,7 +71,7 @@ class FlattenOnlyToScan(Rule):
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """Flags leaves that are only asked a question."""
         walk = walk_of(node, place)
-        if walk is None or not walk.subjects:
+        if walk is None:
             return None
         subject = walk.subjects[0]
         leaves = leaf_list(node, walk, place)
@@ -143,7 +143,7 @@ class SameStructureFlattenedTwice(Rule):
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """Flags the second of two flattens of the same structure."""
         walk = walk_of(node, place)
-        if walk is None or not walk.subjects or place.scene.deferred:
+        if walk is None or place.scene.deferred:
             return None
         subject = walk.subjects[0]
         if not _steady(subject, place) or place.is_tensor(subject):
@@ -177,7 +177,7 @@ class SameStructureFlattenedTwice(Rule):
 
     def _ran_before(self, call: cst.Call, place: Place, mine: Walk) -> bool:
         walk = walk_of(call, place)
-        if walk is None or not walk.subjects or walk.module != mine.module:
+        if walk is None or walk.module != mine.module:
             return False
         keywords = any(a.keyword is not None for a in call.args)
         return not keywords and place.same(walk.subjects[0], mine.subjects[0])
@@ -234,7 +234,7 @@ class FlattenForFirstLeaf(Rule):
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """Flags a list of all leaves of which only the first is used."""
         walk = walk_of(node, place)
-        if walk is None or not walk.subjects:
+        if walk is None:
             return None
         subject = walk.subjects[0]
         leaves = leaf_list(node, walk, place)

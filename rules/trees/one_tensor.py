@@ -59,7 +59,7 @@ class FlattenOfOneTensor(Rule):
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """Flags flattening of a tensor."""
         walk = walk_of(node, place)
-        if walk is None or not walk.subjects:
+        if walk is None:
             return None
         subject = walk.subjects[0]
         if not place.kind(subject).maybe_tensor or is_tested(subject, place):
@@ -124,7 +124,7 @@ class MapOverOneTensor(Rule):
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """Flags maps over nothing but tensors."""
         walk = walk_of(node, place)
-        if walk is None or not walk.subjects or any(is_tested(s, place) for s in walk.subjects):
+        if walk is None or any(is_tested(s, place) for s in walk.subjects):
             return None
         if not all(place.kind(s).maybe_tensor for s in walk.subjects):
             return None

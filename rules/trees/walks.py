@@ -36,7 +36,8 @@ class Walk(NamedTuple):
 
 
 def walk_of(node: cst.Call, place: Place) -> Walk | None:
-    """What the call walks; None where it is no call of a tree library, or none that torch code runs."""
+    """What the call walks; None where it is no call of a tree library, or
+    none that torch code runs, or where the arguments do not say what is walked."""
     if not place.is_tree_call(node, *FLATTENS, *MAPS):
         return None
     module, _, function = place.name(node).rpartition(".")
@@ -47,9 +48,11 @@ def walk_of(node: cst.Call, place: Place) -> Walk | None:
     subjects: list[cst.BaseExpression] = []
     for i, arg in enumerate(node.args):
         if arg.star:
-            return Walk(function, module, (), False)
+            return None
         if arg.keyword is None and i >= first and (function not in FLATTENS or i == 0):
             subjects.append(arg.value)
+    if not subjects:
+        return None
     gives_list = function in ("tree_leaves", "leaves") or (
         function == "flatten" and module != "jax.tree"
     )

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from pytest_dispatchguard.lint.check import check
-from pytest_dispatchguard.lint.judge.catalog import fingerprint
 from pytest_dispatchguard.lint.request import Request
 from pytest_dispatchguard.lint.sources.git_diff import carried
 from pytest_dispatchguard.lint.store.cache import Cache, cache_path
+from pytest_dispatchguard.lint.store.staleness import fingerprint
 from pytest_dispatchguard.model.errors import UserError
 
 TEXT = """\

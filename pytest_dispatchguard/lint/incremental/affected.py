@@ -62,6 +62,10 @@ class _Hot(NamedTuple):
     observed: Observed
 
 
+class LostRowError(Exception):
+    """The cache does not have a row that it had."""
+
+
 def after_step(
     step: Step,
     config: Config,
@@ -70,26 +74,8 @@ def after_step(
     mentions: Mentions,
     packaged: frozenset[str],
 ) -> After | None:
-    """What a step reaches; None where that has to be found out from the beginning, or the cache has lost what
-    it would be told by."""
-    try:
-        return _after(step, config, facts, cache, mentions, packaged)
-    except _LostError:
-        return None
-
-
-class _LostError(Exception):
-    """The cache does not have what it had."""
-
-
-def _after(
-    step: Step,
-    config: Config,
-    facts: Facts,
-    cache: Cache,
-    mentions: Mentions,
-    packaged: frozenset[str],
-) -> After | None:
+    """What a step affects; None if that needs a full solve.
+    LostRowError if the cache has lost a row of it."""
     found = step.before.found
     text = _row(cache, "families", found.families)
     families = unpack_families(text)
@@ -141,7 +127,7 @@ def _after(
 def _row(cache: Cache, namespace: str, digest: str) -> str:
     row = cache.get_many(namespace, [digest]).get(digest)
     if row is None:
-        raise _LostError
+        raise LostRowError
     return row
 
 

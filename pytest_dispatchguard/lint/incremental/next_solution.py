@@ -4,6 +4,7 @@ one where names still mean the same to all that did not change."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -86,16 +87,30 @@ def next_state(
     step = last_solution.Step(state, old, new, changes)
     after: After | None = None
     if _reaches_others(step):
-        from pytest_dispatchguard.lint.incremental.affected import after_step
+        from pytest_dispatchguard.lint.incremental.affected import LostRowError, after_step
 
-        after = after_step(step, config, facts, cache, mentions, packaged(config, survey))
+        with suppress(LostRowError):
+            after = after_step(step, config, facts, cache, mentions, packaged(config, survey))
         if after is None:
             return None
     briefs = _briefs(step, before.hot, facts, cache, () if after is None else after.briefs)
     if briefs is None:
         return None
+    return _updated(key, survey, before, step, after, briefs)
+
+
+def _updated(
+    key: str,
+    survey: Survey,
+    before: last_solution.Known,
+    step: last_solution.Step,
+    after: After | None,
+    briefs: dict[str, str],
+) -> Next:
+    """The last solution with the changed files, what they affect, and the new briefs."""
+    state = before.state
     files = dict(state.files)
-    for rel in changed:
+    for rel in step.new:
         one = survey.scouted[rel]
         files[rel] = (one.digest, one.shape, state.files[rel][2])
     now = state._replace(key=key, files=files)
@@ -107,7 +122,7 @@ def next_state(
         briefs = {rel: text for rel, text in briefs.items() if rel in hot}
     keys = {**before.hot.keys, **{rel: sha(text.encode()) for rel, text in briefs.items()}}
     index = Index({rel: keys[rel] for rel in hot}, hot, before.hot.idle)
-    words = before.words | words_in(new.values())
+    words = before.words | words_in(step.new.values())
     return Next(last_solution.Known(now, words, index, rows), briefs)
 
 

@@ -7,8 +7,9 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from pytest_dispatchguard.lint.judge.catalog import Catalog, stamp
+from pytest_dispatchguard.lint.judge.catalog import Catalog
 from pytest_dispatchguard.lint.store.cache import Cache
+from pytest_dispatchguard.lint.store.staleness import stamp
 from pytest_dispatchguard.model.findings import Price, RuleInfo
 
 _NAMESPACE, _KEY = "rules", "catalog"

@@ -96,8 +96,9 @@ def judge_chunks(
 ) -> list[Judged]:
     """The findings of functions of one file, function by function. Each is told that part of the brief alone
     which is its own: what is found can depend on nothing else."""
-    make_room = with_more_frames if has_usual_stack() else with_room
-    return make_room(lambda: _judge_chunks(lines, outlines, brief, benched, target))
+    if not has_usual_stack():
+        return with_room(lambda: _judge_chunks(lines, outlines, brief, benched, target))
+    return _judge_chunks(lines, outlines, brief, benched, target)
 
 
 def _judge_chunks(
@@ -110,10 +111,7 @@ def _judge_chunks(
         judge = partial(_judge_function, lines, outline, part, brief, benched, target)
         judged = Judged()
         try:
-            try:
-                judged = judge()
-            except RecursionError:
-                judged = with_room(judge)
+            judged = with_more_frames(judge)
         except (RecursionError, TooDeep):
             judged.findings = [unjudged(lines, outline, brief, "is nested too deeply to be judged")]
         except cst.ParserSyntaxError as error:

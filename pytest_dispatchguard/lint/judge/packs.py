@@ -14,8 +14,9 @@ from typing import Any
 import pluggy
 
 from pytest_dispatchguard import hookspecs, prices
-from pytest_dispatchguard.lint.judge.catalog import Catalog, stamp
+from pytest_dispatchguard.lint.judge.catalog import Catalog
 from pytest_dispatchguard.lint.judge.rule import Look, Rule
+from pytest_dispatchguard.lint.store.staleness import stamp
 from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.model.findings import Price, RuleInfo
 

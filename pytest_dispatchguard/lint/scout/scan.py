@@ -21,7 +21,7 @@ from pytest_dispatchguard.lint.scout.finish import finish
 from pytest_dispatchguard.lint.scout.state import Handler, Tables, Walk, visit, visit_children
 from pytest_dispatchguard.lint.syntax.grammar import LANGUAGE, tree_of
 from pytest_dispatchguard.lint.syntax.python_ast import parsed, with_newlines
-from pytest_dispatchguard.lint.syntax.recursion import with_room
+from pytest_dispatchguard.lint.syntax.recursion import with_more_frames
 
 _FOREIGN = re.compile(
     r"(?:import|from)[ \t]+(?:tensorflow|jax|flax|openvino|mlx|paddle|mindspore|mxnet|cntk)\b"
@@ -74,12 +74,9 @@ def scan(
     if error is not None:
         return FileFacts(error=error)
     try:
-        return _facts(text, source, module, is_package, root, cold)
+        return with_more_frames(lambda: _facts(text, source, module, is_package, root, cold))
     except RecursionError:
-        try:
-            return with_room(lambda: _facts(text, source, module, is_package, root, cold))
-        except RecursionError:
-            return FileFacts(error=(1, 1, "nested too deeply to be read"))
+        return FileFacts(error=(1, 1, "nested too deeply to be read"))
 
 
 def _facts(

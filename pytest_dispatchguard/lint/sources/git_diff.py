@@ -168,11 +168,6 @@ def carried(ranges: Ranges, before: str, after: str) -> Ranges:
     return tuple(out)
 
 
-def parse_diff(diff: bytes) -> dict[bytes, Ranges]:
-    """Changed lines, by their numbers now, by path from the top of the repository."""
-    return {f.new: f.changed for f in parse_hunks(diff) if f.new is not None and f.changed}
-
-
 def parse_hunks(diff: bytes) -> list[FileDiff]:
     """The changes of each file in git's diff output."""
     found: list[FileDiff] = []

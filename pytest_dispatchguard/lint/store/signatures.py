@@ -1,4 +1,4 @@
-"""What tells rows that a user's own runs wrote from all others: digests under a key that only they have."""
+"""Signs the rows of a cache with a key that only the user has, so that rows of others are not believed."""
 
 from __future__ import annotations
 

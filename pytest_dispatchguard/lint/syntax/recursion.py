@@ -35,18 +35,22 @@ def has_usual_stack() -> bool:
 
 
 def with_more_frames(work: Callable[[], _T]) -> _T:
-    """What the work gives, done with more frames than usual where the stack has room for them anyway."""
+    """Run `work` with a higher recursion limit if this stack allows it, and if that is not enough once more
+    in a thread with a large stack. RecursionError where even that is too small."""
     limit = sys.getrecursionlimit()
     try:
-        sys.setrecursionlimit(max(limit, _MORE_FRAMES))
+        if has_usual_stack():
+            sys.setrecursionlimit(max(limit, _MORE_FRAMES))
         return work()
+    except RecursionError:
+        pass  # outside of this block, so that the error's frames are gone
     finally:
         sys.setrecursionlimit(limit)
+    return with_room(work)
 
 
 def with_room(work: Callable[[], _T]) -> _T:
-    """What the work gives, done with far more frames than usual; RecursionError where those do not do
-    either. Its cost is a thread, so it is for what has failed without."""
+    """Run `work` in a thread with a large stack. RecursionError where even that is too small."""
     results: list[_T] = []
     errors: list[BaseException] = []
 

@@ -25,9 +25,9 @@ SCHEMA = 1
 
 
 _MOST_LINES = 8
+"""Lines of source that a failure shows."""
 _SHORT = {"py_allocations": "blocks", "tensor_allocations": "tensors"}
 """Counters whose names are wide, as a column is headed."""
-"""Lines of source that a failure shows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,9 @@ from pytest_dispatchguard.report.wording import (
 SCHEMA_URL = "https://json.schemastore.org/sarif-2.1.0.json"
 ROOT = "%SRCROOT%"
 _LEVELS = {"error": "error", "warning": "warning", "note": "note", "hint": "note"}
+"""SARIF's weakest level of a problem is the note; the properties say which is only maybe one."""
 _LONGEST = 2000
 """Characters of a line that is shown around a result."""
-"""SARIF's weakest level of a problem is the note; the properties say which is only maybe one."""
 FINGERPRINT = "dispatchguardFinding/v1"
 
 

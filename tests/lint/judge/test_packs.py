@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dispatchguard import lint
 from pytest_dispatchguard.lint.judge import cached_catalog, packs
 from pytest_dispatchguard.lint.judge import catalog as catalogs
 from pytest_dispatchguard.lint.judge.rule import Look, Rule
+from pytest_dispatchguard.lint.store import staleness
 from pytest_dispatchguard.lint.store.cache import Cache
 
 
@@ -37,7 +37,7 @@ def test_the_catalog_tells_of_all_rules_and_of_the_linter_itself() -> None:
     assert made.tokens >= packs.load().rules[0].looks()[0].tokens
     assert made.files
     assert all(Path(f).is_file() for f in made.files)
-    assert made.stamp == catalogs.stamp(made.files)
+    assert made.stamp == staleness.stamp(made.files)
 
 
 def test_the_stamp_covers_every_module_of_a_pack() -> None:
@@ -59,7 +59,7 @@ def test_the_catalog_is_kept_and_made_anew_when_a_file_changes(
         calls.append(1)
         files = (str(watched),)
         return catalogs.Catalog(
-            made.infos, made.tokens, made.hot_roots, made.packs, files, catalogs.stamp(files)
+            made.infos, made.tokens, made.hot_roots, made.packs, files, staleness.stamp(files)
         )
 
     monkeypatch.setattr(packs, "catalog", count)
@@ -79,32 +79,6 @@ def test_names_that_a_file_told_are_never_imported(
     (tmp_path / "poison_of_a_cache.py").write_text("raise SystemExit('imported')\n")
     monkeypatch.syspath_prepend(tmp_path)
     assert packs.load(("dispatchguard_rules", "poison_of_a_cache")) == packs.load()
-
-
-def test_the_fingerprint_sees_packs_come_and_go(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
-    before = catalogs.fingerprint()
-    (tmp_path / "notes.txt").write_text("no pack")
-    assert catalogs.fingerprint() == before
-    (tmp_path / "pack-1.0.dist-info").mkdir()
-    assert catalogs.fingerprint() != before
-
-
-def test_the_fingerprint_covers_every_module_of_the_linter(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    stamped: set[str] = set()
-    monkeypatch.setattr(catalogs, "stamp", stamped.update)
-    catalogs.fingerprint()
-    root = Path(lint.__path__[0])
-    names = {
-        Path(file).relative_to(root).as_posix()
-        for file in stamped
-        if Path(file).is_relative_to(root)
-    }
-    assert {"engine.py", "dataflow/reader.py", "scout/scan.py", "judge/judge.py"} <= names
 
 
 def test_a_known_project_is_checked_without_importing_rules_or_libcst(tmp_path: Path) -> None:

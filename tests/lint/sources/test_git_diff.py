@@ -15,7 +15,7 @@ from pytest_dispatchguard.lint.sources.git_diff import (
     ALL,
     changed_lines,
     changes,
-    parse_diff,
+    parse_hunks,
     texts_at,
     touches,
 )
@@ -205,8 +205,8 @@ def test_shallow_clone(repository: Path, tmp_path: Path) -> None:
     assert "shallow clone" in complaint(clone, "origin/main")
 
 
-def test_parse_diff_of_nothing() -> None:
-    assert parse_diff(b"") == {}
+def test_parse_hunks_of_nothing() -> None:
+    assert parse_hunks(b"") == []
 
 
 # -- the whole of what changed ---------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Which findings are shown, and which of them fail a run, by how certain they are."""
+"""Which findings are reported, and which of them fail a run, by how certain they are."""
 
 from __future__ import annotations
 
