@@ -34,7 +34,7 @@ FITS = {
     ),
     "DG504-random": (
         "def f(x: torch.Tensor):\n    return torch.randn(3).to(x.device)\n",
-        "others for the same seed",
+        "the same seed gives others",
     ),
     "DG438-last": ("def f(x: torch.Tensor):\n    return x[:, [-1]]\n", "`-1:` slices"),
     "DG438-one-of-the-last": ("def f(x: torch.Tensor):\n    return x[:, [-3]]\n", "`-3:-2` slices"),

@@ -86,7 +86,7 @@ def ranked(findings: Iterable[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda finding: (-finding.rank, finding.sort_key))
 
 
-NOTES = "Notes: a cost where they stand; what to do is yours to decide."
+NOTES = "Notes: these cost host time; whether to change them is yours to decide."
 
 
 def noted(report: Report) -> list[list[Finding]]:

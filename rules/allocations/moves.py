@@ -115,7 +115,7 @@ class FactoryThenMove(Rule):
             given = "`device=` and `dtype=`"
         if place.last_name(factory) in RANDOM:
             given += (
-                " (the device's own generator then draws the numbers: others for the same seed)"
+                " (the device's own generator then draws the numbers: the same seed gives others)"
             )
         return given
 
@@ -362,7 +362,7 @@ class MovedWhereItIs(Rule):
         return place.finding(
             node,
             f"`{place.short(node)}` moves what was computed from `{place.text(device.value)}` "
-            "to the device where it already is, and the check costs host time on every call",
+            "to the device it is already on; all it does is check that, on every call",
             fix=None
             if "#" in place.text(node) or isinstance(receiver, cst.Name)
             else place.replace(node, place.text(receiver), safety="safe", message="leave it there"),

@@ -244,7 +244,7 @@ class ScalarTensorInArithmetic(Rule):
         shown = place.text(data)
         return place.finding(
             node,
-            f"`{place.text(node.func)}({shown})` builds a tensor{waits} only to be an operand; "
+            f"`{place.text(node.func)}({shown})` builds a tensor{waits} only to use it as an operand; "
             f"use `{shown}` itself",
             fix=fix,
             dry=not copied,

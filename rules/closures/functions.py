@@ -299,7 +299,7 @@ class PartialBuiltPerCall(Rule):
         if place.scene.deferred or not all(_same_each_time(a.value, place) for a in node.args):
             return None
         message = (
-            f"this partial of `{function}` binds nothing of this call, yet is built again each time; "
+            f"this partial of `{function}` binds only constants, yet is built again on every call; "
             "build it once, in the module"
         )
         return place.finding(node, message)

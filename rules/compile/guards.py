@@ -84,7 +84,7 @@ class NumberGuardInCompiledForward(Rule):
             yield place.finding(
                 read,
                 f"`{place.text(read)}` is a number that differs between instances, read in a compiled "
-                "method: its guard makes the compiler recompile for each value; look up what depends on it "
-                "outside, and pass that in",
+                "method: its guard makes the compiler recompile for each value; compute what depends on it "
+                "outside the compiled method, and pass that in",
                 certainty="sure" if sure else "maybe",
             )

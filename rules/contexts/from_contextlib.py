@@ -390,7 +390,7 @@ class IdleContextsPerCall(Rule):
             return None
         return place.finding(
             node,
-            f"{len(idle)} contexts are entered here that may all do nothing; each is still "
-            "entered and left by the host on every call. Test their conditions together first, "
+            f"these {len(idle)} contexts may all do nothing, yet each is entered and left on every call. "
+            "Test their conditions together first, "
             "and run the body without `with` when none holds",
         )

@@ -124,7 +124,7 @@ class SignatureInspectedPerCall(Rule):
             return place.finding(
                 node,
                 f"`{place.text(node.func)}` {does} in Python on every call, microseconds on the "
-                "host. Ask once, when the function becomes known, and keep the answer (or put "
+                "host. Call it once, when you get the function, and keep the result (or put "
                 "the question behind `functools.lru_cache`)",
                 certainty=path_certainty(place),
             )

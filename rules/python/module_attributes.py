@@ -129,9 +129,9 @@ class HasattrOfModule(Rule):
         )
         return place.finding(
             node,
-            f"`{place.text(node)}` is answered by `Module.__getattr__`, in Python, about a "
-            f"microsecond on every call. Set `self.{attribute}` {none} in `__init__` where there "
-            "is none, and test that, read once into a local name",
+            f"`{place.text(node)}` goes through `Module.__getattr__`, Python code that takes "
+            f"about a microsecond per call. In `__init__`, set `self.{attribute}` {none} where there is "
+            "none; read it into a local once, and test that",
             certainty="maybe" if _foreign_bases(place) else "note" if registered else "sure",
         )
 

@@ -67,7 +67,7 @@ class ModuleListSlice(Rule):
         return place.finding(
             node,
             f"`{place.text(node)}` builds a new module and registers every submodule with it on "
-            f"every call, over a microsecond each on the host. {_unsliced(node, part, place)}",
+            f"every call, which takes over a microsecond per submodule. {_unsliced(node, part, place)}",
             fix=_sliced(node, part, place),
         )
 
@@ -84,7 +84,7 @@ def _unsliced(node: cst.Subscript, part: cst.Slice, place: Place) -> str:
         return f"Count by `len({base})`, or take {plain}"
     if all(b is None or _not_negative(b, place) for b in (part.lower, part.upper, part.step)):
         return f"Iterate over `{_islice(base, part, place)}` instead, or over {plain}"
-    return f"Iterate over {plain} instead, which may count from the end"
+    return f"Iterate over {plain} instead; negative bounds work too"
 
 
 def _islice(base: str, part: cst.Slice, place: Place) -> str:
@@ -214,8 +214,7 @@ class ModuleTreeWalk(Rule):
         return place.finding(
             node,
             f"`{shown}` walks the tree of modules in Python on every call, about a microsecond "
-            "for each module. Keep a list of what is needed, made once, and again when submodules are "
-            "added",
+            "for each module. Build a list of what you need once, and rebuild it when submodules are added",
             certainty=path_certainty(place),
         )
 

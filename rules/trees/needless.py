@@ -81,8 +81,8 @@ class FlattenOnlyToScan(Rule):
         if test is None:
             return None
         message = (
-            f"`{place.text(node)}` lists every leaf on each call only to ask "
-            f"`{place.short(test)}` of them; ask the values themselves first, "
+            f"`{place.text(node)}` lists every leaf on each call only to test "
+            f"`{place.short(test)}` on each; test the values themselves first, "
             "and flatten only those that are nested"
         )
         return place.finding(node, message)
@@ -152,8 +152,8 @@ class SameStructureFlattenedTwice(Rule):
             return None
         shown = place.text(subject)
         message = (
-            f"`{shown}` was flattened before in this function, and is walked again here on every call; "
-            "keep the leaves of the first walk in a name"
+            f"this function flattened `{shown}` before, and walks it again here on every call; "
+            "keep the leaves of the first walk in a variable"
         )
         return place.finding(node, message)
 

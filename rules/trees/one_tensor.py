@@ -134,14 +134,14 @@ class MapOverOneTensor(Rule):
             place.text(node.args[0].value) if walk.function != "tree_map_only" else "the function"
         )
         called = (
-            f"`{function}({shown})`"
-            if function.replace(".", "").isidentifier()
-            else "call the function"
+            f"`{function}({shown})`" if function.replace(".", "").isidentifier() else "the function"
         )
-        one = "is one tensor" if len(walk.subjects) == 1 else "are tensors"
+        one, it = "is one tensor", "it as a tree"
+        if len(walk.subjects) > 1:
+            one, it = "are tensors", "them as trees"
         message = (
-            f"`{shown}` {one}, yet `{walk.function}` walks it as a tree and rebuilds the structure, "
-            f"which costs host time on every call; {called} directly"
+            f"`{shown}` {one}, yet `{walk.function}` walks {it} and rebuilds the structure, "
+            f"which costs host time on every call; call {called} directly"
         )
         return place.finding(
             node,

@@ -56,7 +56,7 @@ def _noted(report: Report, room: int) -> str:
     found = [note for group in noted(report) for note in group]
     if not found:
         return ""
-    title = f"{count(len(found), 'note')}: a cost where they stand; what to do is yours to decide"
+    title = f"{count(len(found), 'note')}: these cost host time; whether to change them is yours to decide"
     out = f"\n<details><summary>{title}</summary>\n\n"
     shown = 0
     for note in found[: report.most_notes]:

@@ -85,8 +85,8 @@ def several_tensors(who: Asked, place: Place) -> str:
     if count < 2:
         return ""
     return (
-        f" The condition asks {count} tensors, each in a wait of its own: join them with `&` or "
-        "`|` and ask once at most."
+        f" The condition reads {count} tensors, and waits for each: combine them with `&` or `|` "
+        "and read the result once."
     )
 
 
