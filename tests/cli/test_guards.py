@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.thorough
+
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 ROOT = Path(__file__).resolve().parents[2]
 NET = """
 import torch
-
-pytestmark = pytest.mark.thorough
 
 print("imported")
 
