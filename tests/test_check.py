@@ -520,6 +520,7 @@ def test_a_subject_that_changes_its_inputs_is_told(pytester: pytest.Pytester, ru
     )
 
 
+@pytest.mark.thorough
 def test_a_report_in_markdown_and_settings_in_place_of_options(
     suite: pytest.Pytester, run: Any
 ) -> None:
@@ -537,6 +538,7 @@ def test_a_report_in_markdown_and_settings_in_place_of_options(
     result.stderr.fnmatch_lines(["*overhead_workers: 'many' is not a whole number from 1 to 64*"])
 
 
+@pytest.mark.thorough
 def test_a_report_is_a_page_where_its_name_says_so(suite: pytest.Pytester, run: Any) -> None:
     words = ("--overhead-json=out.json", "--overhead-report=out.html")
     run("--overhead-budget=check", *words).assert_outcomes(passed=1, failed=1)
@@ -684,6 +686,7 @@ def test_a_file_that_cannot_be_written_does_not_hide_the_table(
     result.stdout.fnmatch_lines(["ERROR: *out.json*", "* overhead budgets *"])
 
 
+@pytest.mark.thorough
 def test_a_histogram_shows_how_times_are_spread(suite: pytest.Pytester, run: Any) -> None:
     result = run("--overhead-budget", "--overhead-histogram=times.svg")
     result.assert_outcomes(passed=1, failed=1)

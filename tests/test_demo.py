@@ -88,6 +88,7 @@ def test_the_script_goes_on_without_torch(root: Path, tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1].startswith("torch is not installed")
 
 
+@pytest.mark.thorough
 def test_demo_waits_where_reading_it_only_says_perhaps(run: Callable[..., str]) -> None:
     command = "pytest_dispatchguard.cli"
     read = run(command, "check", "--notes", "--no-cache", ".", status=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,13 @@ GENERATED = frozenset({"torch_classes.py"})
 MAY_IMPORT_TORCH = ("measure", "runtime")
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    """The syntax tree of a module."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
 def modules() -> list[Path]:
     """Every module of the package and of the rule pack."""
     return sorted([*(ROOT / PACKAGE).rglob("*.py"), *(ROOT / "rules").rglob("*.py")])
@@ -108,7 +116,7 @@ def imports(path: Path) -> Iterator[tuple[str, int]]:
     home = path.relative_to(ROOT).with_suffix("").parts[:-1]
     if home and home[0] == "rules":
         home = ("dispatchguard_rules", *home[1:])
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name, node.lineno
@@ -131,7 +139,7 @@ def target(name: str) -> str | None:
 
 @pytest.mark.parametrize("path", modules(), ids=shown)
 def test_a_module_says_what_it_is_for(path: Path) -> None:
-    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    docstring = ast.get_docstring(parsed(path))
     assert docstring, f"{shown(path)} has no docstring"
 
 
@@ -315,7 +323,7 @@ def test_private_names_of_torch_are_in_one_place(path: Path) -> None:
     public = {"torch.utils._python_dispatch", "torch.utils._pytree"}
     found = [
         (name, line)
-        for name, line in private_names_of_torch(ast.parse(path.read_text(encoding="utf-8")))
+        for name, line in private_names_of_torch(parsed(path))
         if not any(name.startswith(known) for known in public)
     ]
     assert not found

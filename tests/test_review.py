@@ -336,6 +336,7 @@ def budgeted(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform == "win32", reason="worktrees are not made on Windows")
 def test_budgets_that_moved_are_told_with_the_lines_that_moved_them(budgeted: Path) -> None:
     done = review(budgeted, "wrapped", "--budgets", "--format", "json", GITHUB_TOKEN="secret")

@@ -145,6 +145,7 @@ def test_gitlab(checked: Checked) -> None:
     same_as_ours(made, checked, least=0.9)
 
 
+@pytest.mark.thorough
 def test_one_fix_of_a_file_is_what_fix_makes_of_it(specimens: Path, tmp_path: Path) -> None:
     """`--fix --unsafe-fixes` on disk, of files in which nothing else is to be fixed."""
     copy = tmp_path / "copy"

@@ -213,6 +213,7 @@ def test_wrong_usage_of_the_option_is_told(
     result.stderr.fnmatch_lines([said])
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_git_finds_the_commit_that_moved_a_counter(
     repository: Repository, run_pytest: Started, run: Started, pytester: pytest.Pytester

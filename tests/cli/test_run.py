@@ -367,6 +367,7 @@ class Chain(nn.Module):
 """
 
 
+@pytest.mark.thorough
 @needs_torch
 def test_what_torch_compile_made_of_it(project: Path, run: Run) -> None:
     (project / "library.py").write_text(COMPILED)
@@ -421,6 +422,7 @@ def test_without_torch(project: Path, run: Run) -> None:
     assert done.stderr == "dispatchguard: --ghost needs torch, which is not installed here\n"
 
 
+@pytest.mark.thorough
 @needs_torch
 @pytest.mark.parametrize("words", [(), pytest.param(("before",), marks=pytest.mark.compiles)])
 def test_operations_of_compiled_code_are_those_it_is_written_with(

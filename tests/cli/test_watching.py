@@ -64,6 +64,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., 
             one.process.wait()
 
 
+@pytest.mark.thorough
 def test_it_checks_again_when_something_changes(
     project: Path, watched: Callable[..., Watched]
 ) -> None:

@@ -312,6 +312,7 @@ def test_a_daemon_that_is_killed_is_one_line_and_the_next_one_begins(owner: User
     assert owner.runs() == 0
 
 
+@pytest.mark.thorough
 def test_what_was_imported_and_has_changed_is_imported_anew(user: User) -> None:
     site = user.project / "site"
     site.mkdir()
@@ -344,6 +345,7 @@ def test_ctrl_z_pauses_the_run(served: User) -> None:
     assert b"device=x.device" in out
 
 
+@pytest.mark.thorough
 def test_a_table_of_prices_that_has_changed_is_read_anew(user: User) -> None:
     site = user.project / "site"
     site.mkdir()
@@ -414,6 +416,7 @@ def test_names_of_the_callers_own_files_are_left_to_the_caller(served: User) -> 
     assert served.runs() == 0
 
 
+@pytest.mark.thorough
 def test_flags_of_python_have_another_daemon(owner: User) -> None:
     words = [sys.executable, "-O", "-m", "pytest_dispatchguard", "check", "--daemon"]
     for _ in range(2):
@@ -577,6 +580,7 @@ _HELPED = (
 )
 
 
+@pytest.mark.thorough
 def test_tells_what_a_command_that_begins_at_the_beginning_tells(owner: User) -> None:
     """Whatever has changed since the last one."""
     assert owner.run("check", "--daemon")[0] == 1

@@ -232,6 +232,7 @@ def test_what_hinges_on_a_call_is_judged_where_the_call_gives_a_tensor(rules: Ca
     ]
 
 
+@pytest.mark.thorough
 def test_what_the_scout_spares_the_judge_has_nothing_in(
     rules: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

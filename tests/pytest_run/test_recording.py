@@ -91,6 +91,7 @@ def test_a_profile_that_is_stale_is_used_for_what_still_matches(
     assert after["if mask:"]["certainty"] == "sure"  # what was seen of masked is not
 
 
+@pytest.mark.thorough
 def test_runs_add_up_also_those_of_several_processes(
     suite: pytest.Pytester, run_pytest: Any
 ) -> None:

@@ -102,6 +102,7 @@ def device(request):
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("words", [(), ("-n", "1"), ("-n", "0")])
 @pytest.mark.parametrize("setting", [False, True])
 def test_the_ghost_is_there_before_conftest_files_ask(
@@ -122,6 +123,7 @@ def test_the_ghost_is_there_before_conftest_files_ask(
         run_pytest("--overhead-ghost", *words).assert_outcomes(passed=1)
 
 
+@pytest.mark.thorough
 def test_processes_of_xdist_hand_over_what_they_saw(
     suite: pytest.Pytester, run_pytest: Any
 ) -> None:

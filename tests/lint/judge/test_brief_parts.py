@@ -82,6 +82,7 @@ class Whole(brief_parts.Parts):
         return self._brief
 
 
+@pytest.mark.thorough
 def test_a_part_says_what_the_whole_says(monkeypatch: pytest.MonkeyPatch) -> None:
     all_of_them = list(examples())
     with_parts = [found(example) for example in all_of_them]
@@ -136,6 +137,7 @@ def changed(brief: Brief, rng: random.Random) -> Brief:
     return new
 
 
+@pytest.mark.thorough
 def test_what_stands_beside_the_part_changes_nothing() -> None:
     kept = other = 0
     for number, example in enumerate(examples()):
