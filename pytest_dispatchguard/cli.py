@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 from pytest_dispatchguard import __version__
 from pytest_dispatchguard.commands import COMMANDS, FAILED, module_of
 from pytest_dispatchguard.commands.output import OutputError, complain, expect, give_up, say, write
-from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.errors import UserError, pass_interrupt_on
 
 _INTERRUPTED = 130
 
@@ -30,18 +30,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     collecting = gc.isenabled()
     try:
-        arguments = _arguments(sys.argv[1:] if argv is None else argv)
-        expect(getattr(arguments, "output", None))
-        # Facts and trees are many, long-lived and without cycles: collecting finds nothing in them.
-        gc.disable()
-        status: int = arguments.run(arguments)
-        write("", sys.stdout)
-        return status
+        return _run(argv)
     except KeyboardInterrupt:
-        return _interrupted()
+        say("interrupted; nothing was half-written")
+        return _INTERRUPTED
     except UserError as error:
-        if _by_interrupt(error):
-            return _interrupted()
         say(str(error))
         return FAILED
     except BrokenPipeError:
@@ -53,8 +46,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         say(f"the report cannot be written: {error}")
         return FAILED
     except Exception as error:  # noqa: BLE001 - the last resort: one line, and the trace on request
-        if _by_interrupt(error):
-            return _interrupted()
         if os.environ.get("DISPATCHGUARD_TRACEBACK"):
             traceback.print_exc()
         say(
@@ -67,19 +58,18 @@ def main(argv: Sequence[str] | None = None) -> int:
             gc.enable()
 
 
-def _interrupted() -> int:
-    say("interrupted; nothing was half-written")
-    return _INTERRUPTED
-
-
-def _by_interrupt(error: BaseException | None) -> bool:
-    """Whether an error only passes on a Ctrl-C: before Python 3.12, one that falls into the making of a class
-    comes out as a RuntimeError."""
-    while error is not None:
-        if isinstance(error, KeyboardInterrupt):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
+def _run(argv: Sequence[str] | None) -> int:
+    try:
+        arguments = _arguments(sys.argv[1:] if argv is None else argv)
+        expect(getattr(arguments, "output", None))
+        # Facts and trees are many, long-lived and without cycles: collecting finds nothing in them.
+        gc.disable()
+        status: int = arguments.run(arguments)
+        write("", sys.stdout)
+    except Exception as error:
+        pass_interrupt_on(error)
+        raise
+    return status
 
 
 def command(then: Callable[[], object] = lambda: None) -> NoReturn:

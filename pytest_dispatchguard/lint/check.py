@@ -19,7 +19,7 @@ from pytest_dispatchguard.lint.results.write_fixes import write_fixes
 from pytest_dispatchguard.lint.session import Session, open_session
 from pytest_dispatchguard.lint.sources.files import Source, require
 from pytest_dispatchguard.lint.store.cache import cache_path, clean
-from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.errors import UserError, pass_interrupt_on
 from pytest_dispatchguard.model.findings import Finding, Safety
 from pytest_dispatchguard.model.reports import Report, Summary
 
@@ -85,7 +85,8 @@ def check(request: Request) -> Checked:
         return _open_and_check(request)
     except UserError:
         raise
-    except Exception:
+    except Exception as error:
+        pass_interrupt_on(error)
         if not request.cache:
             raise
         # A corrupt cache may raise anything. If the error comes again without the cache, it is our own.

@@ -46,7 +46,7 @@ from pytest_dispatchguard.lint.sources.files import (
 )
 from pytest_dispatchguard.lint.store.cache import Cache, Memory, cache_path
 from pytest_dispatchguard.lint.store.staleness import fingerprint
-from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.errors import UserError, pass_interrupt_on
 from pytest_dispatchguard.model.findings import Finding, Safety
 from pytest_dispatchguard.model.prices import PriceTable
 from pytest_dispatchguard.paths import is_file
@@ -168,7 +168,8 @@ class Resident:
             self._survey_disk(tell)
         except UserError:
             raise
-        except Exception:  # noqa: BLE001 - rows that nobody wrote like this can do anything
+        except Exception as error:  # noqa: BLE001 - rows that nobody wrote like this can do anything
+            pass_interrupt_on(error)
             # Without them the same error is ours.
             self._cache.close()
             self._cache = Cache.in_memory()

@@ -20,7 +20,7 @@ from pytest_dispatchguard.lint.session import Session, open_session
 from pytest_dispatchguard.lint.sources import git_diff
 from pytest_dispatchguard.lint.sources.base_revision import before
 from pytest_dispatchguard.lint.sources.files import discover
-from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.errors import UserError, pass_interrupt_on
 from pytest_dispatchguard.model.findings import Finding
 from pytest_dispatchguard.model.reviews import Remark, Review, Stretch
 
@@ -57,7 +57,8 @@ def reviewed(asked: Asked) -> Reviewed:
         return _open_and_review(asked)
     except UserError:
         raise
-    except Exception:
+    except Exception as error:
+        pass_interrupt_on(error)
         if not asked.cache:
             raise
         # Rows of the cache that nobody wrote like this can do anything; `check` drops them.

@@ -103,11 +103,31 @@ time.sleep(10)
 """
 
 
-def test_ctrl_c_that_python_passes_on_to_nobody_comes_again(large: Path, tmp_path: Path) -> None:
-    """A pack of rules, as it is loaded while files are read."""
+INTO_A_CLASS = """
+import sys
+
+
+class Field:
+    def __set_name__(self, owner, name):
+        if not hasattr(sys, "told_once"):
+            sys.told_once = True
+            raise KeyboardInterrupt
+
+
+class Holder:
+    field = Field()
+"""
+
+
+@pytest.mark.parametrize(
+    "pack_text", [LOST, INTO_A_CLASS], ids=["passed on to nobody", "turned into a RuntimeError"]
+)
+def test_ctrl_c_that_python_hides_is_heeded(large: Path, tmp_path: Path, pack_text: str) -> None:
+    """A pack of rules, as it is loaded while files are read: in a finalizer Python drops the exception,
+    in the making of a class it raises another one before 3.12."""
     pack = tmp_path / "site" / "lost.py"
     pack.parent.mkdir()
-    pack.write_text(LOST)
+    pack.write_text(pack_text)
     about = pack.parent / "lost-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: lost\nVersion: 1.0\n")
@@ -121,6 +141,38 @@ def test_ctrl_c_that_python_passes_on_to_nobody_comes_again(large: Path, tmp_pat
         env=os.environ | {"PYTHONPATH": path},
         check=False,
         preexec_fn=heed_ctrl_c,
+    )
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "dispatchguard: interrupted; nothing was half-written\n"
+
+
+IN_AN_IMPORT = """
+import dataclasses, sys
+
+
+def told_once(self, owner, name, heeded=dataclasses.Field.__set_name__):
+    if "libcst" in sys.modules and not hasattr(sys, "told_once"):
+        sys.told_once = True
+        raise KeyboardInterrupt
+    heeded(self, owner, name)
+
+
+dataclasses.Field.__set_name__ = told_once
+"""
+
+
+def test_ctrl_c_while_libcst_is_imported_is_heeded(large: Path, tmp_path: Path) -> None:
+    """No error of a broken cache, after which all would be done once more, without one."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(IN_AN_IMPORT)
+    path = os.pathsep.join(filter(None, [str(tmp_path / "site"), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        command(["check", "--jobs", "1"], large),
+        cwd=large,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": path},
+        check=False,
     )
     assert (done.returncode, done.stdout) == (130, "")
     assert done.stderr == "dispatchguard: interrupted; nothing was half-written\n"

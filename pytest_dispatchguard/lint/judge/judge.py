@@ -32,6 +32,7 @@ from pytest_dispatchguard.lint.syntax.recursion import (
 )
 from pytest_dispatchguard.lint.syntax.spelling import dotted
 from pytest_dispatchguard.lint.syntax.surrogates import has_surrogates, put_back, without
+from pytest_dispatchguard.model.errors import pass_interrupt_on
 from pytest_dispatchguard.model.findings import Finding, Span
 
 MOST_SECONDS = 10.0
@@ -121,6 +122,7 @@ def _judge_chunks(
                 _unread(lines, outline, brief, error.raw_line, error.raw_column + 1, said)
             ]
         except Exception as error:  # noqa: BLE001 - one function must not hide what others hold
+            pass_interrupt_on(error)
             judged = Judged()
             judged.problems.append(
                 mistake(f"{brief.path}:{outline.line}: {outline.name} could not be judged", error)

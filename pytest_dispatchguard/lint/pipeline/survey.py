@@ -28,6 +28,7 @@ from pytest_dispatchguard.lint.sources.files import (
 from pytest_dispatchguard.lint.sources.packages import made_to_be_installed
 from pytest_dispatchguard.lint.store.cache import Cache, Store
 from pytest_dispatchguard.lint.store.packing import pack_facts, shape, unpack_facts
+from pytest_dispatchguard.model.errors import pass_interrupt_on
 
 # Comments that may be meant for us; most `noqa` name codes of other tools, with one letter or four digits.
 _NOQA = tuple(
@@ -152,6 +153,7 @@ def _scan(job: _File) -> tuple[str, str, str, str]:
         try:
             facts = scan.scan(text, module_name(rel, roots), rel.endswith("__init__.py"), cold)
         except Exception as error:  # noqa: BLE001 - one file must not hide what others hold
+            pass_interrupt_on(error)
             digest = ""  # so that nothing of it is kept
             facts = FileFacts(error=(1, 1, mistake("the file could not be read", error)))
     directives = "dispatchguard:" in text or any(noqa.search(text) for noqa in _NOQA)
