@@ -26,7 +26,9 @@ ARROWS = {
     "__init__": BASE | PARTS | {"hookspecs"},
     "__main__": frozenset({"start"}),
     "cli": frozenset({"", "commands", "model", "spelling", "visible"}),
-    "commands": BASE | PARTS | {"", "daemon", "history", "post", "prices", "pytest_run", "server"},
+    "commands": BASE
+    | PARTS
+    | {"", "daemon", "history", "post", "prices", "pytest_run", "server", "traces"},
     "config": frozenset({"model", "paths", "spelling"}),
     "daemon": frozenset({"", "startup"}),
     "edits": frozenset({"model"}),
@@ -41,7 +43,7 @@ ARROWS = {
     "prices": frozenset({"model", "project_folder"}),
     "profile": frozenset({"config", "model", "project_folder"}),
     "project_folder": frozenset({"model"}),
-    "pytest_run": BASE | PARTS | {"", "history"},
+    "pytest_run": BASE | PARTS | {"", "history", "traces"},
     "report": frozenset({"edits", "model", "visible"}),
     "runtime": BASE | {"", "hookspecs"},
     "server": BASE | {"", "lint", "report"},
@@ -50,6 +52,7 @@ ARROWS = {
     "paths": frozenset(),
     "spelling": frozenset(),
     "startup": frozenset(),
+    "traces": frozenset({"model", "visible"}),
     "visible": frozenset(),
 }
 
@@ -72,6 +75,12 @@ FLOORS = {
         ("hot", "known_hot", "observed", "review", "resident"),
     ),
     "measure": (("timing",), ("layers",), ("budgets",), ("workers",), ("revisions", "specimens")),
+    "traces": (
+        ("stream", "frames", "vocabulary", "timeline", "idle"),
+        ("recorded",),
+        ("replay",),
+        ("analysis",),
+    ),
     "runtime": (
         ("code", "program", "torch_private"),
         ("hooks", "syncs"),
