@@ -15,7 +15,6 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from json.scanner import make_scanner
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -89,7 +88,7 @@ class _Reader:
         self._header = header
         self._tell = tell
         self._decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
-        self._scan: Callable[[str, int], tuple[Any, int]] = make_scanner(json.JSONDecoder())
+        self._scan = json.JSONDecoder().raw_decode
         self._text = ""
         self._at = 0
         self._before = 0
