@@ -23,6 +23,7 @@ from pytest_dispatchguard.lint.check import Checked, check
 from pytest_dispatchguard.lint.request import Request
 
 HEAD = "import torch\nfrom torch import nn\n\n\n"
+MANY = (200, 400, 800, 1600)
 MODEL = f"{HEAD}class M(nn.Module):\n    def forward(self, x: torch.Tensor):\n"
 
 
@@ -44,6 +45,69 @@ def _subclasses(n: int) -> str:
         for i in range(1, n)
     )
     return first + "".join(rest)
+
+
+def _all_of(*bodies: str) -> str:
+    return "".join(f"\n\n{body}" for body in bodies)
+
+
+_MADE = "    def __init__(self):\n        super().__init__()\n"
+_HELD = f"{_MADE}        self.w = nn.Parameter(torch.ones(3))\n\n"
+
+
+def _siblings(n: int) -> str:
+    base = "class B(nn.Module):\n    def forward(self, x):\n        return self.step(x)\n"
+    step = "    def step(self, x):\n        return self.w.sum().item()\n"
+    classes = (f"class S{i}(B):\n{_HELD}{step}" for i in range(n))
+    made = "".join(f"        self.s{i} = S{i}()\n" for i in range(n))
+    calls = "".join(f"        x = self.s{i}.step(x)\n" for i in range(n))
+    forward = f"    def forward(self, x):\n{calls}        return x\n"
+    whole = f"class All(B):\n{_MADE}{made}\n{forward}"
+    return HEAD + _all_of(base, *classes, whole)
+
+
+def _same_names(n: int) -> str:
+    forward = "    def forward(self, x):\n        return self.helper(x)\n\n"
+    helper = "    def helper(self, x):\n        return self.w.sum().item() + x.item()\n"
+    return HEAD + _all_of(*(f"class C{i}(nn.Module):\n{_HELD}{forward}{helper}" for i in range(n)))
+
+
+def _methods(n: int) -> str:
+    calls = "".join(f"        x = self.m{i}(x)\n" for i in range(n))
+    rest = (
+        f"    def m{i}(self, x):\n        return self.m{(i + 1) % n}(x) + self.m{7 * i % n}(x).item()\n\n"
+        for i in range(n)
+    )
+    return f"{MODEL}{calls}        return x\n\n{''.join(rest)}"
+
+
+def _nested(n: int) -> str:
+    inner = "".join(f"        def f{i}(y):\n            return y.item()\n" for i in range(n))
+    calls = "".join(f"        x = f{i}(x)\n" for i in range(n))
+    return f"{MODEL}{inner}{calls}        return x\n"
+
+
+def _decorators(n: int) -> str:
+    made = (
+        f"def d{i}(f):\n    def inner(*a):\n        return f(*a).item()\n\n    return inner\n"
+        for i in range(n)
+    )
+    above = "".join(f"    @d{i}\n" for i in range(n))
+    return HEAD + _all_of(
+        *made, f"class M(nn.Module):\n{above}    def forward(self, x):\n        return x\n"
+    )
+
+
+def _table(n: int) -> str:
+    made = (f"def f{i}(x):\n    return x.item()\n" for i in range(n))
+    table = "".join(f"    {i}: f{i},\n" for i in range(n))
+    forward = "    def forward(self, x, k):\n        return TABLE[k](x)\n"
+    return HEAD + _all_of(*made, f"TABLE = {{\n{table}}}\n", f"class M(nn.Module):\n{forward}")
+
+
+def _one_line(n: int) -> str:
+    hot = "# dispatchguard: hot\ndef f{}(x: torch.Tensor): return x.item()\n"
+    return HEAD + _all_of(*map(hot.format, range(n)))
 
 
 def _aliases(n: int) -> str:
@@ -73,7 +137,14 @@ CASES: dict[str, tuple[Callable[[int], str], tuple[int, ...]]] = {
         lambda n: MODEL + "        if x.any():\n            return x\n" * n,
         (100, 200, 400, 800),
     ),
-    "subclasses": (_subclasses, (100, 200, 400, 800)),
+    "subclasses": (_subclasses, (400, 800, 1600, 3200)),
+    "siblings": (_siblings, MANY),
+    "same names": (_same_names, MANY),
+    "methods": (_methods, MANY),
+    "nested functions": (_nested, MANY),
+    "decorators": (_decorators, MANY),
+    "table of functions": (_table, MANY),
+    "one line each": (_one_line, MANY),
     "aliases": (_aliases, (180, 360, 720, 1440)),
     # Beyond what is judged: told, and soon.
     "deep brackets": (

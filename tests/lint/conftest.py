@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -14,6 +17,20 @@ from pytest_dispatchguard.lint.store.cache import Cache
 from .relinted import Linted, count_solutions
 
 Start = Callable[..., Linted]
+SWEEPS = Path(__file__).parents[2] / "bench" / "attacks" / "size_sweeps.py"
+
+
+@pytest.fixture(scope="session")
+def sweeps() -> ModuleType:
+    """The files that grow, of the benchmarks."""
+    if not SWEEPS.exists():
+        pytest.skip("the benchmarks are not here")
+    spec = importlib.util.spec_from_file_location("size_sweeps", SWEEPS)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["size_sweeps"] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(scope="session")

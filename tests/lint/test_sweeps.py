@@ -2,26 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
-
-SWEEPS = Path(__file__).parents[2] / "bench" / "attacks" / "size_sweeps.py"
-
-
-@pytest.fixture(scope="module")
-def sweeps() -> ModuleType:
-    if not SWEEPS.exists():
-        pytest.skip("the benchmarks are not here")
-    spec = importlib.util.spec_from_file_location("size_sweeps", SWEEPS)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["size_sweeps"] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize(
@@ -39,6 +22,13 @@ def sweeps() -> ModuleType:
         ("statements", 1.15),
         ("branches", 1.25),
         ("aliases", 1.15),
+        ("siblings", 1.15),
+        ("same names", 1.15),
+        ("methods", 1.15),
+        ("nested functions", 1.25),
+        ("decorators", 1.15),
+        ("table of functions", 1.15),
+        ("one line each", 1.15),
     ],
 )
 def test_twice_the_code_is_twice_the_work(sweeps: ModuleType, case: str, most: float) -> None:

@@ -42,7 +42,8 @@ class Arguments:
         self._project = project
         self._hot = hot
         self._all_callers = callers
-        self._forms: dict[tuple[str, str], list[str] | None] = {}
+        self._forms: dict[tuple[str, str, bool], list[str] | None] = {}
+        self._calls: dict[str, dict[str, list[tuple[str, CallFact]]]] = {}
         self._positions: dict[tuple[str, str], int] = {}
 
     def of(self, function_id: str) -> Given:
@@ -168,9 +169,12 @@ class Arguments:
 
     def forms(self, source: str, target: str) -> list[str] | None:
         """The arguments that one function passes to another; None if unknown."""
-        key = (source, target)
+        last, in_class = _looked_for(self._project, target)
+        key = (source, last, in_class)
         if key not in self._forms:
-            self._forms[key] = forms(self._project, self._project.functions[source], target)
+            if source not in self._calls:
+                self._calls[source] = _by_last_name(self._project.functions[source])
+            self._forms[key] = _forms(self._calls[source].get(last, ()), in_class)
         return self._forms[key]
 
     def _position(self, function_id: str, fact: FunctionFact, name: str) -> int:
@@ -191,21 +195,34 @@ class Arguments:
 
 
 def forms(project: Project, facts: Iterable[FunctionFact], target: str) -> list[str] | None:
-    """The arguments that a function passes to another; None if unknown."""
-    last = target.rpartition(":")[2].rpartition(".")[2]
-    found: list[str] = []
+    """The arguments that a function passes to another, each once; None if unknown."""
+    last, in_class = _looked_for(project, target)
+    return _forms(_by_last_name(facts).get(last, ()), in_class)
+
+
+def _looked_for(project: Project, target: str) -> tuple[str, bool]:
+    """The last name of a function, and whether it is in a class."""
+    return target.rpartition(":")[2].rpartition(".")[2], bool(class_of(project, target))
+
+
+def _by_last_name(facts: Iterable[FunctionFact]) -> dict[str, list[tuple[str, CallFact]]]:
+    """The calls of a function by the last name of what they call, each with the name before that."""
+    found: dict[str, list[tuple[str, CallFact]]] = {}
     for fact in facts:
         for call in fact.calls:
-            if not call.name.endswith(last):
-                continue
             owner, _, called = call.name.rpartition(".")
-            if called != last:
-                continue
-            by_class = owner.rpartition(".")[2][:1].isupper() and class_of(project, target)
-            if call.how not in ("call", "new-scope") or not call.given or by_class:
-                return None
-            found.extend(call.given)
-    return found or None
+            found.setdefault(called, []).append((owner, call))
+    return found
+
+
+def _forms(calls: Iterable[tuple[str, CallFact]], in_class: bool) -> list[str] | None:
+    found: dict[str, None] = {}
+    for owner, call in calls:
+        by_class = owner.rpartition(".")[2][:1].isupper() and in_class
+        if call.how not in ("call", "new-scope") or not call.given or by_class:
+            return None
+        found.update(dict.fromkeys(call.given))
+    return list(found) or None
 
 
 def _argument(form: str, position: int, name: str) -> str | None:

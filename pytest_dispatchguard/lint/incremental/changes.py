@@ -128,7 +128,8 @@ def change_of(old: FileFacts, new: FileFacts, walked: Container[str]) -> Change 
     if old.error or new.error or bound is None or attrs is None:
         return None
     before, now = ({f.name for f in facts.functions} for facts in (old, new))
-    stayed, stay = ([f for f in facts.functions if f.name in before & now] for facts in (old, new))
+    both = before & now
+    stayed, stay = ([f for f in facts.functions if f.name in both] for facts in (old, new))
     if [f.name for f in stayed] != [f.name for f in stay]:
         return None
     leading: set[str] = set()

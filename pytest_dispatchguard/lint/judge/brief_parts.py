@@ -28,42 +28,111 @@ def words_of(source: str) -> set[str]:
 class Parts:
     """A brief, cut to what judging one of its functions can read."""
 
-    __slots__ = ("_brief", "_callees", "_functions")
+    __slots__ = ("_brief", "_callees", "_fields", "_functions")
 
     def __init__(self, brief: Brief) -> None:
         self._brief = brief
-        self._callees: dict[str, list[str]] = {}
-        for key in brief.callees:
-            self._callees.setdefault(key.rpartition(".")[2], []).append(key)
+        self._callees = _Spelled(brief.callees)
         self._functions: dict[str, set[str]] = {}
         for table in (brief.hot, brief.tensors, brief.given, brief.on_cpu, brief.seen):
             for name in table:
                 self._functions.setdefault(name.partition(".<locals>.")[0], set()).add(name)
+        self._fields: dict[str, list[str]] = {}
+        """Classes whose attributes are known, by the last part of their names."""
+        for name in brief.fields:
+            self._fields.setdefault(name.rpartition(".")[2], []).append(name)
 
     def of(self, name: str, source: str) -> Brief:
         """The part for an outermost function by its name and its source. Names, and what is called, are
         looked up as they are written there; what is said of functions, by the names of it and of those
-        inside it; of classes its own, with what the source names of its methods."""
+        inside it; of classes its own, with what the source names of its methods; of what other classes
+        hold, that of those which the source or the part names."""
         brief = self._brief
         words = words_of(source)
         owner = name.rpartition(".")[0]
         functions = self._functions.get(name, set())
-        called = [key for word in words & self._callees.keys() for key in self._callees[word]]
-        return Brief(
+        part = Brief(
             path=brief.path,
             module=brief.module,
             names=_cut(brief.names, words),
             globals=_cut(brief.globals, words),
             hot=_cut(brief.hot, functions),
             classes={k: _named(c, words) for k, c in _cut(brief.classes, {owner}).items()},
-            callees=_cut(brief.callees, called),
+            callees=_cut(brief.callees, self._callees.within(words, owner)),
             tensors=_cut(brief.tensors, functions),
             given=_cut(brief.given, functions),
             on_cpu=_cut(brief.on_cpu, functions),
             seen=_cut(brief.seen, functions),
-            fields={k: held for k, f in sorted(brief.fields.items()) if (held := _cut(f, words))},
             imports=brief.imports,
         )
+        part.fields = self._held(part, words)
+        return part
+
+    def _held(self, part: Brief, words: AbstractSet[str]) -> dict[str, dict[str, list[str]]]:
+        """What the source names of the attributes of classes that values can be instances of: classes are
+        named in the source, in what the part says of names, attributes and calls, and in what is held by
+        classes found so far."""
+        if not self._fields:
+            return {}
+        found: dict[str, dict[str, list[str]]] = {}
+        named = {*words, *words_of(" ".join(_values_in(part)))}
+        seen: set[str] = set()
+        while new := self._fields.keys() & (named - seen):
+            seen |= named
+            named = set()
+            for name in (name for last in new for name in self._fields[last]):
+                held = _cut(self._brief.fields[name], words)
+                if held:
+                    found[name] = held
+                    named |= words_of(" ".join(v for values in held.values() for v in values))
+        return dict(sorted(found.items()))
+
+
+class _Spelled:
+    """Dotted names, found by the words that they are written with."""
+
+    __slots__ = ("_tree",)
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._tree: dict[str, Any] = {}
+        """Part by part; a whole name stands under the empty word."""
+        for name in names:
+            _at(self._tree, name.split("."), make=True)[""] = name
+
+    def within(self, words: AbstractSet[str], owner: str) -> list[str]:
+        """The names that a method of a class, which is empty elsewhere, can call if its source has these
+        words: those of nothing but these, and those of its `self`."""
+        written = {*words, "super()"} if "super" in words else words
+        found: list[str] = []
+        left = [self._tree]
+        if owner:
+            left.append(_at(self._tree, [*owner.split("."), "self"]))
+        while left:
+            tree = left.pop()
+            if "" in tree:
+                found.append(tree[""])
+            left.extend(tree[part] for part in tree.keys() & written)
+        return found
+
+
+def _at(tree: dict[str, Any], parts: Iterable[str], *, make: bool = False) -> dict[str, Any]:
+    """What of a tree stands below some parts; an empty tree, where there is nothing."""
+    for part in parts:
+        tree = tree.setdefault(part, {}) if make else tree.get(part, {})
+    return tree
+
+
+def _values_in(part: Brief) -> Iterable[str]:
+    """All values, and names that names stand for, in a part of a brief."""
+    for names in part.names.values():
+        yield from names
+    for class_ in part.classes.values():
+        for values in class_.attrs.values():
+            yield from values
+    for values in part.globals.values():
+        yield from values
+    for callee in part.callees.values():
+        yield callee.returns
 
 
 def _named(class_: ClassBrief, words: AbstractSet[str]) -> ClassBrief:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from operator import itemgetter
 from typing import TypeVar
 
 import libcst as cst
@@ -31,6 +33,7 @@ IMPORTS = Span(0, 1, 0, 1)
 """Where an edit that adds an import stands until the file's own place for imports is looked up."""
 
 Answer = TypeVar("Answer")
+_number = itemgetter(0)
 
 
 class Place:
@@ -281,10 +284,19 @@ class Place:
     def calls(self, *names: str) -> Iterator[tuple[cst.Call, Scene]]:
         """All calls with one of these last names in the outermost function, in reading order, cold ones
         too."""
-        for seen in self._reader.events:
-            if seen.event == "call" and (not names or seen.name in names):
+        by_name = self.once(("calls",), self._calls_by_name)
+        found = [by_name[name] for name in (set(names) if names else by_name) if name in by_name]
+        for _, call, scene in found[0] if len(found) == 1 else sorted(chain(*found), key=_number):
+            yield call, scene
+
+    def _calls_by_name(self) -> dict[str, list[tuple[int, cst.Call, Scene]]]:
+        """All calls by their last names, each with its number in reading order."""
+        found: dict[str, list[tuple[int, cst.Call, Scene]]] = {}
+        for number, seen in enumerate(self._reader.events):
+            if seen.event == "call":
                 assert isinstance(seen.node, cst.Call)
-                yield seen.node, seen.scene
+                found.setdefault(seen.name, []).append((number, seen.node, seen.scene))
+        return found
 
     def once(self, key: object, make: Callable[[], Answer]) -> Answer:
         """What `make` gives, computed once for the outermost function, whichever rule asks first. The key

@@ -36,6 +36,8 @@ from pytest_dispatchguard.model.findings import Edit, Finding, Span
 
 WORTH_A_PROCESS = 12
 """Files: fewer are judged in this process."""
+_STATES = 4
+"""Of files, and of their functions, for which the cache keeps what was found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +145,8 @@ def judge_files(
     if cache is not None and not results.problems and not results.died:
         cache.put_many("chunks", fresh)
         cache.put_many("judged", {keys[rel]: pack_findings(findings[rel]) for rel in missing})
-        cache.trim("judged", len(survey.files))
-        cache.trim("chunks", len(survey.files), each=40)
+        cache.trim("judged", _STATES * len(survey.files))
+        cache.trim("chunks", 40 * len(survey.files) + _STATES * sum(briefs.hot.values()))
     return Judged(findings, sorted(results.problems))
 
 

@@ -107,7 +107,7 @@ def scout_files(
         cache.put_many("facts", packed)
         cache.put_many("scouted", rows)
         for namespace in ("scouted", "facts"):
-            cache.trim(namespace, len(files))
+            cache.trim(namespace, 4 * len(files))
     return survey
 
 

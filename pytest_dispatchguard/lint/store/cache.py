@@ -56,8 +56,8 @@ class Store(Protocol):
     def put_many(self, namespace: str, values: Mapping[str, str]) -> None:
         """Keep values."""
 
-    def trim(self, namespace: str, files: int, each: int = 4) -> None:
-        """Forget the values kept longest ago, so that no more remain than so many for each file."""
+    def trim(self, namespace: str, most: int) -> None:
+        """Forget the values kept longest ago, so that no more remain than so many, and a few."""
 
 
 class Memory:
@@ -78,10 +78,10 @@ class Memory:
             known.pop(key, None)
             known[key] = value
 
-    def trim(self, namespace: str, files: int, each: int = 4) -> None:
+    def trim(self, namespace: str, most: int) -> None:
         """Forget the values kept longest ago, as a `Cache` does."""
         known = self._values.get(namespace, {})
-        for key in list(known)[: -(each * files + KEPT_LEAST)]:
+        for key in list(known)[: -(most + KEPT_LEAST)]:
             del known[key]
 
 
@@ -183,15 +183,15 @@ class Cache:
         if rows:
             self._transact("IMMEDIATE", lambda connection: connection.executemany(insert, rows))
 
-    def trim(self, namespace: str, files: int, each: int = 4) -> None:
-        """Forget the values kept longest ago, so that no more remain than so many for each file of the
-        project, and a few more."""
-        most = each * files + KEPT_LEAST
+    def trim(self, namespace: str, most: int) -> None:
+        """Forget the values kept longest ago, so that no more remain than so many, and a few."""
         query = (
             "DELETE FROM rows WHERE namespace = ? AND rowid <= (SELECT rowid FROM rows"
             " WHERE namespace = ? ORDER BY rowid DESC LIMIT 1 OFFSET ?)"
         )
-        self._transact("IMMEDIATE", lambda c: c.execute(query, (namespace, namespace, most)))
+        self._transact(
+            "IMMEDIATE", lambda c: c.execute(query, (namespace, namespace, most + KEPT_LEAST))
+        )
 
     def prune(self, namespace: str, keep: Collection[str]) -> None:
         """Forget what is not kept."""

@@ -38,13 +38,22 @@ _HOLDS_STILL = frozenset({"backward", "step", "training_step", "train_step", "ze
 def _reads(place: Place) -> list[tuple[Read, Scene]]:
     """All sure reads of the innermost function around the place, in order, outside cold regions."""
     out = []
-    for call, scene in place.calls(*READS):
-        if scene.cold or scene.deferred or scene.function is not place.scene.function:
-            continue
+    for call, scene in place.once(("calls that read",), lambda: _calls_that_read(place)).get(
+        id(place.function), ()
+    ):
         read = read_of(call, place)
         if read is not None and read.certainty == "sure":
             out.append((read, scene))
     return out
+
+
+def _calls_that_read(place: Place) -> dict[int, list[tuple[cst.Call, Scene]]]:
+    """Calls outside cold regions that may read a tensor, by the innermost function around them."""
+    found: dict[int, list[tuple[cst.Call, Scene]]] = {}
+    for call, scene in place.calls(*READS):
+        if not scene.cold and not scene.deferred:
+            found.setdefault(id(scene.function), []).append((call, scene))
+    return found
 
 
 def _role(read: Read, place: Place) -> tuple[Role, Sequence[Read]]:

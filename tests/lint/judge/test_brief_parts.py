@@ -10,6 +10,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 import libcst as cst
@@ -102,6 +103,23 @@ def test_a_part_is_less() -> None:
             cuts += len(pack_brief(part))
             wholes += len(pack_brief(example.brief))
     assert cuts < wholes / 4
+
+
+@pytest.mark.parametrize("case", ["subclasses", "siblings", "same names"])
+def test_parts_do_not_grow_with_the_classes_of_a_file(sweeps: ModuleType, case: str) -> None:
+    make, _ = sweeps.CASES[case]
+
+    def most(n: int) -> int:
+        """The largest part of a method, but for the one that calls all others."""
+        text = make(n)
+        built = build.build({"mod.py": scan.scan(text, "mod", False)})
+        brief = briefs.Briefer(built, solve.solve(built)).brief("mod.py")
+        parts = brief_parts.Parts(brief)
+        source = "def m(self, x):\n    return self.helper(self.step(super().forward(self.w)))\n"
+        hot = (name for name in brief.hot if not name.startswith("All."))
+        return max(len(pack_brief(parts.of(name, source))) for name in hot)
+
+    assert most(400) < 1.1 * most(100)
 
 
 # -- what changes nothing --------------------------------------------------------------------------
