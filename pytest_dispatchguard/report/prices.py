@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_dispatchguard.model.prices import Priced, PriceTable
-from pytest_dispatchguard.report.formats.markdown import code, escape
 from pytest_dispatchguard.report.lines import Line, written
+from pytest_dispatchguard.report.markdown_text import code, escape
 from pytest_dispatchguard.report.wording import count, microseconds
 
 _HEAD = ("specimen", "bad form", "costs more", "surely", "waits")

@@ -23,7 +23,7 @@ from pytest_dispatchguard.model.layers import Layers
 from pytest_dispatchguard.model.measurements import Scaling
 from pytest_dispatchguard.report.budgets import layers as report
 from pytest_dispatchguard.report.budgets import scaling as report_scaling
-from pytest_dispatchguard.report.charts.flame import as_speedscope
+from pytest_dispatchguard.report.budgets.flame import as_speedscope
 from pytest_dispatchguard.runtime.target import names_after, reporting_errors
 
 Tell = Callable[[str, int, int], object]

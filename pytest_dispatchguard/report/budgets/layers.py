@@ -11,8 +11,8 @@ from typing import Any
 from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.model.layers import Layer, Layers
 from pytest_dispatchguard.model.measurements import Interval
-from pytest_dispatchguard.report.formats.markdown import code, escape
 from pytest_dispatchguard.report.lines import Line, written
+from pytest_dispatchguard.report.markdown_text import code, escape
 
 SCHEMA = 1
 """The number of the JSON layout. Fields are added, never renamed."""

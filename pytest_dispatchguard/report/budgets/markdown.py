@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from pytest_dispatchguard.model.verdicts import Verdict
 from pytest_dispatchguard.report.budgets.verdicts import explained, table_of
-from pytest_dispatchguard.report.formats.markdown import LIMIT, code, escape, fence_around
+from pytest_dispatchguard.report.markdown_text import LIMIT, code, escape, fence_around
 from pytest_dispatchguard.visible import visible
 
 SIGNS = {"pass": "✅", "fail": "❌", "error": "💥", "undecided": "❔", "skipped": "⏭"}

@@ -9,8 +9,8 @@ from typing import Any
 
 from pytest_dispatchguard.model.measurements import Interval, Scaling
 from pytest_dispatchguard.report.budgets.layers import SCHEMA, drawn, plain, us
-from pytest_dispatchguard.report.formats.markdown import code, escape
 from pytest_dispatchguard.report.lines import Line, written
+from pytest_dispatchguard.report.markdown_text import code, escape
 
 _BAR = 30
 

@@ -7,7 +7,7 @@ from functools import cache
 from pytest_dispatchguard.model.findings import Finding
 from pytest_dispatchguard.model.reports import Report
 from pytest_dispatchguard.report.options import Options, Sources
-from pytest_dispatchguard.report.review.suggestions import in_words
+from pytest_dispatchguard.report.suggestions import in_words
 from pytest_dispatchguard.report.wording import details, ordered, severity, statement
 from pytest_dispatchguard.visible import visible
 

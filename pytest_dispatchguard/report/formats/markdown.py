@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import cache
 from itertools import groupby
@@ -13,6 +12,7 @@ from pytest_dispatchguard.model.operations import OperationsAt
 from pytest_dispatchguard.model.reports import Report
 from pytest_dispatchguard.report.budgets import operations
 from pytest_dispatchguard.report.diff import unified
+from pytest_dispatchguard.report.markdown_text import CODE, LIMIT, code, escape, fence_around
 from pytest_dispatchguard.report.options import Options, Sources
 from pytest_dispatchguard.report.wording import (
     cost,
@@ -27,13 +27,6 @@ from pytest_dispatchguard.report.wording import (
     statement,
 )
 from pytest_dispatchguard.visible import one_line, visible, without_commands
-
-LIMIT = 60_000
-"""Characters; GitHub takes no comment of more than 65,536."""
-
-CODE = re.compile(r"(?<!`)`[^`\n]+`(?!`)")
-"""What a message has as code."""
-_SIGNS = re.compile(r"([\\`*_\[\]<>|~])")
 
 
 def render(report: Report, options: Options) -> str:
@@ -92,38 +85,6 @@ def _operations(lines: Sequence[OperationsAt]) -> str:
         told = "<br>".join(escape(text) for text in (row.operations, *row.remarks))
         out += f"| {' | '.join([*cells, told])} |\n"
     return out + (f"\n{operations.rest(lines)}\n" if operations.rest(lines) else "")
-
-
-def escape(text: str) -> str:
-    """Text that Markdown shows as it is, on one line; what is in backticks stays code."""
-    line = one_line(" ".join(text.split()))
-    out, done = "", 0
-    for match in CODE.finditer(line):
-        out += _escape_plain(line[done : match.start()]) + match.group()
-        done = match.end()
-    return out + _escape_plain(line[done:])
-
-
-def _escape_plain(text: str) -> str:
-    # An @ before a word would call a person or a team of that name to the page.
-    return _SIGNS.sub(r"\\\1", text).replace("&", "&amp;").replace("@", "@<!-- -->")
-
-
-def code(text: str) -> str:
-    """A name as code, whatever is in it."""
-    line = one_line(" ".join(text.split()))
-    ticks = "`" * (_longest_ticks(line) + 1)
-    pad = " " if line.startswith("`") or line.endswith("`") else ""
-    return f"{ticks}{pad}{line}{pad}{ticks}"
-
-
-def fence_around(text: str) -> str:
-    """A fence that no line of a text ends."""
-    return "`" * max(3, _longest_ticks(text) + 1)
-
-
-def _longest_ticks(text: str) -> int:
-    return max(map(len, re.findall("`+", text)), default=0)
 
 
 def _item(finding: Finding, sources: Sources) -> str:

@@ -13,7 +13,7 @@ from importlib.resources import files
 
 from pytest_dispatchguard.model.findings import Finding
 from pytest_dispatchguard.report.diff import diff_of_edits
-from pytest_dispatchguard.report.formats.markdown import CODE
+from pytest_dispatchguard.report.markdown_text import CODE
 from pytest_dispatchguard.report.options import Sources
 
 # Letters that are no text: controls, halves of pairs, and those that turn the direction of what follows, with

@@ -15,18 +15,10 @@ from pytest_dispatchguard.model.reviews import BudgetChange, Remark, Review
 from pytest_dispatchguard.model.verdicts import Outcome
 from pytest_dispatchguard.report.budgets.markdown import SIGNS
 from pytest_dispatchguard.report.fingerprint import fingerprints
-from pytest_dispatchguard.report.formats.markdown import (
-    LIMIT,
-    code,
-    escape,
-    fence_around,
-    linked,
-    listed,
-    reasons,
-    shown_fix,
-)
+from pytest_dispatchguard.report.formats.markdown import linked, listed, reasons, shown_fix
+from pytest_dispatchguard.report.markdown_text import LIMIT, code, escape, fence_around
 from pytest_dispatchguard.report.options import Options, Sources
-from pytest_dispatchguard.report.review.suggestions import Lines, whole_lines
+from pytest_dispatchguard.report.suggestions import Lines, whole_lines
 from pytest_dispatchguard.report.wording import NAME, bill, cost, count, remedy, statement
 from pytest_dispatchguard.visible import one_line
 

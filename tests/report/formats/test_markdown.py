@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pytest_dispatchguard.model.findings import Edit, Finding, Fix, Span
 from pytest_dispatchguard.model.reports import Report
 from pytest_dispatchguard.report import render
-from pytest_dispatchguard.report.formats.markdown import LIMIT, code, escape
+from pytest_dispatchguard.report.markdown_text import LIMIT, code, escape
 
 markdown_it = pytest.importorskip("markdown_it", reason="reads the Markdown as GitHub does")
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pytest_dispatchguard.edits import apply_edits, split_lines
 from pytest_dispatchguard.model.findings import Edit, Finding, Fix, Span
-from pytest_dispatchguard.report.review.suggestions import FARTHEST, Lines, in_words, whole_lines
+from pytest_dispatchguard.report.suggestions import FARTHEST, Lines, in_words, whole_lines
 
 
 def made(*edits: Edit) -> Finding:
