@@ -226,11 +226,11 @@ def _fixed(check: Check, first: Pass) -> _Edited:
 
 def _with_ignores(check: Check, first: Pass) -> _Edited:
     """Write comments that silence what fails the run, and notes if all of them are asked for."""
-    from pytest_dispatchguard.lint.results.ignore_comments import silenced
+    from pytest_dispatchguard.lint.results.ignore_comments import add_ignore_comments
 
     config = check.session.config
     meant = [f for f in first.findings if config.notes or is_failure(config, f)]
-    made = silenced(meant, Texts(check.discovery, check.texts))
+    made = add_ignore_comments(meant, Texts(check.discovery, check.texts))
     last = one_pass(check, {**check.texts, **made.after}) if made.after else first
     return _Edited(last, made.before, made.after, made.counts)
 
