@@ -89,7 +89,7 @@ def contains(outer: cst.CSTNode, *wanted: cst.CSTNode) -> bool:
 
 
 def target_names(loop: cst.CSTNode) -> frozenset[str]:
-    """The names that a for loop or comprehension gives a new value in every round, by its header."""
+    """The names that a for loop or comprehension gives a new value in every iteration, by its header."""
     targets: list[cst.CSTNode] = []
     if isinstance(loop, cst.For):
         targets.append(loop.target)

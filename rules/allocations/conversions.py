@@ -70,7 +70,7 @@ class LegacyTensorType(Rule):
                     given,
                     f"{prefix}.{dtype}",
                     safety="safe" if host else "unsafe",
-                    message=f"convert to torch.{dtype}, where the tensor is",
+                    message=f"convert to torch.{dtype} on the tensor's own device",
                 )
         return place.finding(
             node,
@@ -155,7 +155,7 @@ class TensorOfTensors(Rule):
         return place.finding(
             node,
             f"`{place.text(node.func)}` reads every tensor in `{place.short(data)}` back to the "
-            "host, one wait for the device each; join them with `torch.stack`",
+            "host, and waits for the device each time; join them with `torch.stack`",
             fix=fix,
         )
 
