@@ -173,7 +173,7 @@ def test_a_change_that_makes_things_faster_is_thanked_for(repository: Path) -> N
     done = review(repository, "faster")
     assert done.status == 0
     assert done.out.startswith("### dispatchguard: 1 gone\n")
-    assert "Gone, thank you" in done.out
+    assert "Resolved" in done.out
     assert "**[DG704]" in done.out
     (gone,) = review(repository, "faster", "--format", "json").json["gone"]
     assert (gone["path"], gone["line"]) == ("net/layers.py", 13)
@@ -361,7 +361,7 @@ def test_budgets_that_stayed(budgeted: Path) -> None:
     commit(budgeted, "something else")
     done = review(budgeted, "same", "--budgets")
     assert done.status == 0, done.err
-    assert "2 budgets as before: not a counter moved." in done.out
+    assert "2 budgets unchanged: no counter moved." in done.out
 
 
 def test_budgets_that_cannot_be_measured(budgeted: Path) -> None:

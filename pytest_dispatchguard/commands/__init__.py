@@ -12,7 +12,7 @@ COMMANDS = {
     "rules": "list all rules",
     "hot": "list hot functions, each with its call path from an entry point",
     "layers": "break down the time of one call: Python, bindings, autograd, dispatcher, kernels",
-    "price": "measure on this machine what the pattern of each rule costs",
+    "price": "measure what each rule's pattern costs on this machine",
     "review": "report the findings and budget changes that a branch introduces",
     "report": "write an HTML page of findings, device syncs and budgets",
     "history": "show how budgets developed, and find the commit that moved a counter",

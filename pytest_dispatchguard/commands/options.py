@@ -135,7 +135,7 @@ def given_settings(arguments: argparse.Namespace) -> dict[str, Any]:
 def named_path(text: str) -> Path:
     """A path; the empty word names none."""
     if not text:
-        raise argparse.ArgumentTypeError("an empty name; leave it out, or name a path")
+        raise argparse.ArgumentTypeError("an empty path; leave it out, or name a path")
     return Path(text)
 
 
@@ -145,7 +145,9 @@ def working_folder() -> Path:
         return Path.cwd()
     except OSError as error:
         said = error.strerror or error
-        raise UserError(f"the working folder cannot be found: {said}; change to another") from None
+        raise UserError(
+            f"the current directory cannot be found: {said}; change to another"
+        ) from None
 
 
 def _formats() -> tuple[str, ...]:
@@ -165,7 +167,7 @@ def code_list(text: str) -> tuple[str, ...]:
 def positive_number(text: str) -> int:
     """A number from 1."""
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
     return int(text)
 
 
@@ -176,7 +178,7 @@ def positive_seconds(text: str) -> float:
     except ValueError:
         number = 0.0
     if not 0 < number <= 86400:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, up to 86400")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds between 0 and 86400")
     return number
 
 
@@ -194,7 +196,7 @@ def microseconds(text: str) -> float:
     except ValueError:
         number = -1.0
     if not 0 <= number < 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time; write it as 1us or 0.5us")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time; write it as 1us or 0.5us")
     return number * units.get(unit, 1.0)
 
 

@@ -80,7 +80,7 @@ def expect(file: Path | None) -> None:
         if file.is_dir():
             raise UserError(f"{file}: cannot be written: {os.strerror(errno.EISDIR)}")
         if not file.parent.is_dir():
-            raise UserError(f"{file}: there is no such folder; make it first")
+            raise UserError(f"{file}: the directory does not exist; create it first")
     except OSError as error:
         raise UserError(f"{file}: cannot be written: {error.strerror or error}") from None
 

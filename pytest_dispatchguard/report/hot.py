@@ -20,7 +20,7 @@ def listing(places: Iterable[HotPlace], format: str, shown: Callable[[str], str]
             + "\n"
         )
     if not places:
-        return "no hot functions: no function found here is reached from a known entry point\n"
+        return "no hot functions: no known entry point reaches a function found here\n"
     lines: list[str] = []
     for path, group in groupby(places, key=lambda p: p.path):
         lines.append(shown(path))

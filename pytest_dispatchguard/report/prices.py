@@ -9,7 +9,7 @@ from pytest_dispatchguard.report.lines import Line, written
 from pytest_dispatchguard.report.markdown_text import code, escape
 from pytest_dispatchguard.report.wording import count, microseconds
 
-_HEAD = ("specimen", "bad form", "costs more", "surely", "waits")
+_HEAD = ("specimen", "bad form", "extra cost", "interval", "waits")
 
 
 def as_text(table: PriceTable, *, color: bool = False) -> str:
@@ -47,7 +47,7 @@ def conclusion(table: PriceTable) -> str:
     rules = {one.code for one in table.specimens}
     open_ = [one for one in table.specimens if not one.proven]
     fine = len(rules - {one.code for one in open_})
-    told = f"The good form of every specimen surely costs less for {fine} of {count(len(rules), 'rule')}."
+    told = f"The good form of every specimen is measurably cheaper for {fine} of {count(len(rules), 'rule')}."
     if open_:
         told += f" Not of {', '.join(f'{one.code}/{one.specimen}' for one in open_)}."
     return told

@@ -89,4 +89,4 @@ def in_words(finding: Finding, text: str | None) -> list[str]:
         if lines.first == lines.last
         else f"lines {lines.first} to {lines.last}"
     )
-    return [f"in place of {which}:", *lines.text] if lines.text else [f"remove {which}"]
+    return [f"replace {which} with:", *lines.text] if lines.text else [f"remove {which}"]

@@ -155,7 +155,7 @@ def bill(findings: Iterable[Finding]) -> list[str]:
     rows = sorted(roots.items(), key=lambda row: (-sum(f.rank for f in row[1]), row[0]))
     lines = [f"{root}: {_in_all(found)}" for root, found in rows[:_MOST_ROOTS]]
     if len(rows) > _MOST_ROOTS:
-        lines.append(f"… and {count(len(rows) - _MOST_ROOTS, 'more root')}")
+        lines.append(f"… and {count(len(rows) - _MOST_ROOTS, 'more entry point')}")
     return lines
 
 
@@ -224,7 +224,7 @@ def headline(report: Report) -> str:
     summary = report.summary
     hot = f"{count(summary.hot_functions, 'hot function')} of {summary.functions}"
     if not report.findings and report.missing:
-        return "Nothing found in what is left of the run, which is not whole."
+        return "Nothing found, but the run is incomplete."
     if not report.findings:
         return f"All clear: {count(summary.files, 'file')} ({hot})."
     notes = len(report.of("note"))
@@ -252,9 +252,9 @@ def footing(report: Report) -> str:
     if summary.baselined:
         parts.append(f"{summary.baselined} in the baseline")
     if summary.cheap:
-        parts.append(f"{summary.cheap} cheaper than was asked for")
+        parts.append(f"{summary.cheap} cheaper than --min-cost")
     if summary.unnoted:
-        parts.append(f"{count(summary.unnoted, 'note')}, told with --notes")
+        parts.append(f"{count(summary.unnoted, 'note')}, shown with --notes")
     if summary.unheard:
-        parts.append(f"{summary.unheard} uncertain, told with --pedantic")
+        parts.append(f"{summary.unheard} uncertain, shown with --pedantic")
     return ", ".join(parts) + "." if parts else ""

@@ -98,7 +98,7 @@ def test_what_exists_stays(lib: Path, write: Write, run: Run) -> None:
     write(there)
     done = run("init")
     assert {name: (lib / name).read_text() for name in there} == there
-    assert f"{HOOK} is there already; to add to it by hand:\n    repos:\n      - repo: " in done.out
+    assert f"{HOOK} exists already; add this by hand:\n    repos:\n      - repo: " in done.out
     assert "added to pyproject.toml" in done.out
 
 
@@ -138,7 +138,7 @@ def test_without_a_configuration_there_is_one(write: Write, run: Run, tmp_path: 
     write({"a.py": "x = 1\n"})
     done = run("init")
     assert "wrote pyproject.toml" in done.out
-    assert "no function was found that takes tensors alone" in done.out
+    assert "found no function that takes only tensors" in done.out
     assert not (tmp_path / TEST).exists()
     assert "pytest" not in (tmp_path / WORKFLOW).read_text().partition("pip install -e")[2][30:]
 

@@ -76,9 +76,7 @@ def test_what_costs_less_is_left_out(project: Path, run: Any, least: str, codes:
     assert done.status == bool(codes)
     assert f'"cheap": {3 - len(codes)}' in done.out
     if codes != {"DG601", "DG504", "DG603"}:
-        assert (
-            f"{3 - len(codes)} cheaper than was asked for" in run("check", "--min-cost", least).out
-        )
+        assert f"{3 - len(codes)} cheaper than --min-cost" in run("check", "--min-cost", least).out
 
 
 def test_a_loop_counts_for_several_rounds(project: Path, run: Any) -> None:

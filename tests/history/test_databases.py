@@ -124,10 +124,10 @@ def _broken(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda path: path.write_bytes(b"hello"), "is no history, or broken"),
-        (lambda path: path.write_bytes(b"x" * 20_000), "is no history, or broken"),
-        (_sqlite_of_others, "is a database of something else"),
-        (_broken, "is no history, or broken"),
+        (lambda path: path.write_bytes(b"hello"), "not a history, or broken"),
+        (lambda path: path.write_bytes(b"x" * 20_000), "not a history, or broken"),
+        (_sqlite_of_others, "not a history database"),
+        (_broken, "not a history, or broken"),
     ],
     ids=["short", "text", "of others", "broken"],
 )

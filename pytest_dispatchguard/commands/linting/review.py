@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_dispatchguard.report.progress import progress
 
     if arguments.post_timeout is not None and not arguments.post:
-        raise UserError("--post-timeout goes with --post")
+        raise UserError("--post-timeout requires --post")
 
     given = given_settings(arguments)
     jobs = arguments.jobs or default_jobs()

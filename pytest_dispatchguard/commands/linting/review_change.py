@@ -47,7 +47,7 @@ def review(asked: Asked, budgets: Sequence[str] | None, tell: Tell) -> Reviewed:
     found = reviewed(asked)
     if budgets is None:
         return found
-    tell("counting what the budgets' subjects do, here and there")
+    tell("counting what the budgets' subjects do, in both revisions")
     try:
         changes, kept = _budgets(asked, budgets)
     except UserError as error:
@@ -76,7 +76,9 @@ def _host(environment: Mapping[str, str], seconds: float) -> Host:
         return github.from_environment(environment, seconds)
     if environment.get("GITLAB_CI") or environment.get("CI_API_V4_URL"):
         return gitlab.from_environment(environment, seconds)
-    raise UserError("--post: runs in a job of GitHub Actions or GitLab CI, which say where to")
+    raise UserError(
+        "--post needs a job of GitHub Actions or GitLab CI, whose environment says where to post"
+    )
 
 
 # -- budgets ---------------------------------------------------------------------------------------
@@ -108,14 +110,14 @@ def _budgets(asked: Asked, tests: Sequence[str]) -> tuple[list[BudgetChange], in
             )
         except subprocess.TimeoutExpired:
             raise UserError(
-                f"--budgets: pytest was not done after {_LONGEST // 60} minutes; name fewer tests"
+                f"--budgets: pytest did not finish within {_LONGEST // 60} minutes; name fewer tests"
             ) from None
         if done.returncode == _NONE_COLLECTED:
             return [], 0
         if done.returncode not in (0, 1) or not file.exists():
             said = (done.stderr + done.stdout).decode("utf-8", "replace").strip().splitlines()
             why = next((line for line in said if line.startswith("ERROR")), (said or [""])[-1])
-            raise UserError(f"--budgets: pytest ends with {done.returncode}: {why.strip()}")
+            raise UserError(f"--budgets: pytest exited with {done.returncode}: {why.strip()}")
         found, _ = load(file)
     # A test that was run again counts as it was last.
     verdicts = list({(verdict.node_id, verdict.subject): verdict for verdict in found}.values())

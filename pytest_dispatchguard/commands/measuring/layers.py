@@ -77,9 +77,9 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_dispatchguard.report.progress import progress
 
     if arguments.against and not arguments.sizes:
-        raise UserError("--against goes with --sizes: it is drawn as a ratio over the size")
+        raise UserError("--against requires --sizes: it is drawn as a ratio over the size")
     if arguments.flame and arguments.sizes:
-        raise UserError("--flame shows one call, and --sizes many: leave one of them out")
+        raise UserError("--flame cannot be combined with --sizes: it shows one call")
     expect(arguments.flame)
     asked = Asked(
         arguments.target,

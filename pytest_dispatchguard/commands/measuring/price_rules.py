@@ -47,10 +47,10 @@ def priced(asked: Asked, tell: Tell) -> tuple[PriceTable, Path]:
         for path in sorted(folder.glob(f"{rule.code}/specimen*.py"))
     ]
     if not specimens:
-        raise UserError(f"there are no specimens of {', '.join(asked.codes) or 'any rule'} here")
+        raise UserError(f"no specimens found for {', '.join(asked.codes) or 'any rule'}")
     here = installed_versions()
     if "torch" not in here:
-        raise UserError("prices are of code on torch, which is not installed here: install torch")
+        raise UserError("measuring prices needs torch, which is not installed")
     about = {"cpu": processor(), **here}
     gc.enable()
     table = PriceTable(about, tuple(measured(specimens, asked.seconds, tell)))

@@ -60,9 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     files = [f for f in (arguments.output, arguments.badge, arguments.figures) if f is not None]
     if not files:
-        raise UserError(
-            "report what? --output FILE makes the page, --badge a badge, --figures figures"
-        )
+        raise UserError("nothing to write: pass --output FILE for the page, --badge or --figures")
     for file in files:
         expect(file)
     with progress() as tell:

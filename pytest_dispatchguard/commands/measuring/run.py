@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_dispatchguard.commands.measuring.run_program import Wishes, watched
 
     if arguments.program is None:
-        arguments.parser.error("run what? name a script, -m MODULE, or -- COMMAND")
+        arguments.parser.error("nothing to run: name a script, -m MODULE, or -- COMMAND")
     given = given_settings(arguments)
     wishes = Wishes(
         arguments.ghost, arguments.ops, arguments.record, arguments.config, given, working_folder()

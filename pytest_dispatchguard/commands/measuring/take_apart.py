@@ -78,7 +78,9 @@ def _wanted(asked: Asked, given: dict[str, object], tell: Tell) -> Wanted:
 
 def _tests(asked: Asked, tell: Tell) -> list[Layers]:
     if asked.setup or asked.sizes or asked.mode:
-        raise UserError("--setup, --sizes and --mode go with an expression: a test says all itself")
+        raise UserError(
+            "--setup, --sizes and --mode require an expression: a test sets these itself"
+        )
     found: list[Layers] = []
 
     def use(node_id: str, subject: Subject) -> None:

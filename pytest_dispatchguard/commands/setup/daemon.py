@@ -22,7 +22,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_dispatchguard.daemon import asking, wire
 
     if not wire.POSSIBLE:
-        raise UserError("this system has no fork or no Unix sockets; checks run by themselves")
+        raise UserError("this system has no fork or no Unix sockets; --daemon has no effect")
     if arguments.stop:
         write("stopped\n" if asking.stop() else "none is running\n", sys.stdout)
         return CLEAN
@@ -31,8 +31,8 @@ def run(arguments: argparse.Namespace) -> int:
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one["began"]))
         write(f"process {one['process']}, since {since}, runs so far: {one['runs']}\n", sys.stdout)
     if not found:
-        write("none is running; the next `dispatchguard check --daemon` begins one\n", sys.stdout)
+        write("none is running; the next `dispatchguard check --daemon` starts one\n", sys.stdout)
         complaint = asking.complaint()
         if complaint:
-            write(f"the last one did not begin: {complaint}\n", sys.stdout)
+            write(f"the last one did not start: {complaint}\n", sys.stdout)
     return CLEAN

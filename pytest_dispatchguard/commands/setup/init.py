@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _NEXT = """
 Next:
   dispatchguard check                  what costs time in hot code
-  pytest --overhead-budget=update      record what the test's subject costs, in overhead-budgets.toml
+  pytest --overhead-budget=update      record what the test's subject costs in overhead-budgets.toml
 """
 
 
@@ -27,7 +27,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Its arguments."""
     parser.description = (
         "Set up the project in the current directory: [tool.dispatchguard] in pyproject.toml, a pre-commit "
-        "hook, a CI job and a first budget test. Asks before each part if run in a terminal. Existing files "
+        "hook, a CI job and a first budget test. Asks before each part if run in a terminal. "
+        "Existing files "
         "are never overwritten."
     )
     parser.add_argument(

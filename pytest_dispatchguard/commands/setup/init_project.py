@@ -92,7 +92,7 @@ def write(root: Path, planned: Sequence[Planned]) -> None:
             continue
         place = root / file.path
         if file.before is None and os.path.lexists(place):
-            raise UserError(f"{file.path}: has come to be meanwhile, so not written; run again")
+            raise UserError(f"{file.path}: was created meanwhile, so not written; run again")
         if file.before is not None and place.read_bytes() != file.before:
             raise UserError(f"{file.path}: changed meanwhile, so not written; run again")
         try:
@@ -120,7 +120,7 @@ def _configuration(root: Path) -> Planned:
     gap = b"" if not before.strip() else newline if before.endswith(b"\n") else newline * 2
     after = before + gap + templates.TABLE.encode().replace(b"\n", newline)
     if not _is_toml(after):  # `tool = {…}` on one line takes no more tables
-        said = "cannot be added to: its `tool` is written on one line"
+        said = "cannot be extended: its `tool` table is inline"
         return Planned(PYPROJECT, before, None, said, templates.TABLE)
     return Planned(PYPROJECT, before, after)
 
@@ -144,7 +144,7 @@ def _new(root: Path, path: str, text: str) -> Planned:
         return Planned(path, b"", None, f"cannot be read: {error.strerror or error}", text)
     if b"dispatchguard" in before:
         return Planned(path, before, None, "names dispatchguard already")
-    return Planned(path, before, None, "is there already; to add to it by hand", text)
+    return Planned(path, before, None, "exists already; add this by hand", text)
 
 
 def _test(root: Path, wanted: str | None) -> Planned:
@@ -157,9 +157,7 @@ def _test(root: Path, wanted: str | None) -> Planned:
     if found is None and wanted:
         raise UserError(f"--subject {wanted}: no such function or class in the project's files")
     if found is None:
-        said = (
-            "not written: no function was found that takes tensors alone; name one with --subject"
-        )
+        said = "not written: found no function that takes only tensors; name one with --subject"
         return Planned(path, None, None, said)
     text = templates.budget_test(found.module, found.name, found.tensors, makes=found.makes)
     return Planned(path, None, text.encode())

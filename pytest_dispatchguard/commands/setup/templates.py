@@ -18,7 +18,7 @@ repos:
   - repo: {HOME}
     rev: v{__version__}
     hooks:
-      # - id: dispatchguard-fix  # makes the safe fixes as well; goes first, so that only the rest is told
+      # - id: dispatchguard-fix  # first applies safe fixes, so that only the rest is reported
       - id: dispatchguard
 """
 
@@ -80,7 +80,7 @@ def budget_test(module: str, name: str, tensors: Sequence[str], *, makes: bool) 
     lines = [
         f'"""What calls of {module.partition(".")[0]} may cost on the host.',
         "",
-        "`pytest --overhead-budget=update` records in overhead-budgets.toml what they cost now; from then on",
+        "`pytest --overhead-budget=update` records current costs in overhead-budgets.toml; from then on",
         "`pytest --overhead-budget=count` fails where a call costs more.",
         '"""',
         "",

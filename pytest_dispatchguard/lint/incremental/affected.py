@@ -1,5 +1,5 @@
-"""What a change reaches: functions that are hot by it, or no longer, and classes below those that
-have other methods; told with what is known of the state before, and files read as they are asked for."""
+"""What a change affects: functions that become hot or cold, and subclasses whose methods change. Based on
+the last solution; files are loaded on first use."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from pytest_dispatchguard.lint.store.cache import Cache
 from pytest_dispatchguard.lint.store.packing import pack_brief
 
 _MOST_TOLD = 24
-"""Files: where more are to be told of, all is found out anew."""
+"""Files. If more are affected, the whole project is solved again."""
 
 
 class After(NamedTuple):
-    """What the change reaches."""
+    """What a change affects."""
 
     briefs: Mapping[str, str]
-    """The briefs of files that it reaches, as text, by path."""
+    """The new briefs of the affected files, as text, by path."""
     hot: Mapping[str, int]
     """The number of hot functions in these files."""
     read: Read
@@ -54,7 +54,7 @@ class After(NamedTuple):
 
 
 class _Hot(NamedTuple):
-    """What is hot in some files."""
+    """The hot functions of some files."""
 
     hot: Mapping[str, HotFact]
     given: Mapping[str, Given]
@@ -63,7 +63,7 @@ class _Hot(NamedTuple):
 
 
 class LostRowError(Exception):
-    """The cache does not have a row that it had."""
+    """The cache has lost a row that it had."""
 
 
 def after_step(
@@ -74,8 +74,8 @@ def after_step(
     mentions: Mentions,
     packaged: frozenset[str],
 ) -> After | None:
-    """What a step affects; None if that needs a full solve.
-    LostRowError if the cache has lost a row of it."""
+    """What a step affects; None if that needs a full solve. Raises LostRowError if the cache has lost a
+    row."""
     found = step.before.found
     text = _row(cache, "families", found.families)
     families = unpack_families(text)
@@ -132,7 +132,7 @@ def _row(cache: Cache, namespace: str, digest: str) -> str:
 
 
 def _classes_below(project: Project, step: Step) -> set[str]:
-    """The classes that define other methods, assign other attributes, or inherit others."""
+    """The classes that define other methods, assign other attributes, or inherit from such a class."""
     found: set[str] = set()
     for rel, change in step.changes.items():
         owners = {f.name.rpartition(".")[0] for f in (*change.came, *change.went)}
@@ -161,7 +161,7 @@ def _moved(step: Step, config: Config, project: Project, known: Known) -> Moved 
 
 
 def _trails(known: Known, now: Moved, project: Project) -> dict[str, Trails]:
-    """The trails of the files that have others than before."""
+    """The new trails of the files whose trails change."""
     found: dict[str, Trails] = {}
 
     def at(function_id: str) -> Trails:
@@ -185,7 +185,7 @@ def _trails(known: Known, now: Moved, project: Project) -> dict[str, Trails]:
 
 
 def _hot(files: Mapping[str, Trails]) -> _Hot:
-    """What is hot in some files, by their trails."""
+    """The hot functions of some files, according to their trails."""
     hot: dict[str, HotFact] = {}
     given: dict[str, Given] = {}
     on_cpu: dict[str, list[str]] = {}
@@ -199,7 +199,7 @@ def _hot(files: Mapping[str, Trails]) -> _Hot:
 
 
 def _read(before: Read, trails: Mapping[str, Trails], project: Project) -> Read:
-    """What is read of the project now, where these files have other trails."""
+    """What is now read of the project, given the new trails of these files."""
     walked = dict(before.walked)
     lines = dict(before.lines)
     for rel, of_file in trails.items():

@@ -1,5 +1,5 @@
-"""The state of a project that follows the one that was solved last by a change of some files: told from that
-one where names still mean the same to all that did not change."""
+"""Updates the last solution after some files changed, if names still mean the same in all code that did
+not change."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 
 
 class Next(NamedTuple):
-    """The state that follows, as the cache keeps it."""
+    """The updated solution, as stored."""
 
     known: last_solution.Known
     briefs: Mapping[str, str]
-    """The briefs that are other than before, as text, by path."""
+    """The briefs that differ from before, as text, by path."""
 
 
 def next_state(
@@ -59,10 +59,10 @@ def next_state(
     cache: Cache,
     before: last_solution.Known,
 ) -> Next | None:
-    """The state of now; None where that has to be solved from the beginning."""
+    """The current state; None if it needs a full solve."""
     state = before.state
     if (config.root / PROFILE).exists():
-        return None  # what was recorded knows functions by their text
+        return None  # a profile identifies functions by their text
     changed = last_solution.changed_since(state, settings, last_solution.shapes_of(survey))
     if changed is None:
         return None
@@ -132,7 +132,7 @@ def matters_in(
     library_roots: Mapping[str, Iterable[str]],
     packaged: Iterable[str] = (),
 ) -> Matters:
-    """What makes it matter in a project that there is a function of some name."""
+    """When it makes a difference, in this project, that a function of some name exists."""
     words = known.words
     modules = (module for _, _, module in known.state.files.values())
     named = words_of([*modules, *config.tensor_types])
@@ -156,7 +156,7 @@ def _changes(
     matters: Matters,
     mentions: Mentions,
 ) -> dict[str, Change] | None:
-    """What changed in each file; None where that is more than a state can follow from."""
+    """What changed in each file; None if it is more than an update can handle."""
     changes: dict[str, Change] = {}
     for rel, facts in new.items():
         about = state.about(rel)
@@ -164,7 +164,7 @@ def _changes(
         if change is None:
             return None
         if change.offers and about.module in matters.library:
-            return None  # users call others than they did
+            return None  # the public API changed
         came = [(function, facts) for function in change.came]
         went = [(function, old[rel]) for function in change.went]
         if not all(is_unnoticed(function, of, about, matters) for function, of in (*came, *went)):
@@ -190,7 +190,7 @@ def _last(function: FunctionFact) -> str:
 def _is_asked_for(
     function: FunctionFact, facts: FileFacts, asked: Callable[[str], bool], mentions: Mentions
 ) -> bool:
-    """Whether anybody may have meant a function that came."""
+    """Whether existing code may already refer to an added function."""
     owner, dot, last = function.name.rpartition(".")
     if not dot:
         return asked(last)
@@ -199,7 +199,7 @@ def _is_asked_for(
 
 
 def _reaches_others(step: last_solution.Step) -> bool:
-    """Whether more is other than what comes and goes unseen, and what tensors are used."""
+    """Whether the change affects more than unnoticed functions and the use of tensors."""
     for rel, change in step.changes.items():
         classes = {class_.name for class_ in step.new[rel].classes}
         other = (*change.came, *change.went)
@@ -217,8 +217,8 @@ def _briefs(
     cache: Cache,
     but: Iterable[str],
 ) -> dict[str, str] | None:
-    """The briefs of files in which functions came or went, or use other tensors, `but` of some; None where
-    the cache has lost one."""
+    """The new briefs of files in which functions were added or removed, or use other tensors, except
+    those in `but`; None if the cache has lost one."""
     told = {
         rel: change
         for rel, change in step.changes.items()

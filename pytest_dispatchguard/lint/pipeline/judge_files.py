@@ -291,7 +291,10 @@ def _died(job: _Job) -> _Found:
     lines = Lines(text)
     (outline,) = job.outlines
     finding = judge.unjudged(
-        lines, outline, unpack_brief(job.brief), "ends the process that checks it (out of memory?)"
+        lines,
+        outline,
+        unpack_brief(job.brief),
+        "crashes the process that checks it (out of memory?)",
     )
     _, first, _ = lines.chunk(outline)
     return _Found(job.rel, [(outline, first, pack_judged([finding], first, {}))], [])

@@ -88,8 +88,8 @@ def remarks(call: Layers) -> list[str]:
     unsure = [layer for layer in call.layers if _wide(layer.us) > _UNSURE * call.whole_us.value]
     if unsure:
         said.append(
-            f"{len(unsure)} of {len(call.layers)} layers are known no better than by {_UNSURE:.0%} of the "
-            "call: measure longer, on a quieter machine, or with one thread"
+            f"{len(unsure)} of {len(call.layers)} layers are uncertain by more than {_UNSURE:.0%} of "
+            "the call: measure longer, on a quieter machine, or with one thread"
         )
     return [*said, *call.notes]
 

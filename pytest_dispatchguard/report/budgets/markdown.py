@@ -38,7 +38,7 @@ def as_markdown(verdicts: Sequence[Verdict], machine: Mapping[str, str]) -> str:
     for i, verdict in enumerate(left):
         block = f"\n#### {code(verdict.node_id)}\n\n{_fenced(explained(verdict))}\n"
         if len(out) + len(block) > LIMIT:
-            return f"{out}\n… and {len(left) - i} more, left out here for their length.\n"
+            return f"{out}\n… and {len(left) - i} more, left out to keep this short.\n"
         out += block
     return out
 

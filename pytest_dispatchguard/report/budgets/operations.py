@@ -36,7 +36,7 @@ HEAD = Row("per call", "calls", "place", "function", "operations", ())
 def title(lines: Sequence[OperationsAt]) -> str:
     """How many there were in all."""
     asking = [at.total for at in lines if at.total]
-    return f"{count(sum(asking), 'operation')} asked for by {count(len(asking), 'line')} of the project"
+    return f"{count(sum(asking), 'operation')} from {count(len(asking), 'line')} of the project"
 
 
 def rows(lines: Sequence[OperationsAt]) -> list[Row]:
@@ -47,7 +47,7 @@ def rows(lines: Sequence[OperationsAt]) -> list[Row]:
 def rest(lines: Sequence[OperationsAt]) -> str:
     """What the table leaves out; empty where that is nothing."""
     left = len(lines) - len(_told(lines))
-    return f"… and {count(left, 'line')} more: --format json tells all" if left > 0 else ""
+    return f"… and {count(left, 'line')} more: --format json lists all" if left > 0 else ""
 
 
 def _told(lines: Sequence[OperationsAt]) -> list[OperationsAt]:

@@ -26,14 +26,14 @@ def load(path: Path) -> tuple[list[Verdict], dict[str, str]]:
     except (OSError, ValueError) as error:
         said = getattr(error, "strerror", None) or error
         raise UserError(
-            f"{path}: cannot be read: {said}; name what --overhead-json wrote"
+            f"{path}: cannot be read: {said}; name a file written by --overhead-json"
         ) from None
     try:
         return unpacked(text)
     except (ValueError, RecursionError) as error:
         said = str(error) or "too deep"
         raise UserError(
-            f"{path}: holds no verdicts that this version can read ({said}); write it again with "
+            f"{path}: has no verdicts that this version can read ({said}); write it again with "
             "`pytest --overhead-budget --overhead-json FILE`"
         ) from None
 
@@ -199,7 +199,7 @@ def _maybe(row: Row, name: str, read: Callable[[object], T]) -> T | None:
 
 def _is(value: object, kind: type[T], name: str) -> T:
     if not isinstance(value, kind):
-        raise ValueError(f"{name} is {type(value).__name__} where {kind.__name__} is due")
+        raise ValueError(f"{name} is {type(value).__name__}, not {kind.__name__}")
     return value
 
 

@@ -45,11 +45,9 @@ def conclusion(found: Scaling) -> list[str]:
         said = [_shape(found)]
     else:
         slope = f"{found.slope_us:.3g} µs · n^{found.power:g} on top"
-        said = [
-            f"{us(found.fixed_us)} whatever the size, and {slope} (off by {found.error:.0%} at most)"
-        ]
+        said = [f"{us(found.fixed_us)} at any size, and {slope} (off by at most {found.error:.0%})"]
     if any(one.kernels_us is None for one in found.sizes):
-        said.append("kernels cannot be told from what is around them")
+        said.append("kernels cannot be separated from what surrounds them")
     elif found.dominates is None:
         said.append("overhead takes more than the kernels at every size measured")
     elif found.dominates <= found.sizes[0].size:

@@ -205,7 +205,7 @@ def reasons(verdict: Verdict) -> str:
         return verdict.reason
     undecided = verdict.verdict == "undecided"
     lines = [
-        f"{verdict.subject} may cost more than its budget allows: times are too unsure to tell"
+        f"{verdict.subject} may cost more than its budget allows: times are too uncertain to decide"
         if undecided
         else f"{verdict.subject} costs more than its budget allows"
     ]
@@ -237,7 +237,7 @@ def _blamed(verdict: Verdict) -> list[str]:
     if not rows:
         return []
     total = verdict.layers.whole_us.value - there.whole_us.value
-    lines = [f"  of the {total:+.2f} µs that it takes more than {whose}, most is here:"]
+    lines = [f"  most of the {total:+.2f} µs that it takes beyond {whose} is spent here:"]
     width = max(len(row.layer.called) for row in rows)
     for row in rows:
         before = _before(row, there)
@@ -247,7 +247,7 @@ def _blamed(verdict: Verdict) -> list[str]:
         )
     if asked and there.torch_calls:
         told = ", ".join(name if n == 1 else f"{name} ({n} times)" for name, n in asked.items())
-        lines.append(f"  it asks more of torch than {whose}: {told}")
+        lines.append(f"  it calls torch more than {whose}: {told}")
     return lines
 
 
@@ -255,7 +255,7 @@ def _before(row: Dearer, there: Layers) -> str:
     """What a layer takes there, and here."""
     if row.there:
         return f"{row.there:.2f} → {row.here.value:.2f} µs"
-    return "not told apart there" if row.layer.name in there.functions else "new"
+    return "not measured separately there" if row.layer.name in there.functions else "new"
 
 
 def _waterfall(layers: Layers) -> list[str]:
@@ -304,7 +304,7 @@ def _guards(groups: Sequence[Guards]) -> list[str]:
         return []
     left = sum(g.extra or 0 if new else g.number for g in (new or groups)[_MOST_LINES:])
     return [
-        "  guards that its base does not have:" if new else "  its guards, by kind and source:",
+        "  guards that the base does not have:" if new else "  its guards, by kind and source:",
         *(f"  {f'+{g.extra}' if new else g.number:>7}  {_guard(g)}" for g in shown),
         *([f"  {f'+{left}' if new else left:>7}  others"] if left else []),
     ]
@@ -321,7 +321,9 @@ def costly(lines: Sequence[CostlyLine]) -> tuple[str, list[tuple[str, str, Costl
     """Where instructions are run: what that is called, and of each line the number and the place. Those that
     the base does not run, where there is one and any are."""
     dearer = [line for line in lines if line.extra]
-    more = "of what it runs more, most is here" if dearer else "most of its instructions run here"
+    more = (
+        "most of the extra instructions run here" if dearer else "most of its instructions run here"
+    )
     return more, [
         (
             f"+{line.extra}" if dearer else str(line.instructions),
@@ -357,8 +359,8 @@ def _measured(measured: Measurement) -> str:
         took += f", the device works {_microseconds(measured.device_us)} on it"
     processes = "1 process" if measured.processes == 1 else f"{measured.processes} processes"
     return (
-        f"{took}: medians of {measured.pairs} blocks of each in {processes}; "
-        f"the reference against itself reads {measured.control:.4f}"
+        f"{took}: medians of {measured.pairs} blocks each in {processes}; "
+        f"the reference compared with itself gives {measured.control:.4f}"
     )
 
 

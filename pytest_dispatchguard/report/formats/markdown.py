@@ -70,7 +70,7 @@ def listed(findings: Sequence[Finding], sources: Sources, most: int) -> str:
             block += f"\n{_item(finding, sources)}"
             if len(out) + len(block) > most:
                 rest = len(findings) - told
-                return f"{out}\n… and {rest} more, left out here for their length.\n"
+                return f"{out}\n… and {rest} more, left out to keep this short.\n"
             out, block, told = out + block, "", told + 1
     return out
 

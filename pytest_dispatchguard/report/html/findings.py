@@ -38,7 +38,7 @@ _OF_LEVEL: Mapping[Certainty, int] = {"sure": 0, "note": _NOTE, "maybe": _MAYBE}
 
 
 def waits(finding: Finding) -> bool:
-    """Whether it is about the device: what waits for it, or copies to it."""
+    """Whether it waits for the device, or copies to it."""
     return finding.code.startswith("DG4") or (finding.price is not None and finding.price.waits > 0)
 
 
@@ -99,7 +99,12 @@ def _controls(findings: Sequence[Finding]) -> Html:
     """What narrows rows down; without a script there is nothing that would."""
     codes = sorted({(finding.code, finding.rule) for finding in findings})
     files = sorted({finding.path for finding in findings})
-    sorts = ("file", "files, dearest first"), ("cost", "cost"), ("place", "place"), ("code", "code")
+    sorts = (
+        ("file", "files, most expensive first"),
+        ("cost", "cost"),
+        ("place", "place"),
+        ("code", "code"),
+    )
     sure = ("", "all"), ("sure", "findings"), ("note", "notes"), ("maybe", "maybes")
     return el(
         "form",
@@ -108,7 +113,7 @@ def _controls(findings: Sequence[Finding]) -> Html:
         _choice("File", "file", [("", "all"), *((path, path) for path in files)]),
         _choice("Certainty", "certainty", sure),
         el("label", el("input", type="checkbox", id="fix"), " has a fix"),
-        el("label", el("input", type="checkbox", id="wait"), " about the device: waits, copies"),
+        el("label", el("input", type="checkbox", id="wait"), " device waits and copies"),
         _choice("Order by", "order", sorts),
         el("p", id="told", role="status"),
         _keys(),
@@ -230,7 +235,7 @@ def _root(root: str, found: Sequence[tuple[int, Finding]]) -> Html:
     told = f", {hot.reason}" if hot is not None and hot.reason else ""
     told += f": {often:.3g} {'wait' if often == 1 else 'waits'} a {hot.per if hot else 'call'}"
     least = any(f.hot is not None and f.hot.loop and not f.hot.seen for _, f in found)
-    name = el("code", root) if root else "reached from no root that is known"
+    name = el("code", root) if root else "reached from no known entry point"
     places = [
         el(
             "li",
@@ -246,7 +251,7 @@ def _root(root: str, found: Sequence[tuple[int, Finding]]) -> Html:
 
 def _waiting(price: Price | None) -> str:
     if price is None:
-        return "how often it waits is not known"
+        return "it is not known how often it waits"
     return f"waits {count(price.waits, 'time')}" if price.waits else cost(price)
 
 

@@ -142,7 +142,7 @@ def _of_report(report: Report | None) -> list[tuple[str, int]]:
         ("findings", len(report.of("sure"))),
         ("notes", len(report.of("note"))),
         ("files with findings", len({finding.path for finding in report.findings})),
-        ("about the device", sum(map(html_findings.waits, report.findings))),
+        ("device waits and copies", sum(map(html_findings.waits, report.findings))),
         ("with a fix", safe + unsafe),
         ("uncertain", len(report.of("maybe"))),
     ]

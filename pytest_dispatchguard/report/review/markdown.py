@@ -131,14 +131,14 @@ def headline(review: Review) -> str:
         parts.append(f"{count(moved, 'budget')} moved")
     if parts:
         return ", ".join(parts)
-    return "nothing new" + (", every budget as it was" if review.budgets is not None else "")
+    return "nothing new" + (", every budget unchanged" if review.budgets is not None else "")
 
 
 def summary(review: Review, options: Options, *, commented: bool) -> str:
     """The review as one comment. What is `commented` on at its lines is only counted here."""
     sources = cache(options.source)
     out = f"### dispatchguard: {escape(headline(review))}\n"
-    out += f"\nHeld against {code(review.base)}.\n"
+    out += f"\nCompared with {code(review.base)}.\n"
     costs = bill(review.new)
     if costs:
         out += "\nWhat the new lines cost in a call of each root:\n\n"
@@ -149,15 +149,11 @@ def summary(review: Review, options: Options, *, commented: bool) -> str:
     here = [remark.finding for remark in review.remarks]
     if here and commented:
         told = "comment stands" if len(here) == 1 else "comments stand"
-        out += f"\n{len(here)} {told} at the lines of the change.\n"
+        out += f"\n{len(here)} {told} on the changed lines.\n"
     elif here:
         out += listed(here, sources, room)
     if review.others:
-        which = (
-            "Without a comment of their own:"
-            if commented
-            else "In lines that the change does not show:"
-        )
+        which = "Without their own comment:" if commented else "On lines outside the diff:"
         out += f"\n{which}\n"
         out += listed(review.others, sources, max(room - len(out), 0))
     return out + rest
@@ -166,7 +162,7 @@ def summary(review: Review, options: Options, *, commented: bool) -> str:
 def _gone(findings: Sequence[Finding]) -> Iterator[str]:
     if not findings:
         return
-    yield "\n#### Gone, thank you\n\n"
+    yield "\n#### Resolved\n\n"
     for finding in findings[:_MOST_GONE]:
         where = f" in {code(finding.function)}" if finding.function else ""
         price = f": {cost(finding.price)}" if finding.price is not None else ""
@@ -186,7 +182,7 @@ def _budgets(review: Review) -> Iterator[str]:
     yield "\n#### Budgets\n"
     kept = count(review.kept, "budget")
     if not review.budgets:
-        yield f"\n{kept} as before: not a counter moved.\n" if review.kept else "\nNo budgets.\n"
+        yield f"\n{kept} unchanged: no counter moved.\n" if review.kept else "\nNo budgets.\n"
         return
     yield "\n| test | verdict | counters that moved | times |\n| --- | --- | --- | ---: |\n"
     left, used = len(review.budgets), 0
@@ -203,12 +199,12 @@ def _budgets(review: Review) -> Iterator[str]:
         ]
         row = f"| {' | '.join(cells)} |\n"
         if used + len(row) > _MOST_OF_BUDGETS:
-            yield f"\n… and {left} more, left out here for their length.\n"
+            yield f"\n… and {left} more, left out to keep this short.\n"
             return
         left, used = left - 1, used + len(row)
         yield row
     if review.kept:
-        yield f"\n{kept} more as before.\n"
+        yield f"\n{kept} more unchanged.\n"
     for change in review.budgets:
         told = causes(change)
         if told:
@@ -216,7 +212,7 @@ def _budgets(review: Review) -> Iterator[str]:
             fence = fence_around(text)
             block = f"\n{code(change.node_id)}\n\n{fence}text\n{text}\n{fence}\n"
             if used + len(block) > _MOST_OF_BUDGETS:
-                yield "\n… what moved the others is left out here for its length.\n"
+                yield "\n… what moved the others is left out to keep this short.\n"
                 return
             used += len(block)
             yield block

@@ -80,5 +80,5 @@ def test_a_comment_has_room_for_it(
     assert len(text) < LIMIT + 200
     told = text.count("[DG401]")
     assert 50 < told < 1000
-    assert f"… and {1000 - told} more, left out here for their length." in text
+    assert f"… and {1000 - told} more, left out to keep this short." in text
     assert text.endswith("> a note\n")
