@@ -1,8 +1,7 @@
-"""The commands of `dispatchguard`, a module each: its arguments, and what it does with them."""
+"""The commands of `dispatchguard`, one module each: its arguments, and what it does."""
 
 CLEAN, FOUND, FAILED = 0, 1, 2
-"""Exit statuses: nothing found; findings, or a diff that is not empty; usage, configuration or
-internal error."""
+"""Exit statuses: nothing found; findings, or a non-empty diff; usage, configuration or internal error."""
 
 COMMANDS = {
     "check": "lint files and directories",

@@ -7,15 +7,15 @@ import re
 from pytest_dispatchguard.visible import one_line
 
 LIMIT = 60_000
-"""Characters; GitHub takes no comment of more than 65,536."""
+"""Characters; GitHub rejects comments of more than 65,536."""
 
 CODE = re.compile(r"(?<!`)`[^`\n]+`(?!`)")
-"""What a message has as code."""
+"""Code in a message."""
 _SIGNS = re.compile(r"([\\`*_\[\]<>|~])")
 
 
 def escape(text: str) -> str:
-    """Text that Markdown shows as it is, on one line; what is in backticks stays code."""
+    """Text that Markdown shows as it is, on one line; text in backticks stays code."""
     line = one_line(" ".join(text.split()))
     out, done = "", 0
     for match in CODE.finditer(line):
@@ -25,12 +25,12 @@ def escape(text: str) -> str:
 
 
 def _escape_plain(text: str) -> str:
-    # An @ before a word would call a person or a team of that name to the page.
+    # An @ before a word would notify a person or team of that name.
     return _SIGNS.sub(r"\\\1", text).replace("&", "&amp;").replace("@", "@<!-- -->")
 
 
 def code(text: str) -> str:
-    """A name as code, whatever is in it."""
+    """A name as code, whatever it contains."""
     line = one_line(" ".join(text.split()))
     ticks = "`" * (_longest_ticks(line) + 1)
     pad = " " if line.startswith("`") or line.endswith("`") else ""
@@ -38,7 +38,7 @@ def code(text: str) -> str:
 
 
 def fence_around(text: str) -> str:
-    """A fence that no line of a text ends."""
+    """A fence that no line of the text closes."""
     return "`" * max(3, _longest_ticks(text) + 1)
 
 

@@ -1,4 +1,4 @@
-"""What patterns cost: the specimens of each rule, for the terminal and as Markdown."""
+"""The prices of rules by specimen, for the terminal and as Markdown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HEAD = ("specimen", "bad form", "extra cost", "interval", "waits")
 
 
 def as_text(table: PriceTable, *, color: bool = False) -> str:
-    """A row for each specimen; those that prove nothing stand out."""
+    """A row for each specimen; those that prove nothing are highlighted."""
     rows = [_cells(one) for one in table.specimens]
     wide = [max(map(len, column)) for column in zip(_HEAD, *rows, strict=True)]
     lines: list[Line] = [[(_row(_HEAD, wide), "dim")]]
@@ -43,7 +43,7 @@ def as_markdown(table: PriceTable) -> str:
 
 
 def conclusion(table: PriceTable) -> str:
-    """How many rules prove themselves, and which do not."""
+    """How many rules are proven, and which are not."""
     rules = {one.code for one in table.specimens}
     open_ = [one for one in table.specimens if not one.proven]
     fine = len(rules - {one.code for one in open_})

@@ -1,4 +1,4 @@
-"""`dispatchguard check`: lints files and folders."""
+"""`dispatchguard check`: lints files and directories."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of `check`."""
+    """Add the arguments of the command."""
     parser.description = (
         "Lint files and directories. Which code is hot is always determined from the whole project, "
         "even if only some files are linted."
@@ -111,7 +111,7 @@ def _baseline_options(old: argparse._ArgumentGroup) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs the command and returns the exit status."""
+    """Run the command; return the exit status."""
     request = _request(arguments)
     if arguments.show_files or arguments.show_settings:
         from pytest_dispatchguard.commands.linting.show import files_in, settings_in
@@ -205,7 +205,7 @@ def _request(arguments: argparse.Namespace) -> Request:
 
 
 def _tell(arguments: argparse.Namespace, checked: Checked) -> bool:
-    """Writes the report; returns whether the run fails."""
+    """Write the report; return whether the run fails."""
     if arguments.diff:
         from pytest_dispatchguard.report.diff import unified
         from pytest_dispatchguard.visible import visible
@@ -215,7 +215,7 @@ def _tell(arguments: argparse.Namespace, checked: Checked) -> bool:
             for path in sorted(checked.after)
         )
         if arguments.output is None and sys.stdout is not None and sys.stdout.isatty():
-            # For people; whatever applies a diff needs it as it is.
+            # Only on a terminal: a program that applies the diff needs it unchanged.
             text = visible(text.replace("\r\n", "\n"))
         put(arguments, text, sys.stdout)
         unread = [f for f in checked.report.findings if f.code == "DG001"]
@@ -225,7 +225,7 @@ def _tell(arguments: argparse.Namespace, checked: Checked) -> bool:
         return bool(text or unread)
     stream = sys.stdout
     if (arguments.fix or arguments.add_ignore) and Path("-") in arguments.paths:
-        # Standard input is changed to standard output, as editors expect of a filter.
+        # The changed standard input goes to standard output, as editors expect from a filter.
         write_bytes(checked.stdin_after or b"")
         stream = sys.stderr
     if arguments.statistics:

@@ -1,4 +1,4 @@
-"""`dispatchguard history`: tells what budgets came to from run to run."""
+"""`dispatchguard history`: shows the results of budgets over time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pytest_dispatchguard.model.errors import UserError
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its arguments."""
+    """Add the arguments of the command."""
     parser.description = (
         "Show the results that `pytest --overhead-budget --overhead-history` kept: the latest of "
         "all tests, "
@@ -53,7 +53,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs it, and gives the exit status."""
+    """Run the command; return the exit status."""
     from pytest_dispatchguard.history.trends import place_of, told
 
     cwd = working_folder()

@@ -1,4 +1,4 @@
-"""`dispatchguard layers`: tells where the time of one call goes."""
+"""`dispatchguard layers`: breaks down the time of one call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pytest_dispatchguard.model.errors import UserError
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its arguments."""
+    """Add the arguments of the command."""
     parser.description = (
         "Break down the time of one call into its layers: Python functions, torch's bindings, autograd, "
         "dispatcher, allocation and kernels, all measured in turns within one run."
@@ -67,7 +67,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs it, and gives the exit status."""
+    """Run the command; return the exit status."""
     from pytest_dispatchguard.commands.measuring.take_apart import (
         Asked,
         flame,

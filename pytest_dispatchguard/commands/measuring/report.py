@@ -1,4 +1,4 @@
-"""`dispatchguard report`: makes one page of it all."""
+"""`dispatchguard report`: writes an HTML page of findings and budgets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pytest_dispatchguard.model.errors import UserError
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its arguments."""
+    """Add the arguments of the command."""
     parser.description = (
         "Lint files and directories and write a self-contained HTML page of findings and budgets."
     )
@@ -52,7 +52,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs it, and gives the exit status."""
+    """Run the command; return the exit status."""
     from pytest_dispatchguard.commands.measuring.build_report import made
     from pytest_dispatchguard.lint.processes.workers import default_jobs
     from pytest_dispatchguard.lint.request import Request

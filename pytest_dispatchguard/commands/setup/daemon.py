@@ -1,4 +1,4 @@
-"""`dispatchguard daemon`: tells of the process that does what `check --daemon` asks."""
+"""`dispatchguard daemon`: shows or stops the background process of `check --daemon`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pytest_dispatchguard.model.errors import UserError
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its arguments."""
+    """Add the arguments of the command."""
     parser.description = "Show or stop the background process of `dispatchguard check --daemon`."
     parser.add_argument("--stop", action="store_true", help="stop it")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs it, and gives the exit status."""
+    """Run the command; return the exit status."""
     from pytest_dispatchguard.daemon import asking, wire
 
     if not wire.POSSIBLE:

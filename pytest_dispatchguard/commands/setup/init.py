@@ -1,4 +1,4 @@
-"""`dispatchguard init`: sets a project up."""
+"""`dispatchguard init`: sets up a project."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Next:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its arguments."""
+    """Add the arguments of the command."""
     parser.description = (
         "Set up the project in the current directory: [tool.dispatchguard] in pyproject.toml, a pre-commit "
         "hook, a CI job and a first budget test. Asks before each part if run in a terminal. "
@@ -62,7 +62,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs it, and gives the exit status."""
+    """Run the command; return the exit status."""
     from pytest_dispatchguard.commands.setup import init_project
 
     root = working_folder()

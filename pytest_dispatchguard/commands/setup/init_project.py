@@ -1,4 +1,4 @@
-"""What a project needs to be guarded, planned file by file and written: for `dispatchguard init`."""
+"""Does the work of `dispatchguard init`: plans the files that a project needs, and writes them."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ CI = ("github", "gitlab", "none")
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What is wanted beside the configuration."""
+    """What to set up besides the configuration."""
 
     hook: bool
     ci: str
     """One of `CI`."""
     test: bool
     subject: str | None = None
-    """The dotted name of what the test is of; None for what is found."""
+    """The dotted name of the test's subject; None to find one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +47,20 @@ class Planned:
     """One file."""
 
     path: str
-    """Relative to the root, forward slashes."""
+    """Relative to the root, with forward slashes."""
     before: bytes | None
-    """None where there is no file."""
+    """None if there is no file."""
     after: bytes | None
-    """None where it stays as it is."""
+    """None if it stays unchanged."""
     said: str = ""
-    """Why it does."""
+    """Why it stays unchanged."""
     by_hand: str = ""
-    """What to put into it by hand."""
+    """What to add to it by hand."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A function that takes tensors and nothing else, or a class whose objects do."""
+    """A function that takes only tensors, or a class whose instances do."""
 
     module: str
     name: str
@@ -69,7 +69,7 @@ class Subject:
 
 
 def plan(root: Path, wishes: Wishes) -> list[Planned]:
-    """The files to write, and those that are there and stay. Nothing is written yet."""
+    """The files to write, and existing ones that stay. Nothing is written yet."""
     around = find_root([root])
     if around != root and not any(exists(root / marker) for marker in MARKERS):
         raise UserError(f"this directory is inside the project {around}: run it there")
@@ -86,7 +86,7 @@ def plan(root: Path, wishes: Wishes) -> list[Planned]:
 
 
 def write(root: Path, planned: Sequence[Planned]) -> None:
-    """Writes what is planned, each file whole or not at all, none that came to be meanwhile."""
+    """Write the planned files, each completely or not at all, and none that was created meanwhile."""
     for file in planned:
         if file.after is None:
             continue
@@ -103,7 +103,7 @@ def write(root: Path, planned: Sequence[Planned]) -> None:
 
 
 def usual_ci(root: Path) -> str:
-    """Whose CI a project uses, as far as its files tell."""
+    """The CI that a project uses, judged by its files."""
     return "gitlab" if exists(root / PIPELINE) or exists(root / ".gitlab") else "github"
 
 
@@ -119,7 +119,7 @@ def _configuration(root: Path) -> Planned:
     newline = b"\r\n" if b"\r\n" in before else b"\n"
     gap = b"" if not before.strip() else newline if before.endswith(b"\n") else newline * 2
     after = before + gap + templates.TABLE.encode().replace(b"\n", newline)
-    if not _is_toml(after):  # `tool = {…}` on one line takes no more tables
+    if not _is_toml(after):  # an inline table, `tool = {…}`, cannot be extended
         said = "cannot be extended: its `tool` table is inline"
         return Planned(PYPROJECT, before, None, said, templates.TABLE)
     return Planned(PYPROJECT, before, after)
@@ -134,7 +134,7 @@ def _is_toml(data: bytes) -> bool:
 
 
 def _new(root: Path, path: str, text: str) -> Planned:
-    """A file of ours alone: one that is there stays."""
+    """A new file of ours; an existing one stays."""
     place = root / path
     if not os.path.lexists(place):
         return Planned(path, None, text.encode())
@@ -164,7 +164,7 @@ def _test(root: Path, wanted: str | None) -> Planned:
 
 
 def _found(config: Config) -> Iterator[Subject]:
-    """What is hot and takes tensors alone: functions first, whose arguments are surely right."""
+    """Hot functions and classes that take only tensors: functions first, as their arguments are certain."""
     places = hot_functions(
         (config.root,),
         cwd=config.root,
@@ -192,7 +192,8 @@ def _named(config: Config, wanted: str) -> Iterator[Subject]:
 
 
 def _subjects(config: Config, rel: str, name: str, *, asked: bool = False) -> Iterator[Subject]:
-    """The function or class of a name at the top of a file, if it takes tensors alone, or was asked for."""
+    """The function or class of that name at the top level of a file, if it takes only tensors, or was
+    requested."""
     module = module_name(rel, config.import_roots)
     source = read_source(config.root / rel, rel)
     names = (*module.split("."), name)
@@ -225,7 +226,7 @@ _USUAL = frozenset("x y z a b input inputs other tensor".split())
 
 
 def _tensors(node: ast.FunctionDef, *, skip: int = 0, asked: bool) -> tuple[str, ...]:
-    """The parameters that a call must give, if all of them are tensors by annotation, or by a usual name."""
+    """The required parameters, if all of them are tensors by annotation or by a usual name."""
     required = _required(node)[skip:]
     fits = all(_is_tensor(parameter) for parameter in required)
     return tuple(p.arg for p in required) if asked or fits else ()

@@ -14,7 +14,7 @@ SIGNS = {"pass": "✅", "fail": "❌", "error": "💥", "undecided": "❔", "ski
 
 
 def as_markdown(verdicts: Sequence[Verdict], machine: Mapping[str, str]) -> str:
-    """The table, and what is to be said of each verdict that is no pass."""
+    """The table, and an explanation of each verdict that is not a pass."""
     counts = Counter[str](verdict.verdict for verdict in verdicts)
     told = ", ".join(f"{counts[word]} {word}" for word in SIGNS if counts[word])
     about = ", ".join(f"{name} {number}" for name, number in machine.items())
@@ -27,7 +27,7 @@ def as_markdown(verdicts: Sequence[Verdict], machine: Mapping[str, str]) -> str:
     aligned = ["---", *["---:"] * table.figures, *["---"] * (len(table.head) - at)]
     out += f"| {' | '.join(aligned)} |\n"
     for row in table.rows:
-        # Even in code a bar would end the cell.
+        # Even in code, a bar would end the cell.
         cells = [
             code(row[0]).replace("|", "\\|"),
             *map(escape, row[1:at]),

@@ -25,29 +25,29 @@ SCHEMA = 1
 
 
 _MOST_LINES = 8
-"""Lines of source that a failure shows."""
+"""How many lines of source a failure shows."""
 _SHORT = {"py_allocations": "blocks", "tensor_allocations": "tensors"}
-"""Counters whose names are wide, as a column is headed."""
+"""Shorter column titles for counters with long names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What is told of all verdicts, for every way of showing it."""
+    """All verdicts, ready to show in any format."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
-    """Test, figures, verdict, and what moved."""
+    """Test, figures, verdict, and the counters that moved."""
     figures: int
-    """How many columns of figures there are."""
+    """The number of columns with figures."""
     notes: Sequence[Sequence[str]]
-    """What to say under each row."""
+    """The lines below each row."""
     verdicts: Sequence[Verdict] = ()
-    """What each row is about."""
+    """The verdict of each row."""
 
 
 def table_of(verdicts: Sequence[Verdict], by: str | None = None) -> Table:
-    """One line a subject: those that fail first, then the slowest, or those of most instructions; or `by` a
-    name or a figure."""
+    """One row per subject: failures first, then the slowest, or those with most instructions; or sorted
+    by `by`, a name or a figure."""
     order = sorted(verdicts, key=_dearest) if by is None else in_order(verdicts, by)
     figures = _time_columns(order) or _counter_columns(order)
     moved = [_moved(verdict) for verdict in order]
@@ -63,7 +63,7 @@ def table_of(verdicts: Sequence[Verdict], by: str | None = None) -> Table:
 
 
 def _notes(verdict: Verdict) -> list[str]:
-    # What a failure is about stands in its own section.
+    # A failure is explained in its own section.
     told = verdict.reason if verdict.verdict != "fail" or not verdict.counters else ""
     note = verdict.base.note if verdict.base else ""
     return [one_line(text.splitlines()[0]) for text in (told, note) if text]
@@ -80,7 +80,7 @@ def plain_lines(table: Table) -> list[str]:
 
 
 _OF_TIME = {"ratio", "extra_us", "host_us", "regression"}
-"""What a verdict's reason is about where a call takes too long."""
+"""The figures named in a verdict's reason if a call takes too long."""
 _OF_COMPILING = (
     "fake_dispatches",
     "fake_mode_dispatches",
@@ -88,14 +88,14 @@ _OF_COMPILING = (
     "fake_cache_hits",
     "fake_cache_misses",
 )
-"""Counters of what compiling takes: a column of the table where a budget names one."""
+"""Counters of compilation: columns of the table only if a budget limits one of them."""
 
 Column = tuple[str, Sequence[str]]
-"""A title, and a cell for each verdict."""
+"""A title, and one cell per verdict."""
 
 
 def _time_columns(verdicts: Sequence[Verdict]) -> list[Column]:
-    """Reference, subject, ratio with its interval, and its limit; those that any verdict has."""
+    """Reference, subject, ratio with its interval, and its limit, as far as any verdict has them."""
     measured = [verdict.measured for verdict in verdicts]
     if not any(measured):
         return []
@@ -156,7 +156,7 @@ def _counter_columns(verdicts: Sequence[Verdict]) -> list[Column]:
 
 
 def _moved(verdict: Verdict) -> str:
-    """Counters that are not what they were in the base, or in the record."""
+    """Counters that differ from the base, or from the budget file."""
     before = verdict.base.counters if verdict.base else verdict.recorded or {}
     return ", ".join(
         f"{name} {before[name]} → {number}"
@@ -179,7 +179,7 @@ def _dearest(verdict: Verdict) -> tuple[bool, float, int, str, str]:
 
 
 def _name(verdict: Verdict, verdicts: Sequence[Verdict]) -> str:
-    """The test, with the subject where it has several."""
+    """The test, with the subject if it has several."""
     several = sum(other.node_id == verdict.node_id for other in verdicts) > 1
     return f"{verdict.node_id} ({verdict.subject})" if several else verdict.node_id
 
@@ -193,14 +193,14 @@ def _line(row: Sequence[str], widths: Sequence[int], figures: int) -> str:
 
 
 def explained(verdict: Verdict) -> str:
-    """A verdict that is no pass as a failure's text: what was allowed, what was found, how sure that is, and
-    where it goes."""
+    """A verdict that is not a pass, as the text of a failure: what was allowed, what was measured, with
+    what confidence, and where the cost is."""
     lines = _lines(verdict.lines) if verdict.counters else []
     return without_commands(visible("\n".join([reasons(verdict), *lines])))
 
 
 def reasons(verdict: Verdict) -> str:
-    """The same without the lines of source that it goes to."""
+    """The same without the source lines."""
     if not verdict.counters:
         return verdict.reason
     undecided = verdict.verdict == "undecided"
@@ -216,14 +216,13 @@ def reasons(verdict: Verdict) -> str:
 
 
 def _dearer(verdict: Verdict) -> list[Dearer]:
-    """The layers that take more than in what they are held against."""
+    """The layers that take longer than in the base or reference."""
     other = held_against(verdict)
     return dearer(verdict.layers, other[0]) if verdict.layers and other else []
 
 
 def _blamed(verdict: Verdict) -> list[str]:
-    """Which layers of a call take more than in what it is held against; all of them where there is nothing to
-    hold it against."""
+    """The layers of a call that take longer than in the base or reference; without one, all layers."""
     if verdict.layers is None:
         return []
     other = held_against(verdict)
@@ -263,7 +262,7 @@ def _waterfall(layers: Layers) -> list[str]:
 
 
 def _compiled(verdict: Verdict) -> list[str]:
-    """What torch compiled, where that is what costs more: guards, graph breaks, recompiles."""
+    """The compiled code, if that is what costs more: guards, graph breaks, recompiles."""
     made = verdict.compiled
     if made is None:
         return []
@@ -297,7 +296,7 @@ def _compiled(verdict: Verdict) -> list[str]:
 
 
 def _guards(groups: Sequence[Guards]) -> list[str]:
-    """Guards by kind and source: those that the base does not have, where there is one and any are."""
+    """Guards by kind and source: only those that the base does not have, if it lacks any."""
     new = sorted((g for g in groups if g.extra), key=lambda g: -(g.extra or 0))
     shown = (new or groups)[:_MOST_LINES]
     if not shown:
@@ -318,8 +317,8 @@ def _guard(group: Guards) -> str:
 
 
 def costly(lines: Sequence[CostlyLine]) -> tuple[str, list[tuple[str, str, CostlyLine]]]:
-    """Where instructions are run: what that is called, and of each line the number and the place. Those that
-    the base does not run, where there is one and any are."""
+    """Where instructions run: a title, and for each line the count and the place. Only lines that the
+    base does not run, if there are any."""
     dearer = [line for line in lines if line.extra]
     more = (
         "most of the extra instructions run here" if dearer else "most of its instructions run here"
@@ -344,7 +343,7 @@ def _lines(lines: Sequence[CostlyLine]) -> list[str]:
 
 
 def advice(findings: Sequence[Finding]) -> str:
-    """What the linter says of costly lines."""
+    """The linter's findings on the costly lines."""
     return "\n".join(
         one_line(f"{_place(finding.path, finding.span.line)}: {finding.code} {finding.message}")
         for finding in findings
@@ -436,7 +435,7 @@ def _base(base: Base | None) -> dict[str, Any] | None:
 
 
 def _figure(interval: Interval | None) -> dict[str, float | None] | None:
-    """A figure with its interval; an end that is not known is null."""
+    """A figure with its interval; an unknown end is null."""
     if interval is None:
         return None
     return {

@@ -45,7 +45,7 @@ def render(report: Report, options: Options) -> str:
 
 
 def _noted(report: Report, room: int) -> str:
-    """The notes, a line each, to unfold: as many as are asked for and there is room for."""
+    """The notes, one line each, in a collapsed section: as many as requested, and as fit."""
     found = [note for group in noted(report) for note in group]
     if not found:
         return ""
@@ -62,7 +62,7 @@ def _noted(report: Report, room: int) -> str:
 
 
 def listed(findings: Sequence[Finding], sources: Sources, most: int) -> str:
-    """Findings file by file, as many as there is room for."""
+    """Findings file by file, as many as fit."""
     out, told = "", 0
     for path, group in groupby(findings, key=lambda finding: finding.path):
         block = f"\n#### {code(path)}\n"
@@ -103,7 +103,7 @@ def linked(finding: Finding) -> str:
 
 
 def reasons(finding: Finding) -> list[str]:
-    """Why a place is hot and what it costs, as a paragraph of its own; nothing where neither is known."""
+    """Why a place is hot and what it costs, as a separate paragraph; nothing if neither is known."""
     facts = []
     if finding.hot is not None:
         facts.append(f"hot: {_heat(finding.hot)}")
@@ -118,13 +118,13 @@ def _heat(hot: Hot) -> str:
 
 
 def shown_fix(finding: Finding, fix: Fix, text: str | None) -> list[str]:
-    """What a fix does, with its diff to unfold where it can be had."""
+    """What a fix does, with its diff in a collapsed section if available."""
     title = f"fix: {escape(remedy(fix))}"
     diff = "" if text is None else _diff(finding.path, fix, text)
     if not diff:
         return [title]
     fence = fence_around(diff)
-    # Markdown is not read inside the tag, HTML is: code spans become tags there.
+    # Inside the tag only HTML is interpreted, not Markdown, so code spans become tags.
     summary = CODE.sub(lambda match: f"<code>{match.group()[1:-1]}</code>", _html(remedy(fix)))
     return [
         f"<details><summary>fix: {summary}</summary>",
@@ -147,7 +147,7 @@ def _diff(path: str, fix: Fix, text: str) -> str:
     try:
         after = apply_edits(text, (edit for edit in fix.edits if edit.path == path))
     except ValueError:
-        # The file is no longer the one that was judged.
+        # The file has changed since it was judged.
         return ""
     return without_commands(visible(unified(path, text, after).replace("\r\n", "\n")))
 

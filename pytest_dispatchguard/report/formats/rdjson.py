@@ -1,4 +1,4 @@
-"""``--format rdjson``: for reviewdog, which makes review comments and suggestions of it."""
+"""``--format rdjson``: for reviewdog, which makes review comments and suggestions from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a review says: the summary of a change, and a comment for each place in it, as Markdown."""
+"""The text of a review as Markdown: a summary of the change, and comments on its lines."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ class Comment:
 
     remark: Remark
     fingerprint: str
-    """The same as long as the finding is; in the comment, out of sight."""
+    """Stable for the same finding; hidden in the comment."""
     suggestion: Lines | None
-    """Lines that take the place of others, all of which the change shows."""
+    """Lines that replace others, all of which are part of the diff."""
 
     prefix: str = ""
-    """From the top of the repository to the project."""
+    """The path from the root of the repository to the project."""
 
     @property
     def path(self) -> str:
-        """The file that it is on, from the top of the repository."""
+        """Its file, relative to the root of the repository."""
         return self.prefix + self.remark.finding.path
 
     @property
@@ -62,12 +62,12 @@ def render(review: Review, options: Options) -> str:
 
 
 def mark(fingerprint: str) -> str:
-    """What a comment holds, out of sight, by which a later run knows it."""
+    """A hidden text in a comment, by which a later run recognizes it."""
     return f"<!-- {NAME}: {fingerprint} -->"
 
 
 def summary_mark(review: Review) -> str:
-    """By what a summary is known that an earlier run posted: each project of a repository has its own."""
+    """A hidden text by which a later run recognizes the summary; each project of a repository has its own."""
     if not review.prefix:
         return f"<!-- {NAME}: summary -->"
     name = sha256(review.prefix.encode("utf-8", "surrogatepass")).hexdigest()[:16]
@@ -75,7 +75,7 @@ def summary_mark(review: Review) -> str:
 
 
 def comments(review: Review, options: Options) -> list[Comment]:
-    """A comment for each new finding at lines of the change."""
+    """A comment for each new finding on lines of the change."""
     sources = cache(options.source)
     found = [remark.finding for remark in review.remarks]
     names = fingerprints([replace(f, path=review.prefix + f.path) for f in found])
@@ -96,7 +96,7 @@ def _suggestion(remark: Remark, sources: Sources) -> Lines | None:
 
 
 def body(comment: Comment, options: Options, opening: str = "suggestion") -> str:
-    """The text of a comment. `opening` is what the code host calls a block of lines to put in place."""
+    """The text of a comment. `opening` is how the code host begins a suggestion block."""
     finding = comment.remark.finding
     lines = [f"{linked(finding)} {escape(statement(finding))}", *reasons(finding)]
     if finding.fix is not None and comment.suggestion is not None:
@@ -110,7 +110,7 @@ def body(comment: Comment, options: Options, opening: str = "suggestion") -> str
 
 
 def headline(review: Review) -> str:
-    """What the change does, in one line."""
+    """The change in one line."""
     parts = []
     notes = sum(finding.certainty == "note" for finding in review.new)
     if len(review.new) > notes:
@@ -135,7 +135,7 @@ def headline(review: Review) -> str:
 
 
 def summary(review: Review, options: Options, *, commented: bool) -> str:
-    """The review as one comment. What is `commented` on at its lines is only counted here."""
+    """The review as one comment. Findings that are `commented` on at their lines are only counted here."""
     sources = cache(options.source)
     out = f"### dispatchguard: {escape(headline(review))}\n"
     out += f"\nCompared with {code(review.base)}.\n"
@@ -190,7 +190,7 @@ def _budgets(review: Review) -> Iterator[str]:
         moved = "<br>".join(f"{escape(m.name)}: {m.before} → {m.now}" for m in change.moved)
         times = "" if change.change is None else f"{change.change.value:.3f}"
         name = code(f"{change.node_id} ({change.subject})" if change.subject else change.node_id)
-        # Even in code a bar would end the cell.
+        # Even in code, a bar would end the cell.
         cells = [
             name.replace("|", "\\|"),
             f"{SIGNS[change.verdict]} {change.verdict}",
@@ -219,7 +219,7 @@ def _budgets(review: Review) -> Iterator[str]:
 
 
 def causes(change: BudgetChange) -> list[str]:
-    """What became dearer and where, a line each."""
+    """What became more expensive and where, one line each."""
     told = [line for line in change.reason.splitlines()[:1] if line]
     lines = sorted(change.lines, key=lambda line: -(line.extra or 0))
     told += [_costly(line) for line in lines[:_MOST_LINES] if line.extra]
