@@ -77,7 +77,7 @@ def test_a_slow_subject_fails_and_says_how_slow(suite: pytest.Pytester, run: Any
         [
             "slow costs more than its budget allows",
             "  ratio: * (* to *), allowed 3",
-            "  a call takes * µs, its reference * µs: medians of * blocks of each in * process*",
+            "  a call takes * µs, its reference * µs: medians of * blocks each in * process*",
             "  most of its instructions run here:",
             "*subjects.py:*",
             "test *reference *subject *ratio *allowed *verdict",

@@ -276,10 +276,10 @@ def rule(
         ("raise ValueError('two\\nlines')\n", "ValueError: two lines"),
         (rule(code="DG001"), "rule Mine has the code DG001 of the linter itself"),
         (rule(code="DG411"), "rule Mine has the code DG411 of"),
-        (rule(code="acme1"), "no proper code ('acme1')"),
-        (rule(code=7), "no proper code (7)"),
+        (rule(code="acme1"), "no valid code ('acme1')"),
+        (rule(code=7), "no valid code (7)"),
         (rule(looks="'x'"), "looks for 'x', which is no Look"),
-        (rule(looks="()"), "does not state its 'looks_for'"),
+        (rule(looks="()"), "does not set 'looks_for'"),
         (rule(answer="[Mine()]"), "which is not a subclass of Rule"),
         (rule(answer="[int]"), "which is not a subclass of Rule"),
         (rule(answer="[Mine, Mine]"), "rule Mine has the code ACME101 of Mine"),
@@ -321,9 +321,9 @@ def test_ctrl_c_while_a_pack_is_loaded_is_no_fault_of_the_pack(packs: Packs) -> 
     [
         ("1 / 0", "ZeroDivisionError"),
         ("raise SystemExit(0)", "SystemExit: 0"),
-        ("return 'odd'", "TypeError: judge gave 'odd', which is no Finding"),
-        ("return ['odd']", "TypeError: judge gave 'odd', which is no Finding"),
-        ("return 3", "TypeError: judge gave 3, which is no Finding"),
+        ("return 'odd'", "TypeError: judge returned 'odd', not a Finding"),
+        ("return ['odd']", "TypeError: judge returned 'odd', not a Finding"),
+        ("return 3", "TypeError: judge returned 3, not a Finding"),
     ],
 )
 def test_a_rule_that_fails_is_one_line_and_the_others_speak(

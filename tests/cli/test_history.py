@@ -192,7 +192,7 @@ def test_a_history_that_cannot_be_written_changes_no_verdict(
     result.assert_outcomes(passed=2)
     assert result.ret == 0
     result.stdout.fnmatch_lines(
-        ["warning: the run is not in the history: *mine.txt: is no history*"]
+        ["warning: the run is not in the history: *mine.txt: not a history*"]
     )
     assert (pytester.path / "mine.txt").read_text() == "not a database"
 
@@ -268,9 +268,9 @@ def test_what_git_cannot_find_is_one_line(
 
     between = ("--good", "main~2", "--bad", "main")
     assert "cannot be narrowed down" in bisect(TEST, *between)
-    assert "counts nothing at main~1: " in bisect(TEST, "--good", "main~2", "--bad", "main~1")
+    assert "has no counts at main~1: " in bisect(TEST, "--good", "main~2", "--bad", "main~1")
     whole = bisect(TEST.removesuffix("[1]"), *between)  # a test that got its parameters later
-    assert f"counts nothing at main~2: there it is {TEST}, {TEST.replace('1', '2')}\n" in whole
+    assert f"has no counts at main~2: there it is {TEST}, {TEST.replace('1', '2')}\n" in whole
     assert 'knows no revision "gone"' in bisect(TEST, "--good", "gone", "--bad", "main")
     assert "are one commit" in bisect(TEST, "--good", "HEAD", "--bad", "main")
     assert "no history yet" in bisect(TEST)

@@ -127,7 +127,7 @@ def test_a_configuration_that_takes_no_table_is_told(lib: Path, run: Run) -> Non
     text = "tool = { ruff = { line-length = 100 } }\n"
     (lib / PYPROJECT).write_text(text)
     done = run("init", "--no-hook", "--no-test", "--ci", "none")
-    assert "pyproject.toml cannot be added to" in done.out
+    assert "pyproject.toml cannot be extended" in done.out
     assert (lib / PYPROJECT).read_text() == text
     (lib / PYPROJECT).write_text("[")
     assert "not valid TOML" in one_line(run("init"))

@@ -78,7 +78,7 @@ def test_a_missing_path_is_status_2_and_leaves_nothing_behind(project: Path, run
         (["check", "--jobs", "0"], "'0' is not a positive whole number"),
         (["check", "--config", "none.toml"], "none.toml: no such configuration file"),
         (["check", "--unsafe-fixes"], "requires --fix or --diff"),
-        (["check", "--fix", "--diff"], "exclude each other"),
+        (["check", "--fix", "--diff"], "--fix cannot be combined with --diff"),
         (["check", "--diff", "--format", "json"], "--diff cannot be combined"),
         (["check", "--diff", "--statistics"], "--diff cannot be combined"),
         *(
@@ -90,7 +90,7 @@ def test_a_missing_path_is_status_2_and_leaves_nothing_behind(project: Path, run
         ),
         (["check", "--stdin-filename", "x.py"], "requires the path -"),
         (["check", "-", "pkg"], "goes alone"),
-        (["check", "--write-baseline"], "name it with --baseline FILE"),
+        (["check", "--write-baseline"], "pass --baseline FILE"),
         (["check", "--baseline", "none.json"], "no such baseline"),
         (["check", "--diff-base", "HEAD"], "--diff-base"),
         (["rule", "DG4O1"], "the nearest is DG4"),

@@ -98,7 +98,7 @@ def test_cheap_findings_keep_their_entries_in_the_baseline(project: Path, run: A
 def test_a_time_that_is_none(project: Path, run: Any, text: str) -> None:
     done = run("check", f"--min-cost={text}")
     assert done.status == 2
-    assert "is no time; write it as 1us" in done.err
+    assert "is not a time; write it as 1us" in done.err
 
 
 def test_a_table_that_is_none_is_one_line(project: Path, run: Any) -> None:

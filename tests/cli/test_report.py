@@ -109,7 +109,7 @@ def test_a_file_that_is_none_of_verdicts_is_one_line(
 
 
 def test_what_has_no_place_to_go_is_one_line(project: Path, run: Run) -> None:
-    assert "--output FILE makes the page" in one_line(run("report"))
+    assert "pass --output FILE for the page" in one_line(run("report"))
     assert "the directory does not exist; create it first" in one_line(
         run("report", "--output", "none/r.html")
     )

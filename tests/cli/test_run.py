@@ -317,7 +317,7 @@ def test_a_program_that_breaks_off_is_told_as_such(project: Path, run: Run) -> N
     done = run(project, "train.py")
     assert done.returncode == 3
     assert (
-        "note: the program ended with status 3: the findings are from what ran before"
+        "note: the program exited with status 3: the findings are from what ran before"
         in done.stdout
     )
 
@@ -393,9 +393,9 @@ def test_what_torch_compile_made_of_it(project: Path, run: Run) -> None:
     ("words", "said"),
     [
         ((), "nothing to run: name a script, -m MODULE, or -- COMMAND"),
-        (("--ghost",), "run what? name a script"),
+        (("--ghost",), "nothing to run: name a script"),
         (("--ghost", "-m"), "run what?"),
-        (("--record",), "run what? name a script"),
+        (("--record",), "nothing to run: name a script"),
         (("--ghost", "none.py"), "none.py: no such file\n"),
         (("--ghost", "none"), "none: no such file; for a module say -m none\n"),
         (("-m", "none.such"), "none.such: no module of that name can be found from here\n"),

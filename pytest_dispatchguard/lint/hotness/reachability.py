@@ -51,7 +51,7 @@ class Reached(NamedTuple):
     """The paths that were followed further from it, in order."""
 
 
-class Grounds(NamedTuple):
+class ReachContext(NamedTuple):
     """What reachability depends on beside the edges of the call graph."""
 
     project: Project
@@ -80,7 +80,7 @@ def turn_of(fact: HotFact) -> int:
     return _OFFERED * fact.users + 2 * fact.only_loops + (fact.per == "step")
 
 
-def heated(grounds: Grounds, roots: Sequence[Root], ways: Ways) -> dict[str, Reached]:
+def reachable(context: ReachContext, roots: Sequence[Root], ways: Ways) -> dict[str, Reached]:
     """The functions that the roots reach."""
     found: dict[str, Reached] = {}
     seen: dict[str, tuple[bool, bool]] = {}
@@ -91,27 +91,27 @@ def heated(grounds: Grounds, roots: Sequence[Root], ways: Ways) -> dict[str, Rea
             if root.only_loops is not only_loops or target in found:
                 continue
             if root.surely:
-                if named_cold(grounds.coldness, target):
+                if named_cold(context.coldness, target):
                     continue
-            elif is_cold(grounds.coldness, target):
+            elif is_cold(context.coldness, target):
                 continue
             name = dotted_id(target)
             fact = HotFact(name, [name], root.reason, False, root.per, root.only_loops)
             found[target] = Reached(fact, [])
-            family = class_of(grounds.project, target)
+            family = class_of(context.project, target)
             begun.append(Arrival(target, fact, True, family, turn_of(fact)))
         for turn in sorted({arrival.turn for arrival in begun}):
-            _spread(grounds, [a for a in begun if a.turn == turn], ways, found, seen)
-    offers = [offer for f in grounds.project.functions if (offer := grounds.offer(f)) is not None]
+            _spread(context, [a for a in begun if a.turn == turn], ways, found, seen)
+    offers = [offer for f in context.project.functions if (offer := context.offer(f)) is not None]
     for offer in offers:
         if offer.target not in found:
             found[offer.target] = Reached(offer.fact, [])
-    _spread(grounds, offers, ways, found, seen)
+    _spread(context, offers, ways, found, seen)
     return found
 
 
 def _spread(
-    grounds: Grounds,
+    context: ReachContext,
     frontier: list[Arrival],
     ways: Ways,
     found: dict[str, Reached],
@@ -129,7 +129,7 @@ def _spread(
             before = seen.get(source, _NOTHING)
             if before == _ALL:
                 continue
-            home = _at_home(grounds, arrival)
+            home = _at_home(context, arrival)
             arrivals = found[source].arrivals
             if arrivals and _covers(before, home, arrival):
                 continue
@@ -139,14 +139,14 @@ def _spread(
             for edge in ways(source):
                 target = edge.target
                 known = found.get(target)
-                if known is None and _stays_cold(grounds.coldness, edge):
+                if known is None and _stays_cold(context.coldness, edge):
                     continue
                 if known is not None and (
                     len(known.fact.path) == 1  # a root starts its own paths
                     or seen.get(target) == _ALL  # another path leads to nothing new
                 ):
                     continue
-                next_ = _onward(grounds, arrival, home, edge)
+                next_ = _onward(context, arrival, home, edge)
                 if next_ is not None:
                     if known is None:
                         found[target] = Reached(next_.fact, [])
@@ -167,10 +167,10 @@ def _covers(seen: tuple[bool, bool], home: bool, arrival: Arrival) -> bool:
     return seen[0] >= home and seen[1] >= arrival.direct
 
 
-def _at_home(grounds: Grounds, arrival: Arrival) -> bool:
+def _at_home(context: ReachContext, arrival: Arrival) -> bool:
     """Whether a path has reached a function of the class family in which it began."""
-    owner = class_of(grounds.project, arrival.target)
-    return bool(owner and arrival.family) and related(grounds.project, owner, arrival.family)
+    owner = class_of(context.project, arrival.target)
+    return bool(owner and arrival.family) and related(context.project, owner, arrival.family)
 
 
 def _stays_cold(coldness: Coldness, edge: Edge) -> bool:
@@ -181,11 +181,11 @@ def _stays_cold(coldness: Coldness, edge: Edge) -> bool:
     return is_cold(coldness, edge.target) or cold_unless_root(edge.target)
 
 
-def _onward(grounds: Grounds, arrival: Arrival, home: bool, edge: Edge) -> Arrival | None:
+def _onward(context: ReachContext, arrival: Arrival, home: bool, edge: Edge) -> Arrival | None:
     """The path extended by an edge; None if it ends here."""
     _, origin, direct, family, turn = arrival
     # A whole training or sampling loop is one, however it is started.
-    if edge.target in grounds.loops or (origin.only_loops and not edge.loop):
+    if edge.target in context.loops or (origin.only_loops and not edge.loop):
         return None
     if edge.spread and not home:
         return None
@@ -226,12 +226,12 @@ class _Again:
 
     def __init__(
         self,
-        grounds: Grounds,
+        context: ReachContext,
         before: Before,
         ways: Ways,
         callers: Callable[[str], Iterable[str]],
     ) -> None:
-        self.grounds, self.before, self.ways, self.callers = grounds, before, ways, callers
+        self.context, self.before, self.ways, self.callers = context, before, ways, callers
         self.now: dict[str, Reached | None] = {}
         self.places: list[tuple[int, int, str]] = []
         self.because: dict[tuple[int, int, str], set[str] | None] = {}
@@ -279,11 +279,11 @@ class _Again:
         earlier = [a for a in here if _place(a) < place]
         seen = _NOTHING
         for arrival in earlier:
-            home = _at_home(self.grounds, arrival)
+            home = _at_home(self.context, arrival)
             seen = (seen[0] or home, seen[1] or arrival.direct)
-        if earlier and because is not None and self.is_nothing_new(place, target, because, seen):
+        if earlier and because is not None and self.leads_nowhere_new(place, target, because, seen):
             return
-        if known is None and not here and _stays_cold(self.grounds.coldness, Edge(target, False)):
+        if known is None and not here and _stays_cold(self.context.coldness, Edge(target, False)):
             return
         coming = [] if seen == _ALL else self.coming(place, target)
         fact = None if reached is None else reached.fact
@@ -291,7 +291,7 @@ class _Again:
             fact = min(coming, key=lambda came: came[:2])[2].fact
         processed: list[Arrival] = []
         for arrival in sorted((a for *_, a in coming), key=_order):
-            home = _at_home(self.grounds, arrival)
+            home = _at_home(self.context, arrival)
             if (earlier or processed) and _covers(seen, home, arrival):
                 continue
             processed.append(arrival)
@@ -304,12 +304,12 @@ class _Again:
         for later in (*map(_place, _arrivals(known)), *map(_after, comes)):
             if later > place:
                 self.mark(later, target, None)
-        if place < _AT_OFFER and self.grounds.offer(target) is not None:
+        if place < _AT_OFFER and self.context.offer(target) is not None:
             self.mark(_AT_OFFER, target, None)
         for edge in self.ways(target):
             self.mark((place[0], place[1] + 1), edge.target, target)
 
-    def is_nothing_new(
+    def leads_nowhere_new(
         self, place: _Place, target: str, because: Iterable[str], seen: tuple[bool, bool]
     ) -> bool:
         """Whether the paths from these functions at one place, old and new, lead to nothing beyond
@@ -318,14 +318,14 @@ class _Again:
             was = self.led(self.before.reached(source), self.before.ways(source), place, target)
             now = self.led(self.reached(source), self.ways(source), place, target)
             for _, arrival in (*was, *now):
-                if not _covers(seen, _at_home(self.grounds, arrival), arrival):
+                if not _covers(seen, _at_home(self.context, arrival), arrival):
                     return False
         return True
 
     def coming(self, place: _Place, target: str) -> list[tuple[str, list[str], Arrival]]:
         """All paths that reach a function at one place, with the functions that they come from and how
         they got there."""
-        offer = self.grounds.offer(target) if place == _AT_OFFER else None
+        offer = self.context.offer(target) if place == _AT_OFFER else None
         if offer is not None:
             return [("", [], offer)]
         return [
@@ -342,10 +342,10 @@ class _Again:
         found = []
         for arrival in _arrivals(source):
             if _after(arrival) == place:
-                home = _at_home(self.grounds, arrival)
+                home = _at_home(self.context, arrival)
                 for edge in ways:
                     if edge.target == target:
-                        next_ = _onward(self.grounds, arrival, home, edge)
+                        next_ = _onward(self.context, arrival, home, edge)
                         if next_ is not None:
                             found.append((arrival.fact.path, next_))
         return found
@@ -363,8 +363,8 @@ def _after(arrival: Arrival) -> _Place:
     return arrival.turn, len(arrival.fact.path) + 1
 
 
-def heated_again(
-    grounds: Grounds,
+def update_reachable(
+    context: ReachContext,
     before: Before,
     ways: Ways,
     callers: Callable[[str], Iterable[str]],
@@ -373,7 +373,7 @@ def heated_again(
     """What is known about functions after the `changed` ones may run something else, if it differs from
     `before`; None for functions that are no longer hot. There must be no recorded profile. `callers`
     returns all possible callers of a function, and may return more."""
-    again = _Again(grounds, before, ways, callers)
+    again = _Again(context, before, ways, callers)
     for source in changed:
         again.begin(source)
     again.go()

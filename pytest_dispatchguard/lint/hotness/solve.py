@@ -21,7 +21,7 @@ from pytest_dispatchguard.lint.facts import HotFact
 from pytest_dispatchguard.lint.hotness.cold import Coldness
 from pytest_dispatchguard.lint.hotness.patterns import patterns
 from pytest_dispatchguard.lint.hotness.profile import Observed, with_seen
-from pytest_dispatchguard.lint.hotness.reachability import Grounds, Reached, heated
+from pytest_dispatchguard.lint.hotness.reachability import ReachContext, Reached, reachable
 from pytest_dispatchguard.lint.hotness.roots import Root, find_roots, named_roots
 from pytest_dispatchguard.lint.knowledge.libraries import Known
 
@@ -98,8 +98,8 @@ def solve(
             )
         return found
 
-    grounds = Grounds(project, coldness, loops_of(roots))
-    first = then = heated(grounds, roots, ways)
+    context = ReachContext(project, coldness, loops_of(roots))
+    first = then = reachable(context, roots, ways)
     given = _given(project, first, plain)
     runs = dict(plain)
     for function_id, literals in given.items():
@@ -107,8 +107,8 @@ def solve(
             left = edges(project, function_id, partial(ruled_out, given=literals))
             runs[function_id] = with_seen(left, function_id, recorded)
     if runs != plain:
-        then = heated(
-            grounds, roots, lambda f: runs[f] if f in runs else runs.setdefault(f, ways(f))
+        then = reachable(
+            context, roots, lambda f: runs[f] if f in runs else runs.setdefault(f, ways(f))
         )
     hot = {function_id: reached.fact for function_id, reached in then.items()}
     calling = callers(hot, runs)

@@ -14,7 +14,7 @@ from pytest_dispatchguard.lint.facts import FileFacts, HotFact
 from pytest_dispatchguard.lint.hotness.cold import Coldness
 from pytest_dispatchguard.lint.hotness.patterns import patterns
 from pytest_dispatchguard.lint.hotness.profile import Observed
-from pytest_dispatchguard.lint.hotness.reachability import Grounds
+from pytest_dispatchguard.lint.hotness.reachability import ReachContext
 from pytest_dispatchguard.lint.incremental.hot_paths import Known, Trails, pack_trails
 from pytest_dispatchguard.lint.incremental.last_solution import (
     Facts,
@@ -22,16 +22,16 @@ from pytest_dispatchguard.lint.incremental.last_solution import (
     Read,
     Rows,
     Step,
-    put_line,
+    add_class,
 )
 from pytest_dispatchguard.lint.incremental.lazy_project import (
     pack_families,
     project_on_demand,
     unpack_families,
 )
-from pytest_dispatchguard.lint.incremental.name_meanings import means_the_same, told_of_returns
+from pytest_dispatchguard.lint.incremental.name_meanings import files_using_returns, means_the_same
 from pytest_dispatchguard.lint.incremental.name_mentions import Mentions
-from pytest_dispatchguard.lint.incremental.resolve import Moved, moved
+from pytest_dispatchguard.lint.incremental.resolve import Resolved, resolve_changed
 from pytest_dispatchguard.lint.judge.briefs import Briefer
 from pytest_dispatchguard.lint.pipeline.survey import sha
 from pytest_dispatchguard.lint.store.cache import Cache
@@ -41,7 +41,7 @@ _MOST_TOLD = 24
 """Files. If more are affected, the whole project is solved again."""
 
 
-class After(NamedTuple):
+class Affected(NamedTuple):
     """What a change affects."""
 
     briefs: Mapping[str, str]
@@ -66,14 +66,14 @@ class LostRowError(Exception):
     """The cache has lost a row that it had."""
 
 
-def after_step(
+def affected_by(
     step: Step,
     config: Config,
     facts: Facts,
     cache: Cache,
     mentions: Mentions,
     packaged: frozenset[str],
-) -> After | None:
+) -> Affected | None:
     """What a step affects; None if that needs a full solve. Raises LostRowError if the cache has lost a
     row."""
     found = step.before.found
@@ -90,7 +90,7 @@ def after_step(
         was = project_on_demand(modules, unpack_families(text), as_it_was, packaged)
         if not all(means_the_same(was, project, r, c) for r, c in step.changes.items()):
             return None
-    told = told_of_returns(step.changes, mentions)
+    told = files_using_returns(step.changes, mentions)
     if told is None:
         return None
     classes = _classes_below(project, step)
@@ -115,7 +115,7 @@ def after_step(
         row = pack_families(families)
         rows = rows._replace(families={sha(row.encode()): row})
         found = found._replace(families=sha(row.encode()))
-    return After(
+    return Affected(
         {rel: pack_brief(briefer.brief(rel)) for rel in sorted(briefer.hot)},
         {rel: len(briefer.hot.get(rel, ())) for rel in touched},
         _read(step.before.read, trails, project),
@@ -143,7 +143,7 @@ def _classes_below(project: Project, step: Step) -> set[str]:
     return found
 
 
-def _moved(step: Step, config: Config, project: Project, known: Known) -> Moved | None:
+def _moved(step: Step, config: Config, project: Project, known: Known) -> Resolved | None:
     bodies = {
         f"{project.module_of[rel]}:{name}": was
         for rel, change in step.changes.items()
@@ -157,10 +157,12 @@ def _moved(step: Step, config: Config, project: Project, known: Known) -> Moved 
         for name in change.takes
         if known.of(function_id := f"{project.module_of[rel]}:{name}") is not None
     }
-    return moved(Grounds(project, coldness, frozenset(found.loops)), known, bodies, takes)
+    return resolve_changed(
+        ReachContext(project, coldness, frozenset(found.loops)), known, bodies, takes
+    )
 
 
-def _trails(known: Known, now: Moved, project: Project) -> dict[str, Trails]:
+def _trails(known: Known, now: Resolved, project: Project) -> dict[str, Trails]:
     """The new trails of the files whose trails change."""
     found: dict[str, Trails] = {}
 
@@ -211,7 +213,7 @@ def _read(before: Read, trails: Mapping[str, Trails], project: Project) -> Read:
         if any(trail.then is not None for trail in of_file.trails.values()):
             line: dict[str, list[str]] = {}
             for class_ in project.files[rel].classes:
-                put_line(line, project, f"{project.module_of[rel]}:{class_.name}")
+                add_class(line, project, f"{project.module_of[rel]}:{class_.name}")
             if line:
                 lines[rel] = line
     if walked == before.walked and lines == before.lines:

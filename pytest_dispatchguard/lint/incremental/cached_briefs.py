@@ -46,11 +46,11 @@ def cached_briefs(
     if index is not None:
         return _stored_briefs(cache, index, {}, solve_again)
     from pytest_dispatchguard.lint.incremental import last_solution
-    from pytest_dispatchguard.lint.incremental.next_solution import next_state
+    from pytest_dispatchguard.lint.incremental.next_solution import next_solution_of
 
     settings = solution_store.settings_of(config, catalog, packaged(config, survey))
     before = last_solution.recall(cache)
-    after = before and next_state(key, settings, config, survey, catalog, cache, before)
+    after = before and next_solution_of(key, settings, config, survey, catalog, cache, before)
     if after:
         if keep:
             last_solution.keep(cache, after.known, after.briefs)
@@ -130,7 +130,7 @@ def _stored_briefs(
         brief = solution_store.brief_of(cache, index.keys[rel])
         if brief is None:
             brief = solve_again().text(rel)
-            solution_store.mend(cache, index.keys[rel], brief)
+            solution_store.restore_brief(cache, index.keys[rel], brief)
         return brief
 
     return Briefs(index.hot, index.idle, text, index.keys)

@@ -24,7 +24,7 @@ _ROOT = re.compile(r"(?<![\w.])[^\W\d]\w*")
 _LOCALS = ".<locals>."
 
 
-class About(NamedTuple):
+class FileSummary(NamedTuple):
     """What is known about one file of a solved project."""
 
     module: str
@@ -35,7 +35,7 @@ class About(NamedTuple):
     first."""
 
 
-class Matters(NamedTuple):
+class Relevance(NamedTuple):
     """When it makes a difference that a function of some name exists."""
 
     mentioned: Callable[[str], bool]
@@ -209,7 +209,9 @@ def _leading(function: FunctionFact) -> object:
     return function.locals, [packed_call(call) for call in function.calls]
 
 
-def is_unnoticed(function: FunctionFact, facts: FileFacts, about: About, matters: Matters) -> bool:
+def is_unnoticed(
+    function: FunctionFact, facts: FileFacts, about: FileSummary, matters: Relevance
+) -> bool:
     """Whether adding or removing a function makes no difference to code that does not mention it."""
     owner, _, last = function.name.rpartition(".")
     around = function.name.split(_LOCALS)
@@ -234,8 +236,12 @@ def is_unnoticed(function: FunctionFact, facts: FileFacts, about: About, matters
     )
 
 
-def remade(
-    brief: Brief, change: Change, facts: FileFacts, about: About, own: Callable[[str], OwnMethods]
+def updated_brief(
+    brief: Brief,
+    change: Change,
+    facts: FileFacts,
+    about: FileSummary,
+    own: Callable[[str], OwnMethods],
 ) -> Brief:
     """The new brief of a file in which functions were added or removed unnoticed, or bodies changed but
     call the same. `facts` are the new ones; `own` returns what a class of the project defines."""

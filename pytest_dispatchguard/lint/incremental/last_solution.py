@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytest_dispatchguard.config.config import Config
 from pytest_dispatchguard.lint.callgraph.class_hierarchy import mro
 from pytest_dispatchguard.lint.facts import FileFacts
-from pytest_dispatchguard.lint.incremental.changes import About, Change, words_in
+from pytest_dispatchguard.lint.incremental.changes import Change, FileSummary, words_in
 from pytest_dispatchguard.lint.incremental.solution_store import Index, index_of
 from pytest_dispatchguard.lint.incremental.solution_store import keep as keep_hot
 from pytest_dispatchguard.lint.pipeline.survey import Survey, facts_of, sha
@@ -25,7 +25,7 @@ _MOST_CHANGED = 24
 
 
 class Read(NamedTuple):
-    """What was read of a project to find the hot functions: what `About` holds for a file, by path."""
+    """What was read of a project to find the hot functions: what `FileSummary` holds for a file, by path."""
 
     walked: Mapping[str, Sequence[str]]
     lines: Mapping[str, Mapping[str, Sequence[str]]]
@@ -64,9 +64,9 @@ class State(NamedTuple):
     read: Read
     found: Found = Found()
 
-    def about(self, rel: str) -> About:
+    def about(self, rel: str) -> FileSummary:
         """What is known about one file."""
-        return About(
+        return FileSummary(
             self.files[rel][2],
             frozenset(self.read.walked.get(rel, ())),
             self.read.lines.get(rel, {}),
@@ -179,12 +179,12 @@ def read_for(project: Project, heat: Heat) -> Read:
     for class_id in project.classes:
         path = project.modules[class_id.partition(":")[0]]
         if path in hot:
-            put_line(lines.setdefault(path, {}), project, class_id)
+            add_class(lines.setdefault(path, {}), project, class_id)
     lines = {rel: classes for rel, classes in lines.items() if classes}
     return Read(walked, lines)
 
 
-def put_line(lines: dict[str, list[str]], project: Project, class_id: str) -> None:
+def add_class(lines: dict[str, list[str]], project: Project, class_id: str) -> None:
     """Add a class to those of its file, if it inherits from classes of the project."""
     above = [base for base in mro(project, class_id)[1:] if base in project.classes]
     if above:

@@ -27,7 +27,7 @@ def means_the_same(was: Project, now: Project, rel: str, change: Change) -> bool
     )
 
 
-def told_of_returns(changes: Mapping[str, Change], mentions: Mentions) -> set[str] | None:
+def files_using_returns(changes: Mapping[str, Change], mentions: Mentions) -> set[str] | None:
     """The files that may call functions whose return values changed; None if that is unknown."""
     found: set[str] = set()
     for rel, change in changes.items():

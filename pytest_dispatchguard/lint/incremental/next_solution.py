@@ -14,12 +14,12 @@ from pytest_dispatchguard.lint.facts import FileFacts, FunctionFact
 from pytest_dispatchguard.lint.incremental import last_solution
 from pytest_dispatchguard.lint.incremental.changes import (
     Change,
-    Matters,
+    Relevance,
     asked_methods,
     change_of,
     is_unnoticed,
     own_methods,
-    remade,
+    updated_brief,
     words_in,
     words_of,
 )
@@ -39,7 +39,7 @@ from pytest_dispatchguard.lint.store.packing import pack_brief, pack_facts, unpa
 from pytest_dispatchguard.project_folder import PROFILE
 
 if TYPE_CHECKING:
-    from pytest_dispatchguard.lint.incremental.affected import After
+    from pytest_dispatchguard.lint.incremental.affected import Affected
 
 
 class Next(NamedTuple):
@@ -50,7 +50,7 @@ class Next(NamedTuple):
     """The briefs that differ from before, as text, by path."""
 
 
-def next_state(
+def next_solution_of(
     key: str,
     settings: str,
     config: Config,
@@ -85,12 +85,12 @@ def next_state(
     if changes is None:
         return None
     step = last_solution.Step(state, old, new, changes)
-    after: After | None = None
+    after: Affected | None = None
     if _reaches_others(step):
-        from pytest_dispatchguard.lint.incremental.affected import LostRowError, after_step
+        from pytest_dispatchguard.lint.incremental.affected import LostRowError, affected_by
 
         with suppress(LostRowError):
-            after = after_step(step, config, facts, cache, mentions, packaged(config, survey))
+            after = affected_by(step, config, facts, cache, mentions, packaged(config, survey))
         if after is None:
             return None
     briefs = _briefs(step, before.hot, facts, cache, () if after is None else after.briefs)
@@ -104,7 +104,7 @@ def _updated(
     survey: Survey,
     before: last_solution.Known,
     step: last_solution.Step,
-    after: After | None,
+    after: Affected | None,
     briefs: dict[str, str],
 ) -> Next:
     """The last solution with the changed files, what they affect, and the new briefs."""
@@ -131,12 +131,12 @@ def matters_in(
     config: Config,
     library_roots: Mapping[str, Iterable[str]],
     packaged: Iterable[str] = (),
-) -> Matters:
+) -> Relevance:
     """When it makes a difference, in this project, that a function of some name exists."""
     words = known.words
     modules = (module for _, _, module in known.state.files.values())
     named = words_of([*modules, *config.tensor_types])
-    return Matters(
+    return Relevance(
         lambda word: word in words or word in named,
         asked_methods(library_roots),
         [p for p in (*config.hot_roots, *config.cold) if not p.startswith("@")],
@@ -153,7 +153,7 @@ def _changes(
     state: last_solution.State,
     old: Mapping[str, FileFacts],
     new: Mapping[str, FileFacts],
-    matters: Matters,
+    matters: Relevance,
     mentions: Mentions,
 ) -> dict[str, Change] | None:
     """What changed in each file; None if it is more than an update can handle."""
@@ -234,7 +234,7 @@ def _briefs(
 
     return {
         rel: pack_brief(
-            remade(
+            updated_brief(
                 unpack_brief(rows[index.keys[rel]]),
                 change,
                 step.new[rel],

@@ -17,14 +17,19 @@ from pytest_dispatchguard.lint.callgraph.arguments import (
 )
 from pytest_dispatchguard.lint.callgraph.calls import Edge, edges
 from pytest_dispatchguard.lint.facts import CPU, FunctionFact, HotFact
-from pytest_dispatchguard.lint.hotness.reachability import Before, Grounds, Reached, heated_again
+from pytest_dispatchguard.lint.hotness.reachability import (
+    Before,
+    ReachContext,
+    Reached,
+    update_reachable,
+)
 from pytest_dispatchguard.lint.incremental.hot_paths import Known, Trail
 
 Bodies = Mapping[str, Sequence[FunctionFact]]
 """Functions whose bodies changed: the old facts, by function id."""
 
 
-class Moved(NamedTuple):
+class Resolved(NamedTuple):
     """What differs from before."""
 
     trails: Mapping[str, Trail | None]
@@ -35,24 +40,24 @@ class Moved(NamedTuple):
     """The functions that became hot or cold, are hot for another reason, or receive other arguments."""
 
 
-def moved(
-    grounds: Grounds, known: Known, bodies: Bodies, takes: AbstractSet[str] = frozenset()
-) -> Moved | None:
+def resolve_changed(
+    context: ReachContext, known: Known, bodies: Bodies, takes: AbstractSet[str] = frozenset()
+) -> Resolved | None:
     """What is hot after these bodies changed (the project has the new ones) and the parameters of these
     functions changed. None if that needs a full solve. There must be no recorded profile."""
-    work = _Work(grounds, known, bodies, takes)
+    work = _Work(context, known, bodies, takes)
     work.spread()
-    return work.moved() if work.is_on_cpu_as_before() else None
+    return work.result() if work.is_on_cpu_as_before() else None
 
 
 class _Work:
     """The steps of `solve`, each limited to what changed."""
 
     def __init__(
-        self, grounds: Grounds, known: Known, bodies: Bodies, takes: AbstractSet[str]
+        self, context: ReachContext, known: Known, bodies: Bodies, takes: AbstractSet[str]
     ) -> None:
-        self.grounds, self.known, self.bodies, self.takes = grounds, known, bodies, takes
-        self.project = grounds.project
+        self.context, self.known, self.bodies, self.takes = context, known, bodies, takes
+        self.project = context.project
         self.ways: dict[str, Sequence[Edge]] = {}
         """Of functions whose bodies changed, and of functions reached for the first time."""
         self.runs: dict[str, Sequence[Edge]] = {}
@@ -145,7 +150,7 @@ class _Work:
         given these."""
         changed = sorted(self.bodies)
         before = Before(self.first_before, self.ways_before)
-        self.first = heated_again(self.grounds, before, self.ways_now, self.callers, changed)
+        self.first = update_reachable(self.context, before, self.ways_now, self.callers, changed)
         walked = {f for f in self.first if _counts(self.first[f]) != _counts(self.first_before(f))}
         self.find_given(walked)
         for function_id in {*self.bodies, *walked, *self.given}:
@@ -153,8 +158,8 @@ class _Work:
             if self.known.of(function_id) is None or runs != self.runs_before(function_id):
                 self.runs[function_id] = runs
         before = Before(self.then_before, self.runs_before)
-        self.then = heated_again(
-            self.grounds, before, self.runs_now, self.callers, sorted(self.runs)
+        self.then = update_reachable(
+            self.context, before, self.runs_now, self.callers, sorted(self.runs)
         )
 
     def find_given(self, walked: set[str]) -> None:
@@ -249,7 +254,7 @@ class _Work:
         """Whether paths reached a function and were followed further."""
         return self.first_now(function_id) is not None or self.then_now(function_id) is not None
 
-    def moved(self) -> Moved:
+    def result(self) -> Resolved:
         """The result."""
         trails: dict[str, Trail | None] = {}
         callers: dict[str, set[str]] = {}
@@ -265,7 +270,7 @@ class _Work:
                 (there.add if target in is_ else there.discard)(function_id)
             if _told(before) != _told(now):
                 told.add(function_id)
-        return Moved(trails, callers, frozenset(told))
+        return Resolved(trails, callers, frozenset(told))
 
     def trail(self, function_id: str) -> Trail | None:
         """The trail of a function."""

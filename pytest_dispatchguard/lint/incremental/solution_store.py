@@ -46,7 +46,7 @@ def brief_of(cache: Cache, digest: str) -> str | None:
     return cache.get_many("brief", [digest]).get(digest)
 
 
-def mend(cache: Cache, digest: str, brief: str) -> None:
+def restore_brief(cache: Cache, digest: str, brief: str) -> None:
     """Store a brief that the cache had lost."""
     cache.put_many("brief", {digest: brief})
 

@@ -154,7 +154,7 @@ class Asked:
         return answer
 
 
-def still_so(brief: Brief, answers: Mapping[str, Answer]) -> bool:
+def same_answers(brief: Brief, answers: Mapping[str, Answer]) -> bool:
     """Whether a brief gives the same answers as an earlier one did."""
     return all(
         _QUESTIONS[word](brief, name) == answer

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from pytest_dispatchguard.config.config import Config
 from pytest_dispatchguard.lint.facts import Brief
-from pytest_dispatchguard.lint.judge.brief_parts import Parts, still_so
+from pytest_dispatchguard.lint.judge.brief_parts import Parts, same_answers
 from pytest_dispatchguard.lint.judge.catalog import Catalog
 from pytest_dispatchguard.lint.judge.target import Target
 from pytest_dispatchguard.lint.pipeline.briefs import Briefs
@@ -212,7 +212,7 @@ class _Jobs(Iterator[_Job]):
             return outlines
         pieces = self.pieces[rel] = _pieces(self._survey, rel, outlines, brief, self._settings)
         rows = self._cache.get_many("chunks", (p.key for p in pieces if p.key))
-        self.known.update((k, row) for k, row in rows.items() if still_so(brief, asked_in(row)))
+        self.known.update((k, row) for k, row in rows.items() if same_answers(brief, asked_in(row)))
         return [p.outline for p in pieces if p.key not in self.known]
 
 

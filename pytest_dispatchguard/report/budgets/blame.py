@@ -18,7 +18,7 @@ _PYTHON: tuple[LayerKind, ...] = ("python", "override", "context")
 
 
 @dataclass(frozen=True, slots=True)
-class Dearer:
+class Slower:
     """One layer in both calls, in microseconds per call."""
 
     layer: Layer
@@ -31,7 +31,7 @@ class Dearer:
         return self.here.value - self.there
 
 
-def held_against(verdict: Verdict) -> tuple[Layers, str] | None:
+def compared_layers(verdict: Verdict) -> tuple[Layers, str] | None:
     """The layers to compare a verdict's layers with, and what they belong to; None if there are none."""
     if verdict.base is not None and verdict.base.layers is not None:
         return verdict.base.layers, verdict.base.name
@@ -40,12 +40,12 @@ def held_against(verdict: Verdict) -> tuple[Layers, str] | None:
     return None
 
 
-def dearer(here: Layers, there: Layers) -> list[Dearer]:
+def slower_layers(here: Layers, there: Layers) -> list[Slower]:
     """The layers of a call that take longer than in the other, the largest difference first. Functions
     are matched by name."""
     found = _together(here.layers)
     known = {key: us.value for key, (_, us) in _together(there.layers).items()}
-    rows = [Dearer(layer, us, known.get(key, 0.0)) for key, (layer, us) in found.items()]
+    rows = [Slower(layer, us, known.get(key, 0.0)) for key, (layer, us) in found.items()]
     more = sum(max(row.more, 0.0) for row in rows)
     told = [row for row in rows if row.more > _LEAST * more and row.here.high > row.there]
     return sorted(told, key=lambda row: -row.more)[:_MOST]

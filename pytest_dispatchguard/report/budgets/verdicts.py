@@ -15,7 +15,7 @@ from pytest_dispatchguard.model.layers import Layers
 from pytest_dispatchguard.model.measurements import CostlyLine, Interval, Measurement
 from pytest_dispatchguard.model.reports import Missing
 from pytest_dispatchguard.model.verdicts import Base, Verdict
-from pytest_dispatchguard.report.budgets.blame import Dearer, dearer, held_against
+from pytest_dispatchguard.report.budgets.blame import Slower, compared_layers, slower_layers
 from pytest_dispatchguard.report.budgets.layers import as_object, relative, waterfall
 from pytest_dispatchguard.report.budgets.sorting import in_order
 from pytest_dispatchguard.visible import one_line, visible, without_commands
@@ -215,21 +215,21 @@ def reasons(verdict: Verdict) -> str:
     return "\n".join([*lines, *_blamed(verdict), *_compiled(verdict)])
 
 
-def _dearer(verdict: Verdict) -> list[Dearer]:
+def _slower_layers(verdict: Verdict) -> list[Slower]:
     """The layers that take longer than in the base or reference."""
-    other = held_against(verdict)
-    return dearer(verdict.layers, other[0]) if verdict.layers and other else []
+    other = compared_layers(verdict)
+    return slower_layers(verdict.layers, other[0]) if verdict.layers and other else []
 
 
 def _blamed(verdict: Verdict) -> list[str]:
     """The layers of a call that take longer than in the base or reference; without one, all layers."""
     if verdict.layers is None:
         return []
-    other = held_against(verdict)
+    other = compared_layers(verdict)
     if other is None:
         return ["  where its time goes:", *_waterfall(verdict.layers)]
     there, whose = other
-    rows = _dearer(verdict)
+    rows = _slower_layers(verdict)
     if verdict.layers.whole_us.value <= there.whole_us.value:
         return []
     asked = Counter[str](verdict.layers.torch_calls) - Counter[str](there.torch_calls)
@@ -250,7 +250,7 @@ def _blamed(verdict: Verdict) -> list[str]:
     return lines
 
 
-def _before(row: Dearer, there: Layers) -> str:
+def _before(row: Slower, there: Layers) -> str:
     """What a layer takes there, and here."""
     if row.there:
         return f"{row.there:.2f} → {row.here.value:.2f} µs"
@@ -268,7 +268,7 @@ def _compiled(verdict: Verdict) -> list[str]:
         return []
     about = {part.partition(":")[0] for part in verdict.reason.split("; ")}
     slower = bool(about & _OF_TIME)
-    by_guards = slower and any(row.layer.kind == "guards" for row in _dearer(verdict))
+    by_guards = slower and any(row.layer.kind == "guards" for row in _slower_layers(verdict))
     before = verdict.base.compiled if verdict.base else None
     lines = _guards(made.guards) if by_guards or about & {"guards", "guard_us"} else []
     if lines and made.guard_us is not None:
@@ -319,17 +319,17 @@ def _guard(group: Guards) -> str:
 def costly(lines: Sequence[CostlyLine]) -> tuple[str, list[tuple[str, str, CostlyLine]]]:
     """Where instructions run: a title, and for each line the count and the place. Only lines that the
     base does not run, if there are any."""
-    dearer = [line for line in lines if line.extra]
+    extra = [line for line in lines if line.extra]
     more = (
-        "most of the extra instructions run here" if dearer else "most of its instructions run here"
+        "most of the extra instructions run here" if extra else "most of its instructions run here"
     )
     return more, [
         (
-            f"+{line.extra}" if dearer else str(line.instructions),
+            f"+{line.extra}" if extra else str(line.instructions),
             _place(line.path, line.line),
             line,
         )
-        for line in (dearer or lines)[:_MOST_LINES]
+        for line in (extra or lines)[:_MOST_LINES]
     ]
 
 

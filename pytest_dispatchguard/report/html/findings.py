@@ -180,7 +180,7 @@ def _body(finding: Finding, sources: Sources) -> list[Html]:
     there = finding.elsewhere
     if there is not None:
         place = f"{there.path}:{there.span.line}"
-        told.append(el("p", "What costs that stands at ", el("code", place)))
+        told.append(el("p", "The pattern is at ", el("code", place)))
     if finding.source.strip():
         told.append(el("pre", finding.source.strip(), class_="source"))
     if finding.fix is not None:

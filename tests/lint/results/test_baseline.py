@@ -144,8 +144,8 @@ def test_prune_takes_away_what_is_stale() -> None:
     ("content", "part"),
     [
         (None, "no such baseline; create it with --write-baseline"),
-        ("{", "no valid JSON (line 1)"),
-        ("[" * 100_000, "no valid JSON"),
+        ("{", "not valid JSON (line 1)"),
+        ("[" * 100_000, "not valid JSON"),
         ("[]", "not a dispatchguard baseline"),
         ('{"version": "2.1.0", "runs": []}', "not a dispatchguard baseline"),
         ('{"tool": "dispatchguard", "schema": 99}', "baseline schema 99, this version reads 1"),

@@ -214,7 +214,7 @@ def test_ignore_file() -> None:
 def test_ignore_file_elsewhere_is_told(text: str) -> None:
     assert covered(text) == []
     (told,) = apply(text).unused
-    assert "left margin" in told.message
+    assert "without indentation" in told.message
     assert told.fix is None
 
 

@@ -133,10 +133,10 @@ def test_budgets_name_the_lines_that_got_dearer() -> None:
     assert "+19 instructions at /p/a.py:2: y = g(" in told
     assert "return y" not in told
     assert "+48 guards EQUALS_MATCH of L[*].a at a.py:3 in f: x * self.a" in told
-    assert "3 budgets more as before" in told
+    assert "3 budgets more unchanged" in told
     rows = json.loads(json_.render(replace(NOTHING, budgets=(MOVED,)), OPTIONS))["budgets"]
     assert rows[0]["moved"] == {"instructions": [12, 31]}
-    assert "not a counter moved" in render(replace(NOTHING, budgets=(), kept=3), OPTIONS)
+    assert "no counter moved" in render(replace(NOTHING, budgets=(), kept=3), OPTIONS)
     assert "No budgets" in render(replace(NOTHING, budgets=()), OPTIONS)
 
 
