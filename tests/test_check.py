@@ -403,7 +403,7 @@ def test_saved_runs_are_held_against_each_other_by_several_processes(
     base = told(pytester)["test_two_speeds"]["base"]
     assert base["counters"]["instructions"] > 100
     assert base["change"]["high"] / base["change"]["low"] > 2
-    assert "regression" not in result.stdout.str() or "too unsure" in result.stdout.str()
+    assert "regression" not in result.stdout.str() or "too uncertain" in result.stdout.str()
 
 
 @pytest.mark.slow

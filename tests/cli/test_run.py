@@ -394,7 +394,7 @@ def test_what_torch_compile_made_of_it(project: Path, run: Run) -> None:
     [
         ((), "nothing to run: name a script, -m MODULE, or -- COMMAND"),
         (("--ghost",), "nothing to run: name a script"),
-        (("--ghost", "-m"), "run what?"),
+        (("--ghost", "-m"), "nothing to run"),
         (("--record",), "nothing to run: name a script"),
         (("--ghost", "none.py"), "none.py: no such file\n"),
         (("--ghost", "none"), "none: no such file; for a module say -m none\n"),
