@@ -64,7 +64,7 @@ def clauses(comprehension: cst.BaseComp) -> Iterator[cst.CompFor]:
 
 
 def small_statements(body: cst.BaseSuite) -> Iterator[cst.CSTNode]:
-    """Statements of a block, each line taken apart; compound ones as they are."""
+    """Statements of a block, with lines of several statements split; compound ones as they are."""
     for statement in body.body:
         if isinstance(statement, cst.SimpleStatementLine):
             yield from statement.body

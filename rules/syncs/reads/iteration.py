@@ -21,7 +21,7 @@ class PythonExtremumOfTensors(Rule):
 
     ## Why it costs
 
-    Python asks each comparison for its truth, so the host waits for the device once per element.
+    Python converts each comparison to bool, so the host waits for the device once per element.
 
     ## Example
 
@@ -119,7 +119,7 @@ def _rebound(node: cst.Call, place: Place) -> str:
 
 
 class IterationOverTensor(Rule):
-    """A loop takes a tensor apart on the host and reads its elements one by one.
+    """A loop iterates over a tensor on the host and reads its elements one by one.
 
     ## What it does
 

@@ -135,7 +135,7 @@ def _read_before(read: Read, place: Place) -> bool:
 
 
 def _taken_apart(loop: cst.CSTNode, place: Place) -> cst.BaseExpression | None:
-    """The one device tensor that a for loop takes apart."""
+    """The one device tensor that a for loop iterates over."""
     if not isinstance(loop, cst.For):
         return None
     over = loop.iter

@@ -96,7 +96,7 @@ def _alike(
 
 
 def iterated_by(read: Read, scene: Scene, place: Place) -> cst.BaseExpression | None:
-    """The tensor that a loop takes apart, where the read is of the loop's variable itself."""
+    """The tensor that a loop iterates over, if the loop variable itself is read."""
     if not isinstance(read.tensor, cst.Name):
         return None
     for loop in reversed(scene.loops):

@@ -1,4 +1,4 @@
-"""DG401: a branch asks a tensor for its truth."""
+"""DG401: a branch tests a tensor."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class TruthInBranch(Rule):
 
     ## What it does
 
-    Finds tensors in the conditions of `if`, `elif` and ternaries, as operands of `and`, `or` and `not`, and
-    in `bool(...)`, in hot code. Branches that do more than give tensors new values (return, call, loop) are
-    notes. A value that is only perhaps a tensor, such as a parameter without annotation, is a maybe. Host
-    values (`.shape`, `len()`, `is None`, flags) and tensors that were built on the CPU do not count.
+    Finds tensors in the conditions of `if`, `elif` and conditional expressions, as operands of `and`, `or`
+    and `not`, and in `bool(...)`, in hot code. A branch that does more than assign new values to tensors
+    (return, call, loop) is a note. A value that may or may not be a tensor, such as a parameter without
+    annotation, is a maybe. Host values (`.shape`, `len()`, `is None`, flags) and CPU tensors do not count.
 
     ## Why it costs
 

@@ -1,4 +1,4 @@
-"""DG402: an assertion or a check of values asks a tensor for its truth."""
+"""DG402: an assertion or a check of values tests a tensor."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .conditions import asked_parts, condition_text, host_first, several_tensors
 
 
 class TruthInCheck(Rule):
-    """A check of values (`assert`, or an `if` that raises or warns) asks for the truth of a tensor.
+    """A check of values (`assert`, or an `if` that raises or warns) tests a tensor.
 
     ## What it does
 

@@ -1,4 +1,4 @@
-"""DG403, DG404: a loop, `any()` or `all()` asks tensors for their truth, once per iteration."""
+"""DG403, DG404: a loop, `any()` or `all()` tests tensors, once per iteration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .conditions import condition_text, host_first, tensor_question
 
 
 class TruthInWhile(Rule):
-    """A `while` loop asks for the truth of a tensor in every iteration.
+    """A `while` loop tests a tensor in every iteration.
 
     ## What it does
 
@@ -66,7 +66,7 @@ class TruthInWhile(Rule):
 
 
 class TruthPerElement(Rule):
-    """`any()`, `all()` or the filter of a comprehension asks one tensor after the other for its truth.
+    """`any()`, `all()` or the filter of a comprehension tests one tensor after the other.
 
     ## What it does
 

@@ -14,7 +14,7 @@ class DeviceBeforeHost(Rule):
 
     ## What it does
 
-    Finds `and`/`or` chains that ask for the truth of a tensor before a plain host test.
+    Finds `and`/`or` chains that test a tensor before a plain host value.
 
     ## Why it costs
 
