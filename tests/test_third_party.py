@@ -278,7 +278,7 @@ def rule(
         (rule(code="DG411"), "rule Mine has the code DG411 of"),
         (rule(code="acme1"), "no valid code ('acme1')"),
         (rule(code=7), "no valid code (7)"),
-        (rule(looks="'x'"), "looks for 'x', which is no Look"),
+        (rule(looks="'x'"), "looks for 'x', which is not a Look"),
         (rule(looks="()"), "does not set 'looks_for'"),
         (rule(answer="[Mine()]"), "which is not a subclass of Rule"),
         (rule(answer="[int]"), "which is not a subclass of Rule"),

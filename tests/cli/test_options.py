@@ -89,7 +89,7 @@ def test_a_missing_path_is_status_2_and_leaves_nothing_behind(project: Path, run
             for name in FORMATS[2:]
         ),
         (["check", "--stdin-filename", "x.py"], "requires the path -"),
-        (["check", "-", "pkg"], "goes alone"),
+        (["check", "-", "pkg"], "cannot be combined with other paths"),
         (["check", "--write-baseline"], "pass --baseline FILE"),
         (["check", "--baseline", "none.json"], "no such baseline"),
         (["check", "--diff-base", "HEAD"], "--diff-base"),
