@@ -73,9 +73,11 @@ def run_git(
 def complaint(answer: subprocess.CompletedProcess[bytes] | None) -> str:
     """Why git failed, in one line."""
     if answer is None:
-        return "git cannot be started here; install it"
+        return "git cannot be started; install it"
     if b"promisor remote" in answer.stderr or b"lazy fetching" in answer.stderr:
-        return "this is a partial clone, and what it lacks is not fetched; clone without --filter"
+        return (
+            "this is a partial clone, and missing objects are not fetched; clone without --filter"
+        )
     lines = answer.stderr.decode("utf-8", "replace").strip().splitlines()
     fatal = [line for line in lines if line.startswith("fatal: ")]
     return (fatal or lines or [f"git ended with {answer.returncode}"])[0]

@@ -8,13 +8,12 @@ from pytest_dispatchguard import Certainty, Place, nodes
 
 
 def path_certainty(place: Place) -> Certainty:
-    """Long ways from a root pass through methods that may be another class's: less is sure there."""
+    """Long paths from a root go through methods that may be another class's, so they are less certain."""
     return "sure" if len(place.hot.path) <= 5 else "maybe"
 
 
 def may_return_before(place: Place) -> bool:
-    """Whether a statement before the place's may end the function: the place is conditional "
-    "then."""
+    """Whether a statement before the place may end the function, so that the place runs only sometimes."""
     blocks = [place.block]
     if isinstance(place.function.body, cst.IndentedBlock):
         blocks.append(tuple(place.function.body.body))
@@ -29,6 +28,6 @@ def may_return_before(place: Place) -> bool:
 
 
 def layer_certainty(place: Place) -> Certainty:
-    """Whether a place surely runs in layers, not once in a step or generation: there microseconds count."""
+    """Sure if a place runs in layers, where microseconds count, and not just once per step or generation."""
     often = place.in_module or place.hot.loop or bool(place.loops)
     return "sure" if often else "note"

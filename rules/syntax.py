@@ -64,7 +64,7 @@ def clauses(comprehension: cst.BaseComp) -> Iterator[cst.CompFor]:
 
 
 def small_statements(body: cst.BaseSuite) -> Iterator[cst.CSTNode]:
-    """Statements of a block, each line taken apart; compound ones as they are."""
+    """Statements of a block, with lines of several statements split; compound ones as they are."""
     for statement in body.body:
         if isinstance(statement, cst.SimpleStatementLine):
             yield from statement.body
@@ -89,7 +89,7 @@ def contains(outer: cst.CSTNode, *wanted: cst.CSTNode) -> bool:
 
 
 def target_names(loop: cst.CSTNode) -> frozenset[str]:
-    """The names that a for loop or comprehension gives a new value in every round, by its header."""
+    """The names that a for loop or comprehension gives a new value in every iteration, by its header."""
     targets: list[cst.CSTNode] = []
     if isinstance(loop, cst.For):
         targets.append(loop.target)

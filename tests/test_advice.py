@@ -34,7 +34,7 @@ FITS = {
     ),
     "DG504-random": (
         "def f(x: torch.Tensor):\n    return torch.randn(3).to(x.device)\n",
-        "the same seed gives others",
+        "the same seed gives different ones",
     ),
     "DG438-last": ("def f(x: torch.Tensor):\n    return x[:, [-1]]\n", "`-1:` slices"),
     "DG438-one-of-the-last": ("def f(x: torch.Tensor):\n    return x[:, [-3]]\n", "`-3:-2` slices"),
@@ -68,7 +68,7 @@ FITS = {
     ),
     "DG611-device": (
         "def f(x: torch.Tensor):\n    return x * torch.cuda.get_device_capability(x.device)[0]\n",
-        "for each device",
+        "once per device",
     ),
     "DG401-rows": (
         (
@@ -111,7 +111,7 @@ FITS = {
             "    for _ in range(n):\n        out.append(x[left > 0])\n"
             "        out.append(y[left > 0])\n        left[0] -= 1\n    return out\n"
         ),
-        "once per round",
+        "once per iteration",
     ),
     "DG422-operand": (
         (

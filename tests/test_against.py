@@ -117,7 +117,7 @@ def test_a_wrapper_closure_fails(repository: Repository, run: Any) -> None:
             "  instructions: *, in HEAD *",
             "  py_calls: 3, in HEAD 2",
             "  regression: * times HEAD (* to *), allowed 1.05*",  # an unfit machine adds a word
-            "  of what it runs more, most is here:",
+            "  most of the extra instructions run here:",
             "* +*  *library.py:*  *",
         ]
     )

@@ -213,7 +213,7 @@ def test_json_and_junit(suite: pytest.Pytester, run: Any) -> None:
     [
         (
             ("--overhead-budget=count", "--overhead-json=no/such/out.json"),
-            "*there is no such folder; make it first",
+            "*the directory does not exist; create it first",
         ),
         (("--overhead-json=out.json",), "*--overhead-json needs --overhead-budget*"),
         (
@@ -621,7 +621,10 @@ def test_the_table_is_sorted_and_grouped_as_asked(pytester: pytest.Pytester, run
         (["--overhead-group-by=func"], "--overhead-group-by needs --overhead-budget"),
         (["--overhead-histogram=h.svg"], "--overhead-histogram needs --overhead-budget"),
         (["--overhead-budget=count", "--overhead-histogram=h.svg"], "count measures no times"),
-        (["--overhead-budget=check", "--overhead-histogram=no/h.svg"], "there is no such folder"),
+        (
+            ["--overhead-budget=check", "--overhead-histogram=no/h.svg"],
+            "the directory does not exist",
+        ),
         (
             ["--overhead-budget=count", "--overhead-sort=mean"],
             "'mean' is none of name, fullname, ratio",

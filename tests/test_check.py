@@ -77,7 +77,7 @@ def test_a_slow_subject_fails_and_says_how_slow(suite: pytest.Pytester, run: Any
         [
             "slow costs more than its budget allows",
             "  ratio: * (* to *), allowed 3",
-            "  a call takes * µs, its reference * µs: medians of * blocks of each in * process*",
+            "  a call takes * µs, its reference * µs: medians of * blocks each in * process*",
             "  most of its instructions run here:",
             "*subjects.py:*",
             "test *reference *subject *ratio *allowed *verdict",
@@ -403,7 +403,7 @@ def test_saved_runs_are_held_against_each_other_by_several_processes(
     base = told(pytester)["test_two_speeds"]["base"]
     assert base["counters"]["instructions"] > 100
     assert base["change"]["high"] / base["change"]["low"] > 2
-    assert "regression" not in result.stdout.str() or "too unsure" in result.stdout.str()
+    assert "regression" not in result.stdout.str() or "too uncertain" in result.stdout.str()
 
 
 @pytest.mark.slow

@@ -249,7 +249,7 @@ def test_against_a_commit_that_adds_constants_of_instances(
     result.stdout.fnmatch_lines(
         [
             "  guards: *, in HEAD *",
-            "  guards that its base does not have:",
+            "  guards that the base does not have:",
             "*+6  EQUALS_MATCH of L[[]'self'[]].layers[[]0[]].shift … * + self.shift  (*net.py:11 in *",
         ]
     )

@@ -301,7 +301,7 @@ def test_nothing_that_a_repository_configures_is_run(
     planted.mark.unlink(missing_ok=True)
     failed = ask_all(planted)
     assert not planted.mark.exists(), planted.mark.read_text()
-    lacking = "this is a partial clone, and what it lacks is not fetched; clone without --filter"
+    lacking = "this is a partial clone, and missing objects are not fetched; clone without --filter"
     if plant is partial_clone:
         assert failed and all(lacking in said for said in failed)
     else:

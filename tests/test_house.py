@@ -81,6 +81,14 @@ FLOORS = {
         ("replay",),
         ("analysis",),
     ),
+    "report": (
+        ("diff", "fingerprint", "hot", "lines", "markdown_text", "options", "progress"),
+        ("placed", "statistics", "suggestions", "wording"),
+        ("charts", "prices", "rules"),
+        ("budgets",),
+        ("formats",),
+        ("html", "review"),
+    ),
     "runtime": (
         ("code", "program", "torch_private"),
         ("hooks", "syncs"),

@@ -156,7 +156,7 @@ def test_what_makes_an_eager_call_dear_is_named(
     assert re.search(r"autograd +new +recording what a backward", texts["test_grad_left_on"])
     room = texts["test_function[with_room]"]
     assert re.search(r"allocation +[\d.]+ → [\d.]+ µs", room)
-    assert "it asks more of torch than its reference: torch.empty" in room
+    assert "it calls torch more than its reference: torch.empty" in room
 
 
 @pytest.mark.thorough

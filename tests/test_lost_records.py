@@ -52,7 +52,7 @@ def test_a_report_of_what_was_seen_says_what_is_missing(
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     said = "gw0 ended before it could tell: 2 tests that ran there left no record"
     result.stdout.fnmatch_lines(
-        ["Nothing found in what is left of the run*", f"note: {said}", f"warning: {said}"],
+        ["Nothing found, but the run is incomplete.*", f"note: {said}", f"warning: {said}"],
         consecutive=False,
     )
     result.stdout.no_fnmatch_line("*All clear*")

@@ -173,7 +173,7 @@ def test_a_change_that_makes_things_faster_is_thanked_for(repository: Path) -> N
     done = review(repository, "faster")
     assert done.status == 0
     assert done.out.startswith("### dispatchguard: 1 gone\n")
-    assert "Gone, thank you" in done.out
+    assert "Resolved" in done.out
     assert "**[DG704]" in done.out
     (gone,) = review(repository, "faster", "--format", "json").json["gone"]
     assert (gone["path"], gone["line"]) == ("net/layers.py", 13)
@@ -256,7 +256,7 @@ def test_a_file_that_does_not_parse_is_told(repository: Path) -> None:
         (("review", "--base", "nowhere"), '--base: git knows no revision "nowhere"'),
         (("review", "--base", "main", "--select", "DG999"), "DG999"),
         (("review", "--base", "main", "--format", "xml"), "'xml' is not a valid choice"),
-        (("review", "--base", "main", "--post"), "--post: runs in a job of GitHub Actions"),
+        (("review", "--base", "main", "--post"), "--post needs a job of GitHub Actions"),
         (("review", "--base", "main", "--baseline", "none.json"), "no such baseline"),
     ],
 )
@@ -351,7 +351,7 @@ def test_budgets_that_moved_are_told_with_the_lines_that_moved_them(budgeted: Pa
     told = review(budgeted, "wrapped", "--budgets", "tests/test_library.py").out
     assert "1 over budget" in told
     assert "instructions at " in told
-    assert "1 budget more as before" in told
+    assert "1 budget more unchanged" in told
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="worktrees are not made on Windows")
@@ -361,7 +361,7 @@ def test_budgets_that_stayed(budgeted: Path) -> None:
     commit(budgeted, "something else")
     done = review(budgeted, "same", "--budgets")
     assert done.status == 0, done.err
-    assert "2 budgets as before: not a counter moved." in done.out
+    assert "2 budgets unchanged: no counter moved." in done.out
 
 
 def test_budgets_that_cannot_be_measured(budgeted: Path) -> None:
@@ -369,7 +369,7 @@ def test_budgets_that_cannot_be_measured(budgeted: Path) -> None:
     assert done.status == 2
     assert done.out.startswith("### dispatchguard: nothing new")  # the linter's part is told
     assert (
-        "--budgets: pytest ends with 4: ERROR: file or directory not found"
+        "--budgets: pytest exited with 4: ERROR: file or directory not found"
         in done.err.splitlines()[-1]
     )
 

@@ -1,8 +1,7 @@
-"""The commands of `dispatchguard`, a module each: its arguments, and what it does with them."""
+"""The commands of `dispatchguard`, one module each: its arguments, and what it does."""
 
 CLEAN, FOUND, FAILED = 0, 1, 2
-"""Exit statuses: nothing found; findings, or a diff that is not empty; usage, configuration or
-internal error."""
+"""Exit statuses: nothing found; findings, or a non-empty diff; usage, configuration or internal error."""
 
 COMMANDS = {
     "check": "lint files and directories",
@@ -12,7 +11,7 @@ COMMANDS = {
     "rules": "list all rules",
     "hot": "list hot functions, each with its call path from an entry point",
     "layers": "break down the time of one call: Python, bindings, autograd, dispatcher, kernels",
-    "price": "measure on this machine what the pattern of each rule costs",
+    "price": "measure what each rule's pattern costs on this machine",
     "review": "report the findings and budget changes that a branch introduces",
     "report": "write an HTML page of findings, device syncs and budgets",
     "history": "show how budgets developed, and find the commit that moved a counter",

@@ -1,4 +1,4 @@
-"""Options that several commands have, and what their words mean."""
+"""Options that several commands share, and how their values are parsed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pytest_dispatchguard.model.errors import UserError
 
 
 def which_rules(command: argparse.ArgumentParser) -> Any:
-    """Which rules run; gives the group, for more options."""
+    """Add the options that select rules; return the group, for more options."""
     which = command.add_argument_group("rule selection")
     which.add_argument(
         "--select",
@@ -25,7 +25,7 @@ def which_rules(command: argparse.ArgumentParser) -> Any:
 
 
 def levels(group: Any, *, strict: bool = True) -> None:
-    """What is reported besides findings: notes, and uncertain findings."""
+    """Add the options for notes and uncertain findings."""
     group.add_argument(
         "--notes",
         action=argparse.BooleanOptionalAction,
@@ -42,7 +42,7 @@ def levels(group: Any, *, strict: bool = True) -> None:
 
 
 def output_options(command: argparse.ArgumentParser) -> Any:
-    """What becomes of findings; gives the group, for more options."""
+    """Add the output options; return the group, for more options."""
     output = command.add_argument_group("output")
     format_option(output, _formats(), default=None)
     output_file(output)
@@ -54,7 +54,7 @@ def output_options(command: argparse.ArgumentParser) -> Any:
 
 
 def format_option(command: Any, choices: Sequence[str], default: str | None = "text") -> None:
-    """`--format`, and ruff's spelling of it. Where None is the default, nothing given means text."""
+    """Add `--format`, and ruff's spelling of it. If the default is None, no option means text."""
     command.add_argument(
         "--format",
         "--output-format",
@@ -66,7 +66,7 @@ def format_option(command: Any, choices: Sequence[str], default: str | None = "t
 
 
 def output_file(command: Any, otherwise: str = "standard output") -> None:
-    """Where a report goes."""
+    """Add `--output`."""
     command.add_argument(
         "--output",
         type=named_path,
@@ -76,7 +76,7 @@ def output_file(command: Any, otherwise: str = "standard output") -> None:
 
 
 def color_option(command: Any) -> None:
-    """Whether there are colours."""
+    """Add `--color`."""
     command.add_argument(
         "--color",
         choices=("auto", "always", "never"),
@@ -87,14 +87,14 @@ def color_option(command: Any) -> None:
 
 
 def baseline_option(command: Any) -> None:
-    """The baseline to hold findings against."""
+    """Add `--baseline`."""
     command.add_argument(
         "--baseline", type=named_path, metavar="FILE", help="ignore the findings listed in FILE"
     )
 
 
 def config_option(command: Any) -> None:
-    """Another configuration than the project's."""
+    """Add `--config`."""
     command.add_argument(
         "--config",
         type=named_path,
@@ -104,7 +104,7 @@ def config_option(command: Any) -> None:
 
 
 def paths_argument(command: Any, more: str = "") -> None:
-    """What a command works on."""
+    """Add the paths to work on."""
     command.add_argument(
         "paths",
         nargs="*",
@@ -115,7 +115,7 @@ def paths_argument(command: Any, more: str = "") -> None:
 
 
 def how_read(command: Any) -> None:
-    """How the project is read: by every command that reads it all."""
+    """Add the options of every command that reads the whole project."""
     config_option(command)
     command.add_argument(
         "--jobs",
@@ -127,25 +127,27 @@ def how_read(command: Any) -> None:
 
 
 def given_settings(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What the command line says in place of the configuration."""
+    """The settings given on the command line."""
     names = ("select", "extend_select", "ignore", "pedantic", "notes", "strict", "baseline")
     return {name: getattr(arguments, name) for name in names if hasattr(arguments, name)}
 
 
 def named_path(text: str) -> Path:
-    """A path; the empty word names none."""
+    """A path, which must not be empty."""
     if not text:
-        raise argparse.ArgumentTypeError("an empty name; leave it out, or name a path")
+        raise argparse.ArgumentTypeError("an empty path; leave it out, or name a path")
     return Path(text)
 
 
 def working_folder() -> Path:
-    """The folder that the command is run in."""
+    """The current directory."""
     try:
         return Path.cwd()
     except OSError as error:
         said = error.strerror or error
-        raise UserError(f"the working folder cannot be found: {said}; change to another") from None
+        raise UserError(
+            f"the current directory cannot be found: {said}; change to another"
+        ) from None
 
 
 def _formats() -> tuple[str, ...]:
@@ -155,7 +157,7 @@ def _formats() -> tuple[str, ...]:
 
 
 def code_list(text: str) -> tuple[str, ...]:
-    """Codes and prefixes, parted by commas."""
+    """Codes and prefixes, separated by commas."""
     codes = tuple(word.strip() for word in text.split(",") if word.strip())
     if not codes:
         raise argparse.ArgumentTypeError("names no code")
@@ -163,9 +165,9 @@ def code_list(text: str) -> tuple[str, ...]:
 
 
 def positive_number(text: str) -> int:
-    """A number from 1."""
+    """A whole number from 1."""
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
     return int(text)
 
 
@@ -176,12 +178,12 @@ def positive_seconds(text: str) -> float:
     except ValueError:
         number = 0.0
     if not 0 < number <= 86400:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, up to 86400")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds between 0 and 86400")
     return number
 
 
 def size_list(text: str) -> tuple[int, ...]:
-    """Numbers from 1, parted by commas."""
+    """Whole numbers from 1, separated by commas."""
     return tuple(positive_number(word.strip()) for word in text.split(",") if word.strip())
 
 
@@ -194,12 +196,12 @@ def microseconds(text: str) -> float:
     except ValueError:
         number = -1.0
     if not 0 <= number < 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time; write it as 1us or 0.5us")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time; write it as 1us or 0.5us")
     return number * units.get(unit, 1.0)
 
 
 def seconds(text: str) -> float:
-    """A number of seconds that something may take."""
+    """A time limit in seconds."""
     try:
         number = float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Puts what a command has to say where it belongs: into a file, or on standard output as it is."""
+"""Writes the output of a command to a file or to standard output."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from pytest_dispatchguard.visible import one_line
 
 
 class OutputError(Exception):
-    """Standard output takes no more, for a reason other than that nobody reads it."""
+    """Writing to standard output failed for a reason other than a closed pipe."""
 
 
 def say(line: str) -> None:
-    """Tells a person something beside the report."""
+    """Tell the user something beside the report."""
     complain(f"dispatchguard: {line}")
 
 
 def complain(line: str) -> None:
-    """Writes a line to standard error, if it takes one: there is nowhere else to say that it does not."""
+    """Write a line to standard error if possible; there is nowhere else to report that it is not."""
     if sys.stderr is None:
         return
     try:
@@ -33,10 +33,10 @@ def complain(line: str) -> None:
 
 
 def give_up(stream: TextIO) -> None:
-    """Lets what is left in the buffer of a stream go nowhere when the process ends."""
+    """Discard what is left in the buffer of a stream when the process exits."""
     try:
         number = stream.fileno()
-    except (OSError, ValueError):  # it is no file of this process
+    except (OSError, ValueError):  # not a file of this process
         return
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, number)
@@ -50,7 +50,7 @@ def render_report(
     stream: TextIO | None,
     root: Path,
 ) -> None:
-    """Puts a report on the project at a root, in the format that was asked for, where it was asked to go."""
+    """Write a report in the requested format to the requested place. `root` is the project's root."""
     from pytest_dispatchguard.commands.places import OF_HOSTS, below_repository, from_here
     from pytest_dispatchguard.report import render
 
@@ -73,20 +73,20 @@ def render_report(
 
 
 def expect(file: Path | None) -> None:
-    """That there can be a file of the name that was asked for: told before the work that is to fill it."""
+    """Check that the requested file can be written, before the work that will fill it."""
     if file is None:
         return
     try:
         if file.is_dir():
             raise UserError(f"{file}: cannot be written: {os.strerror(errno.EISDIR)}")
         if not file.parent.is_dir():
-            raise UserError(f"{file}: there is no such folder; make it first")
+            raise UserError(f"{file}: the directory does not exist; create it first")
     except OSError as error:
         raise UserError(f"{file}: cannot be written: {error.strerror or error}") from None
 
 
 def put(arguments: argparse.Namespace, text: str, stream: TextIO | None) -> None:
-    """Puts a text into the file that was asked for, else into a stream."""
+    """Write a text to the requested file, otherwise to a stream."""
     if arguments.output is None:
         write(text, stream)
     else:
@@ -94,13 +94,13 @@ def put(arguments: argparse.Namespace, text: str, stream: TextIO | None) -> None
 
 
 def put_in(file: Path, text: str) -> None:
-    """Puts a text into a file, whole or not at all."""
+    """Write a text to a file, completely or not at all."""
     from pytest_dispatchguard.lint.sources.files import write_source
 
     data = text.encode("utf-8", "backslashreplace")
     try:
         if file.exists() and (not file.is_file() or _names_stream(file)):
-            # A device, a pipe, or whatever a stream was led to is written to, never replaced.
+            # A device, a pipe or a redirected stream is written to, never replaced.
             _write_in_place(file, data)
         else:
             write_source(file, data)
@@ -109,7 +109,7 @@ def put_in(file: Path, text: str) -> None:
 
 
 def _names_stream(path: Path) -> bool:
-    """Whether a path stands for an open file of a process, as /dev/stdout does, through links perhaps."""
+    """Whether a path refers to an open file of a process, like /dev/stdout, possibly through links."""
     import stat
 
     for _ in range(40):  # as many links as Linux follows
@@ -128,7 +128,7 @@ def _write_in_place(path: Path, data: bytes) -> None:
     except OSError:  # standard output is closed
         ours = False
     if ours:
-        # Opened anew it would be written from its start, over what is there.
+        # Opening it again would overwrite it from the start.
         write_bytes(data)
         return
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND), "wb") as file:
@@ -136,8 +136,8 @@ def _write_in_place(path: Path, data: bytes) -> None:
 
 
 def write(text: str, stream: TextIO | None) -> None:
-    """Writes a text to a stream of this process."""
-    if stream is None:  # closed by whoever started us
+    """Write a text to a stream of this process."""
+    if stream is None:  # closed by the parent process
         return
     try:
         stream.write(text)
@@ -149,7 +149,7 @@ def write(text: str, stream: TextIO | None) -> None:
 
 
 def write_bytes(data: bytes) -> None:
-    """Writes bytes to standard output."""
+    """Write bytes to standard output."""
     if sys.stdout is None:
         return
     sys.stdout.flush()
@@ -163,7 +163,7 @@ def write_bytes(data: bytes) -> None:
 
 
 def colored(choice: str) -> bool:
-    """Whether standard output is to have colours."""
+    """Whether standard output is in color."""
     if choice != "auto":
         return choice == "always"
     return (
@@ -175,7 +175,7 @@ def colored(choice: str) -> bool:
 
 
 def width() -> int:
-    """The columns of the terminal."""
+    """The width of the terminal in columns."""
     import shutil
 
     return shutil.get_terminal_size((100, 24)).columns

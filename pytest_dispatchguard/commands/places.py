@@ -1,4 +1,5 @@
-"""How output names files: for people from the folder they are in, for code hosts from the repository."""
+"""How output names files: for people relative to the current directory, for code hosts relative to the
+repository."""
 
 from __future__ import annotations
 
@@ -11,12 +12,12 @@ from pytest_dispatchguard.commands.options import (
 )
 
 OF_HOSTS = ("sarif", "github", "gitlab", "rdjson")
-"""Formats that a code host reads: an annotation stands where the host itself has the file."""
+"""Formats that a code host reads: annotations need the host's paths."""
 
 
 def from_here(root: Path) -> Callable[[str], str]:
-    """Names files of a project as whoever called the command can open them: relative to the folder it was
-    called in."""
+    """Name files of a project relative to the directory in which the command was called, so that the user
+    can open them."""
     here = working_folder()
     if root == here:
         return str
@@ -24,8 +25,8 @@ def from_here(root: Path) -> Callable[[str], str]:
 
 
 def below_repository(root: Path) -> str:
-    """The way from the repository to a project in it, with a slash at its end; empty where they are one, and
-    where there is no repository."""
+    """The path from the root of the repository to a project in it, with a trailing slash; empty if they
+    are the same, or there is no repository."""
     from pytest_dispatchguard.paths import exists
 
     for folder in (root, *root.parents):

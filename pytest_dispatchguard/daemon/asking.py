@@ -165,7 +165,7 @@ def complaint() -> str:
 
     path = wire.place(wire.identity())
     if path is None:
-        return "there is no folder for it that nobody else can write to"
+        return "there is no directory for it that only you can write to"
     try:
         said = Path(wire.log(path)).read_text("utf-8", "replace")
     except OSError:

@@ -96,7 +96,7 @@ def serve(work: Work) -> None:
     _complain_in(wire.log(path))
     read = tuple(work.prepare())
     if _threads() > 1:
-        print("a rule pack starts threads, which no copy of a process has", file=sys.stderr)
+        print("a rule pack starts threads, which a forked process does not have", file=sys.stderr)
         return
     gc.collect()
     gc.freeze()
@@ -391,7 +391,7 @@ def _become(
                 stream.flush()
         os._exit(end.code if isinstance(end.code, int) else int(end.code is not None))
     except BaseException as error:  # noqa: BLE001 - a copy must not go on as a second daemon
-        said = f"dispatchguard: the daemon could not begin the run: {error}\n"
+        said = f"dispatchguard: the daemon could not start the run: {error}\n"
         os.write(2, said.encode("utf-8", "backslashreplace"))
     finally:
         os._exit(2)

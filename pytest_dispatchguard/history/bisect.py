@@ -54,8 +54,8 @@ def bisected(asked: Asked, tell: Tell) -> Culprit:
     top = top_of(asked.cwd, _OPTION)
     if must_be_built(top):
         raise UserError(
-            f"{_OPTION}: the project has compiled modules, which would have to be built for every commit; "
-            "compare two with --overhead-against"
+            f"{_OPTION}: the project has compiled modules, which would have to be built for every "
+            "commit; compare two commits with --overhead-against"
         )
     node_id, subject = split(asked.test)
     good, bad, counter = asked.good, asked.bad, asked.counter
@@ -66,7 +66,7 @@ def bisected(asked: Asked, tell: Tell) -> Culprit:
         good, bad, counter = good or before, bad or after, counter or moved
     ends = [commit_of(top, name, _OPTION) for name in (good, bad)]
     if ends[0] == ends[1]:
-        raise UserError(f"{_OPTION}: {good} and {bad} are one commit; name two")
+        raise UserError(f"{_OPTION}: {good} and {bad} are the same commit; name two")
     revision = Revision(top, ends[0], _OPTION)
     try:
         plan = _plan(revision, node_id, _folder(asked.cwd, node_id), top)
@@ -108,7 +108,7 @@ def _known(asked: Asked) -> Trend:
     found = trends_of(kept_at(asked.place), asked.test, _ALL_RUNS)
     if len(found) > 1:
         names = ", ".join(f'"{trend.node_id} ({trend.subject})"' for trend in found[:5])
-        raise UserError(f"{_OPTION}: {asked.test} may be any of {names}; name one")
+        raise UserError(f"{_OPTION}: {asked.test} matches several tests: {names}; name one")
     return found[0]
 
 
@@ -181,7 +181,7 @@ def _counters(plan: dict[str, Any], name: str, subject: str) -> tuple[str, dict[
         )
     found, why = one_commit.counted(plan)
     if not found:
-        raise UserError(f"{_OPTION}: the test counts nothing at {name}: {why}")
+        raise UserError(f"{_OPTION}: the test has no counts at {name}: {why}")
     if not subject and len(found) > 1:
         names = ", ".join(f'"{plan["nodeid"]} ({one})"' for one in found)
         raise UserError(f"{_OPTION}: the test has several subjects; name one of {names}")
@@ -226,7 +226,8 @@ def _first_moved(
     for base in _git(tree, "merge-base", "--all", good, bad).split():
         if base != good and tell(base) not in (None, plan["before"]):
             raise UserError(
-                f"{_OPTION}: it has moved where the two part, at {base[:12]}; name a commit before as --good"
+                f"{_OPTION}: it had already moved at the merge base {base[:12]}; name an earlier "
+                "commit as --good"
             )
     while True:
         between = (bad, *(f"^{commit}" for commit in unmoved))
@@ -240,8 +241,8 @@ def _first_moved(
             halfway = next((commit for commit in left if commit not in {bad, *unknown}), bad)
             if halfway == bad and unknown.intersection(left):
                 raise UserError(
-                    f"{_OPTION}: the commit cannot be told from its neighbours, where the test counts "
-                    "nothing; name --good and --bad on one side of them"
+                    f"{_OPTION}: the commit cannot be narrowed down: the test has no counts at its "
+                    "neighbors; pass --good and --bad on one side of them"
                 )
         if halfway in (bad, ""):
             return bad, tried

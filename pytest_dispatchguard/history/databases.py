@@ -94,12 +94,14 @@ def _require_own(path: Path) -> None:
 def _told(path: Path, error: sqlite3.DatabaseError) -> str:
     """What is wrong with a file, in one line."""
     if path.is_dir():
-        return f"{path}: is a folder; name a file"
+        return f"{path}: is a directory; name a file"
     if "locked" in str(error):
-        return f"{path}: others have been writing to it for {_BUSY_SECONDS:.0f} s; try again"
+        return f"{path}: locked by other processes for {_BUSY_SECONDS:.0f} s; try again"
     if isinstance(error, sqlite3.OperationalError):
         return f"{path}: cannot be read and written: {error}"
-    return f"{path}: is no history, or broken ({error}), and is left as it is; move it, or name another"
+    return (
+        f"{path}: not a history, or broken ({error}); left as it is. Move it, or name another file"
+    )
 
 
 def at_url(url: str) -> Database:
@@ -121,8 +123,8 @@ def at_url(url: str) -> Database:
         ) from None
     except (ArgumentError, ValueError):  # the message may hold what the URL does
         raise UserError(
-            f"the URL of the history, {scheme}://…, is none that SQLAlchemy knows; "
-            "write it as postgresql+psycopg://USER@HOST/DATABASE"
+            f"SQLAlchemy does not know the URL of the history, {scheme}://…; write it as "
+            "postgresql+psycopg://USER@HOST/DATABASE"
         ) from None
     name = f"{scheme}://{engine.url.host or ''}/{engine.url.database or ''}"
     return Database(name, partial(_at_url, engine, name), shared=True)

@@ -52,7 +52,7 @@ def _ini(path: Path, section: str) -> Said | None:
     try:
         found = IniConfig(str(path))
     except ParseError as error:  # its message shows the line, which may hold a password
-        raise UserError(f"{path}: line {error.lineno + 1} is none of an ini file") from None
+        raise UserError(f"{path}: line {error.lineno + 1} is not valid in an ini file") from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8 at byte {error.start}") from None
     except OSError as error:

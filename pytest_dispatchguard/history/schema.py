@@ -67,7 +67,7 @@ def _version(database: Database, transaction: Transaction) -> int:
     if _VERSION not in there:
         if there and not database.shared:
             raise UserError(
-                f"{database.name}: is a database of something else, and left alone; name another file"
+                f"{database.name}: not a history database; left as it is. Name another file"
             )
         return 0
     rows = transaction.ask(f"SELECT version FROM {_VERSION}", {})
@@ -75,6 +75,6 @@ def _version(database: Database, transaction: Transaction) -> int:
     if version > LATEST:
         raise UserError(
             f"{database.name}: was written by a newer dispatchguard (schema {version}; this one knows "
-            f"{LATEST}) and is left alone; upgrade dispatchguard"
+            f"{LATEST}) and is left as it is; upgrade dispatchguard"
         )
     return version

@@ -30,7 +30,7 @@ def joined(shards: Sequence[Shard]) -> tuple[list[Verdict], dict[str, str]]:
             if known != verdict:
                 raise UserError(
                     f"{key[0]} ({key[1]}) is in {other} and {shard.name}, with different figures; "
-                    "have each test run in one shard"
+                    "run each test in only one shard"
                 )
     return [found[key][1] for key in sorted(found)], machine
 
@@ -46,7 +46,7 @@ def _machine(
         if part != "cpu" and known.get(part) != other.get(part):
             raise UserError(
                 f"{first} and {name} were measured with different versions: {part} "
-                f"{known.get(part, 'missing')} and {other.get(part, 'missing')}; merge them apart"
+                f"{known.get(part, 'missing')} and {other.get(part, 'missing')}; merge them separately"
             )
     if "cpu" in both:
         cpus = [cpu for said in (known, other) for cpu in said.get("cpu", "").split(", ") if cpu]

@@ -107,8 +107,8 @@ def _require(database: Database) -> None:
     """Has the tables there in this version, and tells where nothing was ever kept."""
     if not version_of(database):
         raise UserError(
-            f"{database.name}: holds no history yet; "
-            "`pytest --overhead-budget=count --overhead-history` keeps one"
+            f"{database.name}: no history in it yet; `pytest --overhead-budget=count "
+            "--overhead-history` starts one"
         )
     migrate(database)
 

@@ -66,7 +66,9 @@ def keep(verdicts: Iterable[Verdict], machine: Mapping[str, str], began: Began, 
             with made(file.parent):
                 pass
         except OSError as error:
-            raise UserError(f"{file.parent}: cannot be made: {error.strerror or error}") from None
+            raise UserError(
+                f"{file.parent}: cannot be created: {error.strerror or error}"
+            ) from None
     run = Run(began.at, dict(machine), began.checkout)
     store.add(store.database_at(place), run, [_kept(verdict) for verdict in verdicts])
 
@@ -96,8 +98,7 @@ def kept_at(place: str) -> Database:
     """A history that is there to be read."""
     if not store.is_url(place) and not Path(place).exists():
         raise UserError(
-            f"{place}: there is no history yet; "
-            "`pytest --overhead-budget=count --overhead-history` keeps one"
+            f"{place}: no history yet; `pytest --overhead-budget=count --overhead-history` starts one"
         )
     return store.database_at(place)
 

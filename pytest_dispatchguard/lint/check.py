@@ -93,7 +93,7 @@ def check(request: Request) -> Checked:
         checked = _open_and_check(replace(request, cache=False))
         path = cache_path(checked.config.root)
         if clean(checked.config.root):
-            notes = (*checked.report.notes, f"{path}: the cache was broken and has been dropped")
+            notes = (*checked.report.notes, f"{path}: the cache was broken and has been deleted")
             return replace(checked, report=replace(checked.report, notes=notes))
         return checked
 
@@ -226,11 +226,11 @@ def _fixed(check: Check, first: Pass) -> _Edited:
 
 def _with_ignores(check: Check, first: Pass) -> _Edited:
     """Write comments that silence what fails the run, and notes if all of them are asked for."""
-    from pytest_dispatchguard.lint.results.ignore_comments import silenced
+    from pytest_dispatchguard.lint.results.ignore_comments import add_ignore_comments
 
     config = check.session.config
     meant = [f for f in first.findings if config.notes or is_failure(config, f)]
-    made = silenced(meant, Texts(check.discovery, check.texts))
+    made = add_ignore_comments(meant, Texts(check.discovery, check.texts))
     last = one_pass(check, {**check.texts, **made.after}) if made.after else first
     return _Edited(last, made.before, made.after, made.counts)
 
@@ -238,7 +238,7 @@ def _with_ignores(check: Check, first: Pass) -> _Edited:
 def _silenced(counts: Mapping[str, int]) -> str:
     number = sum(counts.values())
     files = f"{len(counts)} file{'' if len(counts) == 1 else 's'}"
-    return f"comments silence {number} more finding{'' if number == 1 else 's'} in {files}"
+    return f"comments suppress {number} more finding{'' if number == 1 else 's'} in {files}"
 
 
 def _written(check: Check, edited: _Edited) -> _Edited:
@@ -285,7 +285,7 @@ def _baseline(request: Request, config: Config) -> baselines.Baseline | None:
     if config.baseline is None:
         if request.write_baseline or request.prune_baseline:
             raise UserError(
-                "which baseline? name it with --baseline FILE, or `baseline` in the configuration"
+                "no baseline given: pass --baseline FILE, or set `baseline` in the configuration"
             )
         return None
     from pytest_dispatchguard.lint.results import baseline as baselines
@@ -304,7 +304,7 @@ def _with_baseline(check: Check, last: Pass, results: _Results) -> _Results:
         # Entries of what was not judged match nothing now, but may still be right.
         if not (request.write_baseline or request.prune_baseline):
             return results
-        problem = f"{name}: left as it was, because not everything could be judged"
+        problem = f"{name}: left unchanged, because not everything could be checked"
         return replace(results, problems=(*results.problems, problem))
     from pytest_dispatchguard.lint.results import baseline as baselines
 
@@ -336,10 +336,10 @@ def _with_baseline(check: Check, last: Pass, results: _Results) -> _Results:
 def _stale(name: str, stale: Collection[baselines.Entry]) -> tuple[str, ...]:
     entries = list(stale)
     lines = [
-        f"{name}: {e.code} in {e.path} ({e.function or 'module'}) matches nothing any more"
+        f"{name}: {e.code} in {e.path} ({e.function or 'module'}) no longer matches anything"
         for e in entries[:10]
     ]
     if len(entries) > 10:
         lines.append(f"{name}: … and {len(entries) - 10} more")
     count = sum(e.count for e in entries)
-    return (*lines, f"remove what no longer matches with --prune-baseline ({count})")
+    return (*lines, f"remove stale entries with --prune-baseline ({count})")

@@ -107,7 +107,7 @@ def hot_functions(
         error = survey.scouted[rel].error
         if error is not None:
             at, column, said = error
-            note(f"{shown(rel)}:{at}:{column}: {said}; nothing in this file is known")
+            note(f"{shown(rel)}:{at}:{column}: {said}; nothing in this file was analyzed")
     if is_project(config):
         for line in (*idle_folders(config), *idle_names(config, project)):
             note(line)

@@ -159,7 +159,8 @@ _ALL = (
     _Option(
         "budget",
         "check|update|count",
-        "check the budgets of tests that use the `overhead` fixture: by time and exact counters (check, the "
+        "check the budgets of tests that use the `overhead` fixture: by time and exact counters "
+        "(check, the "
         "default), by counters only (count), or record current figures in overhead-budgets.toml (update)",
         _mode,
         more={"nargs": "?", "const": "check"},
@@ -196,7 +197,8 @@ _ALL = (
     _Option(
         "group-by",
         "LABEL,LABEL",
-        "print one table for each group of tests: by name, func, fullname, fullfunc, file, param or subject",
+        "print one table for each group of tests: by name, func, fullname, fullfunc, file, param or "
+        "subject",
         _groups,
         (),
     ),
@@ -239,14 +241,16 @@ _ALL = (
     _Option(
         "device",
         "KIND,KIND",
-        "devices for tests marked `overhead_device`, such as cpu,cuda (default: the CPU and the accelerator "
+        "devices for tests marked `overhead_device`, such as cpu,cuda (default: the CPU and the "
+        "accelerator "
         "of this machine); lazy is torch's lazy device, where a call builds its trace",
         _devices,
     ),
     _Option(
         "lint",
         "FORMAT",
-        "watch tests run and report what hot code repeats on every call, and with --overhead-ghost where it "
+        "watch tests run and report what hot code repeats on every call, and with --overhead-ghost "
+        "where it "
         "waits for the device; in FORMAT (default: text)",
         _format,
         more={"nargs": "?", "const": "text"},
@@ -277,7 +281,8 @@ def add(parser: pytest.Parser) -> None:
     group.addoption("--overhead-record", action="store_true", default=None, help=recorded)
     parser.addini("overhead_record", recorded, type="bool", default=False)
     by_line = (
-        "report the lines of the project that dispatch most operations, and redundant operations, along with "
+        "report the lines of the project that dispatch most operations, and redundant operations, "
+        "along with "
         "--overhead-lint"
     )
     group.addoption("--overhead-ops", action="store_true", default=None, help=by_line)
@@ -352,7 +357,7 @@ def read(config: pytest.Config) -> Options:
         # A worker writes none, and may run in another tree.
         asked = options.lint if file is options.lint_output else options.mode
         if asked and not worker and file is not None and not file.parent.is_dir():
-            raise pytest.UsageError(f"{file}: there is no such folder; make it first")
+            raise pytest.UsageError(f"{file}: the directory does not exist; create it first")
     _refuse_unknown("budget", options.mode, MODES)
     if options.lint is not None:
         from pytest_dispatchguard.report import FORMATS
@@ -419,7 +424,8 @@ def _refuse(config: pytest.Config, options: Options) -> None:
     haunted = config.getoption("--overhead-ghost") and options.worker is None
     if haunted and options.mode is not None:
         raise pytest.UsageError(
-            "--overhead-ghost and --overhead-budget do not go together: the ghost's own work would be in all "
+            "--overhead-ghost and --overhead-budget do not go together: the ghost's own work would "
+            "be in all "
             "figures; tests of waits ask for the fixture ghost_cuda"
         )
     if "--overhead-against" in given and "--overhead-compare" in given:

@@ -194,7 +194,7 @@ class Linting:
         if others:
             notes.append(f"{others} more in code that is not hot")
         if elsewhere:
-            notes.append(f"{findings.more(elsewhere)} in no code of this project but its tests")
+            notes.append(f"{findings.more(elsewhere)} outside this project's code, or in its tests")
         missing = self.losses.found()
         notes += [one.said() for one in missing]
         report = replace(self.sieve.report(kept, notes), missing=missing)

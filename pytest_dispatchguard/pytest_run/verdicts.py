@@ -125,7 +125,7 @@ class Gatherer:
             )
         undecided = sum(verdict.verdict == "undecided" for verdict in self.verdicts)
         if undecided and self.options.undecided == "warn":
-            said = f"warning: {undecided} undecided: times were too unsure to tell, see above"
+            said = f"warning: {undecided} undecided: times were too uncertain to decide, see above"
             terminalreporter.line(said, yellow=True)
         if self.options.mode != "update":
             path = self.config.rootpath / budget_file.NAME

@@ -1,4 +1,4 @@
-"""Findings -> text for people and programs; one file a format, imported when it is asked for."""
+"""Findings as text for people and programs; one module per format, imported when needed."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ FORMATS: dict[str, str] = {
     "markdown": "formats.markdown",
     "html": "html.page",
 }
-"""The name of a format -> the module here that writes it."""
+"""The name of a format, and the module that writes it."""
 
 
 class Format(Protocol):
-    """What each module of a format offers."""
+    """The interface of a format module."""
 
     def render(self, report: Report, options: Options) -> str:
         """The report as text that ends in a newline, or nothing at all."""
@@ -51,7 +51,7 @@ def render(
 ) -> str:
     """Write a report in one of ``FORMATS``; the same report gives the same text.
 
-    ``sources`` answers the text of a file by its path: source lines under findings, diffs of
-    fixes and byte columns are made from it. ``shown`` is how a page for people names a file.
+    ``sources`` returns the text of a file by its path, for source lines under findings, diffs of fixes
+    and byte columns. ``shown`` says how the text for people names a file.
     """
     return load(format).render(report, Options(color, width, sources, shown))

@@ -1,4 +1,4 @@
-"""Edits applied to the text of a file, and what that changes as a unified diff."""
+"""Applies edits to the text of a file, and shows the change as a unified diff."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ _START = re.compile(r"([-+])(\d+)")
 
 
 def unified(path: str, before: str, after: str, *, context: int = 3) -> str:
-    """A diff that ``git apply`` and ``patch -p1`` take; empty where nothing changes."""
-    from difflib import unified_diff  # takes milliseconds, which most reports need not spend
+    """A diff for ``git apply`` and ``patch -p1``; empty if nothing changes."""
+    from difflib import (
+        unified_diff,
+    )  # importing it takes milliseconds, and most reports do not need it
 
     old, new = _patch_lines(before), _patch_lines(after)
     head, tail = _alike(old, new)
-    # What is alike at both ends of a long file need not be compared again, beyond the context.
+    # Skip equal lines at both ends of a long file, except for the context.
     skip = max(head - context, 0)
     stop = max(tail - context, 0)
     rows = unified_diff(
@@ -35,7 +37,7 @@ def unified(path: str, before: str, after: str, *, context: int = 3) -> str:
 
 
 def _header(name: str) -> str:
-    """A file's name as both tools take it: quoted where it would end its line, or steer a terminal."""
+    """A file name as both tools accept it: quoted if it would end its line or control a terminal."""
     if re.search(r"[\x00-\x1f\x7f]", name):
         return '"' + re.sub(r'[\x00-\x1f\x7f"\\]', _quoted, name) + '"'
     # A name ends at a space unless a tab follows it.
@@ -51,7 +53,7 @@ def _moved(header: str, lines: int) -> str:
 
 
 def _alike(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
-    """How many lines are the same at the beginning, and at the end of what remains."""
+    """How many lines are equal at the beginning, and at the end of the rest."""
     shorter = min(len(old), len(new))
     head = 0
     while head < shorter and old[head] == new[head]:
@@ -63,19 +65,18 @@ def _alike(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
 
 
 def _patch_lines(text: str) -> list[str]:
-    # Patches know no line end but this one: a lone carriage return stays inside its line.
+    # Patches know only this line ending: a lone carriage return stays inside its line.
     return re.findall(r"[^\n]*\n|[^\n]+\Z", text)
 
 
 def diff_of_edits(path: str, source: str, edits: Iterable[Edit], *, context: int = 3) -> str:
-    """What the edits of one file change in its text, as a unified diff."""
+    """The change that edits make to the text of one file, as a unified diff."""
     after = apply_edits(source, (edit for edit in edits if edit.path == path))
     return unified(path, source, after, context=context)
 
 
 def lines_changed_by(lines: Sequence[str], edits: Sequence[Edit]) -> list[tuple[str, int, str]]:
-    """The lines, of a file given by its own, that edits take away and bring; ValueError where there are no
-    such places in it."""
+    """The lines of a file that edits remove and add; raises ValueError if their positions do not exist."""
     if not edits:
         return []
     first = min(edit.span.line for edit in edits)
@@ -89,7 +90,7 @@ def lines_changed_by(lines: Sequence[str], edits: Sequence[Edit]) -> list[tuple[
 
 
 def _between(before: str, after: str) -> list[tuple[str, int, str]]:
-    """The lines that go and come, without context: sign, number in its own text, line."""
+    """The removed and added lines, without context: sign, line number, text."""
     from difflib import SequenceMatcher
 
     old, new = split_lines(before), split_lines(after)

@@ -1,4 +1,4 @@
-"""A name for each finding that stays the same when lines above it come and go."""
+"""An identifier for each finding that stays the same when lines above it are added or removed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pytest_dispatchguard.model.findings import Finding
 
 
 def fingerprints(findings: Sequence[Finding]) -> list[str]:
-    """One for each finding, in their order, no two alike.
+    """One per finding, in order, all different.
 
-    Made from rule, path, function and source text; what is alike in all four is told apart by
-    which of them comes first, so the findings are to be in the order of their places.
+    Made from rule, path, function and source text. If all four are equal, findings are numbered, so they
+    must be sorted by position.
     """
     seen: Counter[tuple[str, ...]] = Counter()
     names = []

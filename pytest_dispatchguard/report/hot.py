@@ -1,4 +1,4 @@
-"""Hot functions told, as text for people or as JSON."""
+"""Lists hot functions, as text for people or as JSON."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pytest_dispatchguard.visible import one_line, without_commands
 
 
 def listing(places: Iterable[HotPlace], format: str, shown: Callable[[str], str] = str) -> str:
-    """All hot functions, by file, each with its reason and the path from its root. ``shown`` is how the text
-    names a file."""
+    """All hot functions by file, each with its reason and the path from its root. ``shown`` says how the
+    text names a file."""
     places = list(places)
     if format == "json":
         return (
@@ -20,7 +20,7 @@ def listing(places: Iterable[HotPlace], format: str, shown: Callable[[str], str]
             + "\n"
         )
     if not places:
-        return "no hot functions: no function found here is reached from a known entry point\n"
+        return "no hot functions: no known entry point reaches a function found here\n"
     lines: list[str] = []
     for path, group in groupby(places, key=lambda p: p.path):
         lines.append(shown(path))

@@ -1,4 +1,4 @@
-"""Lines of pieces in styles, for a terminal: in colour through rich, else plain and stable."""
+"""Styled lines for a terminal: in color through rich, otherwise plain and stable."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from pytest_dispatchguard.visible import one_line, without_commands
 
 Line = list[tuple[str, str]]
-"""Pieces of a line: text, and the rich style that it has in colour."""
+"""Pieces of a line: text, and its rich style."""
 
 
 def written(lines: Sequence[Line], *, color: bool) -> str:
-    """Lines as text; each ends in a newline. What others wrote stays on its line and steers nothing."""
+    """Lines as text; each ends in a newline. Text from elsewhere stays on its line and cannot control the
+    terminal."""
     lines = [[(one_line(text), style) for text, style in line] for line in lines]
     if color:
         return without_commands(_colored(lines))

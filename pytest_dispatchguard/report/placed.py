@@ -1,4 +1,4 @@
-"""A report whose files are named from a folder above the project."""
+"""Renames the files of a report relative to a directory above the project."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def placed(report: Report, above: str) -> Report:
 
 
 def sources_of(sources: Sources, above: str) -> Sources:
-    """What answers the texts of files, by the names that `placed` gives them."""
+    """The texts of files, by the names that `placed` gives them."""
     return lambda path: sources(path.removeprefix(above))
 
 

@@ -1,19 +1,19 @@
-"""What patterns cost: the specimens of each rule, for the terminal and as Markdown."""
+"""The prices of rules by specimen, for the terminal and as Markdown."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from pytest_dispatchguard.model.prices import Priced, PriceTable
-from pytest_dispatchguard.report.formats.markdown import code, escape
 from pytest_dispatchguard.report.lines import Line, written
+from pytest_dispatchguard.report.markdown_text import code, escape
 from pytest_dispatchguard.report.wording import count, microseconds
 
-_HEAD = ("specimen", "bad form", "costs more", "surely", "waits")
+_HEAD = ("specimen", "bad form", "extra cost", "interval", "waits")
 
 
 def as_text(table: PriceTable, *, color: bool = False) -> str:
-    """A row for each specimen; those that prove nothing stand out."""
+    """A row for each specimen; those that prove nothing are highlighted."""
     rows = [_cells(one) for one in table.specimens]
     wide = [max(map(len, column)) for column in zip(_HEAD, *rows, strict=True)]
     lines: list[Line] = [[(_row(_HEAD, wide), "dim")]]
@@ -43,11 +43,11 @@ def as_markdown(table: PriceTable) -> str:
 
 
 def conclusion(table: PriceTable) -> str:
-    """How many rules prove themselves, and which do not."""
+    """How many rules are proven, and which are not."""
     rules = {one.code for one in table.specimens}
     open_ = [one for one in table.specimens if not one.proven]
     fine = len(rules - {one.code for one in open_})
-    told = f"The good form of every specimen surely costs less for {fine} of {count(len(rules), 'rule')}."
+    told = f"The good form of every specimen is measurably cheaper for {fine} of {count(len(rules), 'rule')}."
     if open_:
         told += f" Not of {', '.join(f'{one.code}/{one.specimen}' for one in open_)}."
     return told

@@ -1,4 +1,4 @@
-"""A progress bar for people: only on a terminal, only when a run takes more than a second."""
+"""A progress bar: only on a terminal, and only if a run takes more than a second."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from contextlib import contextmanager
 from pytest_dispatchguard.visible import one_line
 
 PATIENCE = 1.0
-"""Seconds that nobody need be told what takes them."""
+"""Seconds before the bar appears."""
 EVERY = 0.1
-"""Seconds from one word to the next."""
+"""Seconds between updates."""
 
 
 @contextmanager
 def progress() -> Iterator[Callable[[str, int, int], None] | None]:
-    """Gives a function to tell what is being done, how many are done, of how many; None off a terminal."""
+    """Yields a function that reports progress: what is being done, how many are done, of how many. Yields
+    None if there is no terminal."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield None
         return

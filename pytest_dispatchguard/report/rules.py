@@ -1,4 +1,4 @@
-"""Rules told: the list of all, and one rule's page in the terminal."""
+"""The list of all rules, and one rule's page in the terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FIX_SIGNS = {"safe": "*", "unsafe": "!"}
 
 
 def listing(rules: Iterable[RuleInfo], format: str) -> str:
-    """All rules, a line each, or as JSON."""
+    """All rules, one line each, or as JSON."""
     rules = list(rules)
     if format == "json":
         return json.dumps({"schema": SCHEMA, "rules": [asdict(r) for r in rules]}, indent=2) + "\n"

@@ -1,4 +1,4 @@
-"""How many findings each rule has, most first: what `--statistics` shows."""
+"""The number of findings per rule, highest first, for `--statistics`."""
 
 from __future__ import annotations
 

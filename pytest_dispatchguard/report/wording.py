@@ -1,4 +1,4 @@
-"""What every format says in the same words: why a place is hot, what it costs, how severe it is."""
+"""Phrases that all formats share: why a place is hot, what it costs, how severe it is."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ NAME = "dispatchguard"
 HOME = "https://pytest-dispatchguard.readthedocs.io/"
 
 UNPARSED = "DG001"
-"""A file that does not parse: the only finding that says the run itself is incomplete."""
+"""A file that does not parse: the only finding that means the run itself is incomplete."""
 
 Severity = Literal["error", "warning", "note", "hint"]
 
 _WIDE = 2.0
-"""From this ratio of the dearest form of a pattern to its cheapest on, both are told."""
+"""If the most expensive form of a pattern costs this many times the cheapest, both prices are shown."""
 _MOST_ROOTS = 5
 _SEVERITIES: Mapping[Certainty, Severity] = {"sure": "warning", "note": "note", "maybe": "hint"}
 
 
 def ordered(report: Report) -> list[Finding]:
-    """The findings in the order that they are told in: by place, unless those that cost most come first."""
+    """The findings in the order of the report: by place, or the most expensive first."""
     if report.ranked:
         return list(report.findings)
     return sorted(report.findings, key=lambda finding: finding.sort_key)
@@ -36,7 +36,7 @@ def docs_url(code: str) -> str:
 
 
 def severity(finding: Finding) -> Severity:
-    """How loudly to say it."""
+    """How severe a finding is."""
     if finding.code == UNPARSED:
         return "error"
     return _SEVERITIES[finding.certainty]
@@ -48,13 +48,13 @@ def count(number: int, singular: str, plural: str | None = None) -> str:
 
 
 def heat(hot: Hot, path: Sequence[str] | None = None) -> str:
-    """Why a place is hot, in one line; ``path`` stands in for the functions on the way."""
+    """Why a place is hot, in one line; ``path`` replaces the functions on the path."""
     way = " -> ".join((hot.path or (hot.root,)) if path is None else path)
     return f"{hot.reason}: {way} {heat_notes(hot)}".rstrip()
 
 
 def heat_notes(hot: Hot) -> str:
-    """What is said after the way from the root: loop, step, calls seen; empty for none of these."""
+    """What follows the path from the root: loop, step, calls seen; empty if none applies."""
     notes = []
     if hot.loop:
         notes.append("in a loop")
@@ -82,7 +82,7 @@ def cost(price: Price) -> str:
 
 
 def ranked(findings: Iterable[Finding]) -> list[Finding]:
-    """Those that cost most first; what has no price, last."""
+    """The most expensive first; findings without a price last."""
     return sorted(findings, key=lambda finding: (-finding.rank, finding.sort_key))
 
 
@@ -90,7 +90,7 @@ NOTES = "Notes: these cost host time; whether to change them is yours to decide.
 
 
 def noted(report: Report) -> list[list[Finding]]:
-    """The notes function by function, the dearest functions first, in each by place."""
+    """The notes grouped by function, the most expensive functions first, in each by place."""
     groups: dict[tuple[str, str], list[Finding]] = {}
     for finding in sorted(report.of("note"), key=lambda note: note.sort_key):
         groups.setdefault((finding.path, finding.function), []).append(finding)
@@ -100,7 +100,7 @@ def noted(report: Report) -> list[list[Finding]]:
 
 
 def dearest_files_first(findings: Iterable[Finding]) -> list[Finding]:
-    """Findings by place, but the files that cost most come first: a long report is cut off at its end."""
+    """Findings by place, but the most expensive files first, because a long report is cut off at its end."""
     found = list(findings)
     costs: Counter[str] = Counter()
     for finding in found:
@@ -109,7 +109,7 @@ def dearest_files_first(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def accounts(findings: Sequence[Finding]) -> list[tuple[str, list[str]]]:
-    """What findings cost in all, as lists with a title each; none where there is nothing to add up."""
+    """The total cost of findings, as titled lists; none if there is nothing to add up."""
     made = [
         ("Waits for the device while the program ran", waited(findings)),
         ("What the flagged lines cost in one call of", bill(findings)),
@@ -118,7 +118,7 @@ def accounts(findings: Sequence[Finding]) -> list[tuple[str, list[str]]]:
 
 
 def waited(findings: Iterable[Finding]) -> list[str]:
-    """How often a program waited, step by step and once: a line for each of its loops, then the rest."""
+    """How often a program waited: a line for each of its loops, then what happened once."""
     loops: dict[tuple[bool, str], list[Ran]] = {}
     for finding in findings:
         for ran in finding.ran:
@@ -144,8 +144,8 @@ def _waits(found: Sequence[Ran]) -> str:
 
 
 def bill(findings: Iterable[Finding]) -> list[str]:
-    """What the flagged lines cost in one call of each root, the dearest first: a line each. What waited while
-    a program ran has its own account."""
+    """What the flagged lines cost in one call of each root, one line each, the most expensive first.
+    Waits seen in a running program are counted separately."""
     roots: dict[str, list[Finding]] = {}
     for finding in findings:
         if finding.ran:
@@ -155,7 +155,7 @@ def bill(findings: Iterable[Finding]) -> list[str]:
     rows = sorted(roots.items(), key=lambda row: (-sum(f.rank for f in row[1]), row[0]))
     lines = [f"{root}: {_in_all(found)}" for root, found in rows[:_MOST_ROOTS]]
     if len(rows) > _MOST_ROOTS:
-        lines.append(f"… and {count(len(rows) - _MOST_ROOTS, 'more root')}")
+        lines.append(f"… and {count(len(rows) - _MOST_ROOTS, 'more entry point')}")
     return lines
 
 
@@ -175,14 +175,14 @@ def _in_all(findings: Sequence[Finding]) -> str:
 
 
 def microseconds(us: float) -> str:
-    """Two digits that say something, more only in whole microseconds; never an exponent."""
+    """At least two significant digits, more only for whole microseconds; never an exponent."""
     if us >= 9.95:
         return f"{us:,.0f}"
     return f"{us:.1f}" if us >= 0.95 else f"{us:.2f}"
 
 
 def remedy(fix: Fix) -> str:
-    """What a fix does, and whether it keeps behaviour on every input."""
+    """What a fix does, and whether it preserves behavior on every input."""
     return fix.message if fix.safety == "safe" else f"{fix.message} (unsafe)"
 
 
@@ -199,32 +199,32 @@ def details(finding: Finding) -> list[str]:
 
 
 def statement(finding: Finding) -> str:
-    """The message, said to be a note or a guess where it is one."""
+    """The message, marked if it is a note or a maybe."""
     if finding.certainty == "sure":
         return finding.message
     return f"({finding.certainty}) {finding.message}"
 
 
 def fixable(findings: Sequence[Finding]) -> tuple[int, int]:
-    """How many have a safe fix, and how many an unsafe one."""
+    """How many findings have a safe fix, and how many an unsafe one."""
     safe = sum(f.fix is not None and f.fix.safety == "safe" for f in findings)
     unsafe = sum(f.fix is not None and f.fix.safety == "unsafe" for f in findings)
     return safe, unsafe
 
 
 def place(finding: Finding) -> str:
-    """Where in its file a finding is; in a notebook, by cell."""
+    """The position of a finding in its file; in a notebook, by cell."""
     cell = finding.cell
     line = str(finding.span.line) if cell is None else f"cell {cell.number}:{cell.line}"
     return f"{line}:{finding.span.column}"
 
 
 def headline(report: Report) -> str:
-    """How much was found, and in how much: the first line of a summary."""
+    """How much was found, and where: the first line of a summary."""
     summary = report.summary
     hot = f"{count(summary.hot_functions, 'hot function')} of {summary.functions}"
     if not report.findings and report.missing:
-        return "Nothing found in what is left of the run, which is not whole."
+        return "Nothing found, but the run is incomplete."
     if not report.findings:
         return f"All clear: {count(summary.files, 'file')} ({hot})."
     notes = len(report.of("note"))
@@ -237,7 +237,7 @@ def headline(report: Report) -> str:
 
 
 def footing(report: Report) -> str:
-    """Fixed, fixable, suppressed, baselined: the second line of a summary; empty for none."""
+    """Fixed, fixable, suppressed, baselined: the second line of a summary; may be empty."""
     safe, unsafe = fixable(report.findings)
     summary = report.summary
     parts = []
@@ -252,9 +252,9 @@ def footing(report: Report) -> str:
     if summary.baselined:
         parts.append(f"{summary.baselined} in the baseline")
     if summary.cheap:
-        parts.append(f"{summary.cheap} cheaper than was asked for")
+        parts.append(f"{summary.cheap} cheaper than --min-cost")
     if summary.unnoted:
-        parts.append(f"{count(summary.unnoted, 'note')}, told with --notes")
+        parts.append(f"{count(summary.unnoted, 'note')}, shown with --notes")
     if summary.unheard:
-        parts.append(f"{summary.unheard} uncertain, told with --pedantic")
+        parts.append(f"{summary.unheard} uncertain, shown with --pedantic")
     return ", ".join(parts) + "." if parts else ""

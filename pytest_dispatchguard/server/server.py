@@ -28,13 +28,11 @@ from pygls.lsp.server import LanguageServer
 from pygls.uris import from_fs_path, to_fs_path, uri_scheme
 
 from pytest_dispatchguard import __version__
-from pytest_dispatchguard.config.config import UNPARSABLE
 from pytest_dispatchguard.config.project_root import LIBRARY_FOLDERS, find_root
 from pytest_dispatchguard.lint.processes.workers import default_jobs
 from pytest_dispatchguard.lint.resident import Resident, Solved, Told, Unsolved, resident_around
 from pytest_dispatchguard.lint.results.fixes import fix
-from pytest_dispatchguard.lint.results.ignore_comment import silence
-from pytest_dispatchguard.lint.results.suppressions import UNUSED
+from pytest_dispatchguard.lint.results.ignore_comments import NOT_SUPPRESSIBLE, ignore_comment
 from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.model.findings import Edit, Elsewhere, Finding, RuleInfo
 from pytest_dispatchguard.report.formats import lsp
@@ -448,9 +446,9 @@ class Session:
                     is_preferred=safe or None,
                     edit=edit(said.edits),
                 )
-            if finding.code in (UNPARSABLE, UNUSED):
+            if finding.code in NOT_SUPPRESSIBLE:
                 return
-            comment = silence(told.text, finding)
+            comment = ignore_comment(told.text, finding)
             if comment is not None:
                 title = f"{finding.code}: ignore here"
                 yield types.CodeAction(title, kind, [diagnostic], edit=edit((comment,)))

@@ -37,7 +37,7 @@ def where_to_keep(place: Place) -> str:
     """Advice on where a constant tensor can live."""
     if place.in_module and place.self_name:
         return "register it as a non-persistent buffer in `__init__`"
-    return "build it once for each device and dtype, and keep it"
+    return "build it once per device and dtype, and keep it"
 
 
 class ConstantTensorBuiltPerCall(Rule):
@@ -107,7 +107,7 @@ class ConstantTensorBuiltPerCall(Rule):
         shown = shown if len(shown) <= 40 and "\n" not in shown else "[…]"
         advice = where_to_keep(place)
         if _only_iterated(node, place):
-            advice = "only its numbers are used, one by one: keep a Python list"
+            advice = "only its elements are used, one by one: keep a Python list"
         return place.finding(
             node,
             f"`{place.text(node.func)}({shown})` builds the same constant {cost}on every call; {advice}",
@@ -188,9 +188,8 @@ class ConstantMovedPerCall(Rule):
         if self._of_a_plain_object(receiver, place):
             return place.finding(
                 node,
-                f"`{place.text(node)}` moves on every call what a plain object holds: if that is on "
-                "the CPU, each call copies it, and the host waits. Keep one copy on each device that is "
-                "used",
+                f"`{place.text(node)}` moves an attribute of a plain object on every call: if it is "
+                "on the CPU, each call copies it, and the host waits. Keep one copy per device",
                 certainty="note",
             )
         owner, _, last = place.dotted(receiver).rpartition(".")
@@ -201,11 +200,11 @@ class ConstantMovedPerCall(Rule):
             advice = (
                 f"register it with `register_buffer({last!r}, …, persistent=False)`"
                 if place.in_module
-                else "keep it on the device, one for each device if there are several"
+                else "keep it on the device, one copy per device if there are several"
             )
         elif not owner and place.assignments(last) == 0:
             known = place.global_values(last)
-            advice = "keep one for each device, or make it a buffer of the module that uses it"
+            advice = "keep one copy per device, or make it a buffer of the module that uses it"
         else:
             return None
         if not known or not all(self._on_cpu(v) for v in known):

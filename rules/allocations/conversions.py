@@ -70,12 +70,12 @@ class LegacyTensorType(Rule):
                     given,
                     f"{prefix}.{dtype}",
                     safety="safe" if host else "unsafe",
-                    message=f"convert to torch.{dtype}, where the tensor is",
+                    message=f"convert to torch.{dtype} on the tensor's own device",
                 )
         return place.finding(
             node,
-            f"`{place.text(given)}` is a type on {where}: `{place.text(node)}` also moves the tensor "
-            f"there, and the host waits for it. Use `torch.{dtype}`, which keeps the device",
+            f"`{place.text(given)}` means `torch.{dtype}` on {where}: `{place.text(node)}` also moves "
+            f"the tensor there, and the host waits for it. Use `torch.{dtype}`, which keeps the device",
             fix=fix,
         )
 
@@ -155,7 +155,7 @@ class TensorOfTensors(Rule):
         return place.finding(
             node,
             f"`{place.text(node.func)}` reads every tensor in `{place.short(data)}` back to the "
-            "host, one wait for the device each; join them with `torch.stack`",
+            "host, and waits for the device each time; join them with `torch.stack`",
             fix=fix,
         )
 

@@ -78,7 +78,8 @@ class ConcatenationInLoop(Rule):
             return None
         return place.finding(
             node,
-            f"`{name} = {place.text(call.func)}([{name}, …])` copies all of `{name}` in every round of the "
+            f"`{name} = {place.text(call.func)}([{name}, …])` copies all of `{name}` in every "
+            "iteration of the "
             f"loop; append to a list and concatenate once after it",
         )
 
@@ -155,9 +156,9 @@ class GrownByCopy(Rule):
             return None
         return place.finding(
             made,
-            f"`{place.text(target)}` is copied whole on every call to grow by one part, more each time. "
-            "Collect the parts in a list and join them once, or write into a tensor that was allocated "
-            "for all",
+            f"`{place.text(target)}` is copied whole on every call to grow by one part, so each call "
+            "copies more. Collect the parts in a list and join them once, or write into a "
+            "preallocated tensor",
             certainty="note",
         )
 
@@ -215,8 +216,8 @@ class ParameterLoop(Rule):
         method = update.func.attr.value if isinstance(update.func, cst.Attribute) else ""
         return place.finding(
             update,
-            f"`.{method}(…)` runs once for each parameter, and pays Python, dispatcher and launch each "
-            f"time; collect the tensors in lists once and call `torch._foreach_{method}`",
+            f"`.{method}(…)` runs once per parameter, and pays for Python, dispatcher and kernel "
+            f"launch each time; collect the tensors in lists once and call `torch._foreach_{method}`",
         )
 
     def _over_parameters(self, node: cst.BaseExpression, place: Place) -> bool:

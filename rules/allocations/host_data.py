@@ -127,27 +127,29 @@ class HostDataToDevice(Rule):
         """How to do without the copy, and whether that surely fits: what is another on every call has to be
         copied."""
         if place.loops and place.invariant(node, place.loops[-1]):
-            return True, "it is the same in every round of the loop: build it before"
+            return True, "it is the same in every iteration of the loop: build it before"
         if isinstance(data, cst.List | cst.Tuple) and len(data.elements) == 1:
             full = "new_full((1,), …)" if place.last_name(node) == "new_tensor" else ""
             full = full or "torch.full((1,), …, device=…)"
-            return True, f"fill it there with `{full}` of the same dtype, which does not wait"
+            return True, f"create it there with `{full}` of the same dtype, which does not wait"
         inner = data.args[0].value if _is_list_of(data, place) else data
         if isinstance(inner, cst.Call) and place.name(inner) == "range":
             bounds = ", ".join(place.text(a.value) for a in inner.args)
-            return True, f"`torch.arange({bounds}, device=…)` counts there and does not wait"
+            return (
+                True,
+                f"`torch.arange({bounds}, device=…)` counts on the device and does not wait",
+            )
         owner = place.dotted(data).partition(".")[0]
         if isinstance(data, cst.Attribute) and owner == place.self_name != "":
-            return True, "where the values stay the same, keep the tensor for each device and dtype"
+            return True, "if the values stay the same, keep one tensor per device and dtype"
         written = isinstance(data, cst.List | cst.Tuple) and all(
             is_number(e.value, place) for e in data.elements
         )
         return written, (
-            "use the numbers as they are, keep the tensor where the values repeat, or compute it on "
-            "the device"
+            "use the numbers as they are, keep the tensor if its values repeat, or compute it on the device"
             if written
-            else "keep the tensor where the values repeat, or compute it on the device; what is another on "
-            "every call can be copied from pinned memory"
+            else "keep the tensor if its values repeat, or compute it on the device; "
+            "values that differ on every call can be copied from pinned memory"
         )
 
 

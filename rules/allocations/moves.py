@@ -91,8 +91,8 @@ class FactoryThenMove(Rule):
         last = place.last_name(node)
         return place.finding(
             node,
-            f"`{name}(…)` is made on the CPU and then moved by `.{last}(…)`, and the host waits for that "
-            f"copy; give the factory {self._given(node, factory, place)} instead"
+            f"`{name}(…)` is made on the CPU and then moved by `.{last}(…)`, and the host waits for "
+            f"that copy; pass {self._given(node, factory, place)} to the factory instead"
             + self._unless(given),
             certainty="note" if seeded else "sure",
             fix=fix,
@@ -101,8 +101,8 @@ class FactoryThenMove(Rule):
     def _unless(self, given: set[str]) -> str:
         """What has to be so for the factory to take the device."""
         if "generator" in given:
-            return " where its generator is one of the device"
-        return " where the tensor itself may be the leaf" if "requires_grad" in given else ""
+            return " if its generator belongs to the device"
+        return " if the tensor itself may be the leaf" if "requires_grad" in given else ""
 
     def _given(self, node: cst.Call, factory: cst.Call, place: Place) -> str:
         """What the factory takes in place of the move, and what becomes different by that."""
@@ -114,9 +114,7 @@ class FactoryThenMove(Rule):
         elif place.argument(node, 1, "dtype") is not None:
             given = "`device=` and `dtype=`"
         if place.last_name(factory) in RANDOM:
-            given += (
-                " (the device's own generator then draws the numbers: the same seed gives others)"
-            )
+            given += " (the device's generator then draws the numbers, so the same seed gives different ones)"
         return given
 
     def _under(self, node: cst.BaseExpression) -> cst.BaseExpression:
@@ -203,7 +201,9 @@ class FactoryThenMove(Rule):
         added = Edit(whole.path, inner, f", {arguments}")
         gone = Span(end.line, end.column, whole.span.end_line, whole.span.end_column)
         safety = self._safety(factory, place)
-        differs = "" if safety == "safe" else ", whose numbers may differ from those of the CPU"
+        differs = (
+            "" if safety == "safe" else "; its generator may draw other numbers than the CPU's"
+        )
         return Fix(
             safety,
             f"make it on the device{differs}",
@@ -295,8 +295,7 @@ class ComputedThenMoved(Rule):
             return None  # made elsewhere
         return place.finding(
             node,
-            f"`{place.short(node)}` copies to the device what was computed on the CPU here, "
-            "and the host "
+            f"`{place.short(node)}` copies a value computed on the CPU to the device, and the host "
             "waits for that copy on every call; compute it on the device",
             certainty="note",
         )
@@ -361,11 +360,11 @@ class MovedWhereItIs(Rule):
             return None
         return place.finding(
             node,
-            f"`{place.short(node)}` moves what was computed from `{place.text(device.value)}` "
-            "to the device it is already on; all it does is check that, on every call",
+            f"`{place.short(node)}` moves a value computed from `{place.text(device.value)}` to the "
+            "device it is already on, and checks that on every call",
             fix=None
             if "#" in place.text(node) or isinstance(receiver, cst.Name)
-            else place.replace(node, place.text(receiver), safety="safe", message="leave it there"),
+            else place.replace(node, place.text(receiver), safety="safe", message="drop the move"),
         )
 
 

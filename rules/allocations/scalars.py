@@ -79,7 +79,7 @@ class ScalarTensorOnDevice(Rule):
         return place.finding(
             node,
             f"`{call}` copies one number to the device and makes the host wait for the copy; "
-            f"`{better}` fills it there without waiting",
+            f"`{better}` creates it there without waiting",
             fix=self._fix(node, data, new, place),
         )
 
@@ -100,9 +100,7 @@ class ScalarTensorOnDevice(Rule):
         else:
             return None
         safety = self._safety(data, place)
-        differs = (
-            "" if safety == "safe" else ", for which a number too large for its dtype is an error"
-        )
+        differs = "" if safety == "safe" else ", which raises if the number does not fit the dtype"
         return place.edits(
             [change, (data, f"(), {place.text(data)}")],
             safety=safety,
@@ -239,7 +237,7 @@ class ScalarTensorInArithmetic(Rule):
                 if isinstance(place.parent(node), cst.BinaryOperation | cst.Comparison)
                 else place.text(data),
                 safety="unsafe",
-                message="use the number itself; results in float64 may differ in the last digits",
+                message="use the number itself; float64 results may differ in the last digits",
             )
         shown = place.text(data)
         return place.finding(

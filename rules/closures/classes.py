@@ -71,6 +71,6 @@ class ClassBuiltPerCall(Rule):
             shown = f"class `{node.name.value}`"
         message = (
             f"{shown} builds a class on every call, which costs more host time than a kernel launch; "
-            "define it once, in the module"
+            "define it once, at module level"
         )
         return place.finding(node, message)

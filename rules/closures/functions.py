@@ -75,8 +75,7 @@ class FunctionBuiltForOneCall(Rule):
         call = call_of(node, place)
         if isinstance(node, cst.Lambda) and call is not None:
             message = (
-                "this lambda is built on every call to be called once, right here; "
-                "write its body in place"
+                "this lambda is built on every call and called once, right here; inline its body"
             )
             fix = self._fix(node, call, place)
             return place.finding(node, message, certainty=layer_certainty(place), fix=fix)
@@ -93,8 +92,8 @@ class FunctionBuiltForOneCall(Rule):
         ):
             return None
         message = (
-            f"`{name}` and the cells for what it captures are built on every call, for one call "
-            "further down; write its body there, or make it a function of its own that is given what it needs"
+            f"`{name}` and its closure are built on every call, to be called once below; inline it "
+            "there, or make it a module-level function that takes what it needs as arguments"
         )
         return place.finding(node, message, certainty=layer_certainty(place))
 
@@ -225,8 +224,8 @@ class FunctionWithoutCaptures(Rule):
         name = node.name if isinstance(node, cst.FunctionDef) else assigned(node, place)
         shown = f"`{name.value}`" if name is not None else "this lambda"
         message = (
-            f"{shown} captures nothing of this call, yet is built again each time; "
-            "define it once, in the module"
+            f"{shown} captures nothing from this call, yet is built again each time; define it once, "
+            "at module level"
         )
         return place.finding(
             node, message, certainty=layer_certainty(place) if name is not None else "maybe"
@@ -285,8 +284,8 @@ class PartialBuiltPerCall(Rule):
         call = call_of(node, place)
         if call is not None:
             message = (
-                f"a partial of `{function}` is built to be called at once; "
-                f"call `{function}` with all arguments"
+                f"a partial of `{function}` is built and called immediately; call `{function}` with "
+                "all arguments"
             )
             return place.finding(node, message, fix=self._fix(node, call, place))
         name = assigned(node, place)
@@ -300,7 +299,7 @@ class PartialBuiltPerCall(Rule):
             return None
         message = (
             f"this partial of `{function}` binds only constants, yet is built again on every call; "
-            "build it once, in the module"
+            "build it once, at module level"
         )
         return place.finding(node, message)
 

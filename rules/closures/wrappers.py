@@ -73,7 +73,7 @@ class WrapperBuiltPerCall(Rule):
         more = f" (and {len(alike) - 1} more in this function)" if len(alike) > 1 else ""
         message = (
             f"`{factory}(…)` builds a function on every call{more}, which is called once and thrown away; "
-            "wrap once, where the object is made, or do the wrapper's work here without building it"
+            "wrap once, where the object is created, or inline the wrapper's work here"
         )
         return place.finding(made, message)
 
@@ -264,7 +264,7 @@ class DecoratedPerCall(Rule):
         if not node.decorators:
             return None
         shown = " ".join(place.text(node.decorators[0].decorator).split())
-        given = ", and give it what it needs as arguments," if captures_local(node, place) else ","
+        given = ", and pass what it needs as arguments," if captures_local(node, place) else ","
         message = (
             f"`@{shown}` is applied to `{node.name.value}` on every call; define the function once, "
             f"outside{given} or do without the decorator"

@@ -66,7 +66,7 @@ class CtypesInHotCode(Rule):
                 break
         return place.finding(
             node,
-            f"`{place.short(node)}` goes through ctypes, in Python, on every call; keep what does not "
-            "change, and call hot functions through a compiled extension (a torch custom op, or a C++ "
-            "binding)",
+            f"`{place.short(node)}` goes through ctypes, in Python, on every call; cache what does "
+            "not change, and call hot functions through a compiled extension (a torch custom op, or "
+            "a C++ binding)",
         )

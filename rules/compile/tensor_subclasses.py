@@ -67,8 +67,8 @@ class TreeMapInTensorHandler(Rule):
             return place.finding(
                 call,
                 f"`{place.short(call)}` walks and rebuilds the arguments of every operation on "
-                f"`{place.class_name.rpartition('.')[2]}`; handle flat arguments first, and map over trees "
-                "only where there are any",
+                f"`{place.class_name.rpartition('.')[2]}`; handle flat arguments first, and map over "
+                "trees only if there are any",
             )
         return None
 
@@ -156,13 +156,14 @@ class DeviceThroughHandler(Rule):
                 return None
             return place.finding(
                 node,
-                f"`dispatch_device=True` sends each `.device` of a `{name}` through the dispatcher and "
-                "`__torch_dispatch__`; define a `device` property that asks the inner tensor",
+                f"`dispatch_device=True` sends each `.device` of a `{name}` through the dispatcher "
+                "and `__torch_dispatch__`; define a `device` property that reads the inner tensor's device",
             )
         if _TENSORS.isdisjoint(place.cls.ancestors) or _only_raises(node):
             return None
         return place.finding(
             node,
-            f"Every read of `.device` on a `{name}` runs this handler in Python; define a `device` property "
+            f"Every read of `.device` on a `{name}` runs this handler in Python; define a `device` "
+            "property "
             "in the class, so that the read needs no handler",
         )

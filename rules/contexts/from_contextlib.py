@@ -160,7 +160,7 @@ class ExitStackPerCall(Rule):
     looks_for = With()
 
     def judge(self, node: cst.With, place: Place) -> Finding | None:
-        """Flags stacks of contexts that are known beforehand."""
+        """Flags stacks of contexts that are known in advance."""
         if not place.per_call or around_a_loop(node):
             return None
         for item in node.items:
@@ -184,10 +184,10 @@ class ExitStackPerCall(Rule):
                 continue
             return place.finding(
                 call,
-                f"`{place.text(call)}` is built on every call for contexts that are known "
-                "beforehand: it looks up their methods by hand and unwinds them in a Python loop "
-                "on the host. Enter them in the `with` itself, and put one shared "
-                "`nullcontext()` where a condition fails",
+                f"`{place.text(call)}` is built on every call for contexts that are known in "
+                "advance: it looks up their methods by hand and unwinds them in a Python loop on "
+                "the host. Write `with a, b:` directly, and use a shared `nullcontext()` if the "
+                "condition of one is false",
             )
         return None
 
@@ -237,9 +237,9 @@ class NullContextPerCall(Rule):
             return None
         return place.finding(
             node,
-            f"`{place.text(node)}` builds a context that does nothing on every call. Build "
-            "one at module level and use it everywhere (it keeps no state), or call without "
-            "`with` where there is nothing to enter",
+            f"`{place.text(node)}` builds a context that does nothing on every call. Build one at "
+            "module level and use it everywhere (it keeps no state), or call without `with` if "
+            "there is nothing to enter",
             certainty=weaker(layer_certainty(place), path_certainty(place)),
         )
 

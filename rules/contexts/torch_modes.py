@@ -105,15 +105,14 @@ class RangeAlwaysRecorded(Rule):
             if place.name(call) in _RANGES:
                 yield place.finding(
                     call,
-                    f"`{place.text(call.func)}` opens a range on every call, several microseconds "
-                    "on the host, also when no profiler runs. Open it only behind a flag that "
-                    "says that profiling is on",
+                    f"`{place.text(call.func)}` opens a range on every call, which costs several "
+                    "microseconds on the host even if no profiler runs. Open it only if profiling is on",
                     certainty="note",
                 )
 
 
 class GradModeHoistable(Rule):
-    """A grad mode is entered again in every round of a loop, or where it holds already.
+    """A grad mode is entered again in every iteration of a loop, or where it holds already.
 
     ## What it does
     Flags `with torch.no_grad():` (`inference_mode`, `enable_grad`, `set_grad_enabled`) that is the
@@ -159,20 +158,20 @@ class GradModeHoistable(Rule):
             if name in _NO_GRAD and _already_off(call, node, place):
                 return place.finding(
                     call,
-                    f"Gradients are off here already: {shown} makes an object and switches the "
-                    "mode for nothing, a microsecond or two on the host. Drop it",
+                    f"Gradients are off here already: {shown} makes an object and switches the mode "
+                    "for nothing, which costs a microsecond or two on the host. Remove it",
                 )
             if len(node.items) == 1 and whole_body_of(node, place) is not None:
                 return place.finding(
                     call,
-                    f"{shown} is entered and left in every round of the loop, a microsecond or "
+                    f"{shown} is entered and left in every iteration of the loop, a microsecond or "
                     "two on the host each. Put it around the loop",
                 )
             if place.in_module and place.function.name.value == "forward" and place.hot.loop:
                 return place.finding(
                     call,
                     f"{shown} is entered on every call of this module, a microsecond or two on "
-                    "the host. Where all callers can enter it once for all layers, enter it there",
+                    "the host. If all callers can enter it once for all layers, enter it there",
                     certainty="note",
                 )
         return None
@@ -251,7 +250,7 @@ class AutocastOffPerCall(Rule):
             if len(node.items) == 1 and whole_body_of(node, place) is not None:
                 return place.finding(
                     call,
-                    f"`{place.text(call.func)}` is entered and left in every round of the loop, "
+                    f"`{place.text(call.func)}` is entered and left in every iteration of the loop, "
                     "several microseconds on the host each. Put it around the loop",
                 )
             if is_word(
@@ -260,9 +259,8 @@ class AutocastOffPerCall(Rule):
                 return place.finding(
                     call,
                     f"`{place.text(call)}` costs the host several microseconds on every call, with "
-                    "no effect while autocast is off. Enter it only when "
-                    "`torch.is_autocast_enabled(...)` says that it is on, and else a "
-                    "`nullcontext()` made once",
+                    "no effect while autocast is off. Enter it only if "
+                    "`torch.is_autocast_enabled(...)` is true, otherwise a `nullcontext()` made once",
                     certainty="note",
                 )
         return None
@@ -321,8 +319,8 @@ class DeviceGuardPerCall(Rule):
             )
             return place.finding(
                 call,
-                f"`{place.text(call)}` asks for, sets and resets the current device on every call, a "
-                f"microsecond or more on the host, also when it is current already. {advice}",
+                f"`{place.text(call)}` reads, sets and resets the current device on every call, a "
+                f"microsecond or more on the host, even if the device is already current. {advice}",
                 certainty="sure" if around_loop else "note",
             )
         return None
@@ -373,8 +371,8 @@ class DeviceModePerCall(Rule):
                     return place.finding(
                         side,
                         f"Inside `with {place.text(side)}` every torch call first runs a Python "
-                        "function, and entering it costs the host several microseconds. Give "
-                        "`device=` to the calls that make tensors",
+                        "function, and entering it costs the host several microseconds. Pass "
+                        "`device=` to the calls that create tensors",
                         certainty="sure" if self._makes_tensors(node, place) else "note",
                     )
         return None
@@ -435,7 +433,7 @@ class AttentionBackendPerCall(Rule):
             if place.name(call) in _ATTENTION_BACKENDS:
                 return place.finding(
                     call,
-                    f"`{place.text(call.func)}` reads, sets and puts back the switches of all attention "
+                    f"`{place.text(call.func)}` reads, sets and restores the flags of all attention "
                     "backends on every call, tens of microseconds on the host. Enter it once, around the "
                     "whole pass",
                 )

@@ -64,7 +64,7 @@ class SizeByProduct(Rule):
             return place.finding(
                 node,
                 f"`{place.text(node)}` multiplies the sizes one by one on every call; "
-                f"`{place.text(tensor)}.numel()` knows the number",
+                f"`{place.text(tensor)}.numel()` returns the product",
                 certainty="sure" if place.is_tensor(tensor) else "note",
                 fix=self._fix(node, f"{place.text(tensor)}.numel()", numpy, place)
                 if place.is_tensor(tensor)
@@ -77,8 +77,8 @@ class SizeByProduct(Rule):
         written = f"{spelled}({place.text(shape)})" if spelled else ""
         return place.finding(
             node,
-            f"`{place.text(node)}` makes an array of a few sizes on every call, microseconds on the host; "
-            "`math.prod` multiplies them as they are",
+            f"`{place.text(node)}` makes an array of a few sizes on every call, which takes "
+            "microseconds on the host; use `math.prod`",
             fix=self._fix(node, written, numpy, place) if written else None,
         )
 
@@ -96,7 +96,7 @@ class SizeByProduct(Rule):
             node,
             written,
             safety="unsafe" if numpy else "safe",
-            message="ask the tensor" + (" (a Python number, not one of NumPy's)" if numpy else ""),
+            message="ask the tensor" + (" (a Python number, not a NumPy one)" if numpy else ""),
         )
 
 
@@ -166,8 +166,8 @@ class CheckWithClosure(Rule):
             return None
         return place.finding(
             node,
-            f"`{place.text(node.func)}` is given a function that is made on every call, only for a "
-            "message that "
-            "is almost never used. `if not …: raise` tests directly and builds the message only on failure",
+            f"`{place.text(node.func)}` gets a function that is built on every call, only for a "
+            "message that is almost never used. `if not …: raise` tests directly and builds the "
+            "message only on failure",
             certainty="note",
         )

@@ -57,8 +57,8 @@ class DeepcopyPerCall(Rule):
         near = len(place.hot.path) <= 2 and not place.conditions and not may_return_before(place)
         return place.finding(
             node,
-            f"`{place.text(node)}` visits every object underneath in Python, and clones tensors, "
-            "on every call. Copy only what is changed afterwards, and only when it is",
+            f"`{place.text(node)}` visits every nested object in Python, and clones tensors, on "
+            "every call. Copy only what you change afterwards, and only when you change it",
             certainty="sure" if near or self._changed_flat(node, place) else "note",
         )
 
@@ -153,7 +153,7 @@ class ConstantCopied(Rule):
             return None
         return place.finding(
             node,
-            f"`{place.text(node)}` copies a constant on every call. Make the copy once, in the module",
+            f"`{place.text(node)}` copies a constant on every call. Make the copy once, at module level",
         )
 
 
@@ -235,7 +235,7 @@ class TableRebuilt(Rule):
         return place.finding(
             table,
             f"`{target.value}` is a table of constants that is built on every call. Define it once, "
-            f"in the module",
+            "at module level",
             certainty="sure" if place.per_call else "note",
         )
 
@@ -346,8 +346,8 @@ class AttributeByMadeName(Rule):
             return None
         return place.finding(
             node,
-            f"`{place.text(node)}` makes a name and searches the object for it on every call. Keep "
-            "what it stands for in a list or dict, or bind it once",
+            f"`{place.text(node)}` builds a name and looks it up on the object on every call. Keep "
+            "the attributes in a list or dict, or look it up once",
             certainty="sure" if self._runs(node, place) else "note",
         )
 
@@ -363,5 +363,5 @@ class AttributeByMadeName(Rule):
         return place.finding(
             node,
             f"`{place.text(node)}` collects and sorts all names of the object on every call, to look "
-            "for one. `hasattr` asks for one; `in type(self).__dict__` looks without `__getattr__`",
+            "for one. `hasattr` looks up just one; `in type(self).__dict__` does so without `__getattr__`",
         )

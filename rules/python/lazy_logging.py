@@ -69,7 +69,7 @@ def lazy_call(node: cst.Call, place: Place) -> Fix | None:
     return place.edits(
         edits,
         safety="unsafe",
-        message="let the logger make the text, and report mistakes in it",
+        message="let the logger format the text and report format errors",
     )
 
 
@@ -117,5 +117,5 @@ def _lazy_modulo(node: cst.BinaryOperation, place: Place) -> Fix | None:
         node,
         place.text(node.left) + values,
         safety="unsafe",
-        message="let the logger make the text, and report mistakes in it",
+        message="let the logger format the text and report format errors",
     )

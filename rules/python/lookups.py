@@ -123,16 +123,16 @@ class SignatureInspectedPerCall(Rule):
         if does is not None:
             return place.finding(
                 node,
-                f"`{place.text(node.func)}` {does} in Python on every call, microseconds on the "
-                "host. Call it once, when you get the function, and keep the result (or put "
-                "the question behind `functools.lru_cache`)",
+                f"`{place.text(node.func)}` {does} in Python on every call, which takes microseconds "
+                "on the host. Call it once, when you get the function, and keep the result (or "
+                "cache it with `functools.lru_cache`)",
                 certainty=path_certainty(place),
             )
         if place.last_name(node) in ("bind", "bind_partial") and self._on_signature(node, place):
             return place.finding(
                 node,
-                f"`{place.text(node.func)}` sorts arguments into parameters in Python on every "
-                "call, microseconds on the host. Handle the usual call (positional arguments "
+                f"`{place.text(node.func)}` binds arguments to parameters in Python on every call, "
+                "which takes microseconds on the host. Handle the usual call (positional arguments "
                 "only) without it",
                 certainty=path_certainty(place),
             )
@@ -200,8 +200,8 @@ class ImportPerCall(Rule):
         return place.finding(
             node,
             f"`{place.text(node)}` runs on every call: it looks the module up and binds its names "
-            "again. Import it at the top of the file"
-            + (", if no import cycle forbids it" if relative else ""),
+            "again. Import it at the top of the module"
+            + (", unless that makes an import cycle" if relative else ""),
             certainty=weaker(path_certainty(place), "note")
             if relative or place.conditions
             else path_certainty(place),
@@ -364,22 +364,21 @@ class DevicePropertyQuery(Rule):
         if place.name(node) in _MEMORY_FACTS and not asks and not _guards_a_stall(node, place):
             return place.finding(
                 node,
-                f"`{place.text(node)}` gathers figures of the whole allocator, or asks the driver, on "
-                "every call: "
-                "tens of microseconds and more. Ask only where they are logged",
+                f"`{place.text(node)}` collects statistics of the whole allocator, or queries the "
+                "driver, on every call: tens of microseconds and more. Call it only where they are logged",
                 certainty="note",
             )
         if place.name(node) not in _DEVICE_FACTS or not place.per_call:
             return None
         if _asked_before(node, place) or _guards_a_stall(node, place):
             return None
-        once = "Ask once, at import, in `__init__` or behind `functools.lru_cache`"
+        once = "Query it once, at import or in `__init__`, or cache it with `functools.lru_cache`"
         if any(not isinstance(a.value, cst.Integer | cst.SimpleString) for a in node.args):
-            once = "Ask once for each device, in a helper behind `functools.lru_cache`"
+            once = "Query it once per device, in a helper with `functools.lru_cache`"
         return place.finding(
             node,
-            f"`{place.text(node)}` asks through Python wrappers on every call for what does not "
-            f"change while the program runs. {once}",
+            f"`{place.text(node)}` queries through Python wrappers on every call what never changes "
+            f"while the program runs. {once}",
             certainty=path_certainty(place),
         )
 

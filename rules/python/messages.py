@@ -62,7 +62,7 @@ class EagerLogText(Rule):
         return place.finding(
             node,
             f"{how} formats the text on every call, even while `{place.text(node.func)}` is off. "
-            "Pass the values to the logger and let it format them when the level is on",
+            "Pass the values to the logger, which formats them only if the level is enabled",
             certainty="note" if place.conditions else "sure",
             fix=lazy_call(node, place),
             dry=_is_dry(_shown(first.value), place),
@@ -170,8 +170,7 @@ class WarningPerCall(Rule):
         return place.finding(
             node,
             "`warnings.warn` looks up frames, registries and filters on every call, even when "
-            "the warning is not shown again. Warn once, behind a flag, or where the object is "
-            "made",
+            "the warning is not shown again. Warn once, behind a flag, or where the object is created",
         )
 
 
@@ -236,8 +235,7 @@ class PrintInHotCode(Rule):
             return None
         return place.finding(
             node,
-            f"`{place.short(node)}` prints on every call. Drop it, or log it where somebody asked "
-            f"for it",
+            f"`{place.short(node)}` prints on every call. Remove it, or log it behind a debug option",
             certainty="note" if place.conditions or at_step else "sure",
         )
 
@@ -301,8 +299,8 @@ class TextForHelper(Rule):
             return None
         return place.finding(
             node,
-            f"The text for `{place.text(node.func)}` is formatted on every call, even while it is off. Ask "
-            "first whether it is on, or pass it the values",
+            f"The text for `{place.text(node.func)}` is formatted on every call, even if that output "
+            "is disabled. Check first whether it is enabled, or pass the values",
             certainty="sure" if place.per_call or place.loops else "note",
         )
 

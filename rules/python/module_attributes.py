@@ -130,7 +130,7 @@ class HasattrOfModule(Rule):
         return place.finding(
             node,
             f"`{place.text(node)}` goes through `Module.__getattr__`, Python code that takes "
-            f"about a microsecond per call. In `__init__`, set `self.{attribute}` {none} where there is "
+            f"about a microsecond per call. In `__init__`, set `self.{attribute}` {none} if there is "
             "none; read it into a local once, and test that",
             certainty="maybe" if _foreign_bases(place) else "note" if registered else "sure",
         )
@@ -222,9 +222,9 @@ class ModuleAttributeWrite(Rule):
                 continue
             yield place.finding(
                 node,
-                f"`self.{name} = …` goes through `Module.__setattr__`, a Python method, more than "
-                "a microsecond on every call. Use a local name; what must outlive the call can "
-                "live in a plain object that `__init__` makes",
+                f"`self.{name} = …` goes through `Module.__setattr__`, a Python method that takes "
+                "more than a microsecond. Use a local variable; keep what must outlive the call in "
+                "a plain object that `__init__` creates",
                 certainty="sure" if self._for_this_call(name, node.value, place) else "note",
             )
 

@@ -81,7 +81,7 @@ def _unsliced(node: cst.Subscript, part: cst.Slice, place: Place) -> str:
     if isinstance(parent, cst.Call) and parent.func is node:
         return f"Call the modules of {plain} one after the other instead"
     if isinstance(parent, cst.Call) and place.name(parent) == "len":
-        return f"Count by `len({base})`, or take {plain}"
+        return f"Use `len({base})` to count them, or use {plain}"
     if all(b is None or _not_negative(b, place) for b in (part.lower, part.upper, part.step)):
         return f"Iterate over `{_islice(base, part, place)}` instead, or over {plain}"
     return f"Iterate over {plain} instead; negative bounds work too"
@@ -207,14 +207,15 @@ class ModuleTreeWalk(Rule):
                 return None  # a mixin: no parameter is known by name
             return place.finding(
                 node,
-                f"`next({shown})` starts a walk over the tree of modules on every call, several "
-                "microseconds on the host. Ask the input, or a parameter that is known by name",
+                f"`next({shown})` starts a walk over the module tree on every call, which takes "
+                "several microseconds on the host. Use the input's, or that of a parameter you know "
+                "by name",
                 certainty=path_certainty(place),
             )
         return place.finding(
             node,
-            f"`{shown}` walks the tree of modules in Python on every call, about a microsecond "
-            "for each module. Build a list of what you need once, and rebuild it when submodules are added",
+            f"`{shown}` walks the module tree in Python on every call, about a microsecond per "
+            "module. Build a list of what you need once, and rebuild it when submodules are added",
             certainty=path_certainty(place),
         )
 
@@ -232,8 +233,8 @@ class ModuleTreeWalk(Rule):
             return None
         return place.finding(
             node,
-            f"`{place.text(node)}` walks the tree of modules in Python in every step, about a "
-            "microsecond for each module. Keep a list of what the loop changes",
+            f"`{place.text(node)}` walks the module tree in Python in every step, about a "
+            "microsecond per module. Keep a list of the modules or parameters that the loop changes",
             certainty="note",
         )
 

@@ -153,8 +153,8 @@ class Synchronize(Rule):
         return place.finding(
             node,
             f"`{place.short(node)}` stops the host until the device has finished everything "
-            "queued. Where one stream needs another, use `wait_stream` or an event; reads wait "
-            "by themselves.",
+            "queued. If one stream depends on another, use `wait_stream` or an event; reads wait by "
+            "themselves.",
             certainty="note" if _explained(place) or waits or _clocked(place) else "sure",
         )
 
@@ -208,14 +208,14 @@ class ThrowAwayMemory(Rule):
         if name == "gc.collect":
             return place.finding(
                 node,
-                "`gc.collect()` walks all Python objects there are, on every call. Drop it, or "
-                "run it every many steps.",
+                "`gc.collect()` walks all Python objects on every call. Remove it, or run it only "
+                "every few hundred steps.",
             )
         if name.rpartition(".")[2] in ("empty_cache", "ipc_collect") and _on_device_module(name):
             return place.finding(
                 node,
-                f"`{place.short(node)}` waits for the device and gives memory back that the next "
-                "call has to get from the driver again. Drop it, or run it every many steps.",
+                f"`{place.short(node)}` waits for the device and frees memory that the next call has "
+                "to allocate from the driver again. Remove it, or run it only every few hundred steps.",
             )
         return None
 

@@ -69,14 +69,15 @@ class LossScaleRead(Rule):
         return place.finding(
             node,
             f"`{place.short(node)}` is `.item()` of a tensor on the device, and the host waits for it. "
-            "Ask only "
-            "where the number is logged, or learn from the optimizer whether its step was skipped.",
+            "Read it only where the number is logged, or find out from the optimizer whether it "
+            "skipped its step.",
             certainty="note",
         )
 
 
 _DISTRIBUTIONS = (
-    "Bernoulli Beta Binomial Categorical Cauchy Chi2 Dirichlet Exponential Gamma Geometric Gumbel HalfCauchy "
+    "Bernoulli Beta Binomial Categorical Cauchy Chi2 Dirichlet Exponential Gamma Geometric Gumbel "
+    "HalfCauchy "
     "HalfNormal Independent Kumaraswamy Laplace LogNormal LogisticNormal LowRankMultivariateNormal "
     "MixtureSameFamily Multinomial MultivariateNormal NegativeBinomial Normal OneHotCategorical Pareto "
     "Poisson RelaxedBernoulli RelaxedOneHotCategorical StudentT TransformedDistribution Uniform VonMises "
@@ -140,14 +141,13 @@ class DistributionValidates(Rule):
         given = place.text(node.args[-1].value)
         return place.finding(
             node,
-            f"`{last}(…)` checks all values of its parameters, and the host waits for each answer; its "
-            "`log_prob` checks again. Where the values are known to be right, `validate_args=False` "
-            "spares that.",
+            f"`{last}(…)` checks all values of its parameters, and the host waits for each result; "
+            "its `log_prob` checks again. If the values are known to be valid, pass `validate_args=False`.",
             certainty="note",
             fix=place.edits(
                 [(node.args[-1].value, f"{given}, validate_args=False")],
                 safety="unsafe",
-                message="do not check the values",
+                message="skip the checks",
             )
             if not node.args[-1].value.lpar
             else None,
@@ -209,7 +209,7 @@ class MathOfTensor(Rule):
         asks = checks and asked(node, place).asker in ("if", "while", "assert", "ternary", "bool")
         return place.finding(
             node,
-            f"`{place.short(node)}` needs the number of a tensor, so the host waits for the device. "
+            f"`{place.short(node)}` needs the value of a tensor, so the host waits for the device. "
             f"`torch.{last}` computes it on the device.",
             certainty="sure" if back and not asks else "note",
         )
@@ -275,7 +275,7 @@ class LinalgChecked(Rule):
             return None
         return place.finding(
             node,
-            f"`{place.short(node)}` reads from the device whether it succeeded, and the host waits for it. "
-            f"`torch.linalg.{_CHECKED[name]}` gives the answer as a tensor and does not wait.",
+            f"`{place.short(node)}` checks for errors on the host, which waits for the device. "
+            f"`torch.linalg.{_CHECKED[name]}` returns them as a tensor and does not wait.",
             certainty="note",
         )

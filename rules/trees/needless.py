@@ -81,9 +81,9 @@ class FlattenOnlyToScan(Rule):
         if test is None:
             return None
         message = (
-            f"`{place.text(node)}` lists every leaf on each call only to test "
-            f"`{place.short(test)}` on each; test the values themselves first, "
-            "and flatten only those that are nested"
+            f"`{place.text(node)}` flattens the tree on every call only to test "
+            f"`{place.short(test)}` on each leaf; test the values themselves first, and flatten only "
+            "the nested ones"
         )
         return place.finding(node, message)
 
@@ -152,7 +152,7 @@ class SameStructureFlattenedTwice(Rule):
             return None
         shown = place.text(subject)
         message = (
-            f"this function flattened `{shown}` before, and walks it again here on every call; "
+            f"this function has already flattened `{shown}`, and walks it again here on every call; "
             "keep the leaves of the first walk in a variable"
         )
         return place.finding(node, message)
@@ -244,7 +244,7 @@ class FlattenForFirstLeaf(Rule):
             return None
         shown = place.text(subject)
         message = (
-            f"`{place.text(node)}` lists all leaves on every call and only the first is used; take "
-            f"`{shown}` itself where it is a tensor, and walk it only where it is nested"
+            f"`{place.text(node)}` lists all leaves on every call, but only the first is used; use "
+            f"`{shown}` itself if it is a tensor, and walk it only if it is nested"
         )
         return place.finding(node, message)

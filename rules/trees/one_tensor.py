@@ -66,8 +66,8 @@ class FlattenOfOneTensor(Rule):
             return None
         shown = place.text(subject)
         message = (
-            f"`{shown}` is one tensor, yet `{walk.function}` walks it as a tree: the walk, its list and its "
-            f"description of the structure cost host time on every call; `[{shown}]` is the same list"
+            f"`{shown}` is one tensor, yet `{walk.function}` walks it as a tree, which costs host "
+            f"time on every call; `[{shown}]` is the same list"
         )
         sure = place.is_tensor(subject)
         return place.finding(
@@ -231,7 +231,7 @@ class UnguardedTreeWalk(Rule):
         )
         message = (
             f"`{shown}` may be nested but is one {one} in most calls, and `{walk.function}` walks it "
-            f"as a tree each time; test {ask} first and walk only what is nested"
+            f"as a tree each time; test {ask} first, and walk only nested values"
         )
         return place.finding(node, message, certainty="sure" if certainty == "sure" else "maybe")
 

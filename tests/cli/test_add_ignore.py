@@ -36,13 +36,13 @@ def test_nothing_is_left_to_tell(project: Path, run: Run) -> None:
     found = run("check", "--format", "json").findings
     done = run("check", "--add-ignore")
     assert (done.status, done.err) == (0, "")
-    assert f"comments silence {len(found)} more findings in 2 files" in done.out
+    assert f"comments suppress {len(found)} more findings in 2 files" in done.out
     assert "# dispatchguard: ignore[" in (project / "pkg" / "a.py").read_text()
     again = run("check", "--format", "json")
     assert (again.status, again.findings) == (0, [])
     assert json.loads(again.out)["summary"]["suppressed"] == len(found)
     before = (project / "pkg" / "a.py").read_bytes()
-    assert "comments silence 0 more findings in 0 files" in run("check", "--add-ignore").out
+    assert "comments suppress 0 more findings in 0 files" in run("check", "--add-ignore").out
     assert (project / "pkg" / "a.py").read_bytes() == before
 
 
@@ -103,9 +103,9 @@ def test_standard_input_comes_back_with_comments(project: Path, start: Run) -> N
     assert done.status == 0
     assert "# dispatchguard: ignore[" in done.out
     assert (project / "pkg" / "a.py").read_text() == A
-    assert "comments silence 2 more findings in 1 file" in done.err
+    assert "comments suppress 2 more findings in 1 file" in done.err
 
 
 @pytest.mark.parametrize("option", ["--fix", "--diff", "--write-baseline"])
 def test_what_does_not_go_with_it(project: Path, run: Run, option: str) -> None:
-    assert "--add-ignore goes without" in one_line(run("check", "--add-ignore", option))
+    assert "--add-ignore cannot be combined" in one_line(run("check", "--add-ignore", option))

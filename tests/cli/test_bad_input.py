@@ -179,7 +179,7 @@ def test_what_a_native_parser_dies_of_costs_one_function(
     )
     assert (done.returncode, done.stderr) == (1, "")
     told = {(f["path"], f["code"]): f["message"] for f in json.loads(done.stdout)["findings"]}
-    assert told["a.py", "DG001"].startswith("M.forward is nested too deeply to be judged")
+    assert told["a.py", "DG001"].startswith("M.forward is nested too deeply to be checked")
     assert ("b.py", "DG601") in told
 
 
@@ -211,7 +211,7 @@ def test_names_that_are_no_files(write: Write, run: Run) -> None:
     (root / "gone.py").symlink_to("nowhere.py")
     if hasattr(os, "mkfifo"):
         os.mkfifo(root / "pipe.py")
-        assert "neither a file nor a folder" in one_line(run("check", "pipe.py"))
+        assert "neither a file nor a directory" in one_line(run("check", "pipe.py"))
     done = run("check", "--format", "json")
     assert [p for p, *_ in done.places] == ["a.py", "x.py/inner.py"]
     assert [p for p, *_ in run("check", "x.py", "--format", "json").places] == ["x.py/inner.py"]
@@ -272,9 +272,9 @@ def test_links_into_a_locked_folder_are_passed_over(locked: Path, run: Run) -> N
     assert (done.status, done.err) == (1, "")
     assert [p for p, *_ in done.places] == ["a.py"]
     assert json.loads(done.out)["summary"]["notes"] == [
-        "locked/: passed over: Permission denied",
-        "lnk.py: passed over: Permission denied",
-        "sub: passed over: Permission denied",
+        "locked/: skipped: Permission denied",
+        "lnk.py: skipped: Permission denied",
+        "sub: skipped: Permission denied",
     ]
 
 
@@ -294,7 +294,7 @@ def test_a_link_that_may_not_be_read_is_passed_over(
     monkeypatch.setattr(os.path, "realpath", realpath)
     done = run("check", "--format", "json", "--jobs", "1")
     assert [p for p, *_ in done.places] == ["a.py"]
-    assert "lnk.py: passed over: Permission denied" in done.out
+    assert "lnk.py: skipped: Permission denied" in done.out
     assert run("check", "lnk.py", "--format", "json", "--jobs", "1").places == [
         ("lnk.py", line, code) for _, line, code in done.places
     ]
@@ -388,7 +388,7 @@ def test_a_working_folder_that_is_gone_is_one_line(
         text=True,
     )
     said = Done(done.returncode, done.stdout, done.stderr)
-    assert "the working folder cannot be found" in one_line(said)
+    assert "the current directory cannot be found" in one_line(said)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes")

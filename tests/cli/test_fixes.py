@@ -213,10 +213,10 @@ def test_what_lies_outside_behind_a_link_is_not_written(write: Write, run: Run) 
     done = run("check", "--fix", "--unsafe-fixes", cwd=root / "p")
     assert done.status == 2
     assert sorted(done.err.splitlines()) == [
-        "dispatchguard: link.py: leads out of the project by a link, so not written; fix it there",
+        "dispatchguard: link.py: a link that leads out of the project, so not written; fix the file there",
         (
-            "dispatchguard: linked/another.py: leads out of the project by a link, so not written; "
-            "fix it there"
+            "dispatchguard: linked/another.py: a link that leads out of the project, so not "
+            "written; fix the file there"
         ),
     ]
     assert (root / "out" / "other.py").read_text() == HEAD + BAD

@@ -157,7 +157,7 @@ def test_what_pytest_s_settings_name_is_read_as_well(
     assert run("history", cwd=folder).out.splitlines()[1].split()[:2] == [TEST, "2"]
     other = run("history", "--history", "other.sqlite", cwd=folder)
     assert other.status == 2
-    assert "other.sqlite: there is no history yet" in other.err
+    assert "other.sqlite: no history yet" in other.err
     assert start("report", "--output", "page.html", cwd=folder).status == 0
 
 
@@ -192,7 +192,7 @@ def test_a_history_that_cannot_be_written_changes_no_verdict(
     result.assert_outcomes(passed=2)
     assert result.ret == 0
     result.stdout.fnmatch_lines(
-        ["warning: the run is not in the history: *mine.txt: is no history*"]
+        ["warning: the run is not in the history: *mine.txt: not a history*"]
     )
     assert (pytester.path / "mine.txt").read_text() == "not a database"
 
@@ -267,13 +267,13 @@ def test_what_git_cannot_find_is_one_line(
         return str(done.err)
 
     between = ("--good", "main~2", "--bad", "main")
-    assert "cannot be told from its neighbours" in bisect(TEST, *between)
-    assert "counts nothing at main~1: " in bisect(TEST, "--good", "main~2", "--bad", "main~1")
+    assert "cannot be narrowed down" in bisect(TEST, *between)
+    assert "has no counts at main~1: " in bisect(TEST, "--good", "main~2", "--bad", "main~1")
     whole = bisect(TEST.removesuffix("[1]"), *between)  # a test that got its parameters later
-    assert f"counts nothing at main~2: there it is {TEST}, {TEST.replace('1', '2')}\n" in whole
+    assert f"has no counts at main~2: there it is {TEST}, {TEST.replace('1', '2')}\n" in whole
     assert 'knows no revision "gone"' in bisect(TEST, "--good", "gone", "--bad", "main")
     assert "are one commit" in bisect(TEST, "--good", "HEAD", "--bad", "main")
-    assert "there is no history yet" in bisect(TEST)
+    assert "no history yet" in bisect(TEST)
     assert "c_calls is 0 at both" in bisect(TEST, *between, "--counter", "c_calls")
     assert repository.git("worktree", "list").count("\n") == 0
     longer = repository.commit(LONGER, "next to it")
@@ -291,10 +291,10 @@ def test_wrong_usage_is_one_line(tmp_path: Path, run: Started) -> None:
         assert done.status == 2 and done.err.count("\n") == 1 and not done.out
         return str(done.err)
 
-    assert "there is no history yet" in told("history")
+    assert "no history yet" in told("history")
     assert not place.parent.exists()
-    assert "--counter goes with --bisect" in told("history", "x", "--counter", "x")
-    assert "--last goes with a test" in told("history", "--last", "3")
+    assert "--counter requires --bisect" in told("history", "x", "--counter", "x")
+    assert "--last requires a test" in told("history", "--last", "3")
     assert "--bisect needs a test" in told("history", "--bisect")
     place.parent.mkdir()
     kept = [Kept("t.py::test_a", name, "pass", {"instructions": 1}) for name in ("f", "g")]
@@ -357,4 +357,4 @@ def test_shards_that_disagree_are_one_line(tmp_path: Path, run: Started) -> None
     assert {entry.name for entry in tmp_path.iterdir()} == {"1.json", "2.json"}
     assert "cannot be read: No such file" in run("merge", "none.json").err
     (tmp_path / "text.json").write_text("hello")
-    assert "text.json: holds no verdicts" in run("merge", "text.json").err
+    assert "text.json: has no verdicts" in run("merge", "text.json").err

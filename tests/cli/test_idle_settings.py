@@ -32,11 +32,11 @@ def configured(project: Path, table: str) -> None:
         ),
         (
             'tensor-types = ["pkg.a.Gat"]',
-            'tensor-types: "pkg.a.Gat" is no class; did you mean "pkg.a.Gate"?',
+            'tensor-types: "pkg.a.Gat" is not a class; did you mean "pkg.a.Gate"?',
         ),
         (
             'tensor-types = ["Gate"]',
-            'tensor-types: "Gate" is no class; did you mean "pkg.a.Gate"?',
+            'tensor-types: "Gate" is not a class; did you mean "pkg.a.Gate"?',
         ),
         ('src = ["lib"]', 'src: "lib" is not a directory in the project'),
     ],

@@ -98,7 +98,7 @@ def test_what_exists_stays(lib: Path, write: Write, run: Run) -> None:
     write(there)
     done = run("init")
     assert {name: (lib / name).read_text() for name in there} == there
-    assert f"{HOOK} is there already; to add to it by hand:\n    repos:\n      - repo: " in done.out
+    assert f"{HOOK} exists already; add this by hand:\n    repos:\n      - repo: " in done.out
     assert "added to pyproject.toml" in done.out
 
 
@@ -127,7 +127,7 @@ def test_a_configuration_that_takes_no_table_is_told(lib: Path, run: Run) -> Non
     text = "tool = { ruff = { line-length = 100 } }\n"
     (lib / PYPROJECT).write_text(text)
     done = run("init", "--no-hook", "--no-test", "--ci", "none")
-    assert "pyproject.toml cannot be added to" in done.out
+    assert "pyproject.toml cannot be extended" in done.out
     assert (lib / PYPROJECT).read_text() == text
     (lib / PYPROJECT).write_text("[")
     assert "not valid TOML" in one_line(run("init"))
@@ -138,7 +138,7 @@ def test_without_a_configuration_there_is_one(write: Write, run: Run, tmp_path: 
     write({"a.py": "x = 1\n"})
     done = run("init")
     assert "wrote pyproject.toml" in done.out
-    assert "no function was found that takes tensors alone" in done.out
+    assert "found no function that takes only tensors" in done.out
     assert not (tmp_path / TEST).exists()
     assert "pytest" not in (tmp_path / WORKFLOW).read_text().partition("pip install -e")[2][30:]
 

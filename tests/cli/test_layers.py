@@ -55,8 +55,11 @@ def test_a_flame_graph_comes_beside(tmp_path: Path, layers: Run) -> None:
     told = json.loads((tmp_path / "f.speedscope.json").read_text())
     assert [frame["name"] for frame in told["shared"]["frames"]] == ["f(300)", "f", "g (2 times)"]
     for more, said in (
-        (("--flame", "no/such/file"), "no/such/file: there is no such folder; make it first"),
-        (("--sizes", "1,2,3"), "--flame shows one call, and --sizes many"),
+        (
+            ("--flame", "no/such/file"),
+            "no/such/file: the directory does not exist; create it first",
+        ),
+        (("--sizes", "1,2,3"), "--flame cannot be combined with --sizes"),
     ):
         result = layers(tmp_path, *words, *more)
         assert (result.returncode, result.stdout) == (2, "")
@@ -67,7 +70,7 @@ def test_sizes_tell_what_grows(tmp_path: Path, layers: Run) -> None:
     words = ("f(n)", "--setup", SETUP, "--sizes", "10,100,10000", *QUICK)
     result = layers(tmp_path, *words, "--against", "g(n)")
     assert result.returncode == 0, result.stderr
-    assert "kernels cannot be told from what is around them" in result.stdout
+    assert "kernels cannot be separated from what surrounds them" in result.stdout
     assert "ratio" in result.stdout.splitlines()[1]
     drawn = layers(tmp_path, *words, "--format", "svg")
     assert ET.fromstring(drawn.stdout).tag.endswith("svg")
@@ -101,11 +104,14 @@ def test_a_test_says_itself_what_is_called(tmp_path: Path, layers: Run) -> None:
         (["f(1)", "--setup", "1/0"], "--setup: ZeroDivisionError"),
         (["f(1)", "--setup", "def"], "--setup must be Python code"),
         (["f(1)", "--sizes", "1,2"], "dispatchguard: --sizes needs 3 sizes at least"),
-        (["f(1)", "--sizes", "1,x"], "'x' is not a number from 1"),
+        (["f(1)", "--sizes", "1,x"], "'x' is not a positive whole number"),
         (["f(1)", "--seconds", "0"], "not a number of seconds"),
-        (["f(1)", "--against", "g(1)"], "--against goes with --sizes"),
-        (["t.py::test_a", "--setup", "1"], "go with an expression"),
-        (["f(1)", "--output", "no/such/file", "--setup", "f = abs"], "there is no such folder"),
+        (["f(1)", "--against", "g(1)"], "--against requires --sizes"),
+        (["t.py::test_a", "--setup", "1"], "require an expression"),
+        (
+            ["f(1)", "--output", "no/such/file", "--setup", "f = abs"],
+            "the directory does not exist",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(

@@ -49,7 +49,7 @@ def test_what_no_longer_matches_is_told_and_pruned(project: Path, run: Run) -> N
     (project / "pkg" / "b.py").write_text("def helper(x):\n    return x\n")
     done = run("check", "--baseline", "b.json")
     assert done.status == 0
-    assert "matches nothing any more" in done.out
+    assert "no longer matches anything" in done.out
     assert "--prune-baseline" in done.out
     pruned = run("check", "--baseline", "b.json", "--prune-baseline")
     assert "1 entries pruned" in pruned.out or "1 entry pruned" in pruned.out
@@ -61,7 +61,7 @@ def test_only_what_was_looked_at_can_be_stale(project: Path, run: Run) -> None:
     run("check", "--baseline", "b.json", "--write-baseline")
     for words in (["pkg/b.py"], ["--select", "DG1"], ["--jobs", "1"]):
         done = run("check", "--baseline", "b.json", *words)
-        assert "matches nothing" not in done.out, words
+        assert "no longer matches" not in done.out, words
 
 
 def test_maybes_keep_their_entries_when_they_are_not_shown(write: Write, run: Run) -> None:
@@ -146,7 +146,7 @@ def test_what_could_not_be_read_keeps_its_entries(project: Path, run: Run, way: 
     run("check", "--baseline", "b.json", "--write-baseline")
     whole = (project / "b.json").read_text()
     (project / "pkg" / "b.py").write_text(B + "x = (\n")
-    assert "matches nothing" not in run("check", "--baseline", "b.json").out
+    assert "no longer matches" not in run("check", "--baseline", "b.json").out
     for more in ([], ["--ignore", "DG001"]):
         done = run("check", "--baseline", "b.json", way, *more)
         assert done.status == (0 if more else 1)
@@ -187,9 +187,9 @@ def test_a_rule_that_fails_leaves_the_baseline_as_it_was(
     done = run(*words, way)
     assert done.status == 2
     assert "DG601 failed" in done.err
-    assert "b.json: left as it was, because not everything could be judged" in done.err
+    assert "b.json: left unchanged, because not everything could be checked" in done.err
     assert (project / "b.json").read_text() == whole
-    assert "matches nothing" not in run(*words).out
+    assert "no longer matches" not in run(*words).out
 
 
 # -- changed lines ---------------------------------------------------------------------------------
@@ -258,7 +258,7 @@ def test_a_baseline_is_not_stale_because_of_unchanged_lines(repository: Path, ru
     run("check", "--baseline", "b.json", "--write-baseline")
     done = run("check", "--baseline", "b.json", "--diff-base", "HEAD")
     assert done.status == 0
-    assert "matches nothing" not in done.out
+    assert "no longer matches" not in done.out
 
 
 def test_standard_input_is_held_against_the_revision(repository: Path, start: Run) -> None:

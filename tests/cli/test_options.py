@@ -45,7 +45,7 @@ def test_clean_is_status_0(write: Write, run: Run) -> None:
 
 def test_a_missing_path_is_status_2_and_leaves_nothing_behind(project: Path, run: Run) -> None:
     assert one_line(run("check", "pkg/nope.py")) == (
-        "dispatchguard: pkg/nope.py: no such file or folder"
+        "dispatchguard: pkg/nope.py: no such file or directory"
     )
     assert "no/such/x.py" in one_line(run("check", "pkg/a.py", "no/such/x.py"))
     assert "nope" in one_line(run("hot", "nope"))
@@ -69,25 +69,28 @@ def test_a_missing_path_is_status_2_and_leaves_nothing_behind(project: Path, run
         (["check", "--select", "DG42x"], "the codes in DG42 are: DG42"),
         (["check", "--select", "DG9"], "the families are: DG0, DG1, DG2"),
         (["check", "--select", ""], "names no code"),
-        (["check", ""], "an empty name"),
-        (["hot", ""], "an empty name"),
-        (["clean", ""], "an empty name"),
-        (["check", "--config", ""], "an empty name"),
-        (["check", "--baseline", ""], "an empty name"),
-        (["check", "--output", ""], "an empty name"),
-        (["check", "--jobs", "0"], "'0' is not a number from 1"),
+        (["check", ""], "an empty path"),
+        (["hot", ""], "an empty path"),
+        (["clean", ""], "an empty path"),
+        (["check", "--config", ""], "an empty path"),
+        (["check", "--baseline", ""], "an empty path"),
+        (["check", "--output", ""], "an empty path"),
+        (["check", "--jobs", "0"], "'0' is not a positive whole number"),
         (["check", "--config", "none.toml"], "none.toml: no such configuration file"),
-        (["check", "--unsafe-fixes"], "goes with --fix or --diff"),
-        (["check", "--fix", "--diff"], "exclude each other"),
-        (["check", "--diff", "--format", "json"], "--diff goes without"),
-        (["check", "--diff", "--statistics"], "--diff goes without"),
+        (["check", "--unsafe-fixes"], "requires --fix or --diff"),
+        (["check", "--fix", "--diff"], "--fix cannot be combined with --diff"),
+        (["check", "--diff", "--format", "json"], "--diff cannot be combined"),
+        (["check", "--diff", "--statistics"], "--diff cannot be combined"),
         *(
-            (["check", "--statistics", "--format", name], f"goes without --format {name}")
+            (
+                ["check", "--statistics", "--format", name],
+                f"cannot be combined with --format {name}",
+            )
             for name in FORMATS[2:]
         ),
-        (["check", "--stdin-filename", "x.py"], "goes with the path -"),
-        (["check", "-", "pkg"], "goes alone"),
-        (["check", "--write-baseline"], "name it with --baseline FILE"),
+        (["check", "--stdin-filename", "x.py"], "requires the path -"),
+        (["check", "-", "pkg"], "cannot be combined with other paths"),
+        (["check", "--write-baseline"], "pass --baseline FILE"),
         (["check", "--baseline", "none.json"], "no such baseline"),
         (["check", "--diff-base", "HEAD"], "--diff-base"),
         (["rule", "DG4O1"], "the nearest is DG4"),
@@ -358,7 +361,7 @@ def test_hot_says_what_it_could_not_read(project: Path, run: Run) -> None:
     assert done.status == 0
     (line,) = done.err.splitlines()
     assert line.startswith("dispatchguard: note: broken.py:1:5: ")
-    assert line.endswith("; nothing in this file is known")
+    assert line.endswith("; nothing in this file was analyzed")
     assert done.out.startswith("no hot functions")
     assert "nothing in this file" in run("hot").err
     assert run("hot", "pkg").err == ""
@@ -476,7 +479,7 @@ def test_the_summary_says_what_only_pedantic_tells(write: Write, run: Run) -> No
     )
     quiet, loud = run("check"), run("check", "--pedantic")
     assert (quiet.status, loud.status) == (0, 1)
-    assert "1 uncertain, told with --pedantic" in quiet.out
+    assert "1 uncertain, shown with --pedantic" in quiet.out
     assert "uncertain" not in loud.out
     numbers = [json.loads(run("check", *w, "--format", "json").out) for w in ([], ["--pedantic"])]
     assert [n["summary"]["unheard"] for n in numbers] == [1, 0]
@@ -485,7 +488,7 @@ def test_the_summary_says_what_only_pedantic_tells(write: Write, run: Run) -> No
 def test_a_file_that_is_no_python_is_one_line(write: Write, run: Run, start: Run) -> None:
     root = write({"README.md": "# text\n", "data.txt": "x", "a.py": "x = 1\n"})
     told = "dispatchguard: README.md: "
-    told += "not a Python file; name folders, or files that end in .py, .pyi or .ipynb"
+    told += "not a Python file; name directories, or files that end in .py, .pyi or .ipynb"
     assert one_line(run("check", "a.py", "README.md")) == told
     assert one_line(run("hot", "README.md")) == told
     assert one_line(start("check", "-", "--stdin-filename", "README.md", stdin=b"x")) == told

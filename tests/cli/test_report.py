@@ -94,7 +94,7 @@ def test_a_name_that_would_break_a_page_is_shown(project: Path, run: Run) -> Non
     ("content", "said"),
     [
         (None, "none.json: cannot be read: No such file"),
-        ("{", "holds no verdicts that this version can read"),
+        ("{", "has no verdicts that this version can read"),
         (json.dumps({"schema": 1, "findings": [], "summary": {}}), "there is no machine"),
     ],
 )
@@ -109,8 +109,10 @@ def test_a_file_that_is_none_of_verdicts_is_one_line(
 
 
 def test_what_has_no_place_to_go_is_one_line(project: Path, run: Run) -> None:
-    assert "--output FILE makes the page" in one_line(run("report"))
-    assert "no such folder; make it first" in one_line(run("report", "--output", "none/r.html"))
+    assert "pass --output FILE for the page" in one_line(run("report"))
+    assert "the directory does not exist; create it first" in one_line(
+        run("report", "--output", "none/r.html")
+    )
     assert "none.py" in one_line(run("report", "none.py", "--output", "r.html"))
     (project / "folder").mkdir()
     assert "folder: cannot be written" in one_line(run("report", "--output", "folder"))
@@ -146,7 +148,7 @@ def test_earlier_runs_are_drawn(project: Path, run: Run) -> None:
     assert (project / "other.sqlite").is_file()
     run(*words, "--history", "other.sqlite")
     assert "7.5" not in (project / "report.html").read_text()
-    assert "there is no history yet" in one_line(run(*words, "--history", "none.sqlite"))
+    assert "no history yet" in one_line(run(*words, "--history", "none.sqlite"))
 
 
 def test_a_badge_says_how_it_stands(project: Path, run: Run) -> None:

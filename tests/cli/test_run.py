@@ -201,7 +201,7 @@ def test_operations_by_line(project: Path, run: Run) -> None:
     assert "1      3  library.py:7  Gate.forward  mul\n" in done.stdout
     done = run(project, "--ops", "--format", "markdown", "-m", "library")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "#### 0 operations asked for by 0 lines of the project" in done.stdout
+    assert "#### 0 operations from 0 lines of the project" in done.stdout
 
 
 STEPS = """\
@@ -309,7 +309,7 @@ def test_waits_without_a_line_of_the_project(project: Path, tmp_path: Path, run:
     done = run(project, "--ghost", "script.py")
     said = "script.py:7:1 DG411 `other.wait()` (item) made the host wait once, in other.py:4:"
     assert said in done.stdout
-    assert "note: 1 more wait in no code of this project" in done.stdout
+    assert "note: 1 more wait outside this project's code" in done.stdout
 
 
 def test_a_program_that_breaks_off_is_told_as_such(project: Path, run: Run) -> None:
@@ -317,7 +317,7 @@ def test_a_program_that_breaks_off_is_told_as_such(project: Path, run: Run) -> N
     done = run(project, "train.py")
     assert done.returncode == 3
     assert (
-        "note: the program ended with status 3: the findings are from what ran before"
+        "note: the program exited with status 3: the findings are from what ran before"
         in done.stdout
     )
 
@@ -392,14 +392,17 @@ def test_what_torch_compile_made_of_it(project: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "run what? name a script, -m MODULE, or -- COMMAND"),
-        (("--ghost",), "run what? name a script"),
-        (("--ghost", "-m"), "run what?"),
-        (("--record",), "run what? name a script"),
+        ((), "nothing to run: name a script, -m MODULE, or -- COMMAND"),
+        (("--ghost",), "nothing to run: name a script"),
+        (("--ghost", "-m"), "nothing to run"),
+        (("--record",), "nothing to run: name a script"),
         (("--ghost", "none.py"), "none.py: no such file\n"),
         (("--ghost", "none"), "none: no such file; for a module say -m none\n"),
         (("-m", "none.such"), "none.such: no module of that name can be found from here\n"),
-        (("--output", "no/file.txt", "none.py"), "no/file.txt: there is no such folder; make it"),
+        (
+            ("--output", "no/file.txt", "none.py"),
+            "no/file.txt: the directory does not exist; create it",
+        ),
         (("--ghost", "--", "no-such-command"), "no-such-command: no package here installs"),
         (("--ghots", "train.py"), 'unknown option --ghots; did you mean "--ghost"'),
         (("--ghost", "--select", "DG9", "train.py"), "DG9"),
@@ -419,7 +422,7 @@ def test_wrong_words_are_one_line(
 def test_without_torch(project: Path, run: Run) -> None:
     done = run(project, "--ghost", "train.py", "1")
     assert done.returncode == 2
-    assert done.stderr == "dispatchguard: --ghost needs torch, which is not installed here\n"
+    assert done.stderr == "dispatchguard: --ghost needs torch, which is not installed\n"
 
 
 @pytest.mark.thorough

@@ -98,4 +98,4 @@ def test_fixes_come_to_an_end(project: Path, watched: Callable[..., Watched]) ->
 
 @pytest.mark.parametrize("words", [["--daemon"], ["--write-baseline"], ["-"]])
 def test_what_does_not_go_with_it(project: Path, run: Run, words: list[str]) -> None:
-    assert "--watch goes without" in one_line(run("check", "--watch", *words))
+    assert "--watch cannot be combined" in one_line(run("check", "--watch", *words))

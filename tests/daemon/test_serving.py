@@ -462,7 +462,7 @@ def test_a_folder_that_is_gone_is_told(served: User) -> None:
         check=False,
     )
     assert done.returncode == 2
-    assert done.stderr.startswith(b"dispatchguard: the working folder cannot be found")
+    assert done.stderr.startswith(b"dispatchguard: the current directory cannot be found")
     assert served.runs() == 1
 
 
@@ -500,7 +500,7 @@ def test_is_told_of_and_ended(owner: User) -> None:
     assert out.startswith(b"process ") and out.endswith(b", runs so far: 0\n")
     assert owner.run("daemon", "--stop") == (0, b"stopped\n", b"")
     assert owner.run("daemon", "--stop") == (0, b"none is running\n", b"")
-    none = b"none is running; the next `dispatchguard check --daemon` begins one\n"
+    none = b"none is running; the next `dispatchguard check --daemon` starts one\n"
     assert owner.run("daemon") == (0, none, b"")
 
 
@@ -510,7 +510,7 @@ def test_a_daemon_that_cannot_begin_says_why(user: User) -> None:
     (site / "__init__.py").write_text("raise OSError('no room')\n")
     user.add_path(site.parent)
     user.run("check", "--daemon", "--help")
-    _until(lambda: b"the last one did not begin: OSError: no room" in user.run("daemon")[1])
+    _until(lambda: b"the last one did not start: OSError: no room" in user.run("daemon")[1])
 
 
 # -- a daemon that does something else -------------------------------------------------------------

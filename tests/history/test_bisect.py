@@ -71,7 +71,7 @@ def test_where_they_leave_it_open_that_is_said(tmp_path: Path, commit: Commit) -
     line = [commit(1)]
     for number in (1, None, 2, 2):
         line.append(commit(number, line[-1]))
-    with pytest.raises(UserError, match="cannot be told from its neighbours"):
+    with pytest.raises(UserError, match="cannot be narrowed down"):
         _first_moved(tmp_path, PLAN, line[0], line[-1])
 
 
@@ -88,5 +88,5 @@ def test_ends_that_parted(tmp_path: Path, commit: Commit) -> None:
     good, culprit = commit(1, base), commit(2, base)
     assert _first_moved(tmp_path, PLAN, good, commit(2, culprit))[0] == culprit
     other = commit(2)
-    with pytest.raises(UserError, match=f"has moved where the two part, at {other[:12]}"):
+    with pytest.raises(UserError, match=f"had already moved at the merge base {other[:12]}"):
         _first_moved(tmp_path, PLAN, commit(1, other), commit(2, other))

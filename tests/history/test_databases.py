@@ -124,10 +124,10 @@ def _broken(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda path: path.write_bytes(b"hello"), "is no history, or broken"),
-        (lambda path: path.write_bytes(b"x" * 20_000), "is no history, or broken"),
-        (_sqlite_of_others, "is a database of something else"),
-        (_broken, "is no history, or broken"),
+        (lambda path: path.write_bytes(b"hello"), "not a history, or broken"),
+        (lambda path: path.write_bytes(b"x" * 20_000), "not a history, or broken"),
+        (_sqlite_of_others, "not a history database"),
+        (_broken, "not a history, or broken"),
     ],
     ids=["short", "text", "of others", "broken"],
 )
@@ -147,7 +147,7 @@ def test_a_file_that_is_no_history_is_told_and_left_as_it_is(
 
 
 def test_places_that_cannot_be_are_told(tmp_path: Path, run: Runs, kept: Keeps) -> None:
-    for path, said in ((tmp_path, "is a folder"), (tmp_path / "no" / "h.sqlite", "cannot be")):
+    for path, said in ((tmp_path, "is a directory"), (tmp_path / "no" / "h.sqlite", "cannot be")):
         with pytest.raises(UserError, match=said):
             store.add(store.database_at(str(path)), run(0), [kept(1)])
 
@@ -155,9 +155,9 @@ def test_places_that_cannot_be_are_told(tmp_path: Path, run: Runs, kept: Keeps) 
 def test_urls_that_lead_nowhere_are_told_without_their_passwords(run: Runs) -> None:
     pytest.importorskip("sqlalchemy", reason="a URL needs SQLAlchemy")
     for url, said in (
-        ("nosuch://me:secret@host/x", "none that SQLAlchemy knows"),
-        ("postgresql+nosuch://me:secret@host/x", "none that SQLAlchemy knows"),
-        ("postgresql://me:secret@host:port/x", "none that SQLAlchemy knows"),
+        ("nosuch://me:secret@host/x", "SQLAlchemy does not know"),
+        ("postgresql+nosuch://me:secret@host/x", "SQLAlchemy does not know"),
+        ("postgresql://me:secret@host:port/x", "SQLAlchemy does not know"),
     ):
         with pytest.raises(UserError, match=said) as told:
             store.add(store.database_at(url), run(0), [])

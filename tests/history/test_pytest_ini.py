@@ -88,8 +88,8 @@ def test_what_pytest_finds_is_found(tmp_path: Path, plugin_flags: tuple[str, ...
 @pytest.mark.parametrize(
     ("file", "text", "told"),
     [
-        ("pytest.ini", "[pytest]\nhunter2\n", "line 2 is none of an ini file"),
-        ("setup.cfg", "x = //ci:hunter2@db\n", "line 1 is none of an ini file"),
+        ("pytest.ini", "[pytest]\nhunter2\n", "line 2 is not valid in an ini file"),
+        ("setup.cfg", "x = //ci:hunter2@db\n", "line 1 is not valid in an ini file"),
         ("pyproject.toml", "[tool.pytest]\nx = y://ci:hunter2@db\n", "not valid TOML"),
     ],
 )

@@ -40,7 +40,7 @@ def test_versions_must_be_the_same_and_processors_need_not() -> None:
     ]
     assert joined(files)[1] == {"cpu": "one, other", "python": "3.11.7"}
     files.append(shard("last.json", verdict("test_last"), cpu="one", python="3.12.0"))
-    with pytest.raises(UserError, match=r"python 3\.11\.7 and 3\.12\.0; merge them apart"):
+    with pytest.raises(UserError, match=r"python 3\.11\.7 and 3\.12\.0; merge them separately"):
         joined(files)
 
 

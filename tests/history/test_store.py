@@ -78,9 +78,9 @@ def test_a_test_that_ran_again_counts_as_it_was_last(
 
 
 def test_nothing_kept_yet_is_told(database: Database) -> None:
-    with pytest.raises(UserError, match="holds no history yet"):
+    with pytest.raises(UserError, match="no history in it yet"):
         store.newest(database)
-    with pytest.raises(UserError, match="holds no history yet"):
+    with pytest.raises(UserError, match="no history in it yet"):
         store.trends(database, "x", 1)
 
 

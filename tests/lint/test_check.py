@@ -130,7 +130,7 @@ def test_a_broken_row_of_the_cache_is_dropped_with_a_note(request_: Request) -> 
         own.put_many("judged", {key: "[[]]" for (key,) in judged})
     mended = check(request_)
     assert mended.report.findings == good.report.findings
-    assert [n for n in mended.report.notes if "the cache was broken and has been dropped" in n]
+    assert [n for n in mended.report.notes if "the cache was broken and has been deleted" in n]
     assert check(request_).report == good.report
 
 

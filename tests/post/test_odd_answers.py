@@ -150,7 +150,7 @@ def test_a_host_that_drips_is_left_at_the_deadline(repository: Path) -> None:
 
 def test_a_deadline_goes_with_posting(repository: Path) -> None:
     for words, said in (
-        (("--post-timeout", "3"), "--post-timeout goes with --post"),
+        (("--post-timeout", "3"), "--post-timeout requires --post"),
         (("--post", "--post-timeout", "nan"), "'nan' is not a number of seconds"),
     ):
         command = [sys.executable, "-m", "pytest_dispatchguard", "review", "--base", "HEAD", *words]

@@ -112,10 +112,10 @@ def test_comments_stand_at_lines_and_one_summary_beside_them(
     assert done.address.startswith(f"https://{kind}.example/")
     (note,) = host.notes
     assert note["body"].rstrip().endswith(MARK)
-    assert "3 comments stand at the lines of the change" in note["body"]
+    assert "3 comments stand on the changed lines" in note["body"]
     assert "slow 28" in note["body"]  # no line of the change shows it
     assert "slow 7" not in note["body"]
-    assert "Gone, thank you" in note["body"]
+    assert "Resolved" in note["body"]
     assert [("slow 7" in t, "slow 9" in t, "slow 4" in t) for t in texts(host)] == [
         (True, False, False),
         (False, True, False),

@@ -85,7 +85,7 @@ def test_a_profile_that_is_stale_is_used_for_what_still_matches(
     library = suite.path / "library.py"
     library.write_text(LIBRARY.replace("x = x * scale", "x = scale * x"))
     done = check(suite.path)
-    assert "1 of 3 recorded functions are not as they were" in done.stderr + done.stdout
+    assert "1 of 3 recorded functions have changed since" in done.stderr + done.stdout
     after = found(suite.path)
     assert "if scale:" in after  # what was seen of forward is forgotten
     assert after["if mask:"]["certainty"] == "sure"  # what was seen of masked is not
@@ -150,7 +150,8 @@ def test_the_setting_records_too_and_budgets_go_on(suite: pytest.Pytester, run_p
 
 def test_programs_are_recorded(suite: pytest.Pytester) -> None:
     (suite.path / "go.py").write_text(
-        "import os, torch\nfrom library import Gate\nGate()(torch.ones(3), torch.tensor(True))\nos._exit(3)\n"
+        "import os, torch\nfrom library import Gate\nGate()(torch.ones(3), "
+        "torch.tensor(True))\nos._exit(3)\n"
     )
     done = subprocess.run(
         [sys.executable, "-m", "pytest_dispatchguard", "run", "--record", "go.py"],

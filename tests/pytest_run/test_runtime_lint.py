@@ -85,7 +85,7 @@ def test_the_ghost_is_there_for_all_tests(suite: pytest.Pytester, run_pytest: An
     )
     assert notes == [
         "note: 1 more in code that is not hot",
-        "note: 1 more wait in no code of this project but its tests",
+        "note: 1 more wait outside this project's code, or in its tests",
     ]
     run_pytest("--overhead-ghost").assert_outcomes(passed=2)
 
@@ -140,7 +140,7 @@ def test_operations_by_line(suite: pytest.Pytester, run_pytest: Any) -> None:
     result.stdout.fnmatch_lines(
         [
             "*DG201*",
-            "12 operations asked for by 2 lines of the project",
+            "12 operations from 2 lines of the project",
             "  per call  calls  place          function     operations",
             "         2      4  library.py:16  Gate.masked  _local_scalar_dense, any",
             "         1      4  library.py:17  Gate.masked  neg",
@@ -161,7 +161,7 @@ def test_operations_by_line(suite: pytest.Pytester, run_pytest: Any) -> None:
 def test_all_that_watch_go_together(suite: pytest.Pytester, run_pytest: Any) -> None:
     result = run_pytest("--overhead-ops", "--overhead-record", "--overhead-ghost")
     result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(["*DG201*", "*operations asked for by*", "*knows 6 functions now*"])
+    result.stdout.fnmatch_lines(["*DG201*", "*operations from*", "*knows 6 functions now*"])
 
 
 def test_a_broken_profile_is_one_line(suite: pytest.Pytester, run_pytest: Any) -> None:
@@ -209,7 +209,7 @@ def test_suppressions_selection_formats_and_files(suite: pytest.Pytester, run_py
         (("--overhead-lint=xml",), "*'xml' is none of text, json, *"),
         (("--overhead-lint", "tex"), "*--overhead-lint: 'tex' is none of text, *, and no path*"),
         (("--overhead-lint-output=a.txt",), "*--overhead-lint-output needs --overhead-lint*"),
-        (("--overhead-lint", "--overhead-lint-output=no/a.txt"), "*there is no such folder*"),
+        (("--overhead-lint", "--overhead-lint-output=no/a.txt"), "*the directory does not exist*"),
         (("--overhead-ghost", "--overhead-budget=count"), "*do not go together*"),
     ],
 )

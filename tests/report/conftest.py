@@ -426,7 +426,7 @@ def budgets(*, ugly: bool = False) -> list[Verdict]:
             "undecided",
             {"instructions": 9},
             ratio[:1],
-            "ratio: 2.000 (1.9 to inf), allowed 2: some 18 times the measuring would tell",
+            "ratio: 2.000 (1.9 to inf), allowed 2: measuring about 18 times as long would decide it",
             measured=replace(quick, ratio=Interval(2.0, 1.9, math.inf)),
         ),
         Verdict(

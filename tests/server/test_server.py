@@ -584,7 +584,7 @@ def test_an_unsafe_fix_says_so(root: Path) -> None:
         found, _ = await made.found(uri, "DG604", "DG415")
         fix, *_ = await made.actions(uri, found.range, "quickfix")
         assert (
-            fix.title == "DG604: let the logger make the text, and report mistakes in it (unsafe)"
+            fix.title == "DG604: let the logger format the text and report format errors (unsafe)"
         )
         assert fix.is_preferred is None
         # What is not safe is for nobody who fixes all there is.

@@ -1,4 +1,4 @@
-"""`dispatchguard check`: lints files and folders."""
+"""`dispatchguard check`: lints files and directories."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of `check`."""
+    """Add the arguments of the command."""
     parser.description = (
-        "Lint files and directories. Hotness always comes from the whole project around them."
+        "Lint files and directories. Which code is hot is always determined from the whole project, "
+        "even if only some files are linted."
     )
     paths_argument(parser, "; - reads standard input")
     which = which_rules(parser)
@@ -47,13 +48,13 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--stdin-filename",
         type=named_path,
         metavar="FILE",
-        help="with -: the path to treat standard input as",
+        help="with -: treat standard input as this file",
     )
     how.add_argument(
         "--daemon",
         action="store_true",
-        help="run in a background process that keeps everything imported; it starts on first use and exits "
-        "after half an hour without work",
+        help="run in a background process that keeps the linter imported; it starts on first use and "
+        "exits after half an hour without work",
     )
     how_read(how)
 
@@ -79,7 +80,7 @@ def _output_options(output: argparse._ArgumentGroup) -> None:
         type=microseconds,
         default=0.0,
         metavar="TIME",
-        help="hide findings that cost less per call of their entry point: 1us, 0.5µs, 2ms",
+        help="hide findings that add less than TIME (1us, 0.5µs, 2ms) to one call of their entry point",
     )
     output.add_argument(
         "--statistics", action="store_true", help="show counts per rule instead of findings"
@@ -110,7 +111,7 @@ def _baseline_options(old: argparse._ArgumentGroup) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs the command and returns the exit status."""
+    """Run the command; return the exit status."""
     request = _request(arguments)
     if arguments.show_files or arguments.show_settings:
         from pytest_dispatchguard.commands.linting.show import files_in, settings_in
@@ -149,40 +150,40 @@ def _request(arguments: argparse.Namespace) -> Request:
     from pytest_dispatchguard.lint.request import Request
 
     if arguments.fix and arguments.diff:
-        raise UserError("--fix and --diff exclude each other: --diff shows what --fix would do")
+        raise UserError("--fix cannot be combined with --diff, which shows what --fix would do")
     if arguments.add_ignore and (arguments.fix or arguments.diff or arguments.write_baseline):
-        raise UserError("--add-ignore goes without --fix, --diff and --write-baseline")
+        raise UserError("--add-ignore cannot be combined with --fix, --diff or --write-baseline")
     if arguments.unsafe_fixes and not (arguments.fix or arguments.diff):
-        raise UserError("--unsafe-fixes goes with --fix or --diff")
+        raise UserError("--unsafe-fixes requires --fix or --diff")
     if arguments.diff and (arguments.format or arguments.statistics):
-        raise UserError("--diff goes without --format and --statistics: what it shows is the diff")
+        raise UserError("--diff cannot be combined with --format or --statistics: it prints a diff")
     if arguments.statistics and arguments.format not in (None, "text", "json"):
         raise UserError(
-            f"--statistics goes without --format {arguments.format}; there is text or json"
+            f"--statistics cannot be combined with --format {arguments.format}; use text or json"
         )
     if arguments.show_files and arguments.show_settings:
-        raise UserError("--show-files and --show-settings: name one, not both")
+        raise UserError("--show-files cannot be combined with --show-settings")
     if arguments.watch and (
         arguments.daemon or arguments.write_baseline or Path("-") in arguments.paths
     ):
-        raise UserError("--watch goes without --daemon, --write-baseline and the path -")
+        raise UserError("--watch cannot be combined with --daemon, --write-baseline or the path -")
     if arguments.prune_baseline and arguments.diff:
-        raise UserError("--prune-baseline goes without --diff, which changes nothing")
+        raise UserError("--prune-baseline cannot be combined with --diff, which changes nothing")
     if arguments.write_baseline and (
         arguments.fix or arguments.diff or arguments.prune_baseline or arguments.diff_base
     ):
         raise UserError(
-            "--write-baseline goes without --fix, --diff, --diff-base and --prune-baseline"
+            "--write-baseline cannot be combined with --fix, --diff, --diff-base or --prune-baseline"
         )
     paths = tuple(arguments.paths) or (Path(),)
     stdin = None
     if Path("-") in paths:
         if len(paths) > 1:
-            raise UserError("- (standard input) goes alone, without other paths")
+            raise UserError("- (standard input) cannot be combined with other paths")
         stdin = sys.stdin.buffer.read()
         paths = (arguments.stdin_filename or Path("stdin.py"),)
     elif arguments.stdin_filename:
-        raise UserError("--stdin-filename goes with the path -")
+        raise UserError("--stdin-filename requires the path -")
     given = given_settings(arguments)
     mode = "unsafe" if arguments.unsafe_fixes else "safe"
     return Request(
@@ -204,7 +205,7 @@ def _request(arguments: argparse.Namespace) -> Request:
 
 
 def _tell(arguments: argparse.Namespace, checked: Checked) -> bool:
-    """Writes the report; returns whether the run fails."""
+    """Write the report; return whether the run fails."""
     if arguments.diff:
         from pytest_dispatchguard.report.diff import unified
         from pytest_dispatchguard.visible import visible
@@ -214,7 +215,7 @@ def _tell(arguments: argparse.Namespace, checked: Checked) -> bool:
             for path in sorted(checked.after)
         )
         if arguments.output is None and sys.stdout is not None and sys.stdout.isatty():
-            # For people; whatever applies a diff needs it as it is.
+            # Only on a terminal: a program that applies the diff needs it unchanged.
             text = visible(text.replace("\r\n", "\n"))
         put(arguments, text, sys.stdout)
         unread = [f for f in checked.report.findings if f.code == "DG001"]
@@ -224,7 +225,7 @@ def _tell(arguments: argparse.Namespace, checked: Checked) -> bool:
         return bool(text or unread)
     stream = sys.stdout
     if (arguments.fix or arguments.add_ignore) and Path("-") in arguments.paths:
-        # Standard input is changed to standard output, as editors expect of a filter.
+        # The changed standard input goes to standard output, as editors expect from a filter.
         write_bytes(checked.stdin_after or b"")
         stream = sys.stderr
     if arguments.statistics:

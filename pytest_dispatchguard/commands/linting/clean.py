@@ -1,4 +1,4 @@
-"""`dispatchguard clean`: drops the cache."""
+"""`dispatchguard clean`: deletes the cache."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pytest_dispatchguard.commands.output import write
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its arguments."""
+    """Add the arguments of the command."""
     parser.description = "Delete the cache of a project."
     parser.add_argument(
         "paths",
@@ -27,7 +27,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs it, and gives the exit status."""
+    """Run the command; return the exit status."""
     from pytest_dispatchguard.config.project_root import find_root
     from pytest_dispatchguard.lint.sources.files import require
     from pytest_dispatchguard.lint.store.cache import cache_path, clean

@@ -17,7 +17,7 @@ from pytest_dispatchguard.commands.output import say, write
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its arguments."""
+    """Add the arguments of the command."""
     parser.description = "List hot functions, each with its call path from an entry point."
     paths_argument(parser)
     format_option(parser, ("text", "json"))
@@ -25,7 +25,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs it, and gives the exit status."""
+    """Run the command; return the exit status."""
     from pytest_dispatchguard.commands.places import from_here
     from pytest_dispatchguard.config.project_root import find_root
     from pytest_dispatchguard.lint.hot import hot_functions

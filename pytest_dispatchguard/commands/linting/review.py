@@ -1,4 +1,4 @@
-"""`dispatchguard review`: tells what a change adds and takes away."""
+"""`dispatchguard review`: reports the findings and budget changes that a branch introduces."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pytest_dispatchguard.model.errors import UserError
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its arguments."""
+    """Add the arguments of the command."""
     parser.description = (
         "Compare the project with its merge base with REV: new findings (with fixes as suggestions), "
         "resolved findings, and with --budgets the counters that moved. The whole project is analyzed, so "
@@ -65,7 +65,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs it, and gives the exit status."""
+    """Run the command; return the exit status."""
     from pytest_dispatchguard.commands.linting.review_change import (
         SECONDS,
         posted,
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_dispatchguard.report.progress import progress
 
     if arguments.post_timeout is not None and not arguments.post:
-        raise UserError("--post-timeout goes with --post")
+        raise UserError("--post-timeout requires --post")
 
     given = given_settings(arguments)
     jobs = arguments.jobs or default_jobs()

@@ -1,4 +1,4 @@
-"""What `dispatchguard review` does: the linter's and the budgets' word on a change, told or posted."""
+"""Does the work of `dispatchguard review`: compares findings and budgets, and prints or posts the result."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ Tell = Callable[[str], None]
 
 
 def review(asked: Asked, budgets: Sequence[str] | None, tell: Tell) -> Reviewed:
-    """Reviews a change; its budgets too where tests are named (none: all that are marked). `tell` is given
-    lines for people."""
+    """Review a change, including the budgets of the named tests (an empty list: of all marked tests).
+    `tell` receives lines for people."""
     found = reviewed(asked)
     if budgets is None:
         return found
-    tell("counting what the budgets' subjects do, here and there")
+    tell("counting what the budgets' subjects do, in both revisions")
     try:
         changes, kept = _budgets(asked, budgets)
     except UserError as error:
-        # What the linter has to say is said all the same.
+        # Still report what the linter found.
         notes = (*found.review.notes, str(error))
         told = replace(found.review, notes=notes)
         return replace(found, review=told, problems=(*found.problems, str(error)))
@@ -64,7 +64,7 @@ def written(found: Reviewed, form: str) -> str:
 
 
 def posted(found: Reviewed, environment: Mapping[str, str], seconds: float) -> Posted:
-    """Sends the review to the pull or merge request that the CI job runs for, within so many seconds."""
+    """Post the review to the pull or merge request of the CI job, within a time limit in seconds."""
     host = _host(environment, seconds)
     commit = run_git(found.config.root, "rev-parse", "HEAD")
     here = "" if commit is None else commit.stdout.decode("ascii", "replace").strip()
@@ -76,18 +76,20 @@ def _host(environment: Mapping[str, str], seconds: float) -> Host:
         return github.from_environment(environment, seconds)
     if environment.get("GITLAB_CI") or environment.get("CI_API_V4_URL"):
         return gitlab.from_environment(environment, seconds)
-    raise UserError("--post: runs in a job of GitHub Actions or GitLab CI, which say where to")
+    raise UserError(
+        "--post needs a job of GitHub Actions or GitLab CI, whose environment says where to post"
+    )
 
 
 # -- budgets ---------------------------------------------------------------------------------------
 
 _NONE_COLLECTED = 5
 _LONGEST = 3600
-"""Seconds that pytest may take."""
+"""The time limit for pytest, in seconds."""
 
 
 def _budgets(asked: Asked, tests: Sequence[str]) -> tuple[list[BudgetChange], int]:
-    """What became of the budgets since the merge base, and how many stayed as they were."""
+    """How the budgets changed since the merge base, and how many did not."""
     base = run_git(asked.cwd, "merge-base", "--end-of-options", asked.base, "HEAD")
     commit = asked.base if base is None else base.stdout.decode("ascii", "replace").strip()
     with tempfile.TemporaryDirectory(prefix="dispatchguard-review-") as folder:
@@ -108,16 +110,16 @@ def _budgets(asked: Asked, tests: Sequence[str]) -> tuple[list[BudgetChange], in
             )
         except subprocess.TimeoutExpired:
             raise UserError(
-                f"--budgets: pytest was not done after {_LONGEST // 60} minutes; name fewer tests"
+                f"--budgets: pytest did not finish within {_LONGEST // 60} minutes; name fewer tests"
             ) from None
         if done.returncode == _NONE_COLLECTED:
             return [], 0
         if done.returncode not in (0, 1) or not file.exists():
             said = (done.stderr + done.stdout).decode("utf-8", "replace").strip().splitlines()
             why = next((line for line in said if line.startswith("ERROR")), (said or [""])[-1])
-            raise UserError(f"--budgets: pytest ends with {done.returncode}: {why.strip()}")
+            raise UserError(f"--budgets: pytest exited with {done.returncode}: {why.strip()}")
         found, _ = load(file)
-    # A test that was run again counts as it was last.
+    # The last result of a test counts.
     verdicts = list({(verdict.node_id, verdict.subject): verdict for verdict in found}.values())
     changes = [change for change in map(_change, verdicts) if change is not None]
     order = {"fail": 0, "error": 1, "undecided": 2}
@@ -126,12 +128,12 @@ def _budgets(asked: Asked, tests: Sequence[str]) -> tuple[list[BudgetChange], in
 
 
 def _secret(name: str) -> bool:
-    """Whether a variable holds what the tests of a pull request need not know."""
+    """Whether a variable holds something that the tests of a pull request must not see."""
     return "TOKEN" in name.upper()
 
 
 def _change(verdict: Verdict) -> BudgetChange | None:
-    """What moved of one subject; None where nothing did and all is well."""
+    """What moved for one subject; None if nothing did and the verdict is a pass."""
     base = verdict.base
     was = {} if base is None else base.counters
     moved = tuple(

@@ -11,13 +11,13 @@ from pytest_dispatchguard.model.errors import UserError
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its arguments."""
+    """Add the arguments of the command."""
     parser.description = "Explain a rule, or list the rules whose codes start with a prefix."
     parser.add_argument("code", metavar="CODE", help="a code (DG401), a name or a prefix (DG4)")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs it, and gives the exit status."""
+    """Run the command; return the exit status."""
     from pytest_dispatchguard.lint.judge import packs
     from pytest_dispatchguard.report.rules import listing, page
 

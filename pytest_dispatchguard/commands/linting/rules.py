@@ -13,13 +13,13 @@ from pytest_dispatchguard.commands.output import write
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its arguments."""
+    """Add the arguments of the command."""
     parser.description = "List all rules."
     format_option(parser, ("text", "json"))
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs it, and gives the exit status."""
+    """Run the command; return the exit status."""
     from pytest_dispatchguard.lint.judge import packs
     from pytest_dispatchguard.report.rules import listing
 

@@ -1,4 +1,5 @@
-"""What `check --show-files` and `check --show-settings` list: what a check would read, and its settings."""
+"""`check --show-files` and `check --show-settings`: the files that would be checked, and the settings in
+effect."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from pytest_dispatchguard.lint.session import settings_only
 
 
 def files_in(request: Request) -> str:
-    """The files that would be checked, a line each, named from the folder that asks."""
+    """The files that would be checked, one per line, relative to the current directory."""
     config = _config(request)
     shown = from_here(config.root)
     discovery, _ = inputs(request, config)
@@ -22,7 +23,7 @@ def files_in(request: Request) -> str:
 
 
 def settings_in(request: Request) -> str:
-    """The settings in effect, as TOML that would set them; those that nothing sets are commented out."""
+    """The settings in effect, as TOML that would set them; unset ones are commented out."""
     config = _config(request)
     said = config.file if config.file is not None else "none"
     lines = [
@@ -54,5 +55,5 @@ def _toml(value: object) -> str:
         return f"{{ {', '.join(rows)} }}" if value else "{}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_toml, value))}]"
-    # Numbers, booleans and the strings that settings hold are written in JSON as in TOML.
+    # Numbers, booleans and the strings in settings look the same in JSON and TOML.
     return json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)

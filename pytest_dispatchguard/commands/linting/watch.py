@@ -1,5 +1,5 @@
-"""What `check --watch` does: checks again in this process, with everything imported and the cache filled,
-whenever a file of the project is another."""
+"""`check --watch`: checks again in the same process, with everything imported and the cache filled,
+whenever a file of the project changes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.project_folder import PROFILE
 
 INTERVAL = 0.5
-"""Seconds from one look at the files to the next."""
+"""Seconds between looks at the files."""
 
 
 def watch(request: Request, run: Callable[[], object]) -> int:
-    """Checks at once, and again after every change, until Ctrl-C. An error of the user's (a configuration
-    that is being edited) is told, and waited out."""
+    """Check now, and again after every change, until Ctrl-C. An error of the user (such as a
+    configuration that is being edited) is reported, and the next change awaited."""
     seen: object = None
     try:
         while True:
@@ -43,11 +43,11 @@ def _again(run: Callable[[], object]) -> None:
     except UserError as error:
         say(str(error))
     say("watching for changes; press Ctrl-C to stop")
-    gc.collect()  # it is switched off while a check runs, and this process may last all day
+    gc.collect()  # a check turns it off, and this process may run all day
 
 
 def _state(request: Request) -> object:
-    """Other where a check may find something else: by files, their sizes and times, or by what is wrong."""
+    """Changes whenever a check may find something else: from files, their sizes and times, or the error."""
     try:
         config = settings_only(
             request.paths, request.cwd, request.config_file, request.settings, request.cache

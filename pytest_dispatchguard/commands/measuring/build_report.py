@@ -1,5 +1,5 @@
-"""What `dispatchguard report` does: lints a project, joins what its budgets came to, now and before, and
-makes one page of all, a badge, figures for dashboards."""
+"""Does the work of `dispatchguard report`: lints a project, adds the results of its budgets, now and
+before, and writes a page, a badge and figures for dashboards."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from pytest_dispatchguard.report.html import page as html
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What is known, to be written in one form or another."""
+    """What is known, ready to be written."""
 
     known: html.Known
     problems: Sequence[str]
-    """Failures of the linter itself, and of a history that was not asked for by name."""
+    """Internal errors of the linter, and problems with a history that was not named by the user."""
 
     def page(self) -> str:
-        """As a page."""
+        """As an HTML page."""
         return html.page(self.known)
 
     def badge(self, file: Path) -> str:
-        """As a badge: a drawing, or in a file of JSON what shields.io makes one of."""
+        """As a badge: an image, or JSON for shields.io."""
         found = badge.badge(self.known.report, self.known.verdicts)
         return badge.as_endpoint(found) if file.suffix.lower() == ".json" else badge.as_svg(found)
 
     def figures(self) -> str:
-        """As figures."""
+        """As figures for dashboards."""
         known = self.known
         return badge.as_figures(known.report, known.verdicts, known.machine, known.version)
 
 
 def made(request: Request, budgets: Path | None, history: str | None) -> Made:
-    """Finds out what there is; `budgets` is a file that `--overhead-json` wrote, `history` the place of
-    earlier runs (None: what pytest's settings name, else the project's own, if it has one)."""
+    """Collect what is known. `budgets` is a file written by `--overhead-json`, `history` the location of
+    earlier runs (None: that of pytest's settings, otherwise the project's own, if any)."""
     verdicts: list[Verdict] | None = None
     machine: dict[str, str] = {}
     if budgets is not None:
@@ -56,7 +56,7 @@ def made(request: Request, budgets: Path | None, history: str | None) -> Made:
     except UserError as error:
         if history is not None:
             raise
-        trends = {}  # nobody named it here: all else is told
+        trends = {}  # the user did not ask for it: report the rest
         problems.append(str(error))
     known = html.Known(
         __version__, checked.report, verdicts, machine, trends, sources=checked.reader

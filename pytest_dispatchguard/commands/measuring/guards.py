@@ -1,4 +1,4 @@
-"""`dispatchguard guards`: tells what compiled code checks at every call."""
+"""`dispatchguard guards`: shows what compiled code checks on every call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pytest_dispatchguard.commands.output import write
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its arguments."""
+    """Add the arguments of the command."""
     parser.description = (
         "Evaluate TARGET once after the setup code, and show the guards of all compiled code that it runs, "
         "grouped by what makes torch check them. The current directory is importable."
@@ -31,7 +31,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs it, and gives the exit status."""
+    """Run the command; return the exit status."""
     from pytest_dispatchguard.measure.layers.guards import guarded
     from pytest_dispatchguard.report.budgets import guards
 

@@ -1,4 +1,4 @@
-"""`dispatchguard history`: tells what budgets came to from run to run."""
+"""`dispatchguard history`: shows the results of budgets over time."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from pytest_dispatchguard.model.errors import UserError
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its arguments."""
+    """Add the arguments of the command."""
     parser.description = (
-        "Show the results that `pytest --overhead-budget --overhead-history` kept: the latest of all tests, "
+        "Show the results that `pytest --overhead-budget --overhead-history` kept: the latest of "
+        "all tests, "
         "one test over time, or with --bisect the commit that moved one of its counters."
     )
     parser.epilog = "Exit status: 0, or 2 usage error or no results."
@@ -52,7 +53,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs it, and gives the exit status."""
+    """Run the command; return the exit status."""
     from pytest_dispatchguard.history.trends import place_of, told
 
     cwd = working_folder()
@@ -61,9 +62,9 @@ def run(arguments: argparse.Namespace) -> int:
         return _bisect(arguments, place, cwd)
     for option in ("good", "bad", "counter"):
         if getattr(arguments, option) is not None:
-            raise UserError(f"--{option} goes with --bisect")
+            raise UserError(f"--{option} requires --bisect")
     if arguments.last is not None and arguments.test is None:
-        raise UserError("--last goes with a test: dispatchguard history TEST --last N")
+        raise UserError("--last requires a test: dispatchguard history TEST --last N")
     last = arguments.last or 30
     text = told(place, arguments.test, last, arguments.format, color=colored("auto"), width=width())
     write(text, sys.stdout)
@@ -77,7 +78,7 @@ def _bisect(arguments: argparse.Namespace, place: str, cwd: Path) -> int:
     if arguments.test is None:
         raise UserError("--bisect needs a test: dispatchguard history --bisect TEST")
     if arguments.last is not None:
-        raise UserError("--last goes without --bisect, which looks at all runs")
+        raise UserError("--last cannot be combined with --bisect, which uses all runs")
     asked = Asked(arguments.test, arguments.good, arguments.bad, arguments.counter, place, cwd)
     with progress() as tell:
         found = bisected(asked, tell or (lambda what, done, of: None))

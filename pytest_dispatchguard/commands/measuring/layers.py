@@ -1,4 +1,4 @@
-"""`dispatchguard layers`: tells where the time of one call goes."""
+"""`dispatchguard layers`: breaks down the time of one call."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pytest_dispatchguard.model.errors import UserError
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its arguments."""
+    """Add the arguments of the command."""
     parser.description = (
         "Break down the time of one call into its layers: Python functions, torch's bindings, autograd, "
         "dispatcher, allocation and kernels, all measured in turns within one run."
@@ -67,7 +67,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs it, and gives the exit status."""
+    """Run the command; return the exit status."""
     from pytest_dispatchguard.commands.measuring.take_apart import (
         Asked,
         flame,
@@ -77,9 +77,9 @@ def run(arguments: argparse.Namespace) -> int:
     from pytest_dispatchguard.report.progress import progress
 
     if arguments.against and not arguments.sizes:
-        raise UserError("--against goes with --sizes: it is drawn as a ratio over the size")
+        raise UserError("--against requires --sizes: it is drawn as a ratio over the size")
     if arguments.flame and arguments.sizes:
-        raise UserError("--flame shows one call, and --sizes many: leave one of them out")
+        raise UserError("--flame cannot be combined with --sizes: it shows one call")
     expect(arguments.flame)
     asked = Asked(
         arguments.target,

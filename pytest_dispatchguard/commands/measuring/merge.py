@@ -1,4 +1,4 @@
-"""`dispatchguard merge`: joins what the shards of a CI job wrote."""
+"""`dispatchguard merge`: merges the files written by the shards of a CI job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pytest_dispatchguard.commands.output import put
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its arguments."""
+    """Add the arguments of the command."""
     parser.description = (
         "Merge files written by `pytest --overhead-json`, for example by the shards of a CI job, into one "
         "file of the same layout, or with --history into one run of a history."
@@ -32,7 +32,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs it, and gives the exit status."""
+    """Run the command; return the exit status."""
     from pytest_dispatchguard.history.trends import Began, keep, merged, place_of
     from pytest_dispatchguard.report.budgets.verdicts import as_json
 

@@ -1,4 +1,4 @@
-"""`dispatchguard price`: measures what the patterns of rules cost on this machine."""
+"""`dispatchguard price`: measures what each rule's pattern costs on this machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pytest_dispatchguard.commands.output import colored, put, say
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its arguments."""
+    """Add the arguments of the command."""
     parser.description = (
         "Time the bad and the good form of each rule's specimens in separate processes, and count their "
         "device syncs. Findings then show these prices, which are stored in .dispatchguard/prices.json."
@@ -40,7 +40,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs it, and gives the exit status."""
+    """Run the command; return the exit status."""
     from pytest_dispatchguard.commands.measuring.price_rules import Asked, priced, written
     from pytest_dispatchguard.report.progress import progress
 

@@ -1,4 +1,4 @@
-"""What `dispatchguard price` does: measures the specimens of rules, and keeps what came out."""
+"""Does the work of `dispatchguard price`: measures the specimens of rules, and stores the prices."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ Format = Literal["text", "json", "markdown"]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is to be priced."""
+    """What to measure."""
 
     codes: Sequence[str]
-    """Codes and prefixes; all where there are none."""
+    """Codes and prefixes; empty for all."""
     seconds: float
-    """For each specimen, at most."""
+    """The time limit per specimen."""
     cwd: Path
 
 
 def priced(asked: Asked, tell: Tell) -> tuple[PriceTable, Path]:
-    """Measures, and writes the prices of the project; gives what was measured, and the file."""
+    """Measure, and write the prices of the project; return the prices and the file."""
     found = packs.load()
     chosen = _chosen(found.rules, asked.codes)
     specimens = [
@@ -47,10 +47,10 @@ def priced(asked: Asked, tell: Tell) -> tuple[PriceTable, Path]:
         for path in sorted(folder.glob(f"{rule.code}/specimen*.py"))
     ]
     if not specimens:
-        raise UserError(f"there are no specimens of {', '.join(asked.codes) or 'any rule'} here")
+        raise UserError(f"no specimens found for {', '.join(asked.codes) or 'any rule'}")
     here = installed_versions()
     if "torch" not in here:
-        raise UserError("prices are of code on torch, which is not installed here: install torch")
+        raise UserError("measuring prices needs torch, which is not installed")
     about = {"cpu": processor(), **here}
     gc.enable()
     table = PriceTable(about, tuple(measured(specimens, asked.seconds, tell)))
@@ -60,7 +60,7 @@ def priced(asked: Asked, tell: Tell) -> tuple[PriceTable, Path]:
 
 
 def _chosen(rules: Sequence[Rule], codes: Sequence[str]) -> list[Rule]:
-    """The rules asked for that hold for the Python and the torch here."""
+    """The requested rules that apply to the installed Python and torch."""
     known = [rule.code for rule in rules]
     for code in codes:
         if not any(one.startswith(code) for one in known):
@@ -78,7 +78,7 @@ def _chosen(rules: Sequence[Rule], codes: Sequence[str]) -> list[Rule]:
 
 
 def _keep(table: PriceTable, file: Path) -> None:
-    """Writes the file. What was measured before on the same machine, and not now, stays."""
+    """Write the file. Earlier prices from the same machine that were not measured again stay."""
     try:
         before = prices.load(file)
     except UserError:
@@ -91,7 +91,7 @@ def _keep(table: PriceTable, file: Path) -> None:
 
 
 def written(table: PriceTable, form: Format, *, color: bool = False) -> str:
-    """What was measured, in one of the formats."""
+    """The prices in one of the formats."""
     ways: dict[str, Callable[[], str]] = {
         "text": partial(report.as_text, table, color=color),
         "json": partial(prices.packed, table),

@@ -1,4 +1,4 @@
-"""`dispatchguard report`: makes one page of it all."""
+"""`dispatchguard report`: writes an HTML page of findings and budgets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pytest_dispatchguard.model.errors import UserError
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its arguments."""
+    """Add the arguments of the command."""
     parser.description = (
         "Lint files and directories and write a self-contained HTML page of findings and budgets."
     )
@@ -52,7 +52,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs it, and gives the exit status."""
+    """Run the command; return the exit status."""
     from pytest_dispatchguard.commands.measuring.build_report import made
     from pytest_dispatchguard.lint.processes.workers import default_jobs
     from pytest_dispatchguard.lint.request import Request
@@ -60,9 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     files = [f for f in (arguments.output, arguments.badge, arguments.figures) if f is not None]
     if not files:
-        raise UserError(
-            "report what? --output FILE makes the page, --badge a badge, --figures figures"
-        )
+        raise UserError("nothing to write: pass --output FILE for the page, --badge or --figures")
     for file in files:
         expect(file)
     with progress() as tell:

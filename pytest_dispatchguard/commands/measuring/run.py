@@ -1,4 +1,4 @@
-"""`dispatchguard run`: runs a program and tells what it does in vain, and where it waits."""
+"""`dispatchguard run`: runs a program and reports its device syncs and repeated work."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _VALUED = tuple(
         *("format", "output-format", "output", "color", "baseline", "config"),
     )
 )
-"""Options that take the next word."""
+"""Options that take a value as the next argument."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its arguments."""
+    """Add the arguments of the command."""
     parser.usage = "dispatchguard run [OPTIONS] (SCRIPT | -m MODULE | -- COMMAND) [ARGUMENTS]"
     parser.description = (
         "Run a program and report what its hot code repeats on every call, and with --ghost where the host "
@@ -61,11 +61,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs it, and gives the exit status."""
+    """Run the command; return the exit status."""
     from pytest_dispatchguard.commands.measuring.run_program import Wishes, watched
 
     if arguments.program is None:
-        arguments.parser.error("run what? name a script, -m MODULE, or -- COMMAND")
+        arguments.parser.error("nothing to run: name a script, -m MODULE, or -- COMMAND")
     given = given_settings(arguments)
     wishes = Wishes(
         arguments.ghost, arguments.ops, arguments.record, arguments.config, given, working_folder()
@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def own_words(given: Sequence[str]) -> tuple[list[str], Any]:
-    """The words that are for the command, and the program, whose words are its own."""
+    """The arguments of the command, and those of the program."""
     from pytest_dispatchguard.runtime.program import words
 
     return words(given, _VALUED)

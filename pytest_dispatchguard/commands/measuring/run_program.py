@@ -96,7 +96,7 @@ def _costs(
         try:
             from pytest_dispatchguard.runtime.watch.operations import Operations
         except ImportError:
-            raise UserError("--ops needs torch, which is not installed here") from None
+            raise UserError("--ops needs torch, which is not installed") from None
         operations = Operations(sieve.rel)
         watching.enter_context(operations.watching())
 
@@ -118,10 +118,10 @@ def _costs(
         notes = [f"{others} more in code that is not hot"] if others else []
         if any(ended):
             notes.append(
-                f"the program ended with status {ended[0]}: the findings are from what ran before"
+                f"the program exited with status {ended[0]}: the findings are from what ran before"
             )
         if elsewhere:
-            notes.append(f"{findings.more(elsewhere)} in no code of this project")
+            notes.append(f"{findings.more(elsewhere)} outside this project's code")
         made = sieve.report([*waited, *costly], notes)
         if operations is not None:
             lines = with_remarks(operations.report(), wasted.looks.remarks(sieve.rel))
@@ -138,7 +138,7 @@ def _waits(wishes: Wishes, watching: ExitStack) -> Counter[Sync]:
         try:
             from pytest_dispatchguard.runtime.ghost.ghost import ghost
         except ImportError:
-            raise UserError("--ghost needs torch, which is not installed here") from None
+            raise UserError("--ghost needs torch, which is not installed") from None
         return watching.enter_context(ghost()).times
     if gpu_warnings.may_be_seen():
         return watching.enter_context(gpu_warnings.recording()).times

@@ -1,4 +1,4 @@
-"""A call that is taken apart: from what the user names to what is told of it."""
+"""Does the work of `dispatchguard layers`: resolves the target, measures its layers, and formats them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pytest_dispatchguard.model.layers import Layers
 from pytest_dispatchguard.model.measurements import Scaling
 from pytest_dispatchguard.report.budgets import layers as report
 from pytest_dispatchguard.report.budgets import scaling as report_scaling
-from pytest_dispatchguard.report.charts.flame import as_speedscope
+from pytest_dispatchguard.report.budgets.flame import as_speedscope
 from pytest_dispatchguard.runtime.target import names_after, reporting_errors
 
 Tell = Callable[[str, int, int], object]
@@ -32,7 +32,7 @@ Format = Literal["text", "json", "markdown", "svg"]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is to be taken apart."""
+    """What to measure."""
 
     target: str
     setup: str
@@ -44,8 +44,8 @@ class Asked:
 
 
 def taken_apart(asked: Asked, tell: Tell) -> list[Layers] | Scaling:
-    """Measures it."""
-    gc.enable()  # as the code under measure expects it
+    """Measure the layers."""
+    gc.enable()  # as the measured code expects it
     if names_test(asked.target):
         return _tests(asked, tell)
     if asked.sizes is None:
@@ -78,7 +78,9 @@ def _wanted(asked: Asked, given: dict[str, object], tell: Tell) -> Wanted:
 
 def _tests(asked: Asked, tell: Tell) -> list[Layers]:
     if asked.setup or asked.sizes or asked.mode:
-        raise UserError("--setup, --sizes and --mode go with an expression: a test says all itself")
+        raise UserError(
+            "--setup, --sizes and --mode require an expression: a test sets these itself"
+        )
     found: list[Layers] = []
 
     def use(node_id: str, subject: Subject) -> None:
@@ -86,7 +88,7 @@ def _tests(asked: Asked, tell: Tell) -> list[Layers]:
         found.append(of_subject(subject, f"{node_id} ({subject.name})", asked.seconds))
 
     here = str(asked.cwd)
-    sys.path.append(here)  # as `python -m pytest` has it
+    sys.path.append(here)  # like `python -m pytest`
     try:
         each_subject(asked.target, use)
     finally:
@@ -97,7 +99,7 @@ def _tests(asked: Asked, tell: Tell) -> list[Layers]:
 def written(
     found: Sequence[Layers] | Scaling, form: Format, *, color: bool = False, width: int = 100
 ) -> str:
-    """What was found, in one of the formats."""
+    """The layers in one of the formats."""
     if isinstance(found, Scaling):
         ways: dict[str, Callable[[], str]] = {
             "text": partial(report_scaling.as_text, found, color=color),
@@ -116,6 +118,6 @@ def written(
 
 
 def flame(found: Sequence[Layers] | Scaling) -> str:
-    """What was found, as a flame graph."""
+    """The layers as a flame graph."""
     assert not isinstance(found, Scaling)
     return as_speedscope(found)

@@ -12,7 +12,7 @@ from pytest_dispatchguard.commands.setup.completion_scripts import SHELLS, comma
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its arguments."""
+    """Add the arguments of the command."""
     parser.description = (
         "Print the completion script for a shell. For bash, load it with: "
         'eval "$(dispatchguard completion bash)"'
@@ -21,7 +21,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs it, and gives the exit status."""
+    """Run the command; return the exit status."""
     found = []
     for name, help in COMMANDS.items():
         parser = argparse.ArgumentParser()

@@ -10,29 +10,29 @@ PROGRAM = "dispatchguard"
 
 
 class Option(NamedTuple):
-    """One option: how it is written, and what may follow it."""
+    """One option: its spellings and values."""
 
     flags: tuple[str, ...]
     help: str
     value: str
-    """What its value is called; empty where it takes none."""
+    """The name of its value; empty if it takes none."""
     choices: tuple[str, ...]
     needed: bool
-    """Whether a value must follow, where it takes one."""
+    """Whether its value is required."""
 
 
 class Command(NamedTuple):
-    """One command, its options, and the words it takes beside them."""
+    """One command, its options, and its positional arguments."""
 
     name: str
     help: str
     options: tuple[Option, ...]
     words: tuple[str, ...]
-    """All there are; empty where it takes any, such as paths."""
+    """All possible arguments; empty if it takes any, such as paths."""
 
 
 def command(name: str, help: str, parser: argparse.ArgumentParser) -> Command:
-    """What there is to complete of a command."""
+    """The completions of a command."""
     actions = [a for a in parser._actions if a.help != argparse.SUPPRESS]
     words = [str(word) for a in actions if not a.option_strings for word in a.choices or ()]
     return Command(name, help, tuple(_option(a) for a in actions if a.option_strings), tuple(words))
@@ -163,7 +163,7 @@ def _fish(commands: Sequence[Command]) -> Iterator[str]:
 
 
 def _quoted(text: str) -> str:
-    """A word for zsh and fish, which read a quote that is escaped outside of quotes alike."""
+    """A word for zsh and fish, which both accept a quote escaped outside of quotes."""
     return "'" + text.replace("'", "'\\''") + "'"
 
 

@@ -1,4 +1,4 @@
-"""`dispatchguard config`: lists the settings there are."""
+"""`dispatchguard config`: lists or describes the settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pytest_dispatchguard.model.errors import UserError
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its arguments."""
+    """Add the arguments of the command."""
     parser.description = (
         "List the settings of [tool.dispatchguard], or describe one. "
         "`dispatchguard check --show-settings` shows the values in effect."
@@ -25,7 +25,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs it, and gives the exit status."""
+    """Run the command; return the exit status."""
     if arguments.format == "schema":
         if arguments.key is not None:
             raise UserError("--format schema describes all settings: leave KEY out")
@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def as_json(data: object) -> str:
-    """A document, as files of JSON are written here."""
+    """A document as indented JSON."""
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""`dispatchguard init`: sets a project up."""
+"""`dispatchguard init`: sets up a project."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ if TYPE_CHECKING:
 _NEXT = """
 Next:
   dispatchguard check                  what costs time in hot code
-  pytest --overhead-budget=update      record what the test's subject costs, in overhead-budgets.toml
+  pytest --overhead-budget=update      record what the test's subject costs in overhead-budgets.toml
 """
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its arguments."""
+    """Add the arguments of the command."""
     parser.description = (
         "Set up the project in the current directory: [tool.dispatchguard] in pyproject.toml, a pre-commit "
-        "hook, a CI job and a first budget test. Asks before each part if run in a terminal. Existing files "
+        "hook, a CI job and a first budget test. Asks before each part if run in a terminal. "
+        "Existing files "
         "are never overwritten."
     )
     parser.add_argument(
@@ -61,7 +62,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs it, and gives the exit status."""
+    """Run the command; return the exit status."""
     from pytest_dispatchguard.commands.setup import init_project
 
     root = working_folder()

@@ -1,4 +1,4 @@
-"""What a project needs to be guarded, planned file by file and written: for `dispatchguard init`."""
+"""Does the work of `dispatchguard init`: plans the files that a project needs, and writes them."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ CI = ("github", "gitlab", "none")
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What is wanted beside the configuration."""
+    """What to set up besides the configuration."""
 
     hook: bool
     ci: str
     """One of `CI`."""
     test: bool
     subject: str | None = None
-    """The dotted name of what the test is of; None for what is found."""
+    """The dotted name of the test's subject; None to find one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +47,20 @@ class Planned:
     """One file."""
 
     path: str
-    """Relative to the root, forward slashes."""
+    """Relative to the root, with forward slashes."""
     before: bytes | None
-    """None where there is no file."""
+    """None if there is no file."""
     after: bytes | None
-    """None where it stays as it is."""
+    """None if it stays unchanged."""
     said: str = ""
-    """Why it does."""
+    """Why it stays unchanged."""
     by_hand: str = ""
-    """What to put into it by hand."""
+    """What to add to it by hand."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A function that takes tensors and nothing else, or a class whose objects do."""
+    """A function that takes only tensors, or a class whose instances do."""
 
     module: str
     name: str
@@ -69,7 +69,7 @@ class Subject:
 
 
 def plan(root: Path, wishes: Wishes) -> list[Planned]:
-    """The files to write, and those that are there and stay. Nothing is written yet."""
+    """The files to write, and existing ones that stay. Nothing is written yet."""
     around = find_root([root])
     if around != root and not any(exists(root / marker) for marker in MARKERS):
         raise UserError(f"this directory is inside the project {around}: run it there")
@@ -86,13 +86,13 @@ def plan(root: Path, wishes: Wishes) -> list[Planned]:
 
 
 def write(root: Path, planned: Sequence[Planned]) -> None:
-    """Writes what is planned, each file whole or not at all, none that came to be meanwhile."""
+    """Write the planned files, each completely or not at all, and none that was created meanwhile."""
     for file in planned:
         if file.after is None:
             continue
         place = root / file.path
         if file.before is None and os.path.lexists(place):
-            raise UserError(f"{file.path}: has come to be meanwhile, so not written; run again")
+            raise UserError(f"{file.path}: was created meanwhile, so not written; run again")
         if file.before is not None and place.read_bytes() != file.before:
             raise UserError(f"{file.path}: changed meanwhile, so not written; run again")
         try:
@@ -103,7 +103,7 @@ def write(root: Path, planned: Sequence[Planned]) -> None:
 
 
 def usual_ci(root: Path) -> str:
-    """Whose CI a project uses, as far as its files tell."""
+    """The CI that a project uses, judged by its files."""
     return "gitlab" if exists(root / PIPELINE) or exists(root / ".gitlab") else "github"
 
 
@@ -119,8 +119,8 @@ def _configuration(root: Path) -> Planned:
     newline = b"\r\n" if b"\r\n" in before else b"\n"
     gap = b"" if not before.strip() else newline if before.endswith(b"\n") else newline * 2
     after = before + gap + templates.TABLE.encode().replace(b"\n", newline)
-    if not _is_toml(after):  # `tool = {…}` on one line takes no more tables
-        said = "cannot be added to: its `tool` is written on one line"
+    if not _is_toml(after):  # an inline table, `tool = {…}`, cannot be extended
+        said = "cannot be extended: its `tool` table is inline"
         return Planned(PYPROJECT, before, None, said, templates.TABLE)
     return Planned(PYPROJECT, before, after)
 
@@ -134,7 +134,7 @@ def _is_toml(data: bytes) -> bool:
 
 
 def _new(root: Path, path: str, text: str) -> Planned:
-    """A file of ours alone: one that is there stays."""
+    """A new file of ours; an existing one stays."""
     place = root / path
     if not os.path.lexists(place):
         return Planned(path, None, text.encode())
@@ -144,7 +144,7 @@ def _new(root: Path, path: str, text: str) -> Planned:
         return Planned(path, b"", None, f"cannot be read: {error.strerror or error}", text)
     if b"dispatchguard" in before:
         return Planned(path, before, None, "names dispatchguard already")
-    return Planned(path, before, None, "is there already; to add to it by hand", text)
+    return Planned(path, before, None, "exists already; add this by hand", text)
 
 
 def _test(root: Path, wanted: str | None) -> Planned:
@@ -157,16 +157,14 @@ def _test(root: Path, wanted: str | None) -> Planned:
     if found is None and wanted:
         raise UserError(f"--subject {wanted}: no such function or class in the project's files")
     if found is None:
-        said = (
-            "not written: no function was found that takes tensors alone; name one with --subject"
-        )
+        said = "not written: found no function that takes only tensors; name one with --subject"
         return Planned(path, None, None, said)
     text = templates.budget_test(found.module, found.name, found.tensors, makes=found.makes)
     return Planned(path, None, text.encode())
 
 
 def _found(config: Config) -> Iterator[Subject]:
-    """What is hot and takes tensors alone: functions first, whose arguments are surely right."""
+    """Hot functions and classes that take only tensors: functions first, as their arguments are certain."""
     places = hot_functions(
         (config.root,),
         cwd=config.root,
@@ -194,7 +192,8 @@ def _named(config: Config, wanted: str) -> Iterator[Subject]:
 
 
 def _subjects(config: Config, rel: str, name: str, *, asked: bool = False) -> Iterator[Subject]:
-    """The function or class of a name at the top of a file, if it takes tensors alone, or was asked for."""
+    """The function or class of that name at the top level of a file, if it takes only tensors, or was
+    requested."""
     module = module_name(rel, config.import_roots)
     source = read_source(config.root / rel, rel)
     names = (*module.split("."), name)
@@ -227,7 +226,7 @@ _USUAL = frozenset("x y z a b input inputs other tensor".split())
 
 
 def _tensors(node: ast.FunctionDef, *, skip: int = 0, asked: bool) -> tuple[str, ...]:
-    """The parameters that a call must give, if all of them are tensors by annotation, or by a usual name."""
+    """The required parameters, if all of them are tensors by annotation or by a usual name."""
     required = _required(node)[skip:]
     fits = all(_is_tensor(parameter) for parameter in required)
     return tuple(p.arg for p in required) if asked or fits else ()

@@ -1,4 +1,4 @@
-"""`dispatchguard server`: answers an editor."""
+"""`dispatchguard server`: runs the language server."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pytest_dispatchguard.model.errors import UserError
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its arguments."""
+    """Add the arguments of the command."""
     parser.description = (
         "Run the language server on standard input and output, until the editor ends the session."
     )
 
 
 def run(_: argparse.Namespace) -> int:
-    """Runs it, and gives the exit status."""
+    """Run the command; return the exit status."""
     try:
         from pytest_dispatchguard.server.server import serve
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""The files that `dispatchguard init` writes, as the recipes of the docs have them."""
+"""The files that `dispatchguard init` writes, like the recipes in the docs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ repos:
   - repo: {HOME}
     rev: v{__version__}
     hooks:
-      # - id: dispatchguard-fix  # makes the safe fixes as well; goes first, so that only the rest is told
+      # - id: dispatchguard-fix  # first applies safe fixes, so that only the rest is reported
       - id: dispatchguard
 """
 
@@ -70,17 +70,18 @@ dispatchguard:
 
 
 def github(*, budgets: bool) -> str:
-    """A workflow; pytest fails where it finds no test, so it runs only where there are `budgets`."""
+    """A workflow; it runs pytest only if there are `budgets`, because pytest fails if it finds no test."""
     return _GITHUB + (_GITHUB_BUDGETS if budgets else "")
 
 
 def budget_test(module: str, name: str, tensors: Sequence[str], *, makes: bool) -> str:
-    """A test of one budget. `name` takes `tensors`; where it is a class, it `makes` what takes them."""
+    """A test with one budget. `name` takes `tensors`; if it is a class, `makes` says so, and its instance
+    takes them."""
     subject = f"{name.lower()}_layer" if makes else name
     lines = [
         f'"""What calls of {module.partition(".")[0]} may cost on the host.',
         "",
-        "`pytest --overhead-budget=update` records in overhead-budgets.toml what they cost now; from then on",
+        "`pytest --overhead-budget=update` records current costs in overhead-budgets.toml; from then on",
         "`pytest --overhead-budget=count` fails where a call costs more.",
         '"""',
         "",

@@ -1,1 +1,1 @@
-"""From the call graph to the functions that are hot: entry points, cold code, reachability."""
+"""From the call graph to the hot functions: entry points, cold code, reachability."""

@@ -1,5 +1,5 @@
-"""Which functions are cold whatever calls them: by the user's word, or because they run at set-up, for
-people, at saving and loading, in tests, or are going away."""
+"""Functions that are cold whoever calls them: the user says so, or they run only at set-up, for logging
+or display, when saving or loading, in tests, or are deprecated."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ _EXCEPTION = re.compile(r"(?:\w+\.)*\w*(?:Exception|Error|Warning)")
 
 @dataclass(frozen=True, slots=True)
 class Coldness:
-    """What decides of cold and not: the user's patterns, the functions the user named hot."""
+    """What decides whether a function is cold: the user's patterns, and the functions the user named as
+    hot."""
 
     project: Project
     patterns: Patterns
@@ -43,8 +44,8 @@ class Coldness:
 
 
 def is_cold(coldness: Coldness, function_id: str) -> bool:
-    """Whether the function is cold; being named hot by the user outweighs the defaults, nothing outweighs
-    being named cold."""
+    """Whether the function is cold. Naming a function as hot overrides the defaults; nothing overrides
+    naming it as cold."""
     known = coldness.memo.get(function_id)
     if known is None:
         known = named_cold(coldness, function_id) or (
@@ -60,13 +61,14 @@ def is_cold(coldness: Coldness, function_id: str) -> bool:
 
 
 def cold_unless_root(function_id: str) -> bool:
-    """Whether its name says that what calls it does so at set-up or now and then, not in every step."""
+    """Whether its name suggests that it is called at set-up or now and then, not in every step."""
     name = function_id.partition(":")[2].rpartition(".")[2]
     return COLD_UNLESS_ROOTS.fullmatch(name) is not None
 
 
 def named_cold(coldness: Coldness, function_id: str) -> bool:
-    """Whether the user said so: by a comment on the function or its class, or in the configuration."""
+    """Whether the user named it as cold: by a comment on the function or its class, or in the
+    configuration."""
     project = coldness.project
     facts = project.functions[function_id]
     if any(fact.mark for fact in facts):
@@ -78,7 +80,7 @@ def named_cold(coldness: Coldness, function_id: str) -> bool:
 
 
 def path_of(project: Project, function_id: str) -> str:
-    """The path of the file that holds the function."""
+    """The path of the file that defines the function."""
     return project.modules[function_id.partition(":")[0]]
 
 
@@ -94,7 +96,7 @@ def _cold_by_default(project: Project, function_id: str) -> bool:
     if COLD_PATHS.search(path_of(project, function_id)):
         return True
     facts = project.functions[function_id]
-    # Where overloads stand before a function, it is not cold for them.
+    # Overloads in front of a function do not make it cold.
     return name.startswith("main.<locals>.") or all(
         _cold_by_decorator(project, module, fact) for fact in facts
     )
@@ -114,7 +116,7 @@ def _cold_by_decorator(project: Project, module: str, fact: FunctionFact) -> boo
 
 
 def _sets_up(project: Project, function_id: str) -> bool:
-    """Whether it makes something that lasts: a module, an optimizer, a configuration, an exception."""
+    """Whether it creates something long-lived: a module, an optimizer, a configuration, an exception."""
     owner, _, last = function_id.rpartition(".")
     if last not in ("__init__", "__new__", "__post_init__") or owner not in project.classes:
         return False
@@ -127,7 +129,7 @@ def _sets_up(project: Project, function_id: str) -> bool:
 
 
 def _goes_away(project: Project, function_id: str) -> bool:
-    """Whether it, or its class, is said to be deprecated: nobody makes it faster."""
+    """Whether it or its class is deprecated, so that nobody would optimize it."""
     owner = class_of(project, function_id)
     if owner:
         fact = project.classes[owner]

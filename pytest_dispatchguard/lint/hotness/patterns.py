@@ -1,4 +1,4 @@
-"""Patterns of the configuration that mean functions: dotted names, globs, ``@decorator``."""
+"""Patterns in the configuration that match functions: dotted names, globs, ``@decorator``."""
 
 from __future__ import annotations
 
@@ -12,27 +12,26 @@ from pytest_dispatchguard.lint.facts import FunctionFact
 
 
 class Patterns(NamedTuple):
-    """What the user names: dotted names and globs, and decorators."""
+    """The patterns that the user configured: dotted names and globs, and decorators."""
 
     names: tuple[str, ...]
     decorators: tuple[str, ...]
 
 
 def patterns(given: Iterable[str]) -> Patterns:
-    """The configuration's patterns, names and decorators apart."""
+    """Separate the configured patterns into names and decorators."""
     given = list(given)
     names = [p for p in given if not p.startswith("@")]
     return Patterns(tuple(names), tuple(p[1:] for p in given if p.startswith("@")))
 
 
 def means(pattern: str, name: str) -> bool:
-    """Whether a pattern of the configuration means a dotted name: the name itself, what stands
-    inside it, a glob."""
+    """Whether a configured pattern matches a dotted name: the name itself, anything inside it, or a glob."""
     return name == pattern or name.startswith(pattern + ".") or fnmatchcase(name, pattern)
 
 
 def decorator_names(project: Project, function_id: str, fact: FunctionFact) -> list[str]:
-    """The decorators of a function, as written and as what they stand for."""
+    """The decorators of a function, as written and as resolved."""
     module = function_id.partition(":")[0]
     found: list[str] = []
     for decorator in fact.decorators:
@@ -44,7 +43,7 @@ def decorator_names(project: Project, function_id: str, fact: FunctionFact) -> l
 def picked_by(
     project: Project, function_id: str, patterns: Patterns, facts: Sequence[FunctionFact]
 ) -> str:
-    """The pattern that picks the function, or empty."""
+    """The first pattern that matches the function, or an empty string."""
     if patterns.names:
         name = dotted_id(function_id)
         for pattern in patterns.names:

@@ -1,5 +1,5 @@
-"""What a recorded profile says of the project as it is now: which calls were seen, how often, with what. Of
-functions that have changed since they were recorded it says nothing."""
+"""Applies a recorded profile to the current project: which calls were seen, how often, and with what.
+Functions that have changed since the recording are ignored."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from pytest_dispatchguard.profile import Profile, Seen, digest
 from pytest_dispatchguard.project_folder import PROFILE
 
 _STEPS = 12
-"""Calls in one another that are followed from a root."""
+"""How many nested calls to follow from a root."""
 _LEAST = 1e-4
-"""Calls per call of the root that are not worth following."""
+"""Calls that happen less often than this per call of the root are not followed."""
 _OFTEN, _ENOUGH = 0.5, 3
-"""A call that runs in half of the calls of its function, of which there were so many at least, is no way out
-for the first time or for errors."""
+"""A call that runs in at least half of the calls of its function, seen this many times, is neither a
+first-time path nor an error path."""
 
 
 @dataclass(slots=True)
 class Observed:
-    """What was seen of the functions of a project, by their ids (see `project`)."""
+    """What was recorded about the functions of a project, by function id (see `project`)."""
 
     seen: dict[str, Seen] = field(default_factory=dict)
     callees: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Of each function: what it was seen to call, and how often per call of its own."""
+    """For each function, what it called, and how often per call of its own."""
     stale: frozenset[str] = frozenset()
     """Functions that have changed since they were recorded."""
     files: frozenset[str] = frozenset()
-    """Modules of which anything ran."""
+    """Modules in which anything ran."""
     note: str = ""
-    """What its reader should know of the profile; empty for nothing."""
+    """A note about the profile for the report; empty if there is none."""
     _memo: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def per_call(self, root: str, function_id: str) -> float | None:
-        """How often a function runs per call of a root; None where that was not seen: the root did not run,
-        or the function is not the one that was recorded."""
+        """How often a function runs per call of a root. None if that is unknown: the root did not run, or
+        the function has changed since the recording."""
         if not self.runs(root) or function_id in self.stale:
             return None
         if function_id not in self.seen and function_id.partition(":")[0] not in self.files:
@@ -46,12 +46,12 @@ class Observed:
         return round(self._from(root).get(function_id, 0.0), 3)
 
     def runs(self, function_id: str) -> bool:
-        """Whether a function was seen running as it is."""
+        """Whether the function ran in the recording, and has not changed since."""
         known = self.seen.get(function_id)
         return known is not None and known.calls > 0
 
     def often(self, source: str, target: str) -> bool:
-        """Whether a function was seen to call another as a matter of course."""
+        """Whether a function was seen to call another one regularly."""
         known = self.seen.get(source)
         return (
             known is not None
@@ -86,7 +86,7 @@ def observed(
     module_of: Mapping[str, str],
     text_of: Callable[[str], str | None],
 ) -> Observed:
-    """Holds a profile against the project: files' facts and modules by path, and their texts."""
+    """Match a profile with the project: the files' facts and modules by path, and their texts."""
     by_file: dict[str, dict[str, Seen]] = {}
     for (path, name), seen in profile.functions.items():
         by_file.setdefault(path, {})[name] = seen
@@ -120,13 +120,13 @@ def _note(stale: int, found: int) -> str:
     if not stale:
         return ""
     return (
-        f"{PROFILE.as_posix()}: {stale} of {stale + found} recorded functions are not as they were, and "
-        "nothing is known of them: record anew with `pytest --overhead-record`"
+        f"{PROFILE.as_posix()}: {stale} of {stale + found} recorded functions have changed since, so "
+        "their recordings are ignored: record again with `pytest --overhead-record`"
     )
 
 
 def _digests(text: str, facts: FileFacts) -> dict[str, set[str]]:
-    """The digests of the functions of a file, by name: a property has up to three of one name."""
+    """The digests of the functions of a file, by name. A property has up to three functions of one name."""
     lines = Lines(text)
     found: dict[str, set[str]] = {}
     for fact in facts.functions:
@@ -137,7 +137,7 @@ def _digests(text: str, facts: FileFacts) -> dict[str, set[str]]:
 
 
 def with_seen(edges: Iterable[Edge], source: str, known: Observed) -> tuple[Edge, ...]:
-    """What a function may run by its text, and what it was seen to run."""
+    """What a function may run according to its source, adjusted to the calls that were recorded."""
     seen = known.callees.get(source)
     if not seen:
         return tuple(edges)
@@ -145,7 +145,7 @@ def with_seen(edges: Iterable[Edge], source: str, known: Observed) -> tuple[Edge
     for target, each in seen.items():
         edge = found.get(target, Edge(target, loop=False))
         often = known.often(source, target)
-        # Which of many definitions runs, and whether any does, is no guess any more.
+        # Which of several definitions runs, and whether any does, is now known.
         found[target] = edge._replace(
             loop=edge.loop or each > 1.5, direct=True, spread=False, often=often
         )
@@ -154,5 +154,5 @@ def with_seen(edges: Iterable[Edge], source: str, known: Observed) -> tuple[Edge
 
 
 def kinds_of(seen: Seen) -> dict[str, list[str]]:
-    """Of each parameter: the kinds of values it was seen with."""
+    """For each parameter, the kinds of values it was recorded with."""
     return {name: sorted(kinds) for name, kinds in seen.kinds.items() if kinds}

@@ -1,5 +1,5 @@
-"""What a library offers: public functions and methods that work on tensors, which its users call once per
-step or call though nothing in the project does from a hot place."""
+"""The public API of a library: functions and methods that work on tensors, which users call once per step
+or call even if nothing hot in the project does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REASON = "called by users of the library"
 _SPOKEN = frozenset(
     "__call__ __getitem__ __setitem__ __getattr__ __iter__ __enter__ __exit__".split()
 )
-"""Methods that Python calls for users."""
+"""Methods that Python calls on behalf of users."""
 _SETS_UP = re.compile(
     r"(?:make|build|create|construct|init|initiali[sz]e|load|save|write|read|dump|convert|register|plot|draw|"
     r"show|print|parse|set_?up|configure|download|upload|export|import|validate_args|add_arguments?|compile|"
@@ -31,23 +31,23 @@ _SETS_UP = re.compile(
     r"share_memory|pin_memory|set_\w+|enable|disable|count_(?:params|parameters|flops)|"
     r"calculate_fan|weights?_init|init_weights|fill_|kaiming|xavier|orthogonal|trunc_normal)(?:_\w*)?_?"
 )
-"""Names of what is done once, or by hand."""
+"""Names of functions that run once, or are called by hand."""
 _FOR_PEOPLE = re.compile(r"Test(?:er|Case)?s?$|^Test|Bench|Profiler|Demo|Example|Verifier|Tuner")
-"""Classes that try, measure or show something."""
+"""Classes that demonstrate, measure or display something."""
 _FOR_COMPARISON = re.compile(
     r"\w+_(?:ref|reference|old|legacy|naive|slow|deprecated|orig|original|debug)"
 )
-"""Names of what is there to compare with, or for who came before."""
+"""Names of reference implementations and of compatibility code."""
 _MADE_IN_CALLS = re.compile(
     r"_?(?:make|build|create|construct|init|prepare|get)_\w*(?:mask|masks|bias|biases|positions?|position_ids|inputs?|"
     r"latents|noise|grid|coords|embeds?|embeddings?|batch|labels|targets)"
 )
-"""Names of what is made anew for every input."""
+"""Names of objects that are created for every input."""
 
 
 def is_offered(project: Project, function_id: str) -> bool:
-    """Whether users of the library call a function, by what it is called and what it takes. That it may be
-    cold is for others to say."""
+    """Whether users of the library call a function, judged by its name and parameters. It may still be
+    cold."""
     known = project.memo_offered.get(function_id)
     if known is None:
         known = project.memo_offered[function_id] = _is_offered(project, function_id)
@@ -55,7 +55,7 @@ def is_offered(project: Project, function_id: str) -> bool:
 
 
 def sets_up(function_id: str) -> bool:
-    """Whether a function is called as what is done once is."""
+    """Whether a function is named like one that runs once."""
     name = function_id.rpartition(".")[2].rpartition(":")[2].lower()
     if _FOR_COMPARISON.fullmatch(name):
         return True
@@ -67,7 +67,7 @@ def _is_offered(project: Project, function_id: str) -> bool:
     works = any(map(_works_on_tensors, facts))
     name = function_id.partition(":")[2]
     *around, last = name.split(".")
-    # Most functions end here: asking where they stand takes longer.
+    # Most functions are decided here; looking at where they are defined takes longer.
     if not works and last not in OFFERED:
         return False
     if "<locals>" in name or not _is_in_library(project, function_id):
@@ -90,7 +90,7 @@ _REGISTERS = re.compile(
 
 
 def _is_registered(fact: FunctionFact) -> bool:
-    """Whether a decorator puts a function where it is looked up and called: a registry of operations."""
+    """Whether a decorator registers a function, for example in a table of operations."""
     return any(_REGISTERS.fullmatch(name.rpartition(".")[2]) for name in fact.decorators)
 
 

@@ -1,5 +1,5 @@
-"""The ways by which functions become hot: from the roots along what each may run, breadth first; and the same
-again where some may run something else than before, looking only at what that reaches."""
+"""Reachability: from the entry points along the call graph, breadth first. Also updates a known result
+when some functions may run something else, by visiting only what that affects."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from pytest_dispatchguard.lint.hotness.public_api import REASON, is_offered, set
 from pytest_dispatchguard.lint.hotness.roots import Root
 
 _LONGEST_PATH = 10
-"""Functions on the way from a root: so many steps prove nothing."""
+"""The longest path from a root, in functions: longer ones prove nothing."""
 _LONGEST_OFFER = 5
-"""The same of a way that only users begin."""
+"""The same, if only users of the library call the root."""
 _OFFERED = 4
-"""The turn of what only users of the library call."""
+"""The turn of functions that only users of the library call."""
 _LONGEST_GUESS = 6
-"""The same of a way on which the type of a receiver had to be guessed, which may have gone wrong."""
+"""The same, if the type of a receiver on the path had to be guessed, which may be wrong."""
 
 
 class Arrival(NamedTuple):
-    """A hot function and a way that led to it."""
+    """A hot function, and one path that reaches it."""
 
     target: str
     fact: HotFact
     direct: bool
-    """Whether no type had to be guessed on the way."""
+    """Whether no receiver type on the path had to be guessed."""
     family: str
     """The class of the root."""
     turn: int
-    """When its root has its turn."""
+    """When its root is processed; see `turn_of`."""
 
 
 class Reached(NamedTuple):
@@ -48,11 +48,11 @@ class Reached(NamedTuple):
 
     fact: HotFact
     arrivals: Sequence[Arrival]
-    """Those that led on from it, in order."""
+    """The paths that were followed further from it, in order."""
 
 
-class Grounds(NamedTuple):
-    """What decides of ways, whatever functions may run."""
+class ReachContext(NamedTuple):
+    """What reachability depends on beside the edges of the call graph."""
 
     project: Project
     coldness: Coldness
@@ -60,7 +60,7 @@ class Grounds(NamedTuple):
     """The roots of which only the loops are hot."""
 
     def offer(self, function_id: str) -> Arrival | None:
-        """How users of the library come to a function; None where they do not."""
+        """The path by which users of the library call a function; None if they do not."""
         if not is_offered(self.project, function_id) or is_cold(self.coldness, function_id):
             return None
         if cold_unless_root(function_id):
@@ -71,16 +71,16 @@ class Grounds(NamedTuple):
 
 
 Ways = Callable[[str], Sequence[Edge]]
-"""Gives what a function may run."""
+"""Returns what a function may run."""
 
 
 def turn_of(fact: HotFact) -> int:
-    """When a root has its turn. What runs per call is that, however near a step is that leads to it as
-    well."""
+    """When a root is processed. A function that runs per call counts as such, even if a root that runs
+    per step is closer."""
     return _OFFERED * fact.users + 2 * fact.only_loops + (fact.per == "step")
 
 
-def heated(grounds: Grounds, roots: Sequence[Root], ways: Ways) -> dict[str, Reached]:
+def reachable(context: ReachContext, roots: Sequence[Root], ways: Ways) -> dict[str, Reached]:
     """The functions that the roots reach."""
     found: dict[str, Reached] = {}
     seen: dict[str, tuple[bool, bool]] = {}
@@ -91,36 +91,37 @@ def heated(grounds: Grounds, roots: Sequence[Root], ways: Ways) -> dict[str, Rea
             if root.only_loops is not only_loops or target in found:
                 continue
             if root.surely:
-                if named_cold(grounds.coldness, target):
+                if named_cold(context.coldness, target):
                     continue
-            elif is_cold(grounds.coldness, target):
+            elif is_cold(context.coldness, target):
                 continue
             name = dotted_id(target)
             fact = HotFact(name, [name], root.reason, False, root.per, root.only_loops)
             found[target] = Reached(fact, [])
-            family = class_of(grounds.project, target)
+            family = class_of(context.project, target)
             begun.append(Arrival(target, fact, True, family, turn_of(fact)))
         for turn in sorted({arrival.turn for arrival in begun}):
-            _spread(grounds, [a for a in begun if a.turn == turn], ways, found, seen)
-    offers = [offer for f in grounds.project.functions if (offer := grounds.offer(f)) is not None]
+            _spread(context, [a for a in begun if a.turn == turn], ways, found, seen)
+    offers = [offer for f in context.project.functions if (offer := context.offer(f)) is not None]
     for offer in offers:
         if offer.target not in found:
             found[offer.target] = Reached(offer.fact, [])
-    _spread(grounds, offers, ways, found, seen)
+    _spread(context, offers, ways, found, seen)
     return found
 
 
 def _spread(
-    grounds: Grounds,
+    context: ReachContext,
     frontier: list[Arrival],
     ways: Ways,
     found: dict[str, Reached],
     seen: dict[str, tuple[bool, bool]],
 ) -> None:
-    """Breadth first, each level in the order of names, so that every function gets its shortest path.
+    """Breadth first, each level sorted by name, so that every function gets its shortest path.
 
-    A function may be met again: what a shorter way could not lead on to (overriding methods outside
-    the root's family, too many guesses) a longer one may."""
+    A function may be visited again: a longer path may lead on where a shorter one could not (to methods
+    overridden outside the root's family, or after too many guesses).
+    """
     while frontier:
         following: list[Arrival] = []
         for arrival in sorted(frontier, key=_order):
@@ -128,7 +129,7 @@ def _spread(
             before = seen.get(source, _NOTHING)
             if before == _ALL:
                 continue
-            home = _at_home(grounds, arrival)
+            home = _at_home(context, arrival)
             arrivals = found[source].arrivals
             if arrivals and _covers(before, home, arrival):
                 continue
@@ -138,14 +139,14 @@ def _spread(
             for edge in ways(source):
                 target = edge.target
                 known = found.get(target)
-                if known is None and _stays_cold(grounds.coldness, edge):
+                if known is None and _stays_cold(context.coldness, edge):
                     continue
                 if known is not None and (
-                    len(known.fact.path) == 1  # a root has led on by itself
-                    or seen.get(target) == _ALL  # another way leads on to nothing new
+                    len(known.fact.path) == 1  # a root starts its own paths
+                    or seen.get(target) == _ALL  # another path leads to nothing new
                 ):
                     continue
-                next_ = _onward(grounds, arrival, home, edge)
+                next_ = _onward(context, arrival, home, edge)
                 if next_ is not None:
                     if known is None:
                         found[target] = Reached(next_.fact, [])
@@ -161,29 +162,30 @@ def _order(arrival: Arrival) -> tuple[str, list[str]]:
 
 
 def _covers(seen: tuple[bool, bool], home: bool, arrival: Arrival) -> bool:
-    """Whether what led on before leads to all that a way leads on to, and `home` is what it is at."""
+    """Whether earlier paths through a function already lead to everything that this path would lead to;
+    `home` is the result of `_at_home`."""
     return seen[0] >= home and seen[1] >= arrival.direct
 
 
-def _at_home(grounds: Grounds, arrival: Arrival) -> bool:
-    """Whether a way has led to a function of the family it began in."""
-    owner = class_of(grounds.project, arrival.target)
-    return bool(owner and arrival.family) and related(grounds.project, owner, arrival.family)
+def _at_home(context: ReachContext, arrival: Arrival) -> bool:
+    """Whether a path has reached a function of the class family in which it began."""
+    owner = class_of(context.project, arrival.target)
+    return bool(owner and arrival.family) and related(context.project, owner, arrival.family)
 
 
 def _stays_cold(coldness: Coldness, edge: Edge) -> bool:
-    """Whether a function is cold though hot code may run it: by the user's word, or by its name, unless it
-    was seen to run as a matter of course."""
+    """Whether a function stays cold although hot code may run it: the user or its name says so, unless it
+    was recorded to run regularly."""
     if edge.often:
         return named_cold(coldness, edge.target)
     return is_cold(coldness, edge.target) or cold_unless_root(edge.target)
 
 
-def _onward(grounds: Grounds, arrival: Arrival, home: bool, edge: Edge) -> Arrival | None:
-    """The way that goes on to what a function may run; None where it ends."""
+def _onward(context: ReachContext, arrival: Arrival, home: bool, edge: Edge) -> Arrival | None:
+    """The path extended by an edge; None if it ends here."""
     _, origin, direct, family, turn = arrival
-    # A whole training or sampling run is one however it is started.
-    if edge.target in grounds.loops or (origin.only_loops and not edge.loop):
+    # A whole training or sampling loop is one, however it is started.
+    if edge.target in context.loops or (origin.only_loops and not edge.loop):
         return None
     if edge.spread and not home:
         return None
@@ -207,43 +209,43 @@ def _onward(grounds: Grounds, arrival: Arrival, home: bool, edge: Edge) -> Arriv
 
 
 class Before(NamedTuple):
-    """What was known before some functions came to run something else."""
+    """What was known before some functions changed what they may run."""
 
     reached: Callable[[str], Reached | None]
     ways: Ways
 
 
 _Place = tuple[int, int]
-"""When ways have come to a function: the turn, and how many functions they lead through."""
+"""When a path reached a function: the turn, and its length in functions."""
 _AT_OFFER: _Place = (_OFFERED, 1)
 
 
 class _Again:
-    """Goes through the places where ways may come that did not, or no longer come, in order: what led to each
-    is settled by then."""
+    """Visits, in order, the places where paths may be new or gone. What leads to a place is settled
+    before the place itself."""
 
     def __init__(
         self,
-        grounds: Grounds,
+        context: ReachContext,
         before: Before,
         ways: Ways,
         callers: Callable[[str], Iterable[str]],
     ) -> None:
-        self.grounds, self.before, self.ways, self.callers = grounds, before, ways, callers
+        self.context, self.before, self.ways, self.callers = context, before, ways, callers
         self.now: dict[str, Reached | None] = {}
         self.places: list[tuple[int, int, str]] = []
         self.because: dict[tuple[int, int, str], set[str] | None] = {}
-        """Of places: the functions from which something else comes; None where what came to the function
-        earlier is other than it was."""
+        """For each place, the functions whose outgoing paths changed there; None if an earlier path to
+        the function itself changed."""
 
     def reached(self, function_id: str) -> Reached | None:
-        """A function as it is known by now."""
+        """What is currently known about a function."""
         if function_id in self.now:
             return self.now[function_id]
         return self.before.reached(function_id)
 
     def mark(self, place: _Place, target: str, source: str | None) -> None:
-        """Has a place looked at."""
+        """Schedule a place for a visit."""
         key = (*place, target)
         if key not in self.because:
             heappush(self.places, key)
@@ -255,7 +257,7 @@ class _Again:
             because.add(source)
 
     def begin(self, source: str) -> None:
-        """Marks what a function led to, and leads to, if one of both is not so."""
+        """Schedule what a function led to before and leads to now, if the two differ."""
         was, now = set(self.before.ways(source)), set(self.ways(source))
         different = {edge.target for edge in was ^ now}
         for arrival in _arrivals(self.before.reached(source)):
@@ -263,25 +265,25 @@ class _Again:
                 self.mark(_after(arrival), target, source)
 
     def go(self) -> None:
-        """Looks at all places that are marked, and at those this marks."""
+        """Visit all scheduled places, including those scheduled meanwhile."""
         while self.places:
             key = heappop(self.places)
             self.look(key[:2], key[2], self.because.pop(key))
 
     def look(self, place: _Place, target: str, because: set[str] | None) -> None:
-        """Finds out which ways have come to a function at one place."""
+        """Determine which paths reach a function at one place."""
         reached, known = self.reached(target), self.before.reached(target)
         if reached is not None and len(reached.fact.path) == 1 and not reached.fact.users:
-            return  # a root leads on by itself
+            return  # a root starts its own paths
         here = _arrivals(reached)
         earlier = [a for a in here if _place(a) < place]
         seen = _NOTHING
         for arrival in earlier:
-            home = _at_home(self.grounds, arrival)
+            home = _at_home(self.context, arrival)
             seen = (seen[0] or home, seen[1] or arrival.direct)
-        if earlier and because is not None and self.is_nothing_new(place, target, because, seen):
+        if earlier and because is not None and self.leads_nowhere_new(place, target, because, seen):
             return
-        if known is None and not here and _stays_cold(self.grounds.coldness, Edge(target, False)):
+        if known is None and not here and _stays_cold(self.context.coldness, Edge(target, False)):
             return
         coming = [] if seen == _ALL else self.coming(place, target)
         fact = None if reached is None else reached.fact
@@ -289,7 +291,7 @@ class _Again:
             fact = min(coming, key=lambda came: came[:2])[2].fact
         processed: list[Arrival] = []
         for arrival in sorted((a for *_, a in coming), key=_order):
-            home = _at_home(self.grounds, arrival)
+            home = _at_home(self.context, arrival)
             if (earlier or processed) and _covers(seen, home, arrival):
                 continue
             processed.append(arrival)
@@ -302,28 +304,28 @@ class _Again:
         for later in (*map(_place, _arrivals(known)), *map(_after, comes)):
             if later > place:
                 self.mark(later, target, None)
-        if place < _AT_OFFER and self.grounds.offer(target) is not None:
+        if place < _AT_OFFER and self.context.offer(target) is not None:
             self.mark(_AT_OFFER, target, None)
         for edge in self.ways(target):
             self.mark((place[0], place[1] + 1), edge.target, target)
 
-    def is_nothing_new(
+    def leads_nowhere_new(
         self, place: _Place, target: str, because: Iterable[str], seen: tuple[bool, bool]
     ) -> bool:
-        """Whether what comes from these functions at one place, and what came, leads to no more than what
-        came earlier."""
+        """Whether the paths from these functions at one place, old and new, lead to nothing beyond
+        earlier paths."""
         for source in because:
             was = self.led(self.before.reached(source), self.before.ways(source), place, target)
             now = self.led(self.reached(source), self.ways(source), place, target)
             for _, arrival in (*was, *now):
-                if not _covers(seen, _at_home(self.grounds, arrival), arrival):
+                if not _covers(seen, _at_home(self.context, arrival), arrival):
                     return False
         return True
 
     def coming(self, place: _Place, target: str) -> list[tuple[str, list[str], Arrival]]:
-        """All ways that come to a function at one place, with the functions that they come from and how they
-        came there."""
-        offer = self.grounds.offer(target) if place == _AT_OFFER else None
+        """All paths that reach a function at one place, with the functions that they come from and how
+        they got there."""
+        offer = self.context.offer(target) if place == _AT_OFFER else None
         if offer is not None:
             return [("", [], offer)]
         return [
@@ -336,14 +338,14 @@ class _Again:
     def led(
         self, source: Reached | None, ways: Iterable[Edge], place: _Place, target: str
     ) -> list[tuple[list[str], Arrival]]:
-        """The ways from one function to another at one place."""
+        """The paths from one function to another at one place."""
         found = []
         for arrival in _arrivals(source):
             if _after(arrival) == place:
-                home = _at_home(self.grounds, arrival)
+                home = _at_home(self.context, arrival)
                 for edge in ways:
                     if edge.target == target:
-                        next_ = _onward(self.grounds, arrival, home, edge)
+                        next_ = _onward(self.context, arrival, home, edge)
                         if next_ is not None:
                             found.append((arrival.fact.path, next_))
         return found
@@ -361,17 +363,17 @@ def _after(arrival: Arrival) -> _Place:
     return arrival.turn, len(arrival.fact.path) + 1
 
 
-def heated_again(
-    grounds: Grounds,
+def update_reachable(
+    context: ReachContext,
     before: Before,
     ways: Ways,
     callers: Callable[[str], Iterable[str]],
     changed: Iterable[str],
 ) -> dict[str, Reached | None]:
-    """What is known of functions after the `changed` ones came to run something else, where it is other than
-    it was `before`; None of those that are no longer hot. Nothing may have been recorded of the project; of a
-    function, `callers` has all that may run it, and perhaps others."""
-    again = _Again(grounds, before, ways, callers)
+    """What is known about functions after the `changed` ones may run something else, if it differs from
+    `before`; None for functions that are no longer hot. There must be no recorded profile. `callers`
+    returns all possible callers of a function, and may return more."""
+    again = _Again(context, before, ways, callers)
     for source in changed:
         again.begin(source)
     again.go()

@@ -1,4 +1,4 @@
-"""Where heat begins: the functions that are hot by themselves."""
+"""Entry points: the functions that are hot by themselves."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from pytest_dispatchguard.lint.knowledge.libraries import (
 )
 
 _PROCESSOR = re.compile(r".*[:.]\w*(?:Attn|Attention)\w*Processor\w*\.__call__")
-"""By the name of its class: attention calls whichever it was given, and they inherit from nothing."""
+"""Recognized by the name of the class: attention modules call the processor they are given, and
+processors have no common base class."""
 
 
 class Root(NamedTuple):
@@ -33,14 +34,14 @@ class Root(NamedTuple):
     reason: str
     per: Literal["call", "step"] = "call"
     only_loops: bool = False
-    """Only its loops are hot: it runs once, they run for every batch."""
+    """Only its loops are hot: the function runs once, its loops run for every batch."""
     surely: bool = False
-    """Hot even where its name or place would make it cold."""
+    """Hot even if its name or location would make it cold."""
 
 
 def named_roots(project: Project, hot: Patterns) -> dict[str, Root]:
-    """What the user calls hot, by comments and in the configuration. What is named by itself is surely
-    hot; of what is named by its class or module the usual set-up methods stay cold."""
+    """Functions that the user named as hot, by comments or in the configuration. A function named itself
+    is always hot; if its class or module is named, the usual set-up methods stay cold."""
     roots: dict[str, Root] = {}
     marked = {name for name, class_ in project.classes.items() if class_.mark == "hot"}
     for function_id, facts in project.functions.items():
@@ -57,7 +58,7 @@ def named_roots(project: Project, hot: Patterns) -> dict[str, Root]:
 
 
 def library_roots(project: Project, extra: Mapping[str, Known]) -> Iterator[Root]:
-    """The methods that libraries call, of the classes that inherit from theirs."""
+    """The methods that libraries call on subclasses of their classes."""
     for class_id in project.classes:
         for name, known in families(project, class_id, extra):
             for method in sorted(known.methods):
@@ -74,7 +75,7 @@ def library_roots(project: Project, extra: Mapping[str, Known]) -> Iterator[Root
 
 
 def _step_roots(project: Project) -> Iterator[Root]:
-    """The methods that a training calls in every step, of classes that have both `backward` and `step`."""
+    """The methods that a training loop calls in every step, on classes with both `backward` and `step`."""
     for class_id in project.definers.get("backward", ()):
         owner = method_owner(project, class_id, "step")
         if owner and not any(known.module for _, known in families(project, class_id, {})):
@@ -87,7 +88,7 @@ def _step_roots(project: Project) -> Iterator[Root]:
 
 
 def _takes_steps(project: Project, function_id: str) -> bool:
-    """Whether a function is called as steps of a training are, in a file that works with torch."""
+    """Whether a function is named like a training step, in a file that uses torch."""
     if not STEPS.fullmatch(function_id.rpartition(".")[2].rpartition(":")[2]):
         return False
     path = project.modules[function_id.partition(":")[0]]
@@ -95,8 +96,7 @@ def _takes_steps(project: Project, function_id: str) -> bool:
 
 
 def _is_kernel(project: Project, function_id: str, fact: FunctionFact) -> bool:
-    """Whether a decorator puts a function where an operation is looked up, in a file that works with
-    torch."""
+    """Whether a decorator registers a function as an operation, in a file that uses torch."""
     if not any(KERNELS.fullmatch(name.rpartition(".")[2]) for name in fact.decorators):
         return False
     path = project.modules[function_id.partition(":")[0]]
@@ -111,7 +111,7 @@ def _other_roots(project: Project, coldness: Coldness) -> Iterator[Root]:
             and _takes_steps(project, function_id)
             and not any(fact.over_loader for fact in facts)
         ):
-            yield Root(function_id, "a step of a training, by its name", "step")
+            yield Root(function_id, "a training step, by its name", "step")
         everywhere = HOT_ANYWHERE.get(function_id.rpartition(".")[2])
         if everywhere and class_of(project, function_id):
             yield Root(function_id, everywhere)
@@ -136,7 +136,7 @@ def _other_roots(project: Project, coldness: Coldness) -> Iterator[Root]:
 def _handed_over(
     project: Project, function_id: str, fact: FunctionFact, call: CallFact
 ) -> Iterator[str]:
-    """The functions that are handed to torch as hooks."""
+    """The functions that are registered with torch as hooks."""
     scope = scope_of(project, function_id)
     for thing in symbols_called(project, scope, fact, call.name):
         if thing.kind != "function":
@@ -150,7 +150,7 @@ def _handed_over(
 def find_roots(
     project: Project, named: Mapping[str, Root], extra: Mapping[str, Known], coldness: Coldness
 ) -> list[Root]:
-    """All roots, one a function, by their ids in order."""
+    """All roots, one per function, sorted by function id."""
     roots = dict(named)
     for root in library_roots(project, extra):
         roots.setdefault(root.target, root)

@@ -1,5 +1,5 @@
-"""Heat: from the facts of the project to the functions that run once per op, call or step, each
-with the shortest path from a root that reaches it."""
+"""Hotness: from the facts of the project to the functions that run once per operation, call or step, each
+with its shortest path from an entry point."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pytest_dispatchguard.lint.facts import HotFact
 from pytest_dispatchguard.lint.hotness.cold import Coldness
 from pytest_dispatchguard.lint.hotness.patterns import patterns
 from pytest_dispatchguard.lint.hotness.profile import Observed, with_seen
-from pytest_dispatchguard.lint.hotness.reachability import Grounds, Reached, heated
+from pytest_dispatchguard.lint.hotness.reachability import ReachContext, Reached, reachable
 from pytest_dispatchguard.lint.hotness.roots import Root, find_roots, named_roots
 from pytest_dispatchguard.lint.knowledge.libraries import Known
 
@@ -36,16 +36,16 @@ class HotFunction(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """How what is hot was found: first as if all that functions may run were run, then without what the
-    arguments rule out that hot code gives."""
+    """How the hot functions were found: first by assuming that functions may run everything they mention,
+    then without the calls that the arguments passed by hot code rule out."""
 
     roots: Sequence[Root]
     coldness: Coldness
     ways: Mapping[str, tuple[Edge, ...]]
-    """What functions may run whatever they are given."""
+    """What functions may run, whatever their arguments."""
     first: Mapping[str, Reached]
     given: Mapping[str, Given]
-    """What hot code gives, as it was found first."""
+    """The arguments that hot code passes, according to `first`."""
     then: Mapping[str, Reached]
 
 
@@ -57,11 +57,12 @@ class Heat:
     edges: Mapping[str, tuple[Edge, ...]]
     """What each hot function may run."""
     given: Mapping[str, Given]
-    """Of hot functions, the parameters that hot code gives few literals, and these."""
+    """For hot functions, the parameters for which hot code passes only a few literals, with these
+    literals."""
     on_cpu: Mapping[str, list[str]]
-    """Of hot functions, the parameters that hot code only gives tensors on the CPU."""
+    """For hot functions, the parameters for which hot code passes only CPU tensors."""
     observed: Observed
-    """What was recorded of the project."""
+    """The recorded profile of the project."""
     origin: Origin = field(compare=False, repr=False)
 
 
@@ -73,10 +74,12 @@ def solve(
     observed: Observed | None = None,
     step: Callable[[], object] | None = None,
 ) -> Heat:
-    """Which functions are hot, and why. `hot_roots` and `cold` are patterns of the configuration:
-    dotted names of functions or classes, globs, ``@decorator``; `library_roots` adds library
-    classes and their hot methods; `observed` is what was recorded of the project; a `step` is taken for each
-    function, so that others may go first."""
+    """Find the hot functions, and why they are hot.
+
+    `hot_roots` and `cold` are patterns of the configuration: dotted names of functions or classes, globs,
+    ``@decorator``. `library_roots` adds library classes and their hot methods. `observed` is the recorded
+    profile. `step` is called for each function, so that other work can run in between.
+    """
     recorded = observed or Observed()
     extra = {base: Known(frozenset(methods)) for base, methods in (library_roots or {}).items()}
     named = named_roots(project, patterns(hot_roots))
@@ -95,8 +98,8 @@ def solve(
             )
         return found
 
-    grounds = Grounds(project, coldness, loops_of(roots))
-    first = then = heated(grounds, roots, ways)
+    context = ReachContext(project, coldness, loops_of(roots))
+    first = then = reachable(context, roots, ways)
     given = _given(project, first, plain)
     runs = dict(plain)
     for function_id, literals in given.items():
@@ -104,8 +107,8 @@ def solve(
             left = edges(project, function_id, partial(ruled_out, given=literals))
             runs[function_id] = with_seen(left, function_id, recorded)
     if runs != plain:
-        then = heated(
-            grounds, roots, lambda f: runs[f] if f in runs else runs.setdefault(f, ways(f))
+        then = reachable(
+            context, roots, lambda f: runs[f] if f in runs else runs.setdefault(f, ways(f))
         )
     hot = {function_id: reached.fact for function_id, reached in then.items()}
     calling = callers(hot, runs)
@@ -130,7 +133,7 @@ def loops_of(roots: Iterable[Root]) -> frozenset[str]:
 def _given(
     project: Project, first: Mapping[str, Reached], ways: Mapping[str, Sequence[Edge]]
 ) -> dict[str, Given]:
-    """What hot code gives when all ways count."""
+    """The arguments that hot code passes if all edges count."""
     facts = {function_id: reached.fact for function_id, reached in first.items()}
     calling = callers(facts, ways)
     arguments = Arguments(project, facts.get, lambda f: calling.get(f, ()))
@@ -138,7 +141,7 @@ def _given(
 
 
 def listed(project: Project, heat: Heat) -> list[HotFunction]:
-    """The hot functions for people, sorted by path and line."""
+    """The hot functions, sorted by path and line for display."""
     functions = [
         HotFunction(project.modules[module], name, definition.line, fact)
         for function_id, fact in heat.hot.items()
@@ -151,7 +154,7 @@ def listed(project: Project, heat: Heat) -> list[HotFunction]:
 
 
 def _count(hot: Mapping[str, HotFact], observed: Observed) -> None:
-    """Says of hot functions how often they were seen to run."""
+    """Record how often hot functions were seen to run."""
     by_name = {dotted_id(function_id): function_id for function_id in hot}
     for function_id, fact in hot.items():
         root = by_name.get(fact.root)

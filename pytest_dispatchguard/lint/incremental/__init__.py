@@ -1,1 +1,1 @@
-"""What makes a second run quicker: the last solution, and what a change affects."""
+"""Makes a second run faster: the last solution, and what a change affects."""

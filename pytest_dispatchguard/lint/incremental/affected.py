@@ -1,5 +1,5 @@
-"""What a change reaches: functions that are hot by it, or no longer, and classes below those that
-have other methods; told with what is known of the state before, and files read as they are asked for."""
+"""What a change affects: functions that become hot or cold, and subclasses whose methods change. Based on
+the last solution; files are loaded on first use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pytest_dispatchguard.lint.facts import FileFacts, HotFact
 from pytest_dispatchguard.lint.hotness.cold import Coldness
 from pytest_dispatchguard.lint.hotness.patterns import patterns
 from pytest_dispatchguard.lint.hotness.profile import Observed
-from pytest_dispatchguard.lint.hotness.reachability import Grounds
+from pytest_dispatchguard.lint.hotness.reachability import ReachContext
 from pytest_dispatchguard.lint.incremental.hot_paths import Known, Trails, pack_trails
 from pytest_dispatchguard.lint.incremental.last_solution import (
     Facts,
@@ -22,30 +22,30 @@ from pytest_dispatchguard.lint.incremental.last_solution import (
     Read,
     Rows,
     Step,
-    put_line,
+    add_class,
 )
 from pytest_dispatchguard.lint.incremental.lazy_project import (
     pack_families,
     project_on_demand,
     unpack_families,
 )
-from pytest_dispatchguard.lint.incremental.name_meanings import means_the_same, told_of_returns
+from pytest_dispatchguard.lint.incremental.name_meanings import files_using_returns, means_the_same
 from pytest_dispatchguard.lint.incremental.name_mentions import Mentions
-from pytest_dispatchguard.lint.incremental.resolve import Moved, moved
+from pytest_dispatchguard.lint.incremental.resolve import Resolved, resolve_changed
 from pytest_dispatchguard.lint.judge.briefs import Briefer
 from pytest_dispatchguard.lint.pipeline.survey import sha
 from pytest_dispatchguard.lint.store.cache import Cache
 from pytest_dispatchguard.lint.store.packing import pack_brief
 
 _MOST_TOLD = 24
-"""Files: where more are to be told of, all is found out anew."""
+"""Files. If more are affected, the whole project is solved again."""
 
 
-class After(NamedTuple):
-    """What the change reaches."""
+class Affected(NamedTuple):
+    """What a change affects."""
 
     briefs: Mapping[str, str]
-    """The briefs of files that it reaches, as text, by path."""
+    """The new briefs of the affected files, as text, by path."""
     hot: Mapping[str, int]
     """The number of hot functions in these files."""
     read: Read
@@ -54,7 +54,7 @@ class After(NamedTuple):
 
 
 class _Hot(NamedTuple):
-    """What is hot in some files."""
+    """The hot functions of some files."""
 
     hot: Mapping[str, HotFact]
     given: Mapping[str, Given]
@@ -63,19 +63,19 @@ class _Hot(NamedTuple):
 
 
 class LostRowError(Exception):
-    """The cache does not have a row that it had."""
+    """The cache has lost a row that it had."""
 
 
-def after_step(
+def affected_by(
     step: Step,
     config: Config,
     facts: Facts,
     cache: Cache,
     mentions: Mentions,
     packaged: frozenset[str],
-) -> After | None:
-    """What a step affects; None if that needs a full solve.
-    LostRowError if the cache has lost a row of it."""
+) -> Affected | None:
+    """What a step affects; None if that needs a full solve. Raises LostRowError if the cache has lost a
+    row."""
     found = step.before.found
     text = _row(cache, "families", found.families)
     families = unpack_families(text)
@@ -90,7 +90,7 @@ def after_step(
         was = project_on_demand(modules, unpack_families(text), as_it_was, packaged)
         if not all(means_the_same(was, project, r, c) for r, c in step.changes.items()):
             return None
-    told = told_of_returns(step.changes, mentions)
+    told = files_using_returns(step.changes, mentions)
     if told is None:
         return None
     classes = _classes_below(project, step)
@@ -115,7 +115,7 @@ def after_step(
         row = pack_families(families)
         rows = rows._replace(families={sha(row.encode()): row})
         found = found._replace(families=sha(row.encode()))
-    return After(
+    return Affected(
         {rel: pack_brief(briefer.brief(rel)) for rel in sorted(briefer.hot)},
         {rel: len(briefer.hot.get(rel, ())) for rel in touched},
         _read(step.before.read, trails, project),
@@ -132,7 +132,7 @@ def _row(cache: Cache, namespace: str, digest: str) -> str:
 
 
 def _classes_below(project: Project, step: Step) -> set[str]:
-    """The classes that define other methods, assign other attributes, or inherit others."""
+    """The classes that define other methods, assign other attributes, or inherit from such a class."""
     found: set[str] = set()
     for rel, change in step.changes.items():
         owners = {f.name.rpartition(".")[0] for f in (*change.came, *change.went)}
@@ -143,7 +143,7 @@ def _classes_below(project: Project, step: Step) -> set[str]:
     return found
 
 
-def _moved(step: Step, config: Config, project: Project, known: Known) -> Moved | None:
+def _moved(step: Step, config: Config, project: Project, known: Known) -> Resolved | None:
     bodies = {
         f"{project.module_of[rel]}:{name}": was
         for rel, change in step.changes.items()
@@ -157,11 +157,13 @@ def _moved(step: Step, config: Config, project: Project, known: Known) -> Moved 
         for name in change.takes
         if known.of(function_id := f"{project.module_of[rel]}:{name}") is not None
     }
-    return moved(Grounds(project, coldness, frozenset(found.loops)), known, bodies, takes)
+    return resolve_changed(
+        ReachContext(project, coldness, frozenset(found.loops)), known, bodies, takes
+    )
 
 
-def _trails(known: Known, now: Moved, project: Project) -> dict[str, Trails]:
-    """The trails of the files that have others than before."""
+def _trails(known: Known, now: Resolved, project: Project) -> dict[str, Trails]:
+    """The new trails of the files whose trails change."""
     found: dict[str, Trails] = {}
 
     def at(function_id: str) -> Trails:
@@ -185,7 +187,7 @@ def _trails(known: Known, now: Moved, project: Project) -> dict[str, Trails]:
 
 
 def _hot(files: Mapping[str, Trails]) -> _Hot:
-    """What is hot in some files, by their trails."""
+    """The hot functions of some files, according to their trails."""
     hot: dict[str, HotFact] = {}
     given: dict[str, Given] = {}
     on_cpu: dict[str, list[str]] = {}
@@ -199,7 +201,7 @@ def _hot(files: Mapping[str, Trails]) -> _Hot:
 
 
 def _read(before: Read, trails: Mapping[str, Trails], project: Project) -> Read:
-    """What is read of the project now, where these files have other trails."""
+    """What is now read of the project, given the new trails of these files."""
     walked = dict(before.walked)
     lines = dict(before.lines)
     for rel, of_file in trails.items():
@@ -211,7 +213,7 @@ def _read(before: Read, trails: Mapping[str, Trails], project: Project) -> Read:
         if any(trail.then is not None for trail in of_file.trails.values()):
             line: dict[str, list[str]] = {}
             for class_ in project.files[rel].classes:
-                put_line(line, project, f"{project.module_of[rel]}:{class_.name}")
+                add_class(line, project, f"{project.module_of[rel]}:{class_.name}")
             if line:
                 lines[rel] = line
     if walked == before.walked and lines == before.lines:

@@ -1,4 +1,4 @@
-"""The way into this folder: briefs from what earlier runs left in the cache, or from a full solve."""
+"""The interface of this folder: briefs from what earlier runs left in the cache, or from a full solve."""
 
 from __future__ import annotations
 
@@ -34,21 +34,23 @@ def cached_briefs(
     *,
     keep: bool = True,
 ) -> Briefs:
-    """The same briefs as `solved_briefs`, from the cache where possible: those of this very state of the
-    project, or of the last solved state if they can be updated, else from a full solve. What was found out is
-    kept for the next run, unless this state is only looked at in passing (`keep` is False): the cache keeps
-    one state."""
+    """The same briefs as `solved_briefs`, from the cache if possible: those of exactly this state of the
+    project, or of the last solution if it can be updated, otherwise from a full solve.
+
+    The result is stored for the next run, unless `keep` is False, which is for states that are checked
+    only in passing: the cache holds one state.
+    """
     key = project_key(config, survey, catalog)
     solve_again = functools.cache(lambda: solved_briefs(config, survey, catalog, cache))
     index = solution_store.index_of(cache, key)
     if index is not None:
         return _stored_briefs(cache, index, {}, solve_again)
     from pytest_dispatchguard.lint.incremental import last_solution
-    from pytest_dispatchguard.lint.incremental.next_solution import next_state
+    from pytest_dispatchguard.lint.incremental.next_solution import next_solution_of
 
     settings = solution_store.settings_of(config, catalog, packaged(config, survey))
     before = last_solution.recall(cache)
-    after = before and next_state(key, settings, config, survey, catalog, cache, before)
+    after = before and next_solution_of(key, settings, config, survey, catalog, cache, before)
     if after:
         if keep:
             last_solution.keep(cache, after.known, after.briefs)
@@ -68,21 +70,21 @@ def solved_briefs(
     cache: Cache | None,
     step: Callable[[], object] | None = None,
 ) -> Briefs:
-    """The briefs from a full solve; for `step` see `hotness.solve`."""
+    """The briefs from a full solve; see `hotness.solve` for `step`."""
     from pytest_dispatchguard.lint.pipeline.solve import solve
 
     return briefs_of(config, *solve(config, survey, catalog, cache, step))
 
 
 def project_key(config: Config, survey: Survey, catalog: Catalog) -> str:
-    """A hash of all that briefs are made from: settings, and the facts of all files without positions."""
+    """A hash of everything that briefs depend on: settings, and the facts of all files without positions."""
     words = [solution_store.settings_of(config, catalog, packaged(config, survey))]
     words.extend(f"{rel}={survey.scouted[rel].shape}" for rel in sorted(survey.scouted))
     profile = None
     with suppress(OSError):
         profile = project_folder.read(config.root / PROFILE)
     if profile is not None:
-        # A profile knows functions by their text, so with one every change counts.
+        # A profile identifies functions by their text, so with a profile every change counts.
         words.append(sha(profile))
         words.extend(survey.scouted[rel].digest for rel in sorted(survey.scouted))
     return sha("\n".join(words).encode("utf-8", "surrogatepass"))
@@ -97,8 +99,8 @@ def _solve_and_keep(
     cache: Cache,
     before: Known | None,
 ) -> Briefs:
-    """Solve the project, and keep what the next run needs to update the solution. A profile knows functions
-    by their text: with one, only the solution itself is kept."""
+    """Solve the project, and store what the next run needs to update the solution. With a profile, which
+    identifies functions by their text, only the solution itself is stored."""
     from pytest_dispatchguard.lint.incremental import last_solution
     from pytest_dispatchguard.lint.pipeline.solve import solve
 
@@ -119,8 +121,8 @@ def _solve_and_keep(
 def _stored_briefs(
     cache: Cache, index: Index, others: Mapping[str, str], solve_again: Callable[[], Briefs]
 ) -> Briefs:
-    """The briefs of an index: `others` are at hand, the rest is in the cache. If the cache has lost one, the
-    project is solved again."""
+    """The briefs of an index: `others` are given, the rest is in the cache. If the cache has lost one,
+    the project is solved again."""
 
     def text(rel: str) -> str:
         if rel in others:
@@ -128,7 +130,7 @@ def _stored_briefs(
         brief = solution_store.brief_of(cache, index.keys[rel])
         if brief is None:
             brief = solve_again().text(rel)
-            solution_store.mend(cache, index.keys[rel], brief)
+            solution_store.restore_brief(cache, index.keys[rel], brief)
         return brief
 
     return Briefs(index.hot, index.idle, text, index.keys)

@@ -1,5 +1,6 @@
-"""What a change of a file is to the rest of the project, told from its facts of before and now: bodies that
-may lead elsewhere, functions that came or went unnoticed. In doubt it is more, and all is found out anew."""
+"""What a change to a file means for the rest of the project, from its old and new facts: function bodies
+that may lead elsewhere, functions that were added or removed without anybody noticing. In doubt the
+change counts as larger, and the whole project is solved again."""
 
 from __future__ import annotations
 
@@ -23,61 +24,62 @@ _ROOT = re.compile(r"(?<![\w.])[^\W\d]\w*")
 _LOCALS = ".<locals>."
 
 
-class About(NamedTuple):
-    """What is known of one file of a project that was solved."""
+class FileSummary(NamedTuple):
+    """What is known about one file of a solved project."""
 
     module: str
     walked: Collection[str]
-    """The functions whose bodies were read to find what is hot."""
+    """The functions whose bodies were analyzed to find what is hot."""
     lines: Mapping[str, Sequence[str]]
-    """Its classes that inherit from classes of the project, with the ids of these, nearest first."""
+    """Its classes that inherit from classes of the project, with the ids of these ancestors, nearest
+    first."""
 
 
-class Matters(NamedTuple):
-    """What makes it matter that there is a function of some name."""
+class Relevance(NamedTuple):
+    """When it makes a difference that a function of some name exists."""
 
     mentioned: Callable[[str], bool]
-    """Whether the facts of any file hold the word."""
+    """Whether the facts of any file contain the word."""
     methods: frozenset[str]
-    """What every class is asked for."""
+    """Methods that are looked up on every class."""
     patterns: Sequence[str]
-    """Of the configuration, for functions."""
+    """The configured patterns for functions."""
     idle: bool
-    """Whether something of the configuration matches nothing: what is near to it is told."""
+    """Whether a configured pattern matches nothing: the report then suggests similar names."""
     library: Container[str] = frozenset()
-    """The modules whose functions users call."""
+    """The modules whose functions users of the library call."""
 
 
 class Change(NamedTuple):
-    """What is other in a file."""
+    """What differs in a file."""
 
     came: Sequence[FunctionFact]
     went: Sequence[FunctionFact]
     bodies: Mapping[str, Sequence[FunctionFact]]
-    """Those whose bodies were read and may lead elsewhere now, by name, as they were."""
+    """Functions whose bodies were analyzed and may lead elsewhere now: the old facts, by name."""
     tensors: bool
-    """Whether bodies that were read use other tensors than they did."""
+    """Whether analyzed bodies use other tensors than before."""
     bound: frozenset[str] = frozenset()
-    """Names that it has by imports and assignments, and had not."""
+    """Names that are newly bound by imports and assignments."""
     attrs: frozenset[str] = frozenset()
-    """Classes that assign other attributes to themselves."""
+    """Classes that assign other attributes to `self`."""
     takes: frozenset[str] = frozenset()
-    """Functions that take other arguments."""
+    """Functions whose parameters changed."""
     returns: frozenset[str] = frozenset()
-    """Functions that return something else, or read what they are given where they did not."""
+    """Functions that return something else, or newly read their arguments."""
     offers: bool = False
-    """Whether functions work on tensors that they are given where they did not, or no longer."""
+    """Whether functions began or ceased to work on tensors that they are passed."""
 
 
 def asked_methods(extra: Mapping[str, Iterable[str]]) -> frozenset[str]:
-    """The methods that library classes have called, those of rule packs among them, and those that calling an
-    instance runs."""
+    """The methods that library classes call, including those known from rule packs, and the methods that
+    run when an instance is called."""
     known = (known.methods for known in LIBRARY_ROOTS.values())
     return frozenset({"forward", "call"}.union(*known, *extra.values()))
 
 
 def words_in(facts: Iterable[FileFacts]) -> set[str]:
-    """All words by which facts can lead to a function: of what is written in files, all but the names of
+    """All words by which facts can lead to a function: everything written in files except the names of
     functions where they are defined."""
     said: set[str] = set()
     for file in facts:
@@ -96,7 +98,7 @@ def words_in(facts: Iterable[FileFacts]) -> set[str]:
 
 
 def roots_in(facts: FileFacts) -> set[str]:
-    """The names by which what is written in a file begins to be looked up there."""
+    """The first names of dotted names in these facts, which are looked up in the module."""
     return set(_ROOT.findall("\n".join(_looked_up(facts))))
 
 
@@ -117,13 +119,13 @@ def _looked_up(facts: FileFacts) -> set[str]:
 
 
 def words_of(names: Iterable[str]) -> set[str]:
-    """The words of dotted names and of all else that is written."""
+    """The words of dotted names and of everything else."""
     return set(_WORD.findall("\n".join(names)))
 
 
 def change_of(old: FileFacts, new: FileFacts, walked: Container[str]) -> Change | None:
-    """What is other in a file; None where that is more than a change has. The body of a function that was not
-    walked is read by nobody, but for the hooks it sets and the functions it hands out."""
+    """What differs in a file; None if it is more than a `Change` can describe. The body of a function
+    that was not analyzed matters only for the hooks it registers and the functions it returns."""
     bound, attrs = _bound_anew(old, new), _other_attrs(old, new)
     if old.error or new.error or bound is None or attrs is None:
         return None
@@ -165,7 +167,7 @@ def change_of(old: FileFacts, new: FileFacts, walked: Container[str]) -> Change 
 
 
 def _bound_anew(old: FileFacts, new: FileFacts) -> frozenset[str] | None:
-    """The names that imports and assignments add to a file; None where anything else is other of these."""
+    """The names that imports and assignments add to a file; None if any other binding changed."""
     stayed = [pair for pair in new.imports if pair in old.imports]
     kept = [(name, values) for name, values in new.assigns.items() if name in old.assigns]
     if stayed != old.imports or kept != list(old.assigns.items()):
@@ -177,7 +179,7 @@ def _bound_anew(old: FileFacts, new: FileFacts) -> frozenset[str] | None:
 
 
 def _other_attrs(old: FileFacts, new: FileFacts) -> frozenset[str] | None:
-    """The classes that assign other attributes to themselves; None where more is other of classes."""
+    """The classes that assign other attributes to `self`; None if anything else changed about classes."""
     if len(old.classes) != len(new.classes):
         return None
     found = set()
@@ -192,10 +194,10 @@ def _other_attrs(old: FileFacts, new: FileFacts) -> frozenset[str] | None:
 
 
 def _is_alike(was: FunctionFact, is_: FunctionFact) -> bool:
-    """Whether a function is to others as it was, but for what it takes and returns."""
+    """Whether a function looks the same to others, except for its parameters and return value."""
     if _LOCALS in was.name or any(call.how.startswith("hook") for call in (*was.calls, *is_.calls)):
         return False
-    # What is called self is told by its first parameter, whether attention calls it by its second.
+    # The first parameter says what `self` is called; the second, whether attention modules call it.
     told = 2 if was.name.endswith("__call__") else 1 if "." in was.name else 0
     if was.params[:told] != is_.params[:told]:
         return False
@@ -204,12 +206,14 @@ def _is_alike(was: FunctionFact, is_: FunctionFact) -> bool:
 
 
 def _leading(function: FunctionFact) -> object:
-    """What of a body decides of where it leads."""
+    """The parts of a body that decide where it leads."""
     return function.locals, [packed_call(call) for call in function.calls]
 
 
-def is_unnoticed(function: FunctionFact, facts: FileFacts, about: About, matters: Matters) -> bool:
-    """Whether it makes no difference that there is a function, or is not, to who does not mention it."""
+def is_unnoticed(
+    function: FunctionFact, facts: FileFacts, about: FileSummary, matters: Relevance
+) -> bool:
+    """Whether adding or removing a function makes no difference to code that does not mention it."""
     owner, _, last = function.name.rpartition(".")
     around = function.name.split(_LOCALS)
     marked = any(class_.mark for class_ in facts.classes if class_.name == owner)
@@ -233,11 +237,15 @@ def is_unnoticed(function: FunctionFact, facts: FileFacts, about: About, matters
     )
 
 
-def remade(
-    brief: Brief, change: Change, facts: FileFacts, about: About, own: Callable[[str], OwnMethods]
+def updated_brief(
+    brief: Brief,
+    change: Change,
+    facts: FileFacts,
+    about: FileSummary,
+    own: Callable[[str], OwnMethods],
 ) -> Brief:
-    """The brief of a file whose functions came and went unnoticed, or have other bodies with the same calls.
-    `facts` are those of now, `own` gives what a class of the project defines."""
+    """The new brief of a file in which functions were added or removed unnoticed, or bodies changed but
+    call the same. `facts` are the new ones; `own` returns what a class of the project defines."""
     came = {f.name: [dotted_id(f"{about.module}:{f.name}")] for f in change.came}
     known = {**brief.names, **came}
     names = {name: known[name] for name in names_bound(facts, about.module) if name in known}

@@ -1,5 +1,5 @@
-"""How functions became hot, as the cache keeps it file by file: what tells what is hot when some of them come
-to run something else."""
+"""How functions became hot, stored file by file in the cache, so that it can be updated when some of them
+may run something else."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ if TYPE_CHECKING:
 
 
 class Trail(NamedTuple):
-    """What was found of a function that ways led to."""
+    """What was found out about a function that some path reached."""
 
     ways: Sequence[Edge]
-    """What it may run, whatever it is given."""
+    """What it may run, whatever its arguments."""
     runs: Sequence[Edge]
-    """What of that the arguments leave that hot code gives."""
+    """What of that remains after the arguments passed by hot code."""
     given: Given
-    """These, as they were found first."""
+    """These arguments, as found in the first pass."""
     on_cpu: list[str]
     first: Reached | None
-    """How it became hot when all ways counted."""
+    """How it became hot when all edges counted."""
     then: Reached | None
-    """How it is hot; None where it is not."""
+    """How it is hot in the end; None if it is not."""
 
 
 @dataclass(slots=True)
 class Trails:
-    """The trails of the functions of one file, by their ids, and of all functions there the ids of those that
-    have ways to them."""
+    """The trails of the functions of one file, by function id, and for all functions of the file the ids
+    of their callers."""
 
     trails: dict[str, Trail] = field(default_factory=dict)
     callers: dict[str, set[str]] = field(default_factory=dict)
 
 
 def trails_of(project: Project, heat: Heat) -> dict[str, Trails]:
-    """The trails of a project that was solved, by path. Nothing may have been recorded of it."""
+    """The trails of a solved project, by path. There must be no recorded profile."""
     found: dict[str, Trails] = {}
 
     def at(function_id: str) -> Trails:
@@ -147,7 +147,7 @@ def _fact(turn: int, loop: bool, reason: str, path: list[str]) -> HotFact:
 
 
 class Known:
-    """The trails of a project, of which files are read when they are asked for."""
+    """The trails of a project; each file is loaded on first use."""
 
     def __init__(self, read: Callable[[str], str | None], modules: Mapping[str, str]) -> None:
         self._read = read
@@ -155,18 +155,18 @@ class Known:
         self._files: dict[str, Trails] = {}
 
     def file(self, path: str) -> Trails:
-        """Those of one file."""
+        """The trails of one file."""
         if path not in self._files:
             text = self._read(path)
             self._files[path] = Trails() if text is None else unpack_trails(text)
         return self._files[path]
 
     def of(self, function_id: str) -> Trail | None:
-        """That of one function; None where no way led to it."""
+        """The trail of one function; None if no path reached it."""
         path = self._modules[function_id.partition(":")[0]]
         return self.file(path).trails.get(function_id)
 
     def callers(self, function_id: str) -> set[str]:
-        """The functions that have ways to one."""
+        """The functions that may call one."""
         path = self._modules[function_id.partition(":")[0]]
         return self.file(path).callers.get(function_id, set())

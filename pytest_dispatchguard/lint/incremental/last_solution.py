@@ -1,5 +1,5 @@
-"""The state of a project that was solved last, as the cache keeps it beside the briefs: what tells of another
-state whether the same is hot there."""
+"""The last solved state of the project, stored in the cache beside the briefs. It decides whether another
+state has the same hot functions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pytest_dispatchguard.config.config import Config
 from pytest_dispatchguard.lint.callgraph.class_hierarchy import mro
 from pytest_dispatchguard.lint.facts import FileFacts
-from pytest_dispatchguard.lint.incremental.changes import About, Change, words_in
+from pytest_dispatchguard.lint.incremental.changes import Change, FileSummary, words_in
 from pytest_dispatchguard.lint.incremental.solution_store import Index, index_of
 from pytest_dispatchguard.lint.incremental.solution_store import keep as keep_hot
 from pytest_dispatchguard.lint.pipeline.survey import Survey, facts_of, sha
@@ -21,52 +21,52 @@ if TYPE_CHECKING:
     from pytest_dispatchguard.lint.hotness.solve import Heat
 
 _MOST_CHANGED = 24
-"""Files: what is hot of more is found out anew."""
+"""Files. If more have changed, the whole project is solved again."""
 
 
 class Read(NamedTuple):
-    """What was read of a project to find out what is hot: by path, what `About` says of a file."""
+    """What was read of a project to find the hot functions: what `FileSummary` holds for a file, by path."""
 
     walked: Mapping[str, Sequence[str]]
     lines: Mapping[str, Mapping[str, Sequence[str]]]
     digest: str = ""
-    """As the cache knows it; empty until it is kept."""
+    """Its digest in the cache; empty until it is stored."""
 
 
 class Found(NamedTuple):
-    """How what is hot was found, as the cache has it; nothing of a state that was found otherwise."""
+    """How the hot functions were found, as stored; empty for a state that was solved with a profile."""
 
     families: str = ""
-    """The digest of what is known of classes; see `on_demand`."""
+    """The digest of the class families; see `lazy_project`."""
     trails: Mapping[str, str] = {}
     """The digests of the trails of files, by path."""
     loops: Sequence[str] = ()
     """The roots of which only the loops are hot."""
     surely: Sequence[str] = ()
-    """The functions that are hot by the user's word, even where they would be cold."""
+    """The functions that the user named as hot, even if they would be cold by default."""
 
 
 class Rows(NamedTuple):
-    """What a state has that the cache may not have, by digest."""
+    """Parts of a state that the cache may not have yet, by digest."""
 
     families: Mapping[str, str] = {}
     trails: Mapping[str, str] = {}
 
 
 class State(NamedTuple):
-    """A state of a project that was solved."""
+    """A solved state of a project."""
 
     key: str
     settings: str
     """What hotness depends on beside files."""
     files: Mapping[str, tuple[str, str, str]]
-    """By path: the digest of its text, its shape, its module."""
+    """By path: the digest of its text, of its facts, and its module."""
     read: Read
     found: Found = Found()
 
-    def about(self, rel: str) -> About:
-        """What is known of one file."""
-        return About(
+    def about(self, rel: str) -> FileSummary:
+        """What is known about one file."""
+        return FileSummary(
             self.files[rel][2],
             frozenset(self.read.walked.get(rel, ())),
             self.read.lines.get(rel, {}),
@@ -74,11 +74,11 @@ class State(NamedTuple):
 
 
 Facts = Callable[[str], FileFacts]
-"""Gives those of a file by its path."""
+"""Returns the facts of a file by its path."""
 
 
 class Step(NamedTuple):
-    """A change of files after a state."""
+    """A change of files relative to a state."""
 
     before: State
     old: Mapping[str, FileFacts]
@@ -87,17 +87,17 @@ class Step(NamedTuple):
 
 
 class Known(NamedTuple):
-    """The state solved last, as the cache has it."""
+    """The last solved state, as stored in the cache."""
 
     state: State
     words: frozenset[str]
-    """All words that the facts of files hold, and perhaps some that they held before."""
+    """All words in the facts of files, and possibly some that were in earlier facts."""
     hot: Index
     rows: Rows = Rows()
 
 
 def recall(cache: Cache) -> Known | None:
-    """The state solved last; None where the cache has none."""
+    """The last solved state; None if the cache has none."""
     row = cache.get_many("solved", ["state"]).get("state")
     if row is None:
         return None
@@ -116,8 +116,8 @@ def recall(cache: Cache) -> Known | None:
 
 
 def keep(cache: Cache, known: Known, briefs: Mapping[str, str]) -> None:
-    """Replace the state before with this one, and reuse what both have in common. `briefs` are those that the
-    cache does not have yet."""
+    """Replace the previous state with this one, and reuse what both have in common. `briefs` are those
+    that the cache does not have yet."""
     state = known.state
     keep_hot(cache, state.key, known.hot, briefs)
     *read, digest = state.read
@@ -144,7 +144,7 @@ def _replace(cache: Cache, namespace: str, text: str) -> str:
 def state_of(
     key: str, settings: str, survey: Survey, project: Project, heat: Heat
 ) -> tuple[State, Rows]:
-    """The state that a project was solved in, and what is new of it."""
+    """The state in which a project was solved, and the rows that are new in it."""
     files = {
         rel: (one.digest, one.shape, project.module_of[rel]) for rel, one in survey.scouted.items()
     }
@@ -179,13 +179,13 @@ def read_for(project: Project, heat: Heat) -> Read:
     for class_id in project.classes:
         path = project.modules[class_id.partition(":")[0]]
         if path in hot:
-            put_line(lines.setdefault(path, {}), project, class_id)
+            add_class(lines.setdefault(path, {}), project, class_id)
     lines = {rel: classes for rel, classes in lines.items() if classes}
     return Read(walked, lines)
 
 
-def put_line(lines: dict[str, list[str]], project: Project, class_id: str) -> None:
-    """Adds a class to those of its file, if it inherits from classes of the project."""
+def add_class(lines: dict[str, list[str]], project: Project, class_id: str) -> None:
+    """Add a class to those of its file, if it inherits from classes of the project."""
     above = [base for base in mro(project, class_id)[1:] if base in project.classes]
     if above:
         lines[class_id.partition(":")[2]] = above
@@ -194,7 +194,8 @@ def put_line(lines: dict[str, list[str]], project: Project, class_id: str) -> No
 def words_after(
     config: Config, survey: Survey, before: Known | None, cache: Cache
 ) -> frozenset[str]:
-    """The words that the facts of all files hold, with those of before where most files are as they were."""
+    """The words in the facts of all files, or a superset based on the earlier words if most files are
+    unchanged."""
     if before is not None:
         changed = _other_facts(before.state, shapes_of(survey))
         if len(changed) <= _MOST_CHANGED:
@@ -203,12 +204,13 @@ def words_after(
 
 
 def shapes_of(survey: Survey) -> dict[str, str]:
-    """What tells the facts of files from others, by path."""
+    """The hash of each file's facts without positions, by path."""
     return {rel: one.shape for rel, one in survey.scouted.items()}
 
 
 def changed_since(state: State, settings: str, shapes: Mapping[str, str]) -> list[str] | None:
-    """The files that have other facts than in a state; None where these are many, or not all that differs."""
+    """The files whose facts differ from those of a state; None if there are too many, or if anything else
+    differs."""
     if state.settings != settings or state.files.keys() != shapes.keys():
         return None
     changed = _other_facts(state, shapes)
@@ -216,6 +218,6 @@ def changed_since(state: State, settings: str, shapes: Mapping[str, str]) -> lis
 
 
 def _other_facts(state: State, shapes: Mapping[str, str]) -> list[str]:
-    """The files of now that have other facts than in a state, or are not there."""
+    """The current files whose facts differ, and those that were removed."""
     nothing = ("", "", "")
     return [rel for rel, shape in shapes.items() if state.files.get(rel, nothing)[1] != shape]

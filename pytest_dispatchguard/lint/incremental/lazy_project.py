@@ -1,5 +1,5 @@
-"""A project of which files are read when something in them is asked for: what is asked of all files at once,
-who inherits and who defines, is known from before."""
+"""A call graph that loads the facts of a file on first use. What concerns all files at once (who inherits
+from whom, who defines what) is taken from the last solution."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 
 
 class Families(NamedTuple):
-    """What is known of the classes of a project."""
+    """The class hierarchy of a project, as stored."""
 
     lines: dict[str, list[str]]
     """Each class, with itself and its ancestors."""
@@ -27,7 +27,7 @@ class Families(NamedTuple):
 
 
 def families_of(project: Project) -> Families:
-    """What a project that was read as a whole knows of its classes."""
+    """The class hierarchy of a fully loaded project."""
     return Families(
         {class_id: list(mro(project, class_id)) for class_id in project.classes},
         {name: owners for name, owners in project.definers.items() if owners},
@@ -37,17 +37,17 @@ def families_of(project: Project) -> Families:
 
 
 def pack_families(families: Families) -> str:
-    """As JSON."""
+    """The families as JSON."""
     return json.dumps(families, separators=(",", ":"))
 
 
 def unpack_families(text: str) -> Families:
-    """From JSON."""
+    """The families from JSON."""
     return Families(*json.loads(text))
 
 
 class _Table(dict[str, _T]):
-    """What files hold, by the module or by an id in it; a file is read when something of it is asked for."""
+    """Facts keyed by module, or by an id in a module; a file is loaded when one of its entries is read."""
 
     def __init__(self, read: Callable[[str], object]) -> None:
         super().__init__()
@@ -72,14 +72,14 @@ class _Table(dict[str, _T]):
 
 
 class _Files(_Table[FileFacts]):
-    """The same by path."""
+    """The same, keyed by path."""
 
     def _home(self, key: str) -> str:
         return key
 
 
 class _Functions(_Table[list[FunctionFact]]):
-    """As there; whether there is a method is known without its file."""
+    """Functions by id; whether a method exists is known without loading its file."""
 
     def __init__(self, read: Callable[[str], object], families: Families) -> None:
         super().__init__(read)
@@ -93,7 +93,7 @@ class _Functions(_Table[list[FunctionFact]]):
 
 
 class _Classes(_Table[ClassFact]):
-    """As there; whether there is a class is known without its file."""
+    """Classes by id; whether a class exists is known without loading its file."""
 
     def __init__(self, read: Callable[[str], object], known: Container[str]) -> None:
         super().__init__(read)
@@ -104,7 +104,7 @@ class _Classes(_Table[ClassFact]):
 
 
 class _Bound(_Table[dict[str, list[str]]]):
-    """As there, for every module of the project."""
+    """Bound names of every module of the project."""
 
     def __init__(self, read: Callable[[str], object], modules: Container[str]) -> None:
         super().__init__(read)
@@ -120,12 +120,12 @@ def project_on_demand(
     facts: Callable[[str], FileFacts],
     packaged: frozenset[str] = frozenset(),
 ) -> Project:
-    """A project of these modules (dotted name to path, in the order of paths); `facts` gives those of a file
-    when something of it is asked for."""
+    """A project of these modules (dotted name to path, sorted by path); `facts` loads the facts of a file
+    on first use."""
     begun: set[str] = set()
 
     def read(module: str) -> bool:
-        """Has a file read that was not; whether it was."""
+        """Load a file if it was not loaded yet; return whether it was not."""
         if module in begun or module not in modules:
             return False
         begun.add(module)

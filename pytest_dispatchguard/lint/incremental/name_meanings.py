@@ -1,4 +1,4 @@
-"""Whether what changed in a file, beside bodies of functions, means the same to all that others write."""
+"""Whether changes outside function bodies leave the meaning of all other code as it was."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from pytest_dispatchguard.lint.judge.briefs import holds_tensors
 
 
 def means_the_same(was: Project, now: Project, rel: str, change: Change) -> bool:
-    """Whether names lead where they led in all of the project but the bodies that changed, as far as that is
-    for what a file imports, what its classes assign to themselves, and what its functions return."""
+    """Whether names resolve as before in the whole project except for the changed bodies, as far as that
+    depends on a file's imports, the attributes its classes assign, and the return values of its
+    functions."""
     module = now.module_of[rel]
     return (
         imports_torch(was.files[rel]) == imports_torch(now.files[rel])
@@ -26,8 +27,8 @@ def means_the_same(was: Project, now: Project, rel: str, change: Change) -> bool
     )
 
 
-def told_of_returns(changes: Mapping[str, Change], mentions: Mentions) -> set[str] | None:
-    """The files that may call functions that return something else; None where nobody knows which."""
+def files_using_returns(changes: Mapping[str, Change], mentions: Mentions) -> set[str] | None:
+    """The files that may call functions whose return values changed; None if that is unknown."""
     found: set[str] = set()
     for rel, change in changes.items():
         for name in {name.rpartition(".")[2] for name in change.returns}:
@@ -42,10 +43,10 @@ def _tensors_in(attrs: Mapping[str, Sequence[Value]]) -> dict[str, Sequence[Valu
 
 
 def _assigns_alike(was: Project, now: Project, class_id: str) -> bool:
-    """Whether the attributes of a class stand for what they stood for."""
+    """Whether the attributes of a class resolve as before."""
     before, after = was.classes[class_id].attrs, now.classes[class_id].attrs
     if _tensors_in(before) != _tensors_in(after):
-        return False  # whoever has an instance is told of these
+        return False  # visible to everyone who has an instance
     return all(
         assigned(was, class_id, before.get(name, ()))
         == assigned(now, class_id, after.get(name, ()))

@@ -1,4 +1,4 @@
-"""Which files of a project may mean something by a name, told from their facts as text: in doubt they do."""
+"""Which files of a project may refer to a name, from the text of their facts. In doubt, a file counts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Rows = Mapping[str, str]
 
 
 class Mentions:
-    """Answers who mentions what, as it was before a change."""
+    """Finds the files that mention a name, before a change."""
 
     def __init__(self, read: Callable[[], Rows], modules: Collection[str]) -> None:
         self._read = read
@@ -30,26 +30,28 @@ class Mentions:
         return packages_of(self._modules)
 
     def member(self, name: str) -> set[str]:
-        """The files that mention something of that name in something else: ``x.name``, ``module.name``."""
+        """The files that mention the name as a member: ``x.name``, ``module.name``."""
         if not name.isascii():
             return set(self._rows)
         last = re.compile(rf"\.{name}\b")
         return {rel for rel, row in self._rows.items() if f".{name}" in row and last.search(row)}
 
     def starred(self, name: str) -> set[str]:
-        """The files that mention a name and import all that some module has."""
+        """The files that mention a name and have a star import."""
         return {rel for rel, row in self._rows.items() if '["*",' in row and name in row}
 
     def renamed(self, name: str) -> bool:
-        """Whether something of that name is called something else somewhere."""
+        """Whether something of that name is imported or assigned under another name anywhere."""
         imported = rf'\["(?!{name}")\w+","[^"]*\b{name}"\]'
-        assigned = rf'"name:(?:[^"]*\.)?{name}"(?!,\{{)'  # what a function looks like ends so, too
+        assigned = (
+            rf'"name:(?:[^"]*\.)?{name}"(?!,\{{)'  # the facts of a function end in the same way
+        )
         alias = re.compile(f"{imported}|{assigned}")
         return any(name in row and alias.search(row) for row in self._rows.values())
 
     def is_asked_for(self, rel: str, facts: FileFacts, module: str, name: str) -> bool:
-        """Whether anybody may mean, by what he writes, that a module has such a name, which it has not;
-        `facts` are those of the module's file."""
+        """Whether any code may refer to a name that a module did not have. `facts` are those of the
+        module's file."""
         if not name.isascii() or f"{module}.{name}" in self._packages or name in roots_in(facts):
             return True
         last = module.rpartition(".")[2]
@@ -58,5 +60,5 @@ class Mentions:
                 continue
             if f"{last}.{name}" in row or (f'"{module}"' in row and f".{name}" in row):
                 return True
-        # Who imports all of it, or all of somebody who does, need not mention it.
+        # A star import, direct or through another module, need not mention the name.
         return any(f'["*","{module}"]' in row for row in self._rows.values())

@@ -1,5 +1,5 @@
-"""The state of a project that follows the one that was solved last by a change of some files: told from that
-one where names still mean the same to all that did not change."""
+"""Updates the last solution after some files changed, if names still mean the same in all code that did
+not change."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pytest_dispatchguard.lint.facts import FileFacts, FunctionFact
 from pytest_dispatchguard.lint.incremental import last_solution
 from pytest_dispatchguard.lint.incremental.changes import (
     Change,
-    Matters,
+    Relevance,
     asked_methods,
     change_of,
     is_unnoticed,
     own_methods,
-    remade,
+    updated_brief,
     words_in,
     words_of,
 )
@@ -39,18 +39,18 @@ from pytest_dispatchguard.lint.store.packing import pack_brief, pack_facts, unpa
 from pytest_dispatchguard.project_folder import PROFILE
 
 if TYPE_CHECKING:
-    from pytest_dispatchguard.lint.incremental.affected import After
+    from pytest_dispatchguard.lint.incremental.affected import Affected
 
 
 class Next(NamedTuple):
-    """The state that follows, as the cache keeps it."""
+    """The updated solution, as stored."""
 
     known: last_solution.Known
     briefs: Mapping[str, str]
-    """The briefs that are other than before, as text, by path."""
+    """The briefs that differ from before, as text, by path."""
 
 
-def next_state(
+def next_solution_of(
     key: str,
     settings: str,
     config: Config,
@@ -59,10 +59,10 @@ def next_state(
     cache: Cache,
     before: last_solution.Known,
 ) -> Next | None:
-    """The state of now; None where that has to be solved from the beginning."""
+    """The current state; None if it needs a full solve."""
     state = before.state
     if (config.root / PROFILE).exists():
-        return None  # what was recorded knows functions by their text
+        return None  # a profile identifies functions by their text
     changed = last_solution.changed_since(state, settings, last_solution.shapes_of(survey))
     if changed is None:
         return None
@@ -85,12 +85,12 @@ def next_state(
     if changes is None:
         return None
     step = last_solution.Step(state, old, new, changes)
-    after: After | None = None
+    after: Affected | None = None
     if _reaches_others(step):
-        from pytest_dispatchguard.lint.incremental.affected import LostRowError, after_step
+        from pytest_dispatchguard.lint.incremental.affected import LostRowError, affected_by
 
         with suppress(LostRowError):
-            after = after_step(step, config, facts, cache, mentions, packaged(config, survey))
+            after = affected_by(step, config, facts, cache, mentions, packaged(config, survey))
         if after is None:
             return None
     briefs = _briefs(step, before.hot, facts, cache, () if after is None else after.briefs)
@@ -104,7 +104,7 @@ def _updated(
     survey: Survey,
     before: last_solution.Known,
     step: last_solution.Step,
-    after: After | None,
+    after: Affected | None,
     briefs: dict[str, str],
 ) -> Next:
     """The last solution with the changed files, what they affect, and the new briefs."""
@@ -131,12 +131,12 @@ def matters_in(
     config: Config,
     library_roots: Mapping[str, Iterable[str]],
     packaged: Iterable[str] = (),
-) -> Matters:
-    """What makes it matter in a project that there is a function of some name."""
+) -> Relevance:
+    """When it makes a difference, in this project, that a function of some name exists."""
     words = known.words
     modules = (module for _, _, module in known.state.files.values())
     named = words_of([*modules, *config.tensor_types])
-    return Matters(
+    return Relevance(
         lambda word: word in words or word in named,
         asked_methods(library_roots),
         [p for p in (*config.hot_roots, *config.cold) if not p.startswith("@")],
@@ -153,10 +153,10 @@ def _changes(
     state: last_solution.State,
     old: Mapping[str, FileFacts],
     new: Mapping[str, FileFacts],
-    matters: Matters,
+    matters: Relevance,
     mentions: Mentions,
 ) -> dict[str, Change] | None:
-    """What changed in each file; None where that is more than a state can follow from."""
+    """What changed in each file; None if it is more than an update can handle."""
     changes: dict[str, Change] = {}
     for rel, facts in new.items():
         about = state.about(rel)
@@ -164,7 +164,7 @@ def _changes(
         if change is None:
             return None
         if change.offers and about.module in matters.library:
-            return None  # users call others than they did
+            return None  # the public API changed
         came = [(function, facts) for function in change.came]
         went = [(function, old[rel]) for function in change.went]
         if not all(is_unnoticed(function, of, about, matters) for function, of in (*came, *went)):
@@ -190,7 +190,7 @@ def _last(function: FunctionFact) -> str:
 def _is_asked_for(
     function: FunctionFact, facts: FileFacts, asked: Callable[[str], bool], mentions: Mentions
 ) -> bool:
-    """Whether anybody may have meant a function that came."""
+    """Whether existing code may already refer to an added function."""
     owner, dot, last = function.name.rpartition(".")
     if not dot:
         return asked(last)
@@ -199,7 +199,7 @@ def _is_asked_for(
 
 
 def _reaches_others(step: last_solution.Step) -> bool:
-    """Whether more is other than what comes and goes unseen, and what tensors are used."""
+    """Whether the change affects more than unnoticed functions and the use of tensors."""
     for rel, change in step.changes.items():
         classes = {class_.name for class_ in step.new[rel].classes}
         other = (*change.came, *change.went)
@@ -217,8 +217,8 @@ def _briefs(
     cache: Cache,
     but: Iterable[str],
 ) -> dict[str, str] | None:
-    """The briefs of files in which functions came or went, or use other tensors, `but` of some; None where
-    the cache has lost one."""
+    """The new briefs of files in which functions were added or removed, or use other tensors, except
+    those in `but`; None if the cache has lost one."""
     told = {
         rel: change
         for rel, change in step.changes.items()
@@ -234,7 +234,7 @@ def _briefs(
 
     return {
         rel: pack_brief(
-            remade(
+            updated_brief(
                 unpack_brief(rows[index.keys[rel]]),
                 change,
                 step.new[rel],

@@ -1,5 +1,5 @@
-"""What is hot after bodies of functions changed, told from how it was found before: only what the changes
-reach is looked at, and what is not asked for is not read."""
+"""Recomputes what is hot after function bodies changed, starting from the last solution: visits only what
+the changes affect, and loads files only when needed."""
 
 from __future__ import annotations
 
@@ -17,68 +17,71 @@ from pytest_dispatchguard.lint.callgraph.arguments import (
 )
 from pytest_dispatchguard.lint.callgraph.calls import Edge, edges
 from pytest_dispatchguard.lint.facts import CPU, FunctionFact, HotFact
-from pytest_dispatchguard.lint.hotness.reachability import Before, Grounds, Reached, heated_again
+from pytest_dispatchguard.lint.hotness.reachability import (
+    Before,
+    ReachContext,
+    Reached,
+    update_reachable,
+)
 from pytest_dispatchguard.lint.incremental.hot_paths import Known, Trail
 
 Bodies = Mapping[str, Sequence[FunctionFact]]
-"""Functions whose bodies changed, by id, as they were."""
+"""Functions whose bodies changed: the old facts, by function id."""
 
 
-class Moved(NamedTuple):
-    """What is other than it was."""
+class Resolved(NamedTuple):
+    """What differs from before."""
 
     trails: Mapping[str, Trail | None]
-    """Of functions; None of those that no way leads to any more."""
+    """The new trails of functions; None for functions that no path reaches any more."""
     callers: Mapping[str, set[str]]
-    """The functions that have ways to one."""
+    """The functions that may call each one."""
     told: frozenset[str]
-    """The functions that are hot where they were not, no longer hot, hot in another way, or given something
-    else."""
+    """The functions that became hot or cold, are hot for another reason, or receive other arguments."""
 
 
-def moved(
-    grounds: Grounds, known: Known, bodies: Bodies, takes: AbstractSet[str] = frozenset()
-) -> Moved | None:
-    """What is hot after these bodies changed, of which the project has those of now, and these functions came
-    to take something else; None where that has to be found out anew. Nothing may have been recorded of the
-    project."""
-    work = _Work(grounds, known, bodies, takes)
+def resolve_changed(
+    context: ReachContext, known: Known, bodies: Bodies, takes: AbstractSet[str] = frozenset()
+) -> Resolved | None:
+    """What is hot after these bodies changed (the project has the new ones) and the parameters of these
+    functions changed. None if that needs a full solve. There must be no recorded profile."""
+    work = _Work(context, known, bodies, takes)
     work.spread()
-    return work.moved() if work.is_on_cpu_as_before() else None
+    return work.result() if work.is_on_cpu_as_before() else None
 
 
 class _Work:
-    """What is found out, step by step, as `heat` does it for the whole project."""
+    """The steps of `solve`, each limited to what changed."""
 
     def __init__(
-        self, grounds: Grounds, known: Known, bodies: Bodies, takes: AbstractSet[str]
+        self, context: ReachContext, known: Known, bodies: Bodies, takes: AbstractSet[str]
     ) -> None:
-        self.grounds, self.known, self.bodies, self.takes = grounds, known, bodies, takes
-        self.project = grounds.project
+        self.context, self.known, self.bodies, self.takes = context, known, bodies, takes
+        self.project = context.project
         self.ways: dict[str, Sequence[Edge]] = {}
-        """Of functions whose bodies changed, and of those that ways lead to for the first time."""
+        """Of functions whose bodies changed, and of functions reached for the first time."""
         self.runs: dict[str, Sequence[Edge]] = {}
         self.more: dict[str, set[str]] = {}
-        """Functions that these have ways to, with those that have them."""
+        """The functions that these may call, with their callers."""
         self.first: Mapping[str, Reached | None] = {}
         self.given: dict[str, Given] = {}
         self.then: Mapping[str, Reached | None] = {}
         self.arguments = Arguments(self.project, self.fact, self.calling)
 
-    # -- as it was ---------------------------------------------------------------------------------
+    # -- before the change ---------------------------------------------------------------------------------
 
     def ways_before(self, function_id: str) -> Sequence[Edge]:
-        """What a function had ways to."""
+        """What a function was able to run."""
         trail = self.known.of(function_id)
         return () if trail is None else trail.ways
 
     def runs_before(self, function_id: str) -> Sequence[Edge]:
-        """What of that its arguments left."""
+        """What of that remained after its arguments."""
         trail = self.known.of(function_id)
         return () if trail is None else trail.runs
 
     def first_before(self, function_id: str) -> Reached | None:
-        """How it became hot when all ways counted."""
+        """How it became hot when all edges counted."""
         trail = self.known.of(function_id)
         return None if trail is None else trail.first
 
@@ -88,14 +91,14 @@ class _Work:
         return None if trail is None else trail.then
 
     def given_before(self, function_id: str) -> Given:
-        """What hot code gave it."""
+        """The arguments that hot code passed to it."""
         trail = self.known.of(function_id)
         return {} if trail is None else trail.given
 
-    # -- as it is ----------------------------------------------------------------------------------
+    # -- after the change ----------------------------------------------------------------------------------
 
     def ways_now(self, function_id: str) -> Sequence[Edge]:
-        """What a function has ways to."""
+        """What a function may run."""
         found = self.ways.get(function_id)
         if found is not None:
             return found
@@ -109,7 +112,7 @@ class _Work:
         return found
 
     def runs_now(self, function_id: str) -> Sequence[Edge]:
-        """What of its ways the arguments leave."""
+        """What of that remains after its arguments."""
         found = self.runs.get(function_id)
         if found is None:
             trail = self.known.of(function_id)
@@ -117,7 +120,7 @@ class _Work:
         return found
 
     def first_now(self, function_id: str) -> Reached | None:
-        """How it becomes hot when all ways count."""
+        """How it becomes hot when all edges count."""
         if function_id in self.first:
             return self.first[function_id]
         return self.first_before(function_id)
@@ -127,26 +130,27 @@ class _Work:
         return self.then[function_id] if function_id in self.then else self.then_before(function_id)
 
     def callers(self, function_id: str) -> set[str]:
-        """All that have, or had, ways to a function."""
+        """All functions that may call it, now or before."""
         return self.known.callers(function_id) | self.more.get(function_id, set())
 
     def fact(self, function_id: str) -> HotFact | None:
-        """Why it is hot when all ways count."""
+        """Why it is hot when all edges count."""
         reached = self.first_now(function_id)
         return None if reached is None else reached.fact
 
     def calling(self, function_id: str) -> list[str]:
-        """The functions that have ways to it when all ways count."""
+        """The functions that may call it when all edges count."""
         callers = (s for s in self.callers(function_id) if self.first_now(s) is not None)
         return [source for source in callers if function_id in _targets(self.ways_now(source))]
 
     # -- step by step ------------------------------------------------------------------------------
 
     def spread(self) -> None:
-        """Finds out what is hot when all ways count, what is given then, and what is hot for that."""
+        """Find what is hot when all edges count, which arguments hot code then passes, and what is hot
+        given these."""
         changed = sorted(self.bodies)
         before = Before(self.first_before, self.ways_before)
-        self.first = heated_again(self.grounds, before, self.ways_now, self.callers, changed)
+        self.first = update_reachable(self.context, before, self.ways_now, self.callers, changed)
         walked = {f for f in self.first if _counts(self.first[f]) != _counts(self.first_before(f))}
         self.find_given(walked)
         for function_id in {*self.bodies, *walked, *self.given}:
@@ -154,20 +158,20 @@ class _Work:
             if self.known.of(function_id) is None or runs != self.runs_before(function_id):
                 self.runs[function_id] = runs
         before = Before(self.then_before, self.runs_before)
-        self.then = heated_again(
-            self.grounds, before, self.runs_now, self.callers, sorted(self.runs)
+        self.then = update_reachable(
+            self.context, before, self.runs_now, self.callers, sorted(self.runs)
         )
 
     def find_given(self, walked: set[str]) -> None:
-        """Finds out what hot code gives where that may be something else: `walked` are the functions that
-        became hot, and those that are no longer."""
+        """Find the arguments that hot code passes wherever they may have changed: `walked` are the
+        functions that became hot or cold."""
         anew = walked | self.takes
         for source in {*self.bodies, *walked}:
             was = set() if self.first_before(source) is None else _targets(self.ways_before(source))
             now = set() if self.first_now(source) is None else _targets(self.ways_now(source))
             anew |= was ^ now
             if source in walked:
-                anew |= now  # what only users call counts for less
+                anew |= now  # calls that only users make count for less
             anew.update(target for target in now & was if self.gives_otherwise(source, target))
         looked: set[str] = set()
         while anew:
@@ -177,11 +181,11 @@ class _Work:
             given = self.arguments.of(function_id) if hot else {}
             if given != self.given_before(function_id):
                 self.given[function_id] = given
-            # What is given nothing in particular, seen by itself, may be in what it hands on.
+            # A function that receives nothing in particular may still pass on something that does.
             anew |= self.handed_on(function_id) - looked
 
     def gives_otherwise(self, source: str, target: str) -> bool:
-        """Whether a function gives another something else than before."""
+        """Whether a function passes other arguments to another one than before."""
         if source not in self.bodies:
             return False
         was = forms(self.project, self.bodies[source], target)
@@ -189,7 +193,7 @@ class _Work:
         return (was and set(was)) != (now and set(now))
 
     def handed_on(self, function_id: str) -> set[str]:
-        """The functions to which one gives what it was given, where that may be something in particular."""
+        """The functions to which one passes on its own arguments, if these may be something in particular."""
         reached = self.first_now(function_id) or self.first_before(function_id)
         facts = self.project.functions[function_id]
         if reached is None or len(reached.fact.path) == 1 or len(facts) > 1:
@@ -203,14 +207,14 @@ class _Work:
         }
 
     def runs_given(self, function_id: str) -> Sequence[Edge]:
-        """What the arguments leave of a function's ways."""
+        """What a function may run, given its arguments."""
         given = self.given.get(function_id, self.given_before(function_id))
         if not given or not rules_out(self.project.functions[function_id], given):
             return self.ways_now(function_id)
         return tuple(edges(self.project, function_id, partial(ruled_out, given=given)))
 
     def is_on_cpu_as_before(self) -> bool:
-        """Whether hot code gives tensors on the CPU where it did, and nowhere else."""
+        """Whether hot code passes CPU tensors exactly where it did before."""
         on_cpu = _OnCpu(self.known)
         arguments = Arguments(self.project, self.fact_then, self.running)
         touched = set(self.takes)
@@ -242,16 +246,16 @@ class _Work:
         return None if reached is None else reached.fact
 
     def running(self, function_id: str) -> list[str]:
-        """The functions that run it, by what they are given."""
+        """The functions that run it, given their arguments."""
         callers = filter(self.is_walked, self.callers(function_id))
         return [source for source in callers if function_id in _targets(self.runs_now(source))]
 
     def is_walked(self, function_id: str) -> bool:
-        """Whether ways led to a function, and on."""
+        """Whether paths reached a function and were followed further."""
         return self.first_now(function_id) is not None or self.then_now(function_id) is not None
 
-    def moved(self) -> Moved:
-        """What came of it."""
+    def result(self) -> Resolved:
+        """The result."""
         trails: dict[str, Trail | None] = {}
         callers: dict[str, set[str]] = {}
         told: set[str] = set()
@@ -266,10 +270,10 @@ class _Work:
                 (there.add if target in is_ else there.discard)(function_id)
             if _told(before) != _told(now):
                 told.add(function_id)
-        return Moved(trails, callers, frozenset(told))
+        return Resolved(trails, callers, frozenset(told))
 
     def trail(self, function_id: str) -> Trail | None:
-        """What is found of a function."""
+        """The trail of a function."""
         if not self.is_walked(function_id):
             return None
         before = self.known.of(function_id)
@@ -284,13 +288,13 @@ class _Work:
 
 
 class _OnCpu:
-    """The parameters that hot code gave tensors on the CPU, by function and name."""
+    """The parameters to which hot code passed CPU tensors, by function and name."""
 
     def __init__(self, known: Known) -> None:
         self._known = known
 
     def of(self, function_id: str) -> Sequence[str]:
-        """Those of one function."""
+        """The parameters of one function."""
         trail = self._known.of(function_id)
         return () if trail is None else trail.on_cpu
 
@@ -300,12 +304,12 @@ class _OnCpu:
         return name in self.of(function_id)
 
     def perhaps(self, source: str, form: str) -> bool:
-        """Whether a function gives, in that form, something that may be on the CPU."""
+        """Whether a function passes, in that form, something that may be on the CPU."""
         return CPU in form or any(name in form for name in self.of(source))
 
 
 def _counts(reached: Reached | None) -> tuple[bool, bool]:
-    """Whether a function is hot, and whether only users make it so."""
+    """Whether a function is hot, and whether only because users of the library call it."""
     return reached is not None, reached is not None and reached.fact.users
 
 
@@ -314,6 +318,6 @@ def _targets(ways: Iterable[Edge]) -> set[str]:
 
 
 def _told(trail: Trail | None) -> object:
-    """What judges are told of a function."""
+    """The part of a trail that briefs depend on."""
     hot = None if trail is None else trail.then
     return hot and trail and (hot.fact, trail.given)

@@ -1,5 +1,5 @@
-"""What is hot in a state of a project, as the cache keeps it: an index, and the briefs by their digests, so
-that states may have most of them in common."""
+"""Stores what is hot in a state of the project: an index, and the briefs by digest, so that states can
+share most briefs."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from pytest_dispatchguard.lint.store.cache import Cache
 
 
 class Index(NamedTuple):
-    """What is hot, beside the briefs themselves."""
+    """What is hot, without the briefs themselves."""
 
     keys: Mapping[str, str]
     """The digest of each brief, by path."""
     hot: Mapping[str, int]
-    """The number of hot functions by path."""
+    """The number of hot functions, by path."""
     idle: Sequence[str]
     """As in `engine.Briefs`."""
 
 
 def settings_of(config: Config, catalog: Catalog, packaged: Iterable[str]) -> str:
-    """What hotness depends on beside files; `packaged` are the packages that are made to be installed."""
+    """The settings that hotness depends on; `packaged` are the packages that the project installs."""
     own = [
         config.hot_roots,
         config.cold,
@@ -36,24 +36,24 @@ def settings_of(config: Config, catalog: Catalog, packaged: Iterable[str]) -> st
 
 
 def index_of(cache: Cache, key: str) -> Index | None:
-    """What is hot in a state; None where the cache does not know."""
+    """What is hot in a state; None if the cache does not have it."""
     row = cache.get_many("heat", [key]).get(key)
     return None if row is None else Index(*json.loads(row))
 
 
 def brief_of(cache: Cache, digest: str) -> str | None:
-    """A brief that an index names; None where the cache has lost it."""
+    """A brief that an index names; None if the cache has lost it."""
     return cache.get_many("brief", [digest]).get(digest)
 
 
-def mend(cache: Cache, digest: str, brief: str) -> None:
-    """Keeps a brief that the cache had lost."""
+def restore_brief(cache: Cache, digest: str, brief: str) -> None:
+    """Store a brief that the cache had lost."""
     cache.put_many("brief", {digest: brief})
 
 
 def keep(cache: Cache, key: str, index: Index, new: Mapping[str, str]) -> None:
-    """Keeps what is hot in a state, and nothing of others but the briefs that they have in common: `new` has
-    those that the cache has not."""
+    """Store what is hot in a state, and drop other states except for shared briefs. `new` has the briefs
+    that the cache does not have yet."""
     cache.prune("heat", ())
     cache.prune("brief", frozenset(index.keys.values()))
     cache.put_many("brief", {index.keys[rel]: text for rel, text in new.items()})

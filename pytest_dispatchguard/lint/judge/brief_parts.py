@@ -1,5 +1,5 @@
-"""What judging one function can read of the brief of its file: a finding of it stays true as long as its text
-and this part stay, whatever else becomes of the brief."""
+"""The part of a file's brief that judging one function can read. Its findings stay valid while its text
+and this part stay the same, whatever else changes in the brief."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from pytest_dispatchguard.lint.facts import Brief, ClassBrief
 
 _WORDS = re.compile(r"\w+", re.ASCII)
 _RUNS = re.compile(r"[^\x00-/:-@\[-^`{-\x7f]+")
-"""Identifiers, whatever letters they are of: all that no sign of Python parts."""
+"""Identifiers in any script."""
 _PARTED = re.compile(r"\w+")
-"""Names in annotations that are text, as the reader parts them."""
+"""Names in annotations that are strings, split as the reader splits them."""
 
 
 def words_of(source: str) -> set[str]:
-    """All that may be a name in a source."""
+    """Everything in a source text that may be a name."""
     if source.isascii():
         return set(_WORDS.findall(source))
     return {*_RUNS.findall(source), *_PARTED.findall(source)}
 
 
 class Parts:
-    """A brief, cut to what judging one of its functions can read."""
+    """Cuts a brief to the part that judging one of its functions can read."""
 
     __slots__ = ("_brief", "_callees", "_fields", "_functions")
 
@@ -43,10 +43,10 @@ class Parts:
             self._fields.setdefault(name.rpartition(".")[2], []).append(name)
 
     def of(self, name: str, source: str) -> Brief:
-        """The part for an outermost function by its name and its source. Names, and what is called, are
-        looked up as they are written there; what is said of functions, by the names of it and of those
-        inside it; of classes its own, with what the source names of its methods; of what other classes
-        hold, that of those which the source or the part names."""
+        """The part for an outermost function, by its name and source. Module-level names and callees are
+        looked up as written in the source; information about functions covers the function and those
+        inside it; of classes, its own, with the methods that the source names, and the attributes of those that
+        the source or the part names."""
         brief = self._brief
         words = words_of(source)
         owner = name.rpartition(".")[0]
@@ -136,7 +136,7 @@ def _values_in(part: Brief) -> Iterable[str]:
 
 
 def _named(class_: ClassBrief, words: AbstractSet[str]) -> ClassBrief:
-    """A class with those of its methods that are named."""
+    """A class with only those of its methods that are named."""
     return replace(
         class_,
         methods=_cut(class_.methods, words),
@@ -145,24 +145,24 @@ def _named(class_: ClassBrief, words: AbstractSet[str]) -> ClassBrief:
 
 
 def _cut(table: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
-    """The entries of a table with one of the keys, in an order that only they decide."""
+    """The entries of a table with these keys, in an order that depends only on the keys."""
     return {key: table[key] for key in sorted(table.keys() & keys)}
 
 
-# -- beyond the part -------------------------------------------------------------------------------
+# -- the rest of the file --------------------------------------------------------------------------
 
 Answer = bool | list[str] | list[list[str]]
-"""As JSON has it."""
+"""As stored in JSON."""
 _Answer = TypeVar("_Answer", bool, list[str], list[list[str]])
 
 
 def _taken(brief: Brief, name: str) -> bool:
-    """Whether the file has a module-level name."""
+    """Whether the file binds a module-level name."""
     return name in brief.names or name in brief.globals
 
 
 def _values(brief: Brief, name: str) -> list[str]:
-    """What the file assigns to it."""
+    """What the file assigns to the name."""
     return brief.globals.get(name, [])
 
 
@@ -174,7 +174,8 @@ def _defines(brief: Brief, name: str) -> bool:
 
 
 def _spelled(brief: Brief, name: str) -> list[list[str]]:
-    """How the file can write a dotted name: the module-level names that lead to it, each with the whole."""
+    """How the file can write a dotted name: the module-level names that lead to it, each with the full
+    expression."""
     found = []
     for local, targets in brief.names.items():
         if targets and (name == targets[0] or name.startswith(targets[0] + ".")):
@@ -191,8 +192,8 @@ _QUESTIONS: Mapping[str, Callable[[Brief, str], Answer]] = {
 
 
 class Asked:
-    """Answers what rules ask of a file whatever its function holds, and keeps what was asked: findings stay
-    true only as long as the answers do."""
+    """Answers questions of rules about the rest of the file, and records them: findings stay valid only
+    while the answers stay the same."""
 
     __slots__ = ("_brief", "answers")
 
@@ -202,7 +203,7 @@ class Asked:
         """By question."""
 
     def taken(self, name: str) -> bool:
-        """Whether a module-level name stands for something."""
+        """Whether a module-level name is bound."""
         return self._noted("taken", name, _taken(self._brief, name))
 
     def values(self, name: str) -> list[str]:
@@ -210,11 +211,11 @@ class Asked:
         return self._noted("values", name, _values(self._brief, name))
 
     def defines(self, name: str) -> bool:
-        """Whether a class, whose name stands before the last dot, has a method or a property."""
+        """Whether a class has a method or property; the name is `Class.method`."""
         return self._noted("defines", name, _defines(self._brief, name))
 
     def spelled(self, name: str) -> list[list[str]]:
-        """Pairs of a module-level name that leads to a dotted name, and of how that is written with it."""
+        """Pairs of a module-level name that leads to a dotted name, and the expression that uses it."""
         return self._noted("spelled", name, _spelled(self._brief, name))
 
     def _noted(self, word: str, name: str, answer: _Answer) -> _Answer:
@@ -222,8 +223,8 @@ class Asked:
         return answer
 
 
-def still_so(brief: Brief, answers: Mapping[str, Answer]) -> bool:
-    """Whether a brief answers what was asked of one of before as that did."""
+def same_answers(brief: Brief, answers: Mapping[str, Answer]) -> bool:
+    """Whether a brief gives the same answers as an earlier one did."""
     return all(
         _QUESTIONS[word](brief, name) == answer
         for question, answer in answers.items()

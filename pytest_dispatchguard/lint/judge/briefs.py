@@ -1,5 +1,4 @@
-"""What the judge of one file is told of the project: a `Brief` for each file that has hot
-functions."""
+"""What judging one file needs to know about the project: a `Brief` for each file with hot functions."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ _NAME = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 
 
 class Hot(Protocol):
-    """What is hot: that of `heat.Heat` which briefs are made of."""
+    """The part of `solve.Heat` that briefs are made from."""
 
     @property
     def hot(self) -> Mapping[str, HotFact]:
@@ -41,15 +40,15 @@ class Hot(Protocol):
 
     @property
     def given(self) -> Mapping[str, Given]:
-        """What hot code gives them."""
+        """The arguments that hot code passes to them."""
 
     @property
     def on_cpu(self) -> Mapping[str, Sequence[str]]:
-        """What of that is on the CPU."""
+        """Which of their parameters only receive CPU tensors."""
 
     @property
     def observed(self) -> Observed:
-        """What was recorded."""
+        """The recorded profile."""
 
 
 class Briefer:
@@ -71,11 +70,11 @@ class Briefer:
         self.project = project
         self.heat = heat
         self.hot: dict[str, list[str]] = {}
-        """The hot functions of each file that has some, in order."""
+        """The hot functions of each file that has any, in order."""
         for function_id in heat.hot:
             path = project.modules[function_id.partition(":")[0]]
             self.hot.setdefault(path, []).append(function_id)
-        # What several briefs share:
+        # Shared by several briefs:
         self.values: dict[tuple[str, str], Value] = {}
         self.own_methods: dict[str, OwnMethods] = {}
         self.own_attrs: dict[str, dict[str, list[Value]]] = {}
@@ -137,7 +136,7 @@ def _brief(project: Project, heat: Hot, path: str, hot: list[str], memo: Briefer
 
 
 def _annotated(brief: Brief) -> set[str]:
-    """The names in annotations of what the file's classes hold and what its calls give."""
+    """The names in annotations of the attributes of the file's classes, and of what its calls return."""
     values = [
         value
         for class_ in brief.classes.values()
@@ -151,7 +150,7 @@ def _annotated(brief: Brief) -> set[str]:
 
 
 def _fields_of(project: Project, name: str, memo: Briefer) -> dict[str, list[Value]]:
-    """The attributes of a project's class that hold tensors."""
+    """The attributes of a project class that hold tensors."""
     known = memo.fields.get(name)
     if known is None:
         known = {}
@@ -163,7 +162,7 @@ def _fields_of(project: Project, name: str, memo: Briefer) -> dict[str, list[Val
 
 
 def _tensor_fields(project: Project, class_id: str, memo: Briefer) -> dict[str, list[Value]]:
-    """The attributes of a class that hold tensors, inherited ones too, with what is assigned to them."""
+    """The attributes of a class that hold tensors, including inherited ones, with the assigned values."""
     found: dict[str, list[Value]] = {}
     for base in mro(project, class_id):
         if base in project.classes:
@@ -173,7 +172,7 @@ def _tensor_fields(project: Project, class_id: str, memo: Briefer) -> dict[str, 
 
 
 def holds_tensors(values: Sequence[Value]) -> bool:
-    """Whether a tensor may be among what is assigned: by an annotation, a registration or a call of torch."""
+    """Whether an assigned value may be a tensor: an annotation, a registration or a call of torch says so."""
     return any(
         value in ("param", "buffer")
         or value.startswith("call:torch.")
@@ -196,7 +195,7 @@ def _is_module_name(project: Project, name: str, memo: Briefer) -> bool:
 
 
 def _names(project: Project, module: str, memo: Briefer) -> dict[str, list[str]]:
-    """Every name of the module's namespace to what it may stand for, the nearest name first."""
+    """Every name of the module's namespace, with what it may refer to, nearest first."""
     names: dict[str, list[str]] = {}
     for name, entries in project.bound[module].items():
         found: list[str] = []
@@ -217,8 +216,7 @@ def _names(project: Project, module: str, memo: Briefer) -> dict[str, list[str]]
 
 
 def _resolved(project: Project, module: str, name: str) -> str:
-    """The dotted name of what a name stands for where it was written; itself where that is not
-    known."""
+    """The dotted name that a name refers to where it was written; the name itself if unknown."""
     things = resolve(project, module, name)
     if not things and name.partition(".")[0] in project.packages:
         things = absolute(project, name)
@@ -314,7 +312,7 @@ def _callees(project: Project, function_id: str, brief: Brief, memo: Briefer) ->
 
 
 def _callee(project: Project, things: tuple[Symbol, ...], memo: Briefer) -> CalleeBrief | None:
-    """What is sure of a call that may run any of these functions."""
+    """What is certain about a call that may run any of these functions."""
     targets = [
         thing.id for thing in things if thing.kind == "function" and thing.id in project.functions
     ]
@@ -332,7 +330,7 @@ def _callee(project: Project, things: tuple[Symbol, ...], memo: Briefer) -> Call
         _value(project, target.partition(":")[0], fact.returns, memo) for target, fact in found
     }
     decorators = [set(_decorators(project, target, fact)) for target, fact in found]
-    # Among several implementations, the one for torch speaks for all in what only one can be.
+    # If there are several implementations, the one for torch decides where only one answer is possible.
     best = next((t for t in targets if ".torch." in t.partition(":")[0] + "."), targets[0])
     return CalleeBrief(
         target=best,

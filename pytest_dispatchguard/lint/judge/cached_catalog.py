@@ -1,5 +1,5 @@
-"""The catalog of rules, kept in the cache: importing the rules takes longer than most runs over a project
-that has been checked before."""
+"""The catalog of rules, stored in the cache, because importing the rules takes longer than most runs over
+a project that has been checked before."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAMESPACE, _KEY = "rules", "catalog"
 
 
 def catalog(cache: Cache | None) -> Catalog:
-    """The catalog: the kept one while it is true, else by importing all packs."""
+    """The catalog: the stored one if it is still valid, otherwise made by importing all packs."""
     kept = {} if cache is None else cache.get_many(_NAMESPACE, [_KEY])
     if _KEY in kept:
         found = _unpacked(json.loads(kept[_KEY]))

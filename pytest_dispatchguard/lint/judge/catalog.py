@@ -1,4 +1,4 @@
-"""What a run needs to know about the rules before it has to judge anything."""
+"""What a run needs to know about the rules before it judges anything."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from pytest_dispatchguard.model.findings import Price, RuleInfo
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """All rules, told without their code."""
+    """Information about all rules, without their code."""
 
     infos: tuple[RuleInfo, ...]
-    """By code, the linter's own reports among them."""
+    """By code, including the linter's own reports."""
     tokens: frozenset[str]
     """What the rules look for (see `rule.Look`)."""
     hot_roots: Mapping[str, tuple[str, ...]]
-    """What packs know of libraries: hot methods by base class."""
+    """What packs know about libraries: hot methods by base class."""
     packs: tuple[str, ...]
-    """What the entry points of all packs name."""
+    """The names of the entry points of all packs."""
     files: tuple[str, ...]
     """The source files of all packs."""
     stamp: str
-    """Changes when one of them does: findings are kept under it."""
+    """Changes whenever one of these files does; findings are stored under it."""
 
     @property
     def prices(self) -> dict[str, Price]:
-        """What the patterns of rules cost, by code, as their packs say."""
+        """The prices of rules, by code, according to their packs."""
         return {info.code: info.price for info in self.infos if info.price is not None}
 
 
 class Codes(Mapping[str, str]):
-    """The names of rules by code. The catalog is made when the first question is asked."""
+    """The names of rules by code. The catalog is loaded on first use."""
 
     def __init__(self, rules: Callable[[], Catalog]) -> None:
         self._rules = rules

@@ -1,5 +1,5 @@
-"""Shows hot functions that hold something a rule looks for to the rules: text and a brief in, findings
-out."""
+"""Runs the rules on hot functions that contain what a rule looks for: takes source text and a brief,
+returns findings."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from pytest_dispatchguard.model.errors import pass_interrupt_on
 from pytest_dispatchguard.model.findings import Finding, Span
 
 MOST_SECONDS = 10.0
-"""Of the processor, for one function: the largest that people write take a fraction of one."""
+"""CPU seconds for one function; the largest that people write take a fraction of a second."""
 _BETWEEN_LOOKS = 32
-"""Places that are judged between two looks at the clock."""
+"""How many places to judge before the clock is checked again."""
 _STATEMENT_LOOPS = (cst.For, cst.While)
 _COMPILES = re.compile(
     r"torch\.compile|(?:\w+\.)*_?(?:torch|maybe|try|optional|conditional|lazy)_compiled?"
@@ -49,18 +49,18 @@ _STEPS = frozenset({"backward", "step", "training_step", "train_step"})
 
 @dataclass(slots=True)
 class Judged:
-    """What judging one file gave."""
+    """The result of judging one file."""
 
     findings: list[Finding] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    """Rules that failed, a line each: never silent."""
+    """A line for each rule that failed; never silent."""
     asked: dict[str, Answer] = field(default_factory=dict)
-    """What rules asked of the file beside what the function holds, with the answers."""
+    """What rules asked about the rest of the file, with the answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Rules made ready for judging: by event, and by the names they narrow it to."""
+    """Rules prepared for judging: by event, and by the names that they look for."""
 
     named: dict[tuple[str, str], tuple[Rule, ...]]
     unnamed: dict[str, tuple[Rule, ...]]
@@ -75,7 +75,7 @@ class Bench:
 
 @lru_cache(maxsize=8)
 def bench(target: Target, names: tuple[str, ...]) -> Bench:
-    """The rules of packs that are about the target, by what they look for."""
+    """The rules of packs that apply to the target, by what they look for."""
     named: dict[tuple[str, str], list[Rule]] = defaultdict(list)
     unnamed: dict[str, list[Rule]] = defaultdict(list)
     for rule in packs.load(names).rules:
@@ -95,8 +95,8 @@ def bench(target: Target, names: tuple[str, ...]) -> Bench:
 def judge_chunks(
     lines: Lines, outlines: Iterable[Outline], brief: Brief, benched: Bench, target: Target
 ) -> list[Judged]:
-    """The findings of functions of one file, function by function. Each is told that part of the brief alone
-    which is its own: what is found can depend on nothing else."""
+    """The findings of the functions of one file, one function at a time. Each function only sees its own
+    part of the brief, so that its findings cannot depend on anything else."""
     if not has_usual_stack():
         return with_room(lambda: _judge_chunks(lines, outlines, brief, benched, target))
     return _judge_chunks(lines, outlines, brief, benched, target)
@@ -114,9 +114,11 @@ def _judge_chunks(
         try:
             judged = with_more_frames(judge)
         except (RecursionError, TooDeep):
-            judged.findings = [unjudged(lines, outline, brief, "is nested too deeply to be judged")]
+            judged.findings = [
+                unjudged(lines, outline, brief, "is nested too deeply to be checked")
+            ]
         except cst.ParserSyntaxError as error:
-            # What the scout lets pass: tabs and spaces mixed, syntax newer than libcst.
+            # The scout accepts what libcst does not: mixed tabs and spaces, newer syntax.
             said = f"cannot be parsed: {error.message}"
             judged.findings = [
                 _unread(lines, outline, brief, error.raw_line, error.raw_column + 1, said)
@@ -125,14 +127,14 @@ def _judge_chunks(
             pass_interrupt_on(error)
             judged = Judged()
             judged.problems.append(
-                mistake(f"{brief.path}:{outline.line}: {outline.name} could not be judged", error)
+                mistake(f"{brief.path}:{outline.line}: {outline.name} could not be checked", error)
             )
         out.append(judged)
     return out
 
 
 def unjudged(lines: Lines, outline: Outline, brief: Brief, said: str) -> Finding:
-    """That a function was not judged, and why."""
+    """The finding that a function was not judged, and why."""
     return _unread(lines, outline, brief, 1, 1, said)
 
 
@@ -154,23 +156,23 @@ def _unread(
 
 
 def _given_up(lines: Lines, outline: Outline, brief: Brief) -> Finding:
-    """That the rest of a function was not judged, because that would have taken too long."""
+    """The finding that the rest of a function was not judged because it would have taken too long."""
     told = unjudged(lines, outline, brief, "")
     message = f"{outline.name} takes more than {MOST_SECONDS:g} s to check, so the rest of it was not checked"
     return replace(told, certainty="note", message=message)
 
 
 class TooDeep(Exception):  # noqa: N818 - said of a function, no error of anybody's
-    """A function is nested more deeply than libcst can be trusted with."""
+    """A function is nested too deeply for libcst."""
 
 
 class Chunk:
-    """One outermost function, parsed for itself, with positions in its file."""
+    """One outermost function, parsed on its own, with positions in its file."""
 
     def __init__(self, lines: Lines, outline: Outline) -> None:
         self._lines = lines
         source, first, indented = lines.chunk(outline)
-        # An `if` around an indented function keeps its columns, multi-line strings and all.
+        # Wrapping an indented function in an `if` keeps its columns, including multi-line strings.
         source = f"if 1:\n{source}\n" if indented else source + "\n"
         if too_deep(source):
             raise TooDeep
@@ -212,8 +214,9 @@ class Chunk:
 
 
 def _parsed(source: str) -> cst.Module:
-    """The tree of a source. Every node checks itself when it is made, which for nodes that come from the
-    parser finds nothing and takes a fifth of the time; nodes that rules make are checked as ever."""
+    """The tree of a source text. Nodes validate themselves when they are created; for nodes from the
+    parser this finds nothing and takes a fifth of the time, so it is skipped. Nodes that rules create are
+    validated as usual."""
     check = cst.CSTNode.__post_init__
     cst.CSTNode.__post_init__ = _unchecked  # type: ignore[method-assign]  # put back below
     try:
@@ -223,7 +226,7 @@ def _parsed(source: str) -> cst.Module:
 
 
 def _unchecked(self: cst.CSTNode) -> None:
-    """In place of a node's check of itself."""
+    """Replaces a node's validation."""
 
 
 def _first_function(module: cst.Module) -> cst.FunctionDef:
@@ -267,7 +270,7 @@ def _judge_function(
                 out.findings.extend(_findings(rule.judge(seen.node, place)))
             except RecursionError:
                 raise
-            # A rule that fails must not hide the others' findings, nor end the run as if clean.
+            # A failing rule must not hide the findings of others, nor make the run look clean.
             except (Exception, SystemExit) as error:  # noqa: BLE001 - for the reason above
                 line = _line(chunk, seen.node, outer.line)
                 what = f"{brief.path}:{line}: rule {rule.code} failed in {seen.scene.qualname}"
@@ -278,7 +281,7 @@ def _judge_function(
 
 
 def _compiled(*functions: cst.FunctionDef) -> bool:
-    """Whether a function is decorated with `torch.compile`, or with what a project calls its way to it."""
+    """Whether a function is decorated with `torch.compile`, or with a project's own name for it."""
     for function in functions:
         for decorator in function.decorators:
             node = decorator.decorator
@@ -292,7 +295,7 @@ def _compiled(*functions: cst.FunctionDef) -> bool:
 
 
 def _findings(answer: object) -> list[Finding]:
-    """What a rule answered, which third parties write, held against what it may answer."""
+    """The answer of a rule, which a third party may have written, checked for its type."""
     if answer is None:
         return []
     if not isinstance(answer, Iterable) or isinstance(answer, str):
@@ -300,13 +303,13 @@ def _findings(answer: object) -> list[Finding]:
     findings = []
     for one in answer:
         if not isinstance(one, Finding):
-            raise TypeError(f"judge gave {one!r}, which is no Finding")
+            raise TypeError(f"judge returned {one!r}, not a Finding")
         findings.append(one)
     return findings
 
 
 def _line(chunk: Chunk, node: cst.CSTNode, otherwise: int) -> int:
-    """The line of a node, where it has one."""
+    """The line of a node, if it has one."""
     try:
         return chunk.span(node).line
     except KeyError:
@@ -356,7 +359,7 @@ def _hot_loops(events: Sequence[Seen]) -> set[int]:
 
 
 def _of_schedule(node: cst.CSTNode) -> bool:
-    """Whether a step is that of a schedule: in a training once per epoch, as a rule."""
+    """Whether a `step` is that of a learning rate schedule, which usually runs once per epoch."""
     return isinstance(node, cst.Call) and "sched" in (dotted(node.func) or "").lower()
 
 

@@ -30,42 +30,42 @@ OWN = (
         name="unparsable-file",
         summary="A file cannot be read or parsed, so nothing in it was checked.",
         help="## What it does\n\nReports a file that is not valid Python, or cannot be decoded or opened. "
-        "The other files are checked all the same.",
+        "The other files are still checked.",
         fix="none",
         origin="dispatchguard",
     ),
     RuleInfo(
         code="DG002",
         name="unused-suppression",
-        summary="A suppression comment silences nothing, or cannot be understood.",
+        summary="A suppression comment suppresses nothing, or cannot be understood.",
         help="## What it does\n\nReports `# dispatchguard: ignore[...]`, `ignore-file[...]` and "
-        "`# noqa: DG...` comments that no finding needs any more, and "
-        "comments that cannot be followed: misspelt ones, and `hot` or `cold` where there is no definition."
+        "`# noqa: DG...` comments that no longer suppress anything, and comments that cannot be "
+        "understood: misspelled ones, and `hot` or `cold` without a definition."
         "\n\n## Fix safety\n\nSafe: the comment, "
         "or the unused codes in it, are removed.",
         fix="safe",
         origin="dispatchguard",
     ),
 )
-"""What the linter itself can report."""
+"""The linter's own reports."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packs:
-    """All rules, ready to judge, and what packs know of libraries."""
+    """All rules, ready to judge, and what packs know about libraries."""
 
     rules: tuple[Rule, ...]
     hot_roots: Mapping[str, tuple[str, ...]]
     prices: Mapping[str, Price] = field(default_factory=dict)
-    """What the patterns of rules cost, by code."""
+    """The prices of rules, by code."""
     specimens: tuple[Path, ...] = ()
-    """Folders that hold a folder of specimens for each code."""
+    """Directories with a directory of specimens for each code."""
     tables: tuple[Path, ...] = ()
-    """The files that prices are from."""
+    """The files that the prices come from."""
 
 
 def installed() -> tuple[str, ...]:
-    """What the entry points of all packs name, the built-in one first, each once."""
+    """The entry points of all packs, the built-in one first, without duplicates."""
     from importlib.metadata import entry_points  # costs more than to import all rules
 
     found = {e.value for e in entry_points(group=GROUP)}
@@ -73,9 +73,12 @@ def installed() -> tuple[str, ...]:
 
 
 def load(names: tuple[str, ...] | None = None) -> Packs:
-    """Imports all packs. Whoever was told that none but the built-in one is `installed` says so: other names
-    are asked for anew, since a file that tells them could have anything imported. A pack that cannot be
-    loaded, or a rule without a proper code, is the user's to mend: one line says which."""
+    """Import all packs.
+
+    If the caller already knows that only the built-in pack is `installed`, it passes the names; any other
+    names are looked up again, because a file that lists them could otherwise have anything imported. A
+    pack that cannot be loaded, or a rule without a valid code, is an error for the user, in one line.
+    """
     return _loaded(names if names == (_BUILTIN,) else installed())
 
 
@@ -108,11 +111,11 @@ def _loaded(names: tuple[str, ...]) -> Packs:
         except (
             Exception,
             SystemExit,
-        ) as error:  # a pack that exits must not end the run as if clean
+        ) as error:  # a pack that calls sys.exit must not make the run look clean
             said = " ".join(str(error).split())
             raise UserError(
-                f"rule pack {name!r} cannot be loaded ({type(error).__name__}: {said}); "
-                "mend it or uninstall it"
+                f"rule pack {name!r} cannot be loaded ({type(error).__name__}: {said}); repair or "
+                "uninstall it"
             ) from error
     return Packs(
         tuple(rules[c] for c in sorted(rules)), roots, priced, tuple(specimens), tuple(tables)
@@ -120,52 +123,53 @@ def _loaded(names: tuple[str, ...]) -> Packs:
 
 
 def _named(name: str) -> Any:
-    """What an entry point names: a module, or an object in one. The extras that may follow, in brackets, are
-    nothing to import."""
+    """The object that an entry point names: a module, or an attribute of one. Extras in brackets are
+    ignored."""
     module, _, attribute = re.sub(r"\s|\[.*", "", name).partition(":")
     return resolve_name(f"{module}:{attribute}")
 
 
 def _asked(manager: pluggy.PluginManager, pack: object, hook: str) -> Iterable[Any]:
-    """What one pack, and no other, answers to a hook; nothing where it does not implement it."""
+    """What one pack, and no other, returns from a hook; nothing if it does not implement it."""
     others = [plugin for plugin in manager.get_plugins() if plugin is not pack]
     answers: list[Any] = manager.subset_hook_caller(hook, remove_plugins=others)()
     return answers[0] if answers else ()
 
 
 def _paths(manager: pluggy.PluginManager, pack: object, hook: str) -> list[Path]:
-    """The path that one pack answers to a hook, if it does."""
+    """The path that one pack returns from a hook, if it does."""
     found = _asked(manager, pack, hook)
     if found == ():
         return []
     if not isinstance(found, str | Path):
-        raise UserError(f"{hook} gives {found!r}; give a path")
+        raise UserError(f"{hook} returned {found!r}; return a path")
     return [Path(found)]
 
 
 def _method_names(base: object, methods: object) -> tuple[str, ...]:
     if isinstance(methods, str) or not isinstance(methods, Iterable):
-        raise UserError(f"hot root {base!r} is given {methods!r}; write a list of method names")
+        raise UserError(f"hot root {base!r} has {methods!r}; write a list of method names")
     return tuple(methods)
 
 
 def _check(cls: object, taken: Mapping[str, Rule]) -> None:
     if not (isinstance(cls, type) and issubclass(cls, Rule)):
-        raise UserError(f"offers {cls!r}, which is no subclass of Rule")
+        raise UserError(f"offers {cls!r}, which is not a subclass of Rule")
     code = getattr(cls, "code", "")
     if not (isinstance(code, str) and _CODE.fullmatch(code)):
         raise UserError(
-            f"rule {cls.__name__} has no proper code ({code!r}): two capital letters or more, three digits"
+            f"rule {cls.__name__} has no valid code ({code!r}): two or more capital letters, then "
+            "three digits"
         )
     if code in taken or code in {i.code for i in OWN}:
         other = type(taken[code]).__name__ if code in taken else "the linter itself"
         raise UserError(f"rule {cls.__name__} has the code {code} of {other}; choose another")
     for attribute in ("name", "looks_for", "origin"):
         if not getattr(cls, attribute, None) and not (cls.running and attribute == "looks_for"):
-            raise UserError(f"rule {cls.__name__} ({code}) does not state its {attribute!r}")
+            raise UserError(f"rule {cls.__name__} ({code}) does not set {attribute!r}")
     for look in cls.looks():
         if not isinstance(look, Look):
-            raise UserError(f"rule {cls.__name__} ({code}) looks for {look!r}, which is no Look")
+            raise UserError(f"rule {cls.__name__} ({code}) looks for {look!r}, which is not a Look")
 
 
 def catalog() -> Catalog:
@@ -185,7 +189,7 @@ def _homes(found: Packs) -> set[str]:
 
 
 def _files(modules: Iterable[str]) -> set[str]:
-    """The source files of modules and what lies beside and below them in their packages."""
+    """The source files of modules, with those beside and below them in their packages."""
     out: set[str] = set()
     for module in modules:
         file = getattr(sys.modules.get(module), "__file__", None)

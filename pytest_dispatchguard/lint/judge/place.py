@@ -1,4 +1,4 @@
-"""What a rule sees: one node, what surrounds it, what its values can be, and how to answer."""
+"""What a rule sees: one node, the code around it, the possible values of expressions, and ways to answer."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from pytest_dispatchguard.model.findings import (
 )
 
 IMPORTS = Span(0, 1, 0, 1)
-"""Where an edit that adds an import stands until the file's own place for imports is looked up."""
+"""A placeholder position for an edit that adds an import, until the file's place for imports is known."""
 
 Answer = TypeVar("Answer")
 _number = itemgetter(0)
 
 
 class Place:
-    """One node shown to a rule. Asks of nodes (`kind`, `name`, `text` …) work for every expression of the
-    hot function; `finding` and `replace` make the answer."""
+    """One node shown to a rule. Questions about nodes (`kind`, `name`, `text` …) work for every
+    expression of the hot function; `finding` and `replace` make the answer."""
 
     def __init__(
         self,
@@ -62,23 +62,23 @@ class Place:
         self._span = span
         self._source = source
 
-    # -- what a value is -----------------------------------------------------------------------
+    # -- values -----------------------------------------------------------------------
 
     def kind(self, node: cst.CSTNode) -> Kind:
         """What the expression can be at this point of the program."""
         return self._reader.kinds.get(id(node), UNKNOWN)
 
     def is_tensor(self, node: cst.CSTNode) -> bool:
-        """Surely a tensor, wherever it lives."""
+        """Surely a tensor, on whatever device."""
         return self.kind(node).is_tensor
 
     def on_device(self, node: cst.CSTNode) -> bool:
-        """Surely a tensor, and not known to live on the CPU: reading its value may wait for the device."""
+        """Surely a tensor, and not known to be on the CPU: reading its value may wait for the device."""
         return self.kind(node).on_device
 
     def certainty(self, *nodes: cst.CSTNode) -> Certainty | None:
-        """For rules about tensors: "sure" when one of the nodes is surely a tensor that may live on a device,
-        "maybe" when one may be, None when none can be (or all live on the CPU)."""
+        """For rules about tensors: "sure" if one of the nodes is surely a tensor that may be on a device,
+        "maybe" if one may be, None if none can be (or all are on the CPU)."""
         kinds = [self.kind(n) for n in nodes]
         if any(k.on_device for k in kinds):
             return "sure"
@@ -86,19 +86,19 @@ class Place:
             return "maybe"
         return None
 
-    # -- what a name is ------------------------------------------------------------------------
+    # -- names ------------------------------------------------------------------------
 
     def name(self, node: cst.CSTNode) -> str:
-        """The dotted name that a chain of names and attributes stands for, imports resolved: ``F.relu`` is
-        ``torch.nn.functional.relu``, a builtin is ``len``, an attribute of self is ``self.x``. Empty for
-        local values and anything else. For a call, that of its function."""
+        """The dotted name that a chain of names and attributes refers to, with imports resolved:
+        ``F.relu`` is ``torch.nn.functional.relu``, a builtin is ``len``, an attribute of self is
+        ``self.x``. Empty for local values and anything else. For a call, the name of its function."""
         if isinstance(node, cst.Call):
             node = node.func
         found = self._reader.dotted_names.get(id(node))
         return found if found is not None else ""
 
     def last_name(self, call: cst.Call) -> str:
-        """The last name of what is called: ``item`` for ``x.sum().item()``."""
+        """The last name of the called function: ``item`` for ``x.sum().item()``."""
         func = call.func
         if isinstance(func, cst.Attribute):
             return func.attr.value
@@ -109,14 +109,14 @@ class Place:
         return self.name(call) in {f"torch.{n}" for n in names}
 
     def spelling(self, name: str) -> str:
-        """How the file writes a dotted name with the imports it has: ``F.relu`` for
-        ``torch.nn.functional.relu``. Empty where none of them reaches it, or a local name hides them."""
+        """How the file writes a dotted name with its existing imports: ``F.relu`` for
+        ``torch.nn.functional.relu``. Empty if no import leads to it, or a local name hides it."""
         known = self._asked.spelled(name)
         found = [spelled for local, spelled in known if local not in self._reader.assigned]
         return min(found, key=lambda f: (len(f), f), default="")
 
     def is_taken(self, name: str) -> bool:
-        """Whether a plain name stands for something in the file, or in the function, already."""
+        """Whether a plain name is already bound in the file or the function."""
         return name in self._reader.assigned or self._asked.taken(name)
 
     def receiver(self, call: cst.Call) -> cst.BaseExpression | None:
@@ -126,8 +126,7 @@ class Place:
     def argument(
         self, call: cst.Call, position: int | None, keyword: str = ""
     ) -> cst.BaseExpression | None:
-        """The argument given at a position or by keyword; None when it is not given (or hidden by * and
-        **)."""
+        """The argument given at a position or by keyword; None if it is not given (or hidden by * and **)."""
         index = 0
         for arg in call.args:
             if arg.star:
@@ -148,26 +147,27 @@ class Place:
         )
 
     def value_of(self, name: cst.CSTNode) -> cst.BaseExpression | None:
-        """The expression that a name surely holds here: the value of the one assignment that reaches it."""
+        """The expression that a name surely refers to here: the value of the only assignment that reaches
+        it."""
         return self._reader.values.get(id(name))
 
     def callee(self, call: cst.Call) -> CalleeBrief | None:
-        """What is known of the project's own function that a call leads to."""
+        """What is known about the project function that a call runs."""
         return self._reader.brief.callees.get(self._reader.callee_key(call.func))
 
     def decorated_with(self, call: cst.Call, *names: str) -> bool:
-        """Whether a call leads to a project function that has one of these (dotted) decorators."""
+        """Whether a call runs a project function that has one of these (dotted) decorators."""
         callee = self.callee(call)
         return callee is not None and any(d in names for d in callee.decorators)
 
     def is_tree_call(self, call: cst.Call, *functions: str) -> bool:
-        """Whether a call is one of these functions of a tree library (`torch.utils._pytree`, optree, dm-tree,
-        jax.tree_util, keras.tree, and those named in the configuration)."""
+        """Whether a call is one of these functions of a tree library (`torch.utils._pytree`, optree,
+        dm-tree, jax.tree_util, keras.tree, or one named in the configuration)."""
         name = self.name(call)
         module, _, last = name.rpartition(".")
         return last in functions and module in (*_TREE_MODULES, *self.target.tree_modules)
 
-    # -- where it is ---------------------------------------------------------------------------
+    # -- context ---------------------------------------------------------------------------
 
     @property
     def function(self) -> cst.FunctionDef:
@@ -181,12 +181,12 @@ class Place:
 
     @property
     def statement(self) -> cst.CSTNode:
-        """The statement that holds the node (for compound statements: when the node is in their header)."""
+        """The statement that contains the node (for compound statements: if the node is in their header)."""
         return self.scene.statement
 
     @property
     def block(self) -> tuple[cst.CSTNode, ...]:
-        """The statements of the block that holds the statement, in order."""
+        """The statements of the block that contains the statement, in order."""
         return self.scene.block
 
     @property
@@ -196,12 +196,12 @@ class Place:
 
     @property
     def conditions(self) -> tuple[tuple[cst.BaseExpression, bool], ...]:
-        """Conditions of the ifs around the node, outermost first, and whether they hold where the node is."""
+        """Conditions of the ifs around the node, outermost first, and whether they are true at the node."""
         return self.scene.conditions
 
     def usual(self, test: cst.BaseExpression) -> bool | None:
-        """What a test says on nearly all calls: False of ``not self._initialized`` and of ``is_tracing()``;
-        None where that cannot be told."""
+        """The value that a test has on nearly all calls: False for ``not self._initialized`` and
+        ``is_tracing()``; None if unknown."""
         rare, rare_else = cold_branches.cold_branches(text(test))
         return None if rare == rare_else else rare_else
 
@@ -217,19 +217,19 @@ class Place:
 
     @property
     def per_call(self) -> bool:
-        """Whether the function runs once per op or call; False where it runs once per step of a training or
-        sampling loop, beside which a microsecond of Python is nothing, and where only users call it, of whom
-        nobody knows how often."""
+        """Whether the function runs once per operation or call. False if it runs once per step of a
+        training or sampling loop, where a microsecond of Python does not matter, or if only users of the
+        library call it, nobody knows how often."""
         return self.hot.per == "call" and not self.hot.only_loops and not self.hot.users
 
     @property
     def cls(self) -> ClassBrief | None:
-        """The class of the method, with what it inherits; None in plain functions. Of its methods it has
-        those that the function names; `defines` knows all."""
+        """The class of the method, with what it inherits; None in plain functions. It has only the
+        methods that the function names; `defines` knows all."""
         return self._reader.cls
 
     def defines(self, *names: str) -> bool:
-        """Whether the class of the method has a method or a property of one of these names, its own or
+        """Whether the class of the method has a method or property with one of these names, its own or
         inherited from classes of the project."""
         return self._reader.cls is not None and any(
             self._asked.defines(f"{self.class_name}.{name}") for name in names
@@ -242,7 +242,7 @@ class Place:
 
     @property
     def self_name(self) -> str:
-        """``self``, as the method calls it; empty in plain functions."""
+        """What the method calls ``self``; empty in plain functions."""
         return self._reader.self_name
 
     @property
@@ -269,8 +269,8 @@ class Place:
         return self._asked.values(name)
 
     def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
-        """The expression or simple statement around an expression; None where the header of a compound
-        statement holds it."""
+        """The expression or simple statement around an expression; None if the expression is in the
+        header of a compound statement."""
         return self._reader.parents.get(id(node))
 
     def uses(self, name: str) -> int:
@@ -282,8 +282,8 @@ class Place:
         return self._reader.assigned.get(name, 0)
 
     def calls(self, *names: str) -> Iterator[tuple[cst.Call, Scene]]:
-        """All calls with one of these last names in the outermost function, in reading order, cold ones
-        too."""
+        """All calls with one of these last names in the outermost function, in reading order, including
+        cold ones."""
         by_name = self.once(("calls",), self._calls_by_name)
         found = [by_name[name] for name in (set(names) if names else by_name) if name in by_name]
         for _, call, scene in found[0] if len(found) == 1 else sorted(chain(*found), key=_number):
@@ -299,7 +299,7 @@ class Place:
         return found
 
     def once(self, key: object, make: Callable[[], Answer]) -> Answer:
-        """What `make` gives, computed once for the outermost function, whichever rule asks first. The key
+        """The result of `make`, computed once per outermost function, whichever rule asks first. The key
         is the rule's own: ``("reads", id(function))``."""
         memo = self._reader.memo
         if key not in memo:
@@ -308,42 +308,42 @@ class Place:
         return answer
 
     def subscripts(self) -> Iterator[tuple[cst.Subscript, Scene]]:
-        """All subscripts that are read in the outermost function, in reading order, cold ones too."""
+        """All subscripts that are read in the outermost function, in reading order, including cold ones."""
         for seen in self._reader.events:
             if seen.event == "getitem":
                 assert isinstance(seen.node, cst.Subscript)
                 yield seen.node, seen.scene
 
     def invariant(self, node: cst.CSTNode, loop: cst.CSTNode) -> bool:
-        """Whether an expression gives the same in every round of a loop, by its names: none of them is bound
-        in the loop, and none is a tensor or object that the loop changes in place."""
+        """Whether an expression has the same value in every iteration of a loop, judged by its names:
+        none of them is bound in the loop, and none is a tensor or object that the loop changes in place."""
         changed = self.once(("changed in", id(loop)), lambda: _changed_in(loop))
         return not _names_in(node) & changed
 
-    # -- the text ------------------------------------------------------------------------------
+    # -- source text ------------------------------------------------------------------------------
 
     def text(self, node: cst.CSTNode) -> str:
         """The source of a node."""
-        # The node is kept with it: another one that is made later must not get its id.
+        # Keep the node, so that no later node gets its id.
         return self.once(("text", id(node)), lambda: (node, text(node)))[1]
 
     def short(self, node: cst.CSTNode, limit: int = 48) -> str:
-        """The source of a node as messages show it: on one line, without brackets around it all, cut where
-        it is long."""
+        """The source of a node for messages: on one line, without enclosing brackets, shortened if it is
+        long."""
         shown = " ".join(self.text(node).split())
         while _is_bracketed(shown):
             shown = shown[1:-1].strip()
         return shown if len(shown) <= limit else shown[: limit - 1].rstrip() + "…"
 
     def same(self, a: cst.CSTNode, b: cst.CSTNode) -> bool:
-        """Whether two expressions read the same."""
+        """Whether two expressions have the same source."""
         return a is b or self.text(a) == self.text(b)
 
     def dotted(self, node: cst.CSTNode) -> str:
-        """``a.b.c`` as written, empty when the node is no chain of names."""
+        """``a.b.c`` as written, empty if the node is not a chain of names."""
         return dotted(node) or ""
 
-    # -- the answer ----------------------------------------------------------------------------
+    # -- answers ----------------------------------------------------------------------------
 
     def finding(
         self,
@@ -354,11 +354,13 @@ class Place:
         fix: Fix | None = None,
         dry: bool | None = False,
     ) -> Finding:
-        """The verdict: this node, for this reason. A `note` surely costs, but what to do is the author's to
-        decide; `maybe` findings are shown with --pedantic only; where only users of the library make a place
-        hot, nothing is more than a note. `dry` are
-        those that surely wait for nothing, where others of the rule do, and are told with another price; None
-        where that is not known, and no price."""
+        """A finding at this node.
+
+        A `note` surely costs something, but what to do is for the author to decide. `maybe` findings are
+        shown only with --pedantic. If only users of the library make a place hot, it is at most a note.
+        `dry` is for rules whose places usually wait for the device: True if this one surely does not,
+        which has another price; None if that is unknown, and then it has no price.
+        """
         code, rule = self._rule
         fact = self.hot
         span = self._head(node)
@@ -394,8 +396,8 @@ class Place:
         message: str,
         imports: Iterable[str] = (),
     ) -> Fix:
-        """A fix that puts one node (or source text) in place of another. `imports` are whole statements
-        (``import itertools``) that the file needs for it; those it has already are not added again."""
+        """A fix that replaces a node (or its source text) by another. `imports` are whole statements
+        (``import itertools``) that the file needs for it; existing ones are not added again."""
         return self.edits([(old, new)], safety=safety, message=message, imports=imports)
 
     def edits(
@@ -407,9 +409,9 @@ class Place:
         imports: Iterable[str] = (),
         more: Iterable[Edit] = (),
     ) -> Fix:
-        """A fix of several replacements, made together or not at all. Statements are replaced without their
-        indentation and trailing comment: the new text's following lines need the statement's indentation
-        (`indent`). `more` are edits made by `head_edit` and `after`."""
+        """A fix of several replacements, made together or not at all. Statements are replaced without
+        their indentation and trailing comment: further lines of the new text need the statement's
+        indentation (`indent`). `more` are edits made by `head_edit` and `after`."""
         path = self._reader.brief.path
         edits = [
             Edit(path, self._span(old), new if isinstance(new, str) else text(new))
@@ -420,11 +422,11 @@ class Place:
         return Fix(safety, message, tuple(edits))
 
     def head_edit(self, statement: cst.CSTNode, new: str) -> Edit:
-        """Puts text in place of a compound statement's header, up to its colon."""
+        """Replace the header of a compound statement, up to its colon."""
         return Edit(self._reader.brief.path, self._head(statement), new)
 
     def after(self, node: cst.CSTNode, new: str) -> Edit:
-        """Inserts text after a node."""
+        """Insert text after a node."""
         end = self._span(node)
         at = Span(end.end_line, end.end_column, end.end_line, end.end_column)
         return Edit(self._reader.brief.path, at, new)
@@ -436,17 +438,17 @@ class Place:
 
     def _import_edits(self, imports: Iterable[str]) -> Iterator[Edit]:
         for statement in imports:
-            # Which of them the file has already is seen when its whole text is at hand.
+            # Existing imports are skipped later, when the whole text of the file is available.
             yield Edit(self._reader.brief.path, IMPORTS, statement + "\n")
 
     # -- the project ---------------------------------------------------------------------------
 
     def supports_python(self, specifier: str) -> bool:
-        """Whether the linted project runs on a Python that the specifier (``>=3.11``) admits."""
+        """Whether the linted project supports a Python release in the specifier (``>=3.11``)."""
         return overlaps(self.target.python, specifier)
 
     def needs_torch(self, specifier: str) -> bool:
-        """Whether every torch that the linted project admits satisfies the specifier (``>=2.1``)."""
+        """Whether every torch release that the linted project allows satisfies the specifier (``>=2.1``)."""
         return is_needed(self.target.torch, specifier)
 
 
@@ -467,7 +469,7 @@ _TREE_MODULES = (
 
 
 def _is_bracketed(source: str) -> bool:
-    """Whether round brackets enclose all of an expression: the last one closes the first."""
+    """Whether round brackets enclose the whole expression: the last one closes the first."""
     depth = 0
     for i, c in enumerate(source):
         depth += (c in "([{") - (c in ")]}")
@@ -477,7 +479,7 @@ def _is_bracketed(source: str) -> bool:
 
 
 def _names_in(node: cst.CSTNode) -> set[str]:
-    """The names in a node, and of dotted ones all that leads there: `a`, `a.b` and `a.b.c`."""
+    """The names in a node; for dotted names, all prefixes: `a`, `a.b` and `a.b.c`."""
     found: set[str] = set()
     for inner in nodes.walk(node):
         if isinstance(inner, cst.Name):
@@ -490,7 +492,7 @@ def _names_in(node: cst.CSTNode) -> set[str]:
 
 
 def _changed_in(loop: cst.CSTNode) -> set[str]:
-    """Names that a loop binds, writes through, or calls methods on that change them."""
+    """Names that a loop binds, writes through, or on which it calls methods that change them."""
     found: set[str] = set()
     for node in nodes.walk(loop):
         for target in nodes.changed_by(node):

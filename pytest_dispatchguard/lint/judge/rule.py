@@ -1,4 +1,4 @@
-"""What a rule is: one class that says what it looks for, judges it, and perhaps rewrites it."""
+"""A rule: one class that says what it looks for, judges it, and may rewrite it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A rule's question: which places are worth judging. The scout answers it for whole functions
-    without parsing them for real (`tokens`), the judge then shows each matching node to the rule."""
+    """What a rule looks for. The scout answers it for whole functions without parsing them in full
+    (`tokens`); each matching node is then shown to the rule."""
 
     event: Event
     names: frozenset[str] = frozenset()
-    """Narrows the event to these names; empty for all."""
+    """Limits the event to these names; empty for all."""
     tokens: frozenset[str] = frozenset()
-    """A function holds something to look at when its facts hold one of these."""
+    """A function is judged if its facts contain one of these."""
 
 
 def Call(
@@ -33,9 +33,10 @@ def Call(
 ) -> Look:
     """Calls whose last name is one of these: ``Call("item")`` matches ``x.sum().item()`` and ``item(x)``.
 
-    To spare functions a closer look: `arguments` says that one of these has to be given just so many (0 to
-    3); `place`, that it has to stand in a loop, be called by its bare name, or be given `self` first. What
-    else the function calls by these names is shown as well."""
+    To parse fewer functions: `arguments` requires a call with exactly that many arguments (0 to 3);
+    `place`, a call in a loop, by its bare name, or with `self` as first argument. Other calls by these
+    names in the same function are shown as well.
+    """
     word = place or ("call" if arguments is None else f"call{arguments}")
     return Look(
         "call", frozenset(names), frozenset(f"{word}:{n}" for n in names) or frozenset({word})
@@ -43,21 +44,21 @@ def Call(
 
 
 def ConstantCopy() -> Look:
-    """Calls of `tuple`, `list`, `set` and `frozenset`, in functions that give one of them something named
-    as constants are."""
+    """Calls of `tuple`, `list`, `set` and `frozenset`, in functions that pass one of them something named
+    like a constant."""
     return Look("call", COPYING_CALLS, frozenset({"constant-copy"}))
 
 
 def SizedCall() -> Look:
-    """Calls that want sizes or bounds (`range`, `torch.zeros`, `x.view`, …), in functions where one of them
-    may be given a tensor for a number."""
+    """Calls that take sizes or bounds (`range`, `torch.zeros`, `x.view`, …), in functions that may pass a
+    tensor as a number."""
     return Look("call", SIZED_CALLS, frozenset({"sized"}))
 
 
 def Truth() -> Look:
-    """Expressions asked for their truth: conditions of if, while, assert, ternaries and comprehension
-    filters, operands of `not`, `and`, `or`, arguments of `bool`. The node is the expression asked
-    (the single operands, never the `and`/`or`/`not` around them)."""
+    """Expressions converted to bool: conditions of if, while, assert, conditional expressions and
+    comprehension filters, operands of `not`, `and`, `or`, arguments of `bool`. The node is the expression
+    itself (the single operands, never the `and`/`or`/`not` around them)."""
     return Look("truth", frozenset(), frozenset({"truth"}))
 
 
@@ -67,14 +68,14 @@ def With() -> Look:
 
 
 def Loop(having: Look | None = None) -> Look:
-    """For and while statements (`cst.For`, `cst.While`); with `having`, in functions that hold what that look
-    asks for."""
+    """For and while statements (`cst.For`, `cst.While`); with `having`, in functions that contain what
+    that look looks for."""
     return Look("loop", frozenset(), having.tokens if having is not None else frozenset({"loop"}))
 
 
 def Iterated() -> Look:
-    """Expressions that are iterated: of for loops, comprehensions, `*x`, tuple unpacking, and the argument
-    of list, tuple, set, sorted, enumerate, zip, sum, max, min, any, all called with it."""
+    """Expressions that are iterated over: in for loops, comprehensions, `*x`, tuple unpacking, and the
+    argument of list, tuple, set, sorted, enumerate, zip, sum, max, min, any, all."""
     return Look("iterate", frozenset(), frozenset({"iterate"}))
 
 
@@ -94,19 +95,19 @@ def Assignment() -> Look:
 
 
 def Elements() -> Look:
-    """Assignments to a subscript, in functions that write to elements by their number, or by the number of a
-    round."""
+    """Assignments to a subscript, in functions that write to elements by their number or by a loop
+    counter."""
     return Look("setitem", frozenset(), frozenset({"element"}))
 
 
 def Rounds() -> Look:
-    """For and while statements, in functions with a loop over `range` that may take elements by the number of
-    the round."""
+    """For and while statements, in functions with a loop over `range` that may use the counter as an
+    index."""
     return Look("loop", frozenset(), frozenset({"counted"}))
 
 
 def Tables() -> Look:
-    """Assignment statements, in functions that assign a dict of two entries or more as it is written down."""
+    """Assignment statements, in functions that assign a dict literal of two or more entries."""
     return Look("assign", frozenset(), frozenset({"table"}))
 
 
@@ -146,18 +147,18 @@ def Class() -> Look:
 
 
 def MadeCall() -> Look:
-    """Calls in functions that call what they have just made: ``make(x)(y)``, or ``f = make(x)`` and then
-    ``f(y)``, with a call or a lambda for ``make(x)``. All calls of such functions are shown."""
+    """Calls in functions that call what they have just created: ``make(x)(y)``, or ``f = make(x)`` and
+    then ``f(y)``, with a call or a lambda for ``make(x)``. All calls of such functions are shown."""
     return Look("call", frozenset(), frozenset({"made-call"}))
 
 
 def Comprehension(having: Look) -> Look:
-    """Comprehensions and generator expressions, in functions that hold something that a look asks for."""
+    """Comprehensions and generator expressions, in functions that contain what a look looks for."""
     return Look("comprehension", frozenset(), having.tokens)
 
 
 def HelperCall() -> Look:
-    """Calls of short helpers of the project that read what they are given."""
+    """Calls of short helpers of the project that read the value of their arguments."""
     return Look("helper-call", frozenset(), frozenset({HELPER_CALL}))
 
 
@@ -172,8 +173,8 @@ def Comparison() -> Look:
 
 
 def Function(*names: str, having: Iterable[Look] = ()) -> Look:
-    """Whole hot functions (`cst.FunctionDef`): those with one of these names, or those that hold
-    something that one of the looks in `having` asks for."""
+    """Whole hot functions (`cst.FunctionDef`): those with one of these names, or those that contain what
+    one of the looks in `having` looks for."""
     tokens = {f"name:{n}" for n in names}
     for look in having:
         tokens |= look.tokens
@@ -182,7 +183,7 @@ def Function(*names: str, having: Iterable[Look] = ()) -> Look:
 
 def Decorated(*names: str) -> Look:
     """Whole hot functions that have a decorator with one of these last names: ``Decorated("compile")``.
-    Functions inside them come too."""
+    Functions inside them are included."""
     return Look("function", frozenset(), frozenset(f"decorator:{n}" for n in names))
 
 
@@ -205,18 +206,18 @@ class Rule:
     fixes: ClassVar[Literal["safe", "unsafe", "none"]] = "none"
     """The best fix this rule ever offers."""
     default: ClassVar[bool] = True
-    """Whether the rule speaks without being selected by its own code."""
+    """Whether the rule runs without being selected by its own code."""
     python: ClassVar[str] = ""
     """Specifier of the Python releases on which the pattern costs: ``<3.12``. Empty: on all."""
     torch: ClassVar[str] = ""
     """Specifier of the torch releases on which the pattern costs. Empty: on all."""
     also_compiled: ClassVar[bool] = True
-    """Whether it counts in functions that are compiled as well: what runs only while they are traced costs
-    their calls nothing."""
+    """Whether it applies to compiled functions: code that runs only while they are traced costs their
+    calls nothing."""
     also_cold: ClassVar[bool] = False
     """Whether cold regions of hot functions are shown too."""
     running: ClassVar[bool] = False
-    """Whether only running code tells: the linter looks for nothing then."""
+    """Whether the rule needs running code: the linter then looks for nothing."""
 
     def judge(self, node: Any, place: Place) -> Finding | Iterable[Finding] | None:
         """The verdict on one node: a finding (made by `place.finding`), several, or None."""
@@ -229,7 +230,7 @@ class Rule:
 
     @classmethod
     def info(cls) -> RuleInfo:
-        """What reports and docs tell of the rule."""
+        """What reports and docs say about the rule."""
         text = inspect.cleandoc(cls.__doc__ or "")
         summary, _, rest = text.partition("\n\n")
         return RuleInfo(

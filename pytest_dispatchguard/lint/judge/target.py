@@ -1,4 +1,5 @@
-"""The project being linted, as far as rules may ask, and whether facts of some releases are about it."""
+"""The project being linted, as far as rules need to know it, and whether a rule for some releases applies
+to it."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The project being linted, as far as rules may ask."""
+    """The project being linted, as far as rules need to know it."""
 
     tensor_types: tuple[str, ...] = ()
     tree_modules: tuple[str, ...] = ()
@@ -25,7 +26,7 @@ _TORCHES = tuple([f"1.{n}" for n in range(8, 14)] + [f"2.{n}" for n in range(20)
 
 
 def overlaps(project: str, rule: str, versions: Sequence[str] = _PYTHONS) -> bool:
-    """Whether some release satisfies both what the project admits and what a rule is about."""
+    """Whether some release satisfies both what the project allows and what a rule is about."""
     if not (project and rule):
         return True
     mine, wanted = _specifiers(project), _specifiers(rule)
@@ -33,19 +34,19 @@ def overlaps(project: str, rule: str, versions: Sequence[str] = _PYTHONS) -> boo
 
 
 def applies(target: Target, python: str, torch: str) -> bool:
-    """Whether a rule that rests on facts of some releases is about the linted project."""
+    """Whether a rule that depends on certain releases applies to the linted project."""
     return overlaps(target.python, python, _PYTHONS) and overlaps(target.torch, torch, _TORCHES)
 
 
 def is_needed(project: str, torch: str) -> bool:
-    """Whether every torch release that the project admits satisfies a specifier."""
+    """Whether every torch release that the project allows satisfies a specifier."""
     mine, wanted = _specifiers(project), _specifiers(torch)
     return all(wanted.contains(v) for v in _TORCHES if mine.contains(v))
 
 
 def _specifiers(text: str) -> SpecifierSet:
-    """What a project says of releases; what cannot be read admits all."""
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # only judging pays for it
+    """The version specifiers of a project; an invalid one allows everything."""
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # imported only for judging
 
     try:
         return SpecifierSet(text)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from pytest_dispatchguard.config.config import Config
 from pytest_dispatchguard.lint.facts import Brief
-from pytest_dispatchguard.lint.judge.brief_parts import Parts, still_so
+from pytest_dispatchguard.lint.judge.brief_parts import Parts, same_answers
 from pytest_dispatchguard.lint.judge.catalog import Catalog
 from pytest_dispatchguard.lint.judge.target import Target
 from pytest_dispatchguard.lint.pipeline.briefs import Briefs
@@ -214,7 +214,7 @@ class _Jobs(Iterator[_Job]):
             return outlines
         pieces = self.pieces[rel] = _pieces(self._survey, rel, outlines, brief, self._settings)
         rows = self._cache.get_many("chunks", (p.key for p in pieces if p.key))
-        self.known.update((k, row) for k, row in rows.items() if still_so(brief, asked_in(row)))
+        self.known.update((k, row) for k, row in rows.items() if same_answers(brief, asked_in(row)))
         return [p.outline for p in pieces if p.key not in self.known]
 
 
@@ -293,7 +293,10 @@ def _died(job: _Job) -> _Found:
     lines = Lines(text)
     (outline,) = job.outlines
     finding = judge.unjudged(
-        lines, outline, unpack_brief(job.brief), "ends the process that checks it (out of memory?)"
+        lines,
+        outline,
+        unpack_brief(job.brief),
+        "crashes the process that checks it (out of memory?)",
     )
     _, first, _ = lines.chunk(outline)
     return _Found(job.rel, [(outline, first, pack_judged([finding], first, {}))], [])

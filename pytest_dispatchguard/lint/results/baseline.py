@@ -64,11 +64,11 @@ def load(path: Path) -> Baseline:
     """Read a baseline file."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            raise UserError(f"{path}: not a file, so no baseline; name another")
+            raise UserError(f"{path}: not a file; name another")
         content = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         raise _ReplaceableError(
-            f"{path}: no such baseline; make it with --write-baseline"
+            f"{path}: no such baseline; create it with --write-baseline"
         ) from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
@@ -78,10 +78,10 @@ def load(path: Path) -> Baseline:
         where = f" (line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
         if content.strip() and not _OURS.match(content):
             raise UserError(
-                f"{path}: not a dispatchguard baseline: no valid JSON{where}; name another file"
+                f"{path}: not a dispatchguard baseline: not valid JSON{where}; name another file"
             ) from None
         raise _ReplaceableError(
-            f"{path}: not a baseline: no valid JSON{where}; mend it, or --write-baseline anew"
+            f"{path}: not valid JSON{where}; repair it, or write it again with --write-baseline"
         ) from None
     if not isinstance(data, dict) or data.get("tool") != "dispatchguard":
         raise UserError(f"{path}: not a dispatchguard baseline; name another file")
@@ -92,13 +92,13 @@ def load(path: Path) -> Baseline:
         )
     if schema != SCHEMA:
         raise _ReplaceableError(
-            f"{path}: baseline schema {schema!r}, this version reads {SCHEMA}; "
-            "make it anew with --write-baseline"
+            f"{path}: baseline schema {schema!r}, this version reads {SCHEMA}; write it again with "
+            "--write-baseline"
         )
     entries = data.get("entries")
     if not isinstance(entries, list):
         raise _ReplaceableError(
-            f"{path}: baseline without entries; make it anew with --write-baseline"
+            f"{path}: baseline without entries; write it again with --write-baseline"
         )
     return Baseline(tuple(_entry(item, path, number) for number, item in enumerate(entries, 1)))
 
@@ -281,5 +281,6 @@ def _entry(item: Any, path: Path, number: int) -> Entry:
         if len(words) == len(fields) and type(count) is int and count > 0:
             return Entry(**words, count=count)
     raise _ReplaceableError(
-        f"{path}: entry {number} is not a baseline entry; remove it, or --write-baseline anew"
+        f"{path}: entry {number} is not a baseline entry; remove it, or write the file again with "
+        "--write-baseline"
     )

@@ -319,7 +319,7 @@ def _read_comment(
         reach = _reach(lines, line, alone, comments, units, kind)
         if kind == "ignore-file" and not (alone and column == 1 and not _around(line, units)):
             yield Complaint(
-                span, "`ignore-file` counts only alone on a line, at the left margin", text.strip()
+                span, "`ignore-file` must be alone on its line, without indentation", text.strip()
             )
             continue
         yield Directive(
@@ -372,7 +372,7 @@ def _read_segment(segment: str) -> _Read | str | None:
         return kind, (), None
     codes = _CODES.fullmatch(after)
     if codes is None:
-        return f"cannot be followed; write `{kind}[CODE, ...] -- reason`"
+        return f"cannot be understood; write `{kind}[CODE, ...] -- reason`"
     written = tuple(re.split(r"[,\s]+", codes["codes"].strip(" \t,")))
     if written == ("",):
         return f"`{kind}[]` names no code; name one, or write `{kind}` for all"
@@ -390,7 +390,7 @@ def _misspelt(name: str, rest: str) -> str | None:
         return None
     if word["word"].lower() not in DIRECTIVES and not _CODE.search(word["after"]):
         return None
-    return f'"{name}" is not read; write "dispatchguard:"'
+    return f'"{name}" is not recognized; write "dispatchguard:"'
 
 
 def _around(line: int, units: tuple[Unit, ...]) -> list[int]:

@@ -24,7 +24,7 @@ def idle_names(config: Config, project: Project) -> Iterator[str]:
     for name in config.tensor_types:
         if _is_missing(project, name):
             classes = map(dotted_id, project.classes)
-            yield f'tensor-types: "{name}" is no class{_nearest_of(name, classes)}'
+            yield f'tensor-types: "{name}" is not a class{_nearest_of(name, classes)}'
 
 
 def _instead(project: Project, pattern: str) -> str:

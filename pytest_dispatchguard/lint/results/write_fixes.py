@@ -27,7 +27,9 @@ def write_fixes(
             failed[rel] = f"{rel}: changed while it was being fixed, so not written; run again"
             continue
         if leads_out(files[rel], root):
-            failed[rel] = f"{rel}: leads out of the project by a link, so not written; fix it there"
+            failed[rel] = (
+                f"{rel}: a link that leads out of the project, so not written; fix the file there"
+            )
             continue
         try:
             write_source(files[rel].path, source.encode(text))

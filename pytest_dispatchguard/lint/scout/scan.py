@@ -152,7 +152,7 @@ def _error(text: str, source: bytes, root: Node) -> tuple[int, int, str] | None:
     nul = text.find("\0")
     if nul >= 0:
         line = text.count("\n", 0, nul) + 1
-        return line, nul - text.rfind("\n", 0, nul), "source code holds a NUL byte"
+        return line, nul - text.rfind("\n", 0, nul), "source code contains a NUL byte"
     if not (root.has_error or _old_statement(source, root)):
         return None
     return _parse(text)

@@ -79,8 +79,8 @@ class Source:
         try:
             if mark + self.text.encode(self.encoding) != self.data:
                 raise UserError(
-                    f"{self.rel}: cannot be rewritten: {self.encoding} does not give its bytes "
-                    "back; save the file as UTF-8"
+                    f"{self.rel}: cannot be rewritten: decoding as {self.encoding} and encoding "
+                    "again changes bytes; save the file as UTF-8"
                 )
             return mark + text.encode(self.encoding)
         except UnicodeEncodeError as error:
@@ -133,7 +133,7 @@ def discover(paths: Sequence[Path], config: Config, *, cwd: Path | None = None) 
         rel = _relative(str(path), root)
         if is_excluded(rel + "/" * path.is_dir(), config):
             if path.is_dir():
-                listing.notes.append(f"{rel}: excluded, passed over")
+                listing.notes.append(f"{rel}: excluded, so not checked")
             continue
         if path.is_dir():
             under = _under(listing.files, rel)
@@ -163,12 +163,12 @@ def require(paths: Iterable[Path], cwd: Path) -> None:
                 os.scandir(path).close()
         except (FileNotFoundError, NotADirectoryError, ValueError):
             special = os.path.lexists(path)
-            kind = "a link to nowhere" if special else "no such file or folder"
+            kind = "a broken link" if special else "no such file or directory"
             raise UserError(f"{given}: {kind}") from None
         except OSError as error:
             raise UserError(f"{given}: cannot be read: {error.strerror or error}") from None
         if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
-            raise UserError(f"{given}: neither a file nor a folder")
+            raise UserError(f"{given}: neither a file nor a directory")
 
 
 _PYTHON = (".py", ".pyi", ".pyw", ".ipynb")
@@ -191,7 +191,7 @@ def require_python(given: Path, path: Path, data: bytes | None = None) -> None:
             return  # reading it will show why
     if _SHEBANG.match(data) is None:
         raise UserError(
-            f"{given}: not a Python file; name folders, or files that end in .py, .pyi or .ipynb"
+            f"{given}: not a Python file; name directories, or files that end in .py, .pyi or .ipynb"
         )
 
 
@@ -234,7 +234,7 @@ def decode_source(data: bytes, rel: str) -> Source | Unreadable:
     nul = body.find(b"\0")
     if nul >= 0:
         line, column = _position(body[:nul].decode("utf-8", "replace"))
-        return Unreadable(rel, line, column, "holds a NUL byte: no Python source, or not UTF-8")
+        return Unreadable(rel, line, column, "contains a NUL byte: not Python source, or not UTF-8")
     encoding = "utf-8"
     cookie = _cookie(body)
     if cookie is not None:
@@ -433,7 +433,7 @@ def _walk(listing: _Listing, root: str, folder: str, rel: str) -> None:
                         if stat.S_ISREG(status.st_mode):
                             files[path] = _file(entry.path, path, status)
         except OSError as error:
-            listing.notes.append(f"{prefix or '.'}: passed over: {error.strerror or error}")
+            listing.notes.append(f"{prefix or '.'}: skipped: {error.strerror or error}")
 
 
 def _list_siblings(listing: _Listing, root: str, folder: Path) -> None:
@@ -448,7 +448,7 @@ def _list_siblings(listing: _Listing, root: str, folder: Path) -> None:
                     listing.files[rel] = _file(entry.path, rel, entry.stat())
     except OSError as error:
         shown = _relative(str(folder), root)
-        listing.notes.append(f"{shown}: passed over: {error.strerror or error}")
+        listing.notes.append(f"{shown}: skipped: {error.strerror or error}")
 
 
 def _follow_links(listing: _Listing, root: str) -> None:
@@ -466,7 +466,7 @@ def _follow_links(listing: _Listing, root: str) -> None:
             except OSError as error:
                 circle = error.errno == errno.ELOOP
                 if not circle and not listing.excluded(rel, name, False):
-                    listing.notes.append(f"{rel}: passed over: {error.strerror or error}")
+                    listing.notes.append(f"{rel}: skipped: {error.strerror or error}")
                 continue
             folder = stat.S_ISDIR(status.st_mode)
             if listing.excluded(rel, name, folder):

@@ -131,7 +131,7 @@ def texts_at(root: Path, commit: str, paths: Iterable[str]) -> dict[str, bytes]:
     asked = b"".join(f"{commit}:./".encode() + os.fsencode(path) + b"\n" for path in wanted)
     answer = run_git(root, "cat-file", "--batch", given=asked)
     if answer is None or answer.returncode:
-        raise UserError(f"what files held at {commit[:12]} cannot be told: {complaint(answer)}")
+        raise UserError(f"the files at {commit[:12]} cannot be read: {complaint(answer)}")
     found: dict[str, bytes] = {}
     left = answer.stdout
     for path in wanted:
@@ -266,14 +266,14 @@ def _merge_base(root: Path, rev: str, option: str) -> str:
         if verified is None or verified.returncode:
             if name == "HEAD":
                 raise UserError(f"{option}: the repository has no commit yet; commit first")
-            raise UserError(f'{option}: git knows no revision "{rev}"; fetch or mend it')
+            raise UserError(f'{option}: git knows no revision "{rev}"; fetch or correct it')
     found = run_git(root, "merge-base", "--end-of-options", rev, "HEAD")
     base = b"" if found is None else found.stdout.strip()
     if base:
         return base.decode("ascii")
     if _ask(root, option, "rev-parse", "--is-shallow-repository").strip() == b"true":
         raise UserError(
-            f'{option}: this shallow clone does not reach back to where "{rev}" and HEAD part; '
+            f'{option}: this shallow clone does not contain the merge base of "{rev}" and HEAD; '
             "fetch more history (git fetch --unshallow)"
         )
     raise UserError(f'{option}: "{rev}" and HEAD have no common commit; name another revision')
@@ -282,7 +282,7 @@ def _merge_base(root: Path, rev: str, option: str) -> str:
 def _ask(root: Path, option: str, *arguments: str) -> bytes:
     answer = run_git(root, *arguments)
     if answer is None:
-        raise UserError(f"{option} needs git, which cannot be started here; install it")
+        raise UserError(f"{option} needs git, which cannot be started; install it")
     if answer.returncode:
         said = complaint(answer)
         if "not a git repository" in said or "must be run in a work tree" in said:

@@ -95,7 +95,7 @@ def _read(text: str) -> dict[str, Any]:
             "not a notebook: JSON nested too deeply, or with too long a number"
         ) from None
     if not isinstance(notebook, dict):
-        raise NotebookError("not a notebook: no JSON object")
+        raise NotebookError("not a notebook: not a JSON object")
     return notebook
 
 

@@ -1,4 +1,4 @@
-"""What earlier runs found out, in one SQLite file of text: losing it costs only time."""
+"""The results of earlier runs, as text in one SQLite file. Losing it costs only time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAME = "cache.sqlite"
 _APPLICATION = 0x44475552
 _SCHEMA = "2"
 KEPT_LEAST = 1000
-"""Values of a kind that are kept however small the project is."""
+"""Values of each kind that are kept even for the smallest project."""
 _HEADER = b"SQLite format 3\0"
 _USUAL_JOURNAL = b"\1\1"
 _LAST_FORM = 4
@@ -43,43 +43,43 @@ CREATE TABLE stamps (
 _TABLES = tuple(statement.strip() for statement in _SCRIPT.split(";"))
 _MADE = frozenset(statement.encode() for statement in _TABLES)
 
-# A file written again within one tick of the clock keeps its times; such a stamp proves nothing.
+# A file rewritten within one clock tick keeps its times; such a stamp proves nothing.
 _RACY_NS = 2_000_000_000
 
 
 class Store(Protocol):
-    """Keeps texts by key, each kind for itself."""
+    """Stores texts by key, separately for each kind."""
 
     def get_many(self, namespace: str, keys: Iterable[str]) -> dict[str, str]:
-        """The values of those keys that have one."""
+        """The values of the keys that have one."""
 
     def put_many(self, namespace: str, values: Mapping[str, str]) -> None:
-        """Keep values."""
+        """Store values."""
 
     def trim(self, namespace: str, most: int) -> None:
-        """Forget the values kept longest ago, so that no more remain than so many, and a few."""
+        """Drop the oldest values, so that at most so many remain, plus a few more."""
 
 
 class Memory:
-    """A store that lasts as long as it is held."""
+    """A store in memory."""
 
     def __init__(self) -> None:
         self._values: dict[str, dict[str, str]] = {}
 
     def get_many(self, namespace: str, keys: Iterable[str]) -> dict[str, str]:
-        """The values of those keys that have one."""
+        """The values of the keys that have one."""
         known = self._values.get(namespace, {})
         return {key: known[key] for key in keys if key in known}
 
     def put_many(self, namespace: str, values: Mapping[str, str]) -> None:
-        """Keep values, the last ones longest."""
+        """Store values; the latest are kept longest."""
         known = self._values.setdefault(namespace, {})
         for key, value in values.items():
             known.pop(key, None)
             known[key] = value
 
     def trim(self, namespace: str, most: int) -> None:
-        """Forget the values kept longest ago, as a `Cache` does."""
+        """Drop the oldest values, as a `Cache` does."""
         known = self._values.get(namespace, {})
         for key in list(known)[: -(most + KEPT_LEAST)]:
             del known[key]
@@ -87,22 +87,22 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """An open cache, or one that remembers nothing where none can be kept. It gives back only what a run with
-    the same key has put in: whatever else is in the file counts as not there."""
+    """An open cache, or one that stores nothing if no file can be used. It returns only what a run with
+    the same key stored; anything else in the file is ignored."""
 
     connection: sqlite3.Connection | None
     path: Path
     version: str
-    """As the file says it, which only runs with the same key can."""
+    """As written in the file, signed with the key."""
     seals: Seals
     notes: tuple[str, ...] = ()
-    """Lines for people: what was wrong with the file."""
+    """Notes for the report: what was wrong with the file."""
 
     @classmethod
     def open(cls, path: Path, version: str) -> Cache:
-        """Open the cache file, made anew where it is missing, of another version, or broken.
+        """Open the cache file. Create it if it is missing, of another version, or broken.
 
-        A file that is somebody else's database is left alone. Nothing here ever fails a run.
+        A database that belongs to something else is left alone. Nothing here ever fails a run.
         """
         nothing = cls(None, path, version, Seals(b""))
         try:
@@ -110,29 +110,29 @@ class Cache:
             with project_folder.made(path.parent) as folder:
                 kind = _kind(folder, path.name)
                 if kind == "foreign":
-                    note = f"{path}: not a dispatchguard cache, left alone; running without a cache"
+                    note = f"{path}: not a dispatchguard cache, so left as it is; running without a cache"
                     return replace(nothing, notes=(note,))
                 connection, broken = _opened(folder, path, version, broken=kind == "broken")
         except UserError as error:
             return replace(nothing, notes=(f"running without a cache: {error}",))
         except (OSError, sqlite3.Error):
             return nothing
-        note = f"{path}: the cache was broken and has been started anew"
+        note = f"{path}: the cache was broken and has been recreated"
         return cls(connection, path, version, seals, (note,) if broken else ())
 
     @classmethod
     def in_memory(cls) -> Cache:
-        """A cache that lasts as long as it is held, and takes no file."""
+        """A cache without a file."""
         path = Path(":memory:")
         return cls(_connect(path, _SCHEMA), path, _SCHEMA, Seals(os.urandom(16)))
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file."""
         if self.connection is not None:
             self.connection.close()
 
     def get_many(self, namespace: str, keys: Iterable[str]) -> dict[str, str]:
-        """The values of those keys that have one."""
+        """The values of the keys that have one."""
         wanted = [key for key in keys if _storable(key)]
         wrong: list[str] = []
         seal_of = self.seals.of(namespace)
@@ -146,7 +146,7 @@ class Cache:
                     f"SELECT key, value, seal FROM rows WHERE namespace = ? AND key IN ({marks})"
                 )
                 for key, value, seal in connection.execute(query, (namespace, *batch)):
-                    # In a file that is broken there can be anything.
+                    # A broken file may contain anything.
                     ours = type(key) is type(value) is bytes and seal == seal_of(key, value)
                     if ours:
                         found[key.decode()] = value.decode()
@@ -160,7 +160,7 @@ class Cache:
         return found
 
     def _forget(self, namespace: str, keys: Iterable[str]) -> None:
-        """Forget what nobody can use, so that it is not taken for known."""
+        """Delete rows that nobody can use, so that their keys do not count as known."""
         rows = [(namespace, key) for key in keys]
         delete = "DELETE FROM rows WHERE namespace = ? AND key = ?"
         self._transact("IMMEDIATE", lambda connection: connection.executemany(delete, rows))
@@ -172,7 +172,7 @@ class Cache:
         return {_text(key) for (key,) in rows or ()}
 
     def put_many(self, namespace: str, values: Mapping[str, str]) -> None:
-        """Keep values, all or none."""
+        """Store values, all or none."""
         seal_of = self.seals.of(namespace)
         rows = [
             (namespace, key, value, seal_of(key.encode(), value.encode()))
@@ -184,7 +184,7 @@ class Cache:
             self._transact("IMMEDIATE", lambda connection: connection.executemany(insert, rows))
 
     def trim(self, namespace: str, most: int) -> None:
-        """Forget the values kept longest ago, so that no more remain than so many, and a few."""
+        """Drop the oldest values, so that at most so many remain, plus a few more."""
         query = (
             "DELETE FROM rows WHERE namespace = ? AND rowid <= (SELECT rowid FROM rows"
             " WHERE namespace = ? ORDER BY rowid DESC LIMIT 1 OFFSET ?)"
@@ -194,7 +194,7 @@ class Cache:
         )
 
     def prune(self, namespace: str, keep: Collection[str]) -> None:
-        """Forget what is not kept."""
+        """Drop all values except those to keep."""
 
         def delete(connection: sqlite3.Connection) -> None:
             query = "SELECT rowid, key FROM rows WHERE namespace = ?"
@@ -205,7 +205,7 @@ class Cache:
         self._transact("IMMEDIATE", delete)
 
     def hashes(self, files: Iterable[File]) -> dict[str, str]:
-        """Content hashes, by relative path, of files that nobody touched since they were kept."""
+        """Content hashes, by relative path, of files that have not been touched since these were stored."""
         query = "SELECT path, hash, seal FROM stamps"
         rows = self._transact("DEFERRED", lambda c: c.execute(query).fetchall())
         known = {_text(path): (digest, seal) for path, digest, seal in rows or ()}
@@ -218,7 +218,7 @@ class Cache:
         return found
 
     def put_hashes(self, files: Iterable[File], hashes: Mapping[str, str]) -> None:
-        """Keep content hashes by relative path, except of files changed just now."""
+        """Store content hashes by relative path, except for files changed just now."""
         seal_of = self.seals.of("stamp")
         latest = time.time_ns() - _RACY_NS
         rows = [
@@ -233,7 +233,7 @@ class Cache:
             self._transact("IMMEDIATE", lambda connection: connection.executemany(insert, rows))
 
     def prune_hashes(self, keep: Collection[str]) -> None:
-        """Forget the hashes of paths that are not kept."""
+        """Drop the hashes of all other paths."""
 
         def delete(connection: sqlite3.Connection) -> None:
             rows = connection.execute("SELECT path FROM stamps").fetchall()
@@ -243,8 +243,8 @@ class Cache:
         self._transact("IMMEDIATE", delete)
 
     def _transact(self, mode: str, work: Callable[[sqlite3.Connection], _T]) -> _T | None:
-        """Do work in one short transaction, or give None where there can be none: the file is
-        locked, read-only, broken, or was taken over by a run of another version."""
+        """Run `work` in one short transaction. Return None if that is impossible: the file is locked,
+        read-only, broken, or was taken over by another version."""
         connection = self.connection
         if connection is None:
             return None
@@ -258,19 +258,19 @@ class Cache:
         except sqlite3.OperationalError:
             return None
         except sqlite3.DatabaseError:
-            _try_remove(self.path)  # broken inside, past what opening it looks at
+            _try_remove(self.path)  # broken in a part that opening does not check
             return None
         finally:
             _rollback(connection)
 
 
 def cache_path(root: Path) -> Path:
-    """Where a project's cache lies."""
+    """The path of a project's cache."""
     return root / FOLDER / NAME
 
 
 def clean(root: Path) -> bool:
-    """Drop a project's cache; whether there was one. What else lies beside it stays."""
+    """Delete a project's cache; return whether there was one. Other files beside it stay."""
     path = cache_path(root)
     try:
         with project_folder.opened(path.parent) as folder:
@@ -289,8 +289,8 @@ def clean(root: Path) -> bool:
 
 
 def _kind(folder: Folder, name: str) -> str:
-    """What lies in our place: nothing, ours, something broken (no database, though in our place), or foreign;
-    `UserError` where it may not even be looked into."""
+    """What is at our path: nothing, our cache, a broken file, or a foreign database. Raises `UserError`
+    if it cannot be read."""
     folder.require_database(name)
     if folder.look(name) is None:
         return "missing"
@@ -301,35 +301,35 @@ def _kind(folder: Folder, name: str) -> str:
         return "broken"
     if int.from_bytes(head[68:72], "big") != _APPLICATION:
         return "foreign"
-    # Forms that SQLite takes for those of a later release, and only reads or refuses.
+    # File formats that SQLite takes for those of a later release, and opens read-only or refuses.
     usual = head[18:20] == _USUAL_JOURNAL and int.from_bytes(head[44:48], "big") <= _LAST_FORM
     return "ours" if usual else "broken"
 
 
 def _stamp(seal_of: Callable[[bytes, bytes], bytes], file: File, digest: bytes) -> bytes:
-    """The seal of a content hash, of a file as it is."""
+    """The signature of a content hash, for a file in its current state."""
     of = b"%d %d %d %d %b" % (file.size, file.mtime_ns, file.ctime_ns, file.inode, digest)
     return seal_of(file.rel.encode("utf-8", "surrogatepass"), of)
 
 
 def _of_version(seals: Seals, version: str) -> tuple[Seals, str]:
-    """The seals of what one version writes, and how a file says that it is of that version: without the key
-    nobody can say so."""
+    """The signatures for one version, and the version as a file has to state it: nobody can write that
+    without the key."""
     own = Seals(seals.of("version")(b"", f"{_SCHEMA}:{version}".encode()))
     return own, f"{_SCHEMA}:{own.of('version')(b'', b'').hex()}"
 
 
 class _OtherTablesError(Exception):
-    """A file has other tables than a cache, or more than tables: nothing in it is asked for."""
+    """A file has other tables than a cache, or objects that are not tables, so nothing in it is read."""
 
 
 def _opened(
     folder: Folder, path: Path, version: str, *, broken: bool
 ) -> tuple[sqlite3.Connection | None, bool]:
-    """The database of a cache, and whether the one before was broken; none where others keep it locked."""
+    """The database of a cache, and whether the previous one was broken; None if it is locked."""
     if broken:
         folder.remove_database(path.name)
-    folder.create(path.name)  # SQLite would make it through a link
+    folder.create(path.name)  # SQLite would follow a link to create it
     try:
         return _connect(path, version), broken
     except sqlite3.OperationalError:
@@ -343,9 +343,9 @@ def _opened(
 
 def _connect(path: Path, version: str) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
-    connection.text_factory = bytes  # what is sealed; it may be of no encoding, in a broken file
+    connection.text_factory = bytes  # what is signed; in a broken file it may not be decodable
     try:
-        # The cache may be lost to a power cut; waiting for the disk would cost every run.
+        # A power failure may destroy the cache; waiting for the disk would slow down every run.
         connection.execute("PRAGMA synchronous = OFF")
         tables = _tables(connection)
         if tables and tables != _MADE:
@@ -368,7 +368,7 @@ def _connect(path: Path, version: str) -> sqlite3.Connection:
 
 
 def _tables(connection: sqlite3.Connection) -> set[bytes]:
-    """How the tables, views and triggers of a file were made."""
+    """The SQL of the tables, views and triggers of a file."""
     query = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"
     return {sql for (sql,) in connection.execute(query)}
 
@@ -392,7 +392,7 @@ def _rollback(connection: sqlite3.Connection) -> None:
 
 
 def _try_remove(path: Path) -> None:
-    """Removes a cache, so that the next run starts anew."""
+    """Delete a cache, so that the next run creates it again."""
     try:
         with project_folder.opened(path.parent) as folder:
             folder.remove_database(path.name)
@@ -401,12 +401,12 @@ def _try_remove(path: Path) -> None:
 
 
 def _text(value: Any) -> str:
-    """What SQLite has as text, or has in the place of one."""
+    """A value from SQLite as text, whatever its type."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def _storable(text: str) -> bool:
-    """Whether SQLite can hold a text: names of files may hold bytes of no encoding."""
+    """Whether SQLite can store a text: file names may contain undecodable bytes."""
     if text.isascii():
         return True
     try:

@@ -25,7 +25,7 @@ _Row = Callable[[Any], tuple[Any, ...]]
 
 
 def _row(cls: type, *but: str) -> _Row:
-    """The fields of a dataclass as a tuple, without those that are named."""
+    """The fields of a dataclass as a tuple, except those named."""
     return attrgetter(*(f.name for f in fields(cls) if f.name not in but))
 
 
@@ -55,7 +55,9 @@ def pack_facts(facts: FileFacts) -> str:
     for function in facts.functions:
         row = list(_FUNCTION(function))
         row[_CALLS_AT] = [_CALL(c) for c in function.calls]
-        row[_LOOKS_AT] = " ".join(function.looks)  # most of all words, and quicker as one
+        row[_LOOKS_AT] = " ".join(
+            function.looks
+        )  # faster than one by one, and these are most of all words
         functions.append(row)
     return _text(
         [facts.imports, facts.assigns, functions, [_CLASS(c) for c in facts.classes], facts.error]
@@ -78,7 +80,7 @@ def unpack_facts(text: str) -> FileFacts:
 
 
 def shape(facts: FileFacts) -> str:
-    """A hash of all that hotness and briefs are made from: the facts, without positions."""
+    """A hash of everything that hotness and briefs depend on: the facts without positions."""
     data = _text(
         [
             facts.imports,
@@ -92,8 +94,8 @@ def shape(facts: FileFacts) -> str:
 
 
 def frame(function: FunctionFact) -> object:
-    """All of a function that hotness and briefs are made from where its body is not read: what it is to
-    others; to be compared. A function that sets hooks is told as a whole."""
+    """Everything that hotness and briefs depend on in a function whose body is not analyzed, that is, how
+    it looks to others; for comparison. A function that registers hooks counts as a whole."""
     calls = function.calls
     if any(call.how.startswith("hook") for call in calls):
         return _FUNCTION_SHAPE(function), [_CALL_SHAPE(c) for c in calls]
@@ -102,12 +104,12 @@ def frame(function: FunctionFact) -> object:
 
 
 def packed_call(call: CallFact) -> object:
-    """All of a call but where it stands; to be compared."""
+    """Everything about a call except its position; for comparison."""
     return _CALL_SHAPE(call)
 
 
 def frame_of_class(class_: ClassFact) -> object:
-    """The same of a class."""
+    """The same for a class."""
     return _CLASS_SHAPE(class_), list(class_.attrs)
 
 
@@ -135,8 +137,8 @@ def unpack_brief(text: str) -> Brief:
 
 
 def hot_in_brief(brief: Brief) -> tuple[list[str], set[str], dict[str, str], set[str]]:
-    """Of a brief: the hot functions, those of them that were seen with tensors, what the callees return,
-    but for those whose tensors are on the CPU, and the last names of the callees that read."""
+    """From a brief: the hot functions, those recorded with tensors, the return kinds of callees except
+    for CPU tensors, and the last names of the callees that read their arguments."""
     seen = brief.seen.items()
     given = {name for name, kinds in seen if any("tensor" in k for k in kinds.values())}
     returns = {name: callee.returns for name, callee in brief.callees.items() if not callee.on_cpu}
@@ -145,31 +147,32 @@ def hot_in_brief(brief: Brief) -> tuple[list[str], set[str], dict[str, str], set
 
 
 def pack_findings(findings: Iterable[Finding], line: int = 1) -> str:
-    """Findings of one function or file as JSON, with lines counted from `line`; prices are not kept,
-    they are looked up anew. A line is there once, however many findings it has."""
+    """The findings of one function or file as JSON, with lines counted from `line`. Prices are not
+    stored; they are looked up again. Each line is stored once, however many findings it has."""
     lines: dict[str, int] = {}
     packed = [_packed(f, line - 1, lines.setdefault(f.source, len(lines))) for f in findings]
     return _text([list(lines), packed])
 
 
 def pack_judged(findings: Iterable[Finding], line: int, asked: Mapping[str, Any]) -> str:
-    """What judging one function gave, as JSON of two lines: what rules asked, and the findings."""
+    """The result of judging one function as two lines of JSON: what rules asked about the file, and the
+    findings."""
     return f"{_text(asked)}\n{pack_findings(findings, line)}"
 
 
 def asked_in(text: str) -> dict[str, Any]:
-    """What rules asked when a function was judged, and the answers."""
+    """What rules asked about the file while a function was judged, and the answers."""
     asked: dict[str, Any] = json.loads(text.partition("\n")[0])
     return asked
 
 
 def unpack_judged(text: str, path: str, line: int) -> list[Finding]:
-    """The findings of the function, lines counted from `line`."""
+    """The findings of the function, with lines counted from `line`."""
     return unpack_findings(text.partition("\n")[2], path, line)
 
 
 def unpack_findings(text: str, path: str, line: int = 1) -> list[Finding]:
-    """The findings of the file at a path, lines counted from `line`."""
+    """The findings of the file at a path, with lines counted from `line`."""
     lines, packed = json.loads(text)
     return [_unpacked(item, path, line - 1, lines) for item in packed]
 
@@ -188,7 +191,7 @@ def _packed(f: Finding, shift: int, source: int) -> list[Any]:
 
 
 def _packed_span(span: Span, shift: int) -> list[int]:
-    if span.line == 0:  # no line of the function: the file's place for imports
+    if span.line == 0:  # not a line of the function: where the file's imports go
         return [0, span.column, 0, span.end_column]
     return [span.line - shift, span.column, span.end_line - shift, span.end_column]
 

@@ -1,4 +1,4 @@
-"""Signs the rows of a cache with a key that only the user has, so that rows of others are not believed."""
+"""Signs the rows of a cache with a key that only the user has, so that rows written by others are ignored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from pytest_dispatchguard.model.errors import UserError
 
 VARIABLE = "DISPATCHGUARD_CACHE_KEY_FILE"
-"""Of the environment: names the file of a key that several users or machines share, with their cache."""
+"""The environment variable that names the key file, for users or machines that share a cache."""
 
 _NAME = "cache.key"
 _SIZE = 32
@@ -24,17 +24,16 @@ _MOST = 4096
 
 @dataclass(frozen=True, slots=True)
 class Seals:
-    """Makes digests under a key."""
+    """Makes signatures with a key."""
 
     key: bytes
 
     def of(self, kind: str) -> Callable[[bytes, bytes], bytes]:
-        """What gives the digest of a value of a kind, and of the name that it has there. Neither kinds nor
-        names hold a NUL."""
+        """A function that signs values of a kind under their names. Kinds and names must not contain NUL."""
         begun = blake2b(b"%b\0" % kind.encode(), digest_size=16, key=self.key)
 
         def seal(name: bytes, value: bytes) -> bytes:
-            digest = begun.copy()  # beginning anew for each of a thousand rows takes twice as long
+            digest = begun.copy()  # starting over for each of a thousand rows takes twice as long
             digest.update(b"%b\0%b" % (name, value))
             return digest.digest()
 
@@ -42,7 +41,8 @@ class Seals:
 
 
 def own_seals(environment: Mapping[str, str]) -> Seals:
-    """Those of this user, or of the key that is shared on purpose; the key is made where it is missing."""
+    """Signatures with this user's key, or with a key that is shared on purpose; the key is created if it
+    is missing."""
     shared = environment.get(VARIABLE)
     path = Path(shared) if shared else _state_folder(environment) / "dispatchguard" / _NAME
     try:
@@ -54,14 +54,14 @@ def own_seals(environment: Mapping[str, str]) -> Seals:
             key = _read(path, own=not shared)
     except OSError as error:
         said = error.strerror or error
-        raise UserError(f"{path}: the key of the cache cannot be kept: {said}") from None
+        raise UserError(f"{path}: the key of the cache cannot be stored: {said}") from None
     if key is None or len(key) < _LEAST:
-        raise UserError(f"{path}: is no key of a cache; remove it")
+        raise UserError(f"{path}: not a cache key; remove it")
     return Seals(blake2b(key, digest_size=_SIZE).digest())
 
 
 def _state_folder(environment: Mapping[str, str]) -> Path:
-    """The folder for what programs keep of a user from run to run."""
+    """The directory for data that programs keep per user."""
     given = environment.get("LOCALAPPDATA" if os.name == "nt" else "XDG_STATE_HOME", "")
     if os.path.isabs(given):  # noqa: PTH117 - pathlib would cost every run
         return Path(given)
@@ -72,10 +72,10 @@ def _state_folder(environment: Mapping[str, str]) -> Path:
 
 
 def _read(path: Path, *, own: bool) -> bytes | None:
-    """The key in a file, which must be this user's alone if it is their own; None where there is no such
-    file."""
+    """The key in a file; None if there is no such file. The user's own key must not be readable for
+    others."""
     try:
-        # A pipe that nobody writes to is not waited for.
+        # Do not wait for a pipe that nobody writes to.
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except FileNotFoundError:
         return None
@@ -89,7 +89,8 @@ def _read(path: Path, *, own: bool) -> bytes | None:
 
 
 def _make(path: Path) -> None:
-    """Makes a key: whole or not at all, readable for nobody else, and never in the place of another."""
+    """Create a key file: completely or not at all, readable only for the user, and never over an existing
+    one."""
     temporary = path.with_name(f"{path.name}.{os.urandom(4).hex()}.tmp")
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -98,8 +99,8 @@ def _make(path: Path) -> None:
         try:
             os.link(temporary, path)
         except FileExistsError:
-            return  # another run was faster, and its key is as good
-        except OSError:  # a file system without links
+            return  # another run created it first; use that key
+        except OSError:  # a file system without hard links
             temporary.replace(path)
     finally:
         with suppress(FileNotFoundError):

@@ -12,7 +12,7 @@ from pytest_dispatchguard import __version__
 
 
 def stamp(files: Iterable[str]) -> str:
-    """Names, sizes and times of files as one word; a file that is gone counts as such."""
+    """Names, sizes and times of files as one string; a missing file counts as such."""
     parts = []
     for file in files:
         try:
@@ -24,8 +24,8 @@ def stamp(files: Iterable[str]) -> str:
 
 
 def fingerprint() -> str:
-    """Changes when the linter itself does, when Python does, or when something is installed or removed:
-    what a cache may be trusted for."""
+    """A hash that changes with the linter's code, with Python, and when packages are installed or
+    removed; the cache is only valid for one value."""
     linter = Path(__file__).parent.parent
     own = sorted(
         os.path.join(folder, name)  # noqa: PTH118 - as in `stamp`
@@ -37,12 +37,12 @@ def fingerprint() -> str:
 
 
 def _installed() -> Iterable[str]:
-    """Where something changes when a pack comes or goes."""
+    """The paths that change when a rule pack is installed or removed."""
     for folder in sys.path:
         if folder.endswith(("site-packages", "dist-packages")):
             yield folder
             continue
-        # Some other folder of sys.path, perhaps one that people work in: only what pip puts there counts.
+        # Other directories of sys.path may be working directories: only what pip puts there counts.
         try:
             with os.scandir(folder or ".") as entries:
                 yield from sorted(

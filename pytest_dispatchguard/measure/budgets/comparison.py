@@ -58,7 +58,7 @@ def against(verdict: Verdict, base: Base) -> Verdict:
             dearer.append(
                 f"{AGAINST_BASE}: {change.value:.3f} times {base.name} "
                 f"({change.low:.3f} to {change.high:.3f}), allowed {limit.shown}"
-                f"{'' if fine is False else ': too unsure to tell'}"
+                f"{'' if fine is False else ': too uncertain to decide'}"
             )
     told = "; ".join([*([verdict.reason] if verdict.reason else []), *dearer])
     worst = max((verdict.verdict, outcome), key=_ORDER.index)

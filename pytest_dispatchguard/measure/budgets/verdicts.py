@@ -349,9 +349,10 @@ def _missing(interval: Interval, limit: Limit) -> str:
         return "too few calls in the time there is: raise --overhead-max-time"
     times = (wide / needed) ** 2 if needed else float("inf")
     if times > 100:
-        return "too close to the limit to be told apart from it"
+        return "too close to the limit to decide"
     return (
-        f"some {times:.0f} times the measuring would tell (--overhead-max-time, --overhead-workers)"
+        f"measuring about {times:.0f} times as long would decide it (--overhead-max-time, "
+        "--overhead-workers)"
     )
 
 

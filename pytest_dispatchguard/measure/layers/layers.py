@@ -122,11 +122,12 @@ class _Apart:
         notes = python.notes
         if passed_over:
             notes.append(
-                f"{passed_over} calls of torch under autocast, modes or devices that the call enters itself: "
+                f"{passed_over} calls of torch under autocast, modes or devices that the call enters "
+                "itself: "
                 "told with the Python that makes them"
             )
         if not self.tree.complete or len(torch_calls) > _MOST_TORCH_CALLS:
-            notes.append("the call is too long to be told apart in all its parts")
+            notes.append("the call is too long to measure all its parts separately")
             del torch_calls[_MOST_TORCH_CALLS:]
         if not torch_calls:
             found = self._time(python.arms)

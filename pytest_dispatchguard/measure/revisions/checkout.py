@@ -165,7 +165,7 @@ def top_of(folder: Path, option: str = AGAINST) -> Path:
     """The root of the git repository around a folder."""
     answer = run_git(folder, "rev-parse", "--show-toplevel")
     if answer is None:
-        raise UserError(f"{option} needs git, which cannot be started here; install it")
+        raise UserError(f"{option} needs git, which cannot be started; install it")
     if answer.returncode:
         raise UserError(f"{option}: {folder} is not in a git work tree; leave the option out")
     return Path(os.fsdecode(answer.stdout.rstrip(b"\n"))).resolve()

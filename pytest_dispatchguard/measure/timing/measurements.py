@@ -141,7 +141,7 @@ def unfit(measured: Measurement) -> str:
     if abs(off) <= _UNFIT + _tiny(against.value) or measured.pairs < _FEW_PAIRS:
         return ""
     return (
-        f"the machine is unfit: the reference against itself reads {measured.control:.4f}, "
+        f"the machine is unfit: the reference compared with itself gives {measured.control:.4f}, "
         f"more than {_UNFIT:.1%} off"
     )
 

@@ -1,4 +1,4 @@
-"""What of a call takes more than in another: its layers held against those of its base or its reference."""
+"""Why one call takes longer than another: compares its layers with those of its base or reference."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pytest_dispatchguard.model.measurements import Interval
 from pytest_dispatchguard.model.verdicts import Verdict
 
 _MOST = 12
-"""Rows at most."""
+"""The most rows shown."""
 _LEAST = 0.02
-"""A layer that is less of the difference is not told."""
+"""A layer with a smaller share of the difference is not shown."""
 _PYTHON: tuple[LayerKind, ...] = ("python", "override", "context")
 
 
 @dataclass(frozen=True, slots=True)
-class Dearer:
-    """One layer here and there, in microseconds of a call."""
+class Slower:
+    """One layer in both calls, in microseconds per call."""
 
     layer: Layer
     here: Interval
@@ -27,12 +27,12 @@ class Dearer:
 
     @property
     def more(self) -> float:
-        """What it takes more."""
+        """How much longer it takes."""
         return self.here.value - self.there
 
 
-def held_against(verdict: Verdict) -> tuple[Layers, str] | None:
-    """The layers that a verdict's are held against, and whose they are; None where there are none."""
+def compared_layers(verdict: Verdict) -> tuple[Layers, str] | None:
+    """The layers to compare a verdict's layers with, and what they belong to; None if there are none."""
     if verdict.base is not None and verdict.base.layers is not None:
         return verdict.base.layers, verdict.base.name
     if verdict.reference_layers is not None:
@@ -40,12 +40,12 @@ def held_against(verdict: Verdict) -> tuple[Layers, str] | None:
     return None
 
 
-def dearer(here: Layers, there: Layers) -> list[Dearer]:
-    """The layers of a call that take more than in another, the dearest first. What a function takes is held
-    against what functions of its name take there."""
+def slower_layers(here: Layers, there: Layers) -> list[Slower]:
+    """The layers of a call that take longer than in the other, the largest difference first. Functions
+    are matched by name."""
     found = _together(here.layers)
     known = {key: us.value for key, (_, us) in _together(there.layers).items()}
-    rows = [Dearer(layer, us, known.get(key, 0.0)) for key, (layer, us) in found.items()]
+    rows = [Slower(layer, us, known.get(key, 0.0)) for key, (layer, us) in found.items()]
     more = sum(max(row.more, 0.0) for row in rows)
     told = [row for row in rows if row.more > _LEAST * more and row.here.high > row.there]
     return sorted(told, key=lambda row: -row.more)[:_MOST]
@@ -55,7 +55,7 @@ Key = tuple[str, str]
 
 
 def _together(layers: Iterable[Layer]) -> dict[Key, tuple[Layer, Interval]]:
-    """Layers of one kind, Python's by their names, with what they take in all."""
+    """Layers of one kind added up, Python functions by name."""
     found: dict[Key, list[Layer]] = {}
     for layer in layers:
         found.setdefault((_kind(layer), layer.name), []).append(layer)

@@ -19,7 +19,7 @@ _MOST_GROUPS = 20
 
 
 def as_text(target: str, codes: Sequence[GuardedCode]) -> str:
-    """What is checked before each piece of compiled code, the most numerous first."""
+    """The guards of each piece of compiled code, the largest groups first."""
     total = sum(code.number for code in codes)
     functions = "1 compiled function" if len(codes) == 1 else f"{len(codes)} compiled functions"
     lines = [f"{target}: {_guards(total)} of {functions} are checked at every call"]
@@ -85,7 +85,7 @@ def as_json(target: str, codes: Sequence[GuardedCode]) -> str:
 
 
 def _finite(value: Any) -> Any:
-    """An end of an interval that is not known is null."""
+    """An unknown end of an interval is null."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict):

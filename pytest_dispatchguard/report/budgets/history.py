@@ -1,5 +1,5 @@
-"""The history of budgets: all tests, one test from run to run, and the commit that moved a counter; as text
-or JSON."""
+"""The history of budgets as text or JSON: the latest results of all tests, one test over time, and the
+commit that moved a counter."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ SCHEMA = 1
 """The number of the JSON layout. Fields are added, never renamed."""
 
 _NARROWEST, _WIDEST = 8, 40
-"""Characters of the chart."""
+"""The width of the chart, in characters."""
 _STYLES = {"fail": "red", "error": "red", "undecided": "yellow", "pass": "green"}
 _FIGURES = ("ratio", "host_us")
 
 
 def tests_as_text(known: Sequence[tuple[Point, int]], *, color: bool = False) -> str:
-    """Every subject as it came out last."""
+    """The latest result of every subject."""
     if not known:
         return "no test is in the history\n"
     head = ("test", "runs", "last run", "revision", "ratio", "µs a call", "instructions", "verdict")
@@ -62,7 +62,7 @@ def _row(point: Point, runs: int, several: bool) -> tuple[str, ...]:
 
 
 def trends_as_text(trends: Sequence[Trend], *, color: bool = False, width: int = 100) -> str:
-    """A chart for each subject: a line for every run, with what moved under it."""
+    """A chart per subject: one line per run, with the counters that moved below it."""
     lines: list[Line] = []
     for number, trend in enumerate(trends):
         lines += [[]] if number else []
@@ -113,21 +113,21 @@ def _chart(trend: Trend, width: int) -> list[Line]:
 
 
 def _drawn(trend: Trend) -> tuple[str, list[Interval | None]]:
-    """What the chart is of: the ratio where one was measured, else the time, else a counter."""
+    """What the chart shows: the ratio if one was measured, otherwise the time, otherwise a counter."""
     for name in _FIGURES:
         figures: list[Interval | None] = [getattr(point.kept, name) for point in trend.points]
         if any(figures):
             return ("µs a call" if name == "host_us" else name), figures
     counted = [name for point in trend.points for name in point.kept.counters]
     moved = [move.name for moves in trend.moves() for move in moves]
-    # One that moved tells more than one that did not.
+    # Prefer a counter that moved.
     name = next(iter([*moved, *counted]), "")
     numbers = [point.kept.counters.get(name) for point in trend.points]
     return name, [None if n is None else Interval(n, n, n) for n in numbers]
 
 
 def _bar(figure: Interval | None, low: float, high: float, room: int) -> str:
-    """A figure and its interval on a scale of so many characters; an end that nobody knows is open."""
+    """A figure and its interval on a scale of `room` characters; an unknown end is left open."""
     if figure is None:
         return " " * room
 

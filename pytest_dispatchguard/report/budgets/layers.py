@@ -11,8 +11,8 @@ from typing import Any
 from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.model.layers import Layer, Layers
 from pytest_dispatchguard.model.measurements import Interval
-from pytest_dispatchguard.report.formats.markdown import code, escape
 from pytest_dispatchguard.report.lines import Line, written
+from pytest_dispatchguard.report.markdown_text import code, escape
 
 SCHEMA = 1
 """The number of the JSON layout. Fields are added, never renamed."""
@@ -33,17 +33,17 @@ _STYLES = {
     "compiled": "green",
 }
 _TELLABLE = 0.005
-"""A part of the whole that is worth a word."""
+"""Differences below this share of the whole are not worth mentioning."""
 _UNSURE = 0.1
-"""A part of the whole that a layer should be known by."""
+"""A layer is uncertain if its interval is wider than this share of the whole."""
 _NARROWEST, _WIDEST = 10, 40
-"""Characters of the whole call's bar."""
+"""The length of the whole call's bar, in characters."""
 _LONGEST_NAME = 48
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def as_text(found: Sequence[Layers], *, color: bool = False, width: int = 100) -> str:
-    """A waterfall for each call: every bar begins where the one before ends."""
+    """A waterfall for each call: every bar begins where the previous one ends."""
     lines: list[Line] = []
     for number, call in enumerate(found):
         if number:
@@ -79,7 +79,7 @@ def waterfall(call: Layers, width: int = 100) -> list[Line]:
 
 
 def remarks(call: Layers) -> list[str]:
-    """What is to be said under the layers."""
+    """The notes below the layers."""
     share = call.sum_us / call.whole_us.value - 1 if call.whole_us.value else 0.0
     said = [f"medians of {call.rounds} blocks of each, by turns"]
     if abs(share) > _TELLABLE:
@@ -88,8 +88,8 @@ def remarks(call: Layers) -> list[str]:
     unsure = [layer for layer in call.layers if _wide(layer.us) > _UNSURE * call.whole_us.value]
     if unsure:
         said.append(
-            f"{len(unsure)} of {len(call.layers)} layers are known no better than by {_UNSURE:.0%} of the "
-            "call: measure longer, on a quieter machine, or with one thread"
+            f"{len(unsure)} of {len(call.layers)} layers are uncertain by more than {_UNSURE:.0%} of "
+            "the call: measure longer, on a quieter machine, or with one thread"
         )
     return [*said, *call.notes]
 
@@ -120,7 +120,7 @@ def as_markdown(found: Sequence[Layers], machine: Mapping[str, str]) -> str:
 
 
 def as_svg(found: Sequence[Layers], machine: Mapping[str, str]) -> str:
-    """A drawing of one call."""
+    """A chart of one call."""
     from pytest_dispatchguard.report.charts import charts
 
     if len(found) != 1:
@@ -140,7 +140,7 @@ def as_svg(found: Sequence[Layers], machine: Mapping[str, str]) -> str:
 
 
 def drawn(interval: Interval) -> Interval:
-    """A figure as it can be drawn: without ends where these are not known."""
+    """A figure as it can be drawn: without ends that are unknown."""
     known = math.isfinite(interval.high - interval.low)
     return interval if known else Interval(interval.value, interval.value, interval.value)
 
@@ -152,7 +152,7 @@ def as_json(found: Sequence[Layers], machine: Mapping[str, str]) -> str:
 
 
 def as_object(call: Layers | None) -> dict[str, Any] | None:
-    """One call as plain values; null where it was not taken apart."""
+    """One call as plain values; null if its layers were not measured."""
     if call is None:
         return None
     return {
@@ -181,7 +181,7 @@ def as_object(call: Layers | None) -> dict[str, Any] | None:
 
 
 def plain(interval: Interval) -> dict[str, float | None]:
-    """A figure with its interval; an end that is not known is null."""
+    """A figure with its interval; an unknown end is null."""
     ends = {"value": interval.value, "low": interval.low, "high": interval.high}
     return {name: number if math.isfinite(number) else None for name, number in ends.items()}
 
@@ -200,9 +200,10 @@ def _place(layer: Layer) -> str:
 
 
 def relative(path: str) -> str:
-    """A path from the working folder; of files elsewhere the last parts, as from the folder of a package."""
+    """A path relative to the working directory; for files elsewhere the last parts, as if relative to a
+    package's directory."""
     if not Path(path).is_absolute():
-        return path  # as it is told already
+        return path  # already relative
     try:
         return Path(path).relative_to(Path.cwd()).as_posix()
     except ValueError:
@@ -222,7 +223,7 @@ def _between(interval: Interval) -> str:
 
 
 def us(number: float) -> str:
-    """Microseconds with three digits."""
+    """Microseconds with three significant digits."""
     return f"{_number(number)} µs"
 
 
@@ -232,7 +233,7 @@ def _number(number: float) -> str:
 
 
 def _bar(start: float, length: float) -> str:
-    """A bar from `start`, in eighths of a character at its end; what is less than nothing has none."""
+    """A bar that begins at `start`, with eighths of a character at its end; a negative length has no bar."""
     before = round(start)
     eighths = max(0, round((start + length) * 8) - before * 8)
     if length > 0 and not eighths:

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 
 from pytest_dispatchguard.model.verdicts import Verdict
 from pytest_dispatchguard.report.budgets.verdicts import explained, table_of
-from pytest_dispatchguard.report.formats.markdown import LIMIT, code, escape, fence_around
+from pytest_dispatchguard.report.markdown_text import LIMIT, code, escape, fence_around
 from pytest_dispatchguard.visible import visible
 
 SIGNS = {"pass": "✅", "fail": "❌", "error": "💥", "undecided": "❔", "skipped": "⏭"}
 
 
 def as_markdown(verdicts: Sequence[Verdict], machine: Mapping[str, str]) -> str:
-    """The table, and what is to be said of each verdict that is no pass."""
+    """The table, and an explanation of each verdict that is not a pass."""
     counts = Counter[str](verdict.verdict for verdict in verdicts)
     told = ", ".join(f"{counts[word]} {word}" for word in SIGNS if counts[word])
     about = ", ".join(f"{name} {number}" for name, number in machine.items())
@@ -27,7 +27,7 @@ def as_markdown(verdicts: Sequence[Verdict], machine: Mapping[str, str]) -> str:
     aligned = ["---", *["---:"] * table.figures, *["---"] * (len(table.head) - at)]
     out += f"| {' | '.join(aligned)} |\n"
     for row in table.rows:
-        # Even in code a bar would end the cell.
+        # Even in code, a bar would end the cell.
         cells = [
             code(row[0]).replace("|", "\\|"),
             *map(escape, row[1:at]),
@@ -38,7 +38,7 @@ def as_markdown(verdicts: Sequence[Verdict], machine: Mapping[str, str]) -> str:
     for i, verdict in enumerate(left):
         block = f"\n#### {code(verdict.node_id)}\n\n{_fenced(explained(verdict))}\n"
         if len(out) + len(block) > LIMIT:
-            return f"{out}\n… and {len(left) - i} more, left out here for their length.\n"
+            return f"{out}\n… and {len(left) - i} more, left out to keep this short.\n"
         out += block
     return out
 

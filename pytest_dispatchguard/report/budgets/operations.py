@@ -1,4 +1,4 @@
-"""Which lines ask most of torch's dispatcher, as rows of a table."""
+"""The lines that call torch's dispatcher most, as rows of a table."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pytest_dispatchguard.model.operations import OperationsAt
 from pytest_dispatchguard.report.wording import count
 
 MOST = 25
-"""Lines that people are told of; programs are told of all."""
+"""How many lines to show people; programs get all."""
 _NAMES = 6
-"""Operations that are named of one line."""
+"""How many operations to name per line."""
 
 
 class Row(NamedTuple):
@@ -26,7 +26,7 @@ class Row(NamedTuple):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What stands one below the other."""
+        """The cells that are aligned in columns."""
         return self.per_call, self.calls, self.place, self.function
 
 
@@ -34,20 +34,20 @@ HEAD = Row("per call", "calls", "place", "function", "operations", ())
 
 
 def title(lines: Sequence[OperationsAt]) -> str:
-    """How many there were in all."""
+    """The total number of operations."""
     asking = [at.total for at in lines if at.total]
-    return f"{count(sum(asking), 'operation')} asked for by {count(len(asking), 'line')} of the project"
+    return f"{count(sum(asking), 'operation')} from {count(len(asking), 'line')} of the project"
 
 
 def rows(lines: Sequence[OperationsAt]) -> list[Row]:
-    """Those that ask most first, and those of which there is more to say."""
+    """The lines with most operations, and those with remarks."""
     return [_row(at) for at in _told(lines)]
 
 
 def rest(lines: Sequence[OperationsAt]) -> str:
-    """What the table leaves out; empty where that is nothing."""
+    """A line about what the table leaves out; empty if nothing."""
     left = len(lines) - len(_told(lines))
-    return f"… and {count(left, 'line')} more: --format json tells all" if left > 0 else ""
+    return f"… and {count(left, 'line')} more: --format json lists all" if left > 0 else ""
 
 
 def _told(lines: Sequence[OperationsAt]) -> list[OperationsAt]:
@@ -55,7 +55,7 @@ def _told(lines: Sequence[OperationsAt]) -> list[OperationsAt]:
 
 
 def as_objects(lines: Sequence[OperationsAt]) -> list[dict[str, Any]]:
-    """All of them, as plain dicts."""
+    """All lines, as plain dicts."""
     return [
         {
             "path": at.path,

@@ -1,4 +1,4 @@
-"""Verdicts from the JSON that `verdicts` writes: what `--overhead-json` kept, read again."""
+"""Reads verdicts back from the JSON that `verdicts` writes for `--overhead-json`."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ T = TypeVar("T")
 
 
 def load(path: Path) -> tuple[list[Verdict], dict[str, str]]:
-    """The verdicts of a file, and the machine that they are of."""
+    """The verdicts of a file, and the machine on which they were measured."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         said = getattr(error, "strerror", None) or error
         raise UserError(
-            f"{path}: cannot be read: {said}; name what --overhead-json wrote"
+            f"{path}: cannot be read: {said}; name a file written by --overhead-json"
         ) from None
     try:
         return unpacked(text)
     except (ValueError, RecursionError) as error:
         said = str(error) or "too deep"
         raise UserError(
-            f"{path}: holds no verdicts that this version can read ({said}); write it again with "
+            f"{path}: has no verdicts that this version can read ({said}); write it again with "
             "`pytest --overhead-budget --overhead-json FILE`"
         ) from None
 
 
 def unpacked(text: str) -> tuple[list[Verdict], dict[str, str]]:
-    """Verdicts and machine from their JSON; a `ValueError` where it is none. What is not written there (how
-    a time was come by) is not known of them."""
+    """Verdicts and machine from their JSON; raises `ValueError` if it is invalid. Details that the JSON
+    does not have (how a time was measured) stay unknown."""
     data = _is(json.loads(text, parse_constant=_no_number), dict, "the file")
     if _at(data, "schema") != SCHEMA:
         raise ValueError(f"its schema is {data['schema']!r}, not {SCHEMA}")
@@ -69,7 +69,7 @@ def _verdict(row: Row) -> Verdict:
 
 
 def _measured(row: Row) -> Measurement:
-    """What was timed; of a base without the numbers that tell how."""
+    """The times of a verdict, or of a base, which lacks the details."""
     reference = row.get("reference_us")
     return Measurement(
         subject_us=_interval(_at(row, "host_us")),
@@ -172,7 +172,7 @@ def _limit(name: str, value: object) -> Limit:
 
 
 def _interval(value: object) -> Interval:
-    """A figure; an end that is null is not known."""
+    """A figure; an end that is null is unknown."""
     row = _is(value, dict, "a figure")
     low, high = _at(row, "low"), _at(row, "high")
     return Interval(
@@ -199,7 +199,7 @@ def _maybe(row: Row, name: str, read: Callable[[object], T]) -> T | None:
 
 def _is(value: object, kind: type[T], name: str) -> T:
     if not isinstance(value, kind):
-        raise ValueError(f"{name} is {type(value).__name__} where {kind.__name__} is due")
+        raise ValueError(f"{name} is {type(value).__name__}, not {kind.__name__}")
     return value
 
 
@@ -208,7 +208,7 @@ def _dict(row: Row, name: str) -> dict[str, Any]:
 
 
 def _rows(row: Row, name: str, *, older: bool = False) -> list[dict[str, Any]]:
-    """A list of objects; that of a file that knows none yet is empty."""
+    """A list of objects; empty for a file from before the field existed."""
     if older and name not in row:
         return []
     return [_is(one, dict, name) for one in _is(_at(row, name), list, name)]
@@ -231,7 +231,7 @@ def _number(value: object, name: str) -> float:
 
 
 def _fits(value: float) -> bool:
-    """Whether a number is one that can be reckoned with: 1e999 is infinite, and 10**400 no float."""
+    """Whether a number is usable: 1e999 is infinite, and 10**400 does not fit a float."""
     try:
         return math.isfinite(value)
     except OverflowError:

@@ -1,4 +1,4 @@
-"""How a call grows with its size: for the terminal, as Markdown, as JSON, as a drawing."""
+"""How the time of a call grows with its size: for the terminal, as Markdown, as JSON, as a chart."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 from pytest_dispatchguard.model.measurements import Interval, Scaling
 from pytest_dispatchguard.report.budgets.layers import SCHEMA, drawn, plain, us
-from pytest_dispatchguard.report.formats.markdown import code, escape
 from pytest_dispatchguard.report.lines import Line, written
+from pytest_dispatchguard.report.markdown_text import code, escape
 
 _BAR = 30
 
 
 def as_text(found: Scaling, *, color: bool = False) -> str:
-    """A row for each size, with the share of what does not grow as a bar."""
+    """A row for each size, with the share of time that is not kernels as a bar."""
     lines: list[Line] = [[(found.subject, "bold")]]
     lines.append(
         [(f"  {'size':>8}  {'a call':>10}  {_title(found):>14}  what is no kernel", "dim")]
@@ -40,16 +40,14 @@ def as_text(found: Scaling, *, color: bool = False) -> str:
 
 
 def conclusion(found: Scaling) -> list[str]:
-    """What the sizes say, in words."""
+    """What the sizes show, in words."""
     if found.fixed_us is None:
         said = [_shape(found)]
     else:
         slope = f"{found.slope_us:.3g} µs · n^{found.power:g} on top"
-        said = [
-            f"{us(found.fixed_us)} whatever the size, and {slope} (off by {found.error:.0%} at most)"
-        ]
+        said = [f"{us(found.fixed_us)} at any size, and {slope} (off by at most {found.error:.0%})"]
     if any(one.kernels_us is None for one in found.sizes):
-        said.append("kernels cannot be told from what is around them")
+        said.append("kernels cannot be separated from what surrounds them")
     elif found.dominates is None:
         said.append("overhead takes more than the kernels at every size measured")
     elif found.dominates <= found.sizes[0].size:
@@ -61,7 +59,7 @@ def conclusion(found: Scaling) -> list[str]:
 
 
 def _shape(found: Scaling) -> str:
-    """What to say where no fixed part and slope fit."""
+    """What to say if no fixed part and slope fit."""
     times = [one.whole_us.value for one in found.sizes]
     if max(times) < 1.3 * min(times):
         return f"about {us(sum(times) / len(times))} at every size measured"
@@ -69,7 +67,7 @@ def _shape(found: Scaling) -> str:
 
 
 def as_markdown(found: Scaling, machine: Mapping[str, str]) -> str:
-    """A table, and what it says."""
+    """A table, and its conclusion."""
     about = ", ".join(f"{name} {number}" for name, number in machine.items())
     out = f"### {code(found.subject)} by size\n\n{escape(about)}\n\n"
     out += "| size | a call | kernels | ratio | what is no kernel |\n"
@@ -88,7 +86,7 @@ def as_markdown(found: Scaling, machine: Mapping[str, str]) -> str:
 
 
 def as_svg(found: Scaling, machine: Mapping[str, str]) -> str:
-    """The ratio over the size, or, without a reference, what a call takes."""
+    """The ratio over the size, or without a reference the time of a call."""
     from pytest_dispatchguard.report.charts import charts
 
     about = ", ".join(f"{name} {number}" for name, number in machine.items())
@@ -162,7 +160,7 @@ def _ratio(interval: Interval) -> str:
 
 
 def _size(size: float) -> str:
-    """A size as roughly as it is known: two digits."""
+    """A size as precisely as it is known: two digits."""
     if size < 10:
         return f"{size:.1f}"
     digits = math.floor(math.log10(size)) - 1

@@ -1,4 +1,4 @@
-"""Verdicts in the order and the groups that a table is asked for, by the words of pytest-benchmark."""
+"""Sorts and groups verdicts for the table, with pytest-benchmark's names for the columns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Key = Callable[[Verdict], str]
 
 
 def _name(verdict: Verdict) -> str:
-    """The name of a test; its parameters may have colons themselves."""
+    """The name of a test; its parameters may contain colons."""
     before, bracket, params = verdict.node_id.partition("[")
     return before.rpartition("::")[2] + bracket + params
 
@@ -33,7 +33,7 @@ GROUPS: Mapping[str, Key] = {
     "param": _param,
     "subject": lambda verdict: verdict.subject,
 }
-"""What tests are put together by."""
+"""What tests can be grouped by."""
 
 NAMED: Mapping[str, Key] = {name: GROUPS[name] for name in ("name", "fullname")}
 _OF_TIME = {
@@ -45,11 +45,11 @@ _OF_TIME = {
     "host_us": "subject_us",
 }
 TIMES = (*_OF_TIME, "guard_us", "regression")
-"""Figures that are measured; besides these, rows are sorted by counters."""
+"""The measured figures; rows can also be sorted by counters."""
 
 
 def in_order(verdicts: Sequence[Verdict], by: str) -> list[Verdict]:
-    """By a name, or by a figure, those that cost most first and those without it last."""
+    """Sorted by a name, or by a figure, the highest first and missing ones last."""
     named = NAMED.get(by)
     if named is not None:
         return sorted(verdicts, key=lambda verdict: (_natural(named(verdict)), verdict.subject))
@@ -74,7 +74,7 @@ def _figure(verdict: Verdict, name: str) -> float | None:
 
 
 def in_groups(verdicts: Sequence[Verdict], by: Sequence[str]) -> list[tuple[str, list[Verdict]]]:
-    """Verdicts with the same labels together, ``func=test_add param=4``, in the order of the labels."""
+    """Verdicts grouped by their labels, ``func=test_add param=4``, in the order of the labels."""
     groups: dict[tuple[str, ...], list[Verdict]] = {}
     for verdict in verdicts:
         groups.setdefault(tuple(GROUPS[name](verdict) for name in by), []).append(verdict)
@@ -88,5 +88,5 @@ def in_groups(verdicts: Sequence[Verdict], by: Sequence[str]) -> list[tuple[str,
 
 
 def _natural(text: str) -> str:
-    """What a text is sorted by, so that `n4` comes before `n256`."""
+    """A sort key by which `n4` comes before `n256`."""
     return re.sub("[0-9]+", lambda digits: digits[0].zfill(20), text)

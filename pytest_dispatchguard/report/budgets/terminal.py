@@ -1,4 +1,4 @@
-"""Verdicts on a terminal: a table in colour, and a line that says how far measuring has come."""
+"""Verdicts on a terminal: a table in color, and a progress line while measuring."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _SAVE, _RESTORE, _CLEAR = "\x1b7", "\x1b8", "\x1b[K"
 
 
 _NAME, _MOVED = 20, 12
-"""The least room for a test's name, and for what moved."""
+"""The least width for a test's name, and for the counters that moved."""
 
 
 def fits(table: Table, width: int) -> bool:
-    """Whether a terminal is wide enough for the table's figures beside a name that is folded."""
+    """Whether a terminal is wide enough for the table's figures beside a folded name."""
     columns = list(zip(table.head, *table.rows, strict=True))
     fixed = sum(max(map(len, column)) + 2 for column in columns[1 : table.figures + 2])
     return _NAME + fixed + _MOVED * (len(columns) > table.figures + 2) + 2 <= width
 
 
 def show(table: Table, file: IO[str], width: int) -> None:
-    """Writes the table in colour."""
+    """Write the table in color."""
     from rich import box
     from rich.console import Console
     from rich.table import Table as RichTable
@@ -49,15 +49,14 @@ def show(table: Table, file: IO[str], width: int) -> None:
 
 
 class ProgressLine:
-    """Says behind what stands on the current line what is being measured, and takes it back. `writer` is
-    pytest's."""
+    """Appends to the current line what is being measured, and removes it again. `writer` is pytest's."""
 
     def __init__(self, writer: Any) -> None:
         self._writer = writer
         self._start = time.monotonic()
 
     def tell(self, what: str, done: int, of: int) -> None:
-        """Shows how far measuring has come; nothing, where nothing is measured."""
+        """Show the progress; nothing if nothing is measured."""
         spent = time.monotonic() - self._start
         left = f", about {spent / done * (of - done):.0f} s left" if done else ""
         text = f"  measuring {done + 1} of {of}{left}: {one_line(what)}" if what else ""

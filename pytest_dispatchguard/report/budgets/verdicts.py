@@ -15,7 +15,7 @@ from pytest_dispatchguard.model.layers import Layers
 from pytest_dispatchguard.model.measurements import CostlyLine, Interval, Measurement
 from pytest_dispatchguard.model.reports import Missing
 from pytest_dispatchguard.model.verdicts import Base, Verdict
-from pytest_dispatchguard.report.budgets.blame import Dearer, dearer, held_against
+from pytest_dispatchguard.report.budgets.blame import Slower, compared_layers, slower_layers
 from pytest_dispatchguard.report.budgets.layers import as_object, relative, waterfall
 from pytest_dispatchguard.report.budgets.sorting import in_order
 from pytest_dispatchguard.visible import one_line, visible, without_commands
@@ -25,29 +25,29 @@ SCHEMA = 1
 
 
 _MOST_LINES = 8
-"""Lines of source that a failure shows."""
+"""How many lines of source a failure shows."""
 _SHORT = {"py_allocations": "blocks", "tensor_allocations": "tensors"}
-"""Counters whose names are wide, as a column is headed."""
+"""Shorter column titles for counters with long names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What is told of all verdicts, for every way of showing it."""
+    """All verdicts, ready to show in any format."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
-    """Test, figures, verdict, and what moved."""
+    """Test, figures, verdict, and the counters that moved."""
     figures: int
-    """How many columns of figures there are."""
+    """The number of columns with figures."""
     notes: Sequence[Sequence[str]]
-    """What to say under each row."""
+    """The lines below each row."""
     verdicts: Sequence[Verdict] = ()
-    """What each row is about."""
+    """The verdict of each row."""
 
 
 def table_of(verdicts: Sequence[Verdict], by: str | None = None) -> Table:
-    """One line a subject: those that fail first, then the slowest, or those of most instructions; or `by` a
-    name or a figure."""
+    """One row per subject: failures first, then the slowest, or those with most instructions; or sorted
+    by `by`, a name or a figure."""
     order = sorted(verdicts, key=_dearest) if by is None else in_order(verdicts, by)
     figures = _time_columns(order) or _counter_columns(order)
     moved = [_moved(verdict) for verdict in order]
@@ -63,7 +63,7 @@ def table_of(verdicts: Sequence[Verdict], by: str | None = None) -> Table:
 
 
 def _notes(verdict: Verdict) -> list[str]:
-    # What a failure is about stands in its own section.
+    # A failure is explained in its own section.
     told = verdict.reason if verdict.verdict != "fail" or not verdict.counters else ""
     note = verdict.base.note if verdict.base else ""
     return [one_line(text.splitlines()[0]) for text in (told, note) if text]
@@ -80,7 +80,7 @@ def plain_lines(table: Table) -> list[str]:
 
 
 _OF_TIME = {"ratio", "extra_us", "host_us", "regression"}
-"""What a verdict's reason is about where a call takes too long."""
+"""The figures named in a verdict's reason if a call takes too long."""
 _OF_COMPILING = (
     "fake_dispatches",
     "fake_mode_dispatches",
@@ -88,14 +88,14 @@ _OF_COMPILING = (
     "fake_cache_hits",
     "fake_cache_misses",
 )
-"""Counters of what compiling takes: a column of the table where a budget names one."""
+"""Counters of compilation: columns of the table only if a budget limits one of them."""
 
 Column = tuple[str, Sequence[str]]
-"""A title, and a cell for each verdict."""
+"""A title, and one cell per verdict."""
 
 
 def _time_columns(verdicts: Sequence[Verdict]) -> list[Column]:
-    """Reference, subject, ratio with its interval, and its limit; those that any verdict has."""
+    """Reference, subject, ratio with its interval, and its limit, as far as any verdict has them."""
     measured = [verdict.measured for verdict in verdicts]
     if not any(measured):
         return []
@@ -156,7 +156,7 @@ def _counter_columns(verdicts: Sequence[Verdict]) -> list[Column]:
 
 
 def _moved(verdict: Verdict) -> str:
-    """Counters that are not what they were in the base, or in the record."""
+    """Counters that differ from the base, or from the budget file."""
     before = verdict.base.counters if verdict.base else verdict.recorded or {}
     return ", ".join(
         f"{name} {before[name]} → {number}"
@@ -179,7 +179,7 @@ def _dearest(verdict: Verdict) -> tuple[bool, float, int, str, str]:
 
 
 def _name(verdict: Verdict, verdicts: Sequence[Verdict]) -> str:
-    """The test, with the subject where it has several."""
+    """The test, with the subject if it has several."""
     several = sum(other.node_id == verdict.node_id for other in verdicts) > 1
     return f"{verdict.node_id} ({verdict.subject})" if several else verdict.node_id
 
@@ -193,19 +193,19 @@ def _line(row: Sequence[str], widths: Sequence[int], figures: int) -> str:
 
 
 def explained(verdict: Verdict) -> str:
-    """A verdict that is no pass as a failure's text: what was allowed, what was found, how sure that is, and
-    where it goes."""
+    """A verdict that is not a pass, as the text of a failure: what was allowed, what was measured, with
+    what confidence, and where the cost is."""
     lines = _lines(verdict.lines) if verdict.counters else []
     return without_commands(visible("\n".join([reasons(verdict), *lines])))
 
 
 def reasons(verdict: Verdict) -> str:
-    """The same without the lines of source that it goes to."""
+    """The same without the source lines."""
     if not verdict.counters:
         return verdict.reason
     undecided = verdict.verdict == "undecided"
     lines = [
-        f"{verdict.subject} may cost more than its budget allows: times are too unsure to tell"
+        f"{verdict.subject} may cost more than its budget allows: times are too uncertain to decide"
         if undecided
         else f"{verdict.subject} costs more than its budget allows"
     ]
@@ -215,29 +215,28 @@ def reasons(verdict: Verdict) -> str:
     return "\n".join([*lines, *_blamed(verdict), *_compiled(verdict)])
 
 
-def _dearer(verdict: Verdict) -> list[Dearer]:
-    """The layers that take more than in what they are held against."""
-    other = held_against(verdict)
-    return dearer(verdict.layers, other[0]) if verdict.layers and other else []
+def _slower_layers(verdict: Verdict) -> list[Slower]:
+    """The layers that take longer than in the base or reference."""
+    other = compared_layers(verdict)
+    return slower_layers(verdict.layers, other[0]) if verdict.layers and other else []
 
 
 def _blamed(verdict: Verdict) -> list[str]:
-    """Which layers of a call take more than in what it is held against; all of them where there is nothing to
-    hold it against."""
+    """The layers of a call that take longer than in the base or reference; without one, all layers."""
     if verdict.layers is None:
         return []
-    other = held_against(verdict)
+    other = compared_layers(verdict)
     if other is None:
         return ["  where its time goes:", *_waterfall(verdict.layers)]
     there, whose = other
-    rows = _dearer(verdict)
+    rows = _slower_layers(verdict)
     if verdict.layers.whole_us.value <= there.whole_us.value:
         return []
     asked = Counter[str](verdict.layers.torch_calls) - Counter[str](there.torch_calls)
     if not rows:
         return []
     total = verdict.layers.whole_us.value - there.whole_us.value
-    lines = [f"  of the {total:+.2f} µs that it takes more than {whose}, most is here:"]
+    lines = [f"  most of the {total:+.2f} µs that it takes beyond {whose} is spent here:"]
     width = max(len(row.layer.called) for row in rows)
     for row in rows:
         before = _before(row, there)
@@ -247,15 +246,15 @@ def _blamed(verdict: Verdict) -> list[str]:
         )
     if asked and there.torch_calls:
         told = ", ".join(name if n == 1 else f"{name} ({n} times)" for name, n in asked.items())
-        lines.append(f"  it asks more of torch than {whose}: {told}")
+        lines.append(f"  it calls torch more than {whose}: {told}")
     return lines
 
 
-def _before(row: Dearer, there: Layers) -> str:
+def _before(row: Slower, there: Layers) -> str:
     """What a layer takes there, and here."""
     if row.there:
         return f"{row.there:.2f} → {row.here.value:.2f} µs"
-    return "not told apart there" if row.layer.name in there.functions else "new"
+    return "not measured separately there" if row.layer.name in there.functions else "new"
 
 
 def _waterfall(layers: Layers) -> list[str]:
@@ -263,13 +262,13 @@ def _waterfall(layers: Layers) -> list[str]:
 
 
 def _compiled(verdict: Verdict) -> list[str]:
-    """What torch compiled, where that is what costs more: guards, graph breaks, recompiles."""
+    """The compiled code, if that is what costs more: guards, graph breaks, recompiles."""
     made = verdict.compiled
     if made is None:
         return []
     about = {part.partition(":")[0] for part in verdict.reason.split("; ")}
     slower = bool(about & _OF_TIME)
-    by_guards = slower and any(row.layer.kind == "guards" for row in _dearer(verdict))
+    by_guards = slower and any(row.layer.kind == "guards" for row in _slower_layers(verdict))
     before = verdict.base.compiled if verdict.base else None
     lines = _guards(made.guards) if by_guards or about & {"guards", "guard_us"} else []
     if lines and made.guard_us is not None:
@@ -297,14 +296,14 @@ def _compiled(verdict: Verdict) -> list[str]:
 
 
 def _guards(groups: Sequence[Guards]) -> list[str]:
-    """Guards by kind and source: those that the base does not have, where there is one and any are."""
+    """Guards by kind and source: only those that the base does not have, if it lacks any."""
     new = sorted((g for g in groups if g.extra), key=lambda g: -(g.extra or 0))
     shown = (new or groups)[:_MOST_LINES]
     if not shown:
         return []
     left = sum(g.extra or 0 if new else g.number for g in (new or groups)[_MOST_LINES:])
     return [
-        "  guards that its base does not have:" if new else "  its guards, by kind and source:",
+        "  guards that the base does not have:" if new else "  its guards, by kind and source:",
         *(f"  {f'+{g.extra}' if new else g.number:>7}  {_guard(g)}" for g in shown),
         *([f"  {f'+{left}' if new else left:>7}  others"] if left else []),
     ]
@@ -318,17 +317,19 @@ def _guard(group: Guards) -> str:
 
 
 def costly(lines: Sequence[CostlyLine]) -> tuple[str, list[tuple[str, str, CostlyLine]]]:
-    """Where instructions are run: what that is called, and of each line the number and the place. Those that
-    the base does not run, where there is one and any are."""
-    dearer = [line for line in lines if line.extra]
-    more = "of what it runs more, most is here" if dearer else "most of its instructions run here"
+    """Where instructions run: a title, and for each line the count and the place. Only lines that the
+    base does not run, if there are any."""
+    extra = [line for line in lines if line.extra]
+    more = (
+        "most of the extra instructions run here" if extra else "most of its instructions run here"
+    )
     return more, [
         (
-            f"+{line.extra}" if dearer else str(line.instructions),
+            f"+{line.extra}" if extra else str(line.instructions),
             _place(line.path, line.line),
             line,
         )
-        for line in (dearer or lines)[:_MOST_LINES]
+        for line in (extra or lines)[:_MOST_LINES]
     ]
 
 
@@ -342,7 +343,7 @@ def _lines(lines: Sequence[CostlyLine]) -> list[str]:
 
 
 def advice(findings: Sequence[Finding]) -> str:
-    """What the linter says of costly lines."""
+    """The linter's findings on the costly lines."""
     return "\n".join(
         one_line(f"{_place(finding.path, finding.span.line)}: {finding.code} {finding.message}")
         for finding in findings
@@ -357,8 +358,8 @@ def _measured(measured: Measurement) -> str:
         took += f", the device works {_microseconds(measured.device_us)} on it"
     processes = "1 process" if measured.processes == 1 else f"{measured.processes} processes"
     return (
-        f"{took}: medians of {measured.pairs} blocks of each in {processes}; "
-        f"the reference against itself reads {measured.control:.4f}"
+        f"{took}: medians of {measured.pairs} blocks each in {processes}; "
+        f"the reference compared with itself gives {measured.control:.4f}"
     )
 
 
@@ -434,7 +435,7 @@ def _base(base: Base | None) -> dict[str, Any] | None:
 
 
 def _figure(interval: Interval | None) -> dict[str, float | None] | None:
-    """A figure with its interval; an end that is not known is null."""
+    """A figure with its interval; an unknown end is null."""
     if interval is None:
         return None
     return {

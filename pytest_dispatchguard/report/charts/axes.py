@@ -1,4 +1,4 @@
-"""Axes of charts: where a value lies, which values are worth a mark, and how numbers are written."""
+"""Axes of charts: positions of values, tick marks, and number formats."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from decimal import Decimal
 from itertools import pairwise
 
 LARGEST = 1e100
-"""The largest number that is drawn, and the smallest is as far from one."""
+"""The largest number that is drawn; the smallest is its inverse."""
 _NEARLY = 1e-9
 _MINUS, _TIMES = "\u2212", "\u00d7"
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def finite(values: Sequence[float]) -> Sequence[float]:
-    """The values, all of which can be drawn."""
+    """The values, after checking that all of them can be drawn."""
     for value in values:
         if not abs(value) <= LARGEST:
             raise ValueError(f"a chart takes finite numbers, not {value}")
@@ -25,7 +25,7 @@ def finite(values: Sequence[float]) -> Sequence[float]:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Values from ``low`` to ``high`` between two places of a drawing."""
+    """Maps values from ``low`` to ``high`` to positions in a drawing."""
 
     low: float
     high: float
@@ -34,7 +34,7 @@ class Axis:
     log: bool = False
 
     def at(self, value: float) -> float:
-        """Where a value lies; on a logarithmic axis, one below its beginning lies there."""
+        """The position of a value; on a logarithmic axis, values below its beginning are placed there."""
         if self.log:
             part = math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
         else:
@@ -42,7 +42,7 @@ class Axis:
         return self.start + part * (self.end - self.start)
 
     def marks(self, extent: Callable[[str], float]) -> list[float]:
-        """As many round values as there is room for; ``extent`` is what one takes when written."""
+        """As many round values as there is room for; ``extent`` returns the room that a label takes."""
         marks: list[float] = []
         for marks in _choices(self.low, self.high, self.log):
             taken = sorted((self.at(mark), extent(number(mark)) / 2) for mark in marks)
@@ -54,7 +54,7 @@ class Axis:
 def domain(
     values: Sequence[float], *, log: bool = False, zero: bool = False, rounded: bool = False
 ) -> tuple[float, float]:
-    """What an axis must reach to hold all values, and zero where that is asked; with round ends if wanted."""
+    """The range that an axis must cover for all values, optionally with zero, optionally with round ends."""
     finite(values)
     if log and min(values, default=1.0) <= 1 / LARGEST:
         raise ValueError(f"a logarithmic axis takes numbers above zero, not {min(values)}")
@@ -80,7 +80,7 @@ def _rounded(value: float, *, up: bool) -> float:
 
 
 def _steps(least: float) -> Iterator[float]:
-    """1, 2 and 5 times powers of ten, from the least on."""
+    """1, 2 and 5 times powers of ten, from the smallest one on."""
     power = math.floor(math.log10(least))
     while True:
         yield from (s for d in (1, 2, 5) if (s := float(f"{d}e{power}")) >= least * (1 - _NEARLY))
@@ -88,7 +88,7 @@ def _steps(least: float) -> Iterator[float]:
 
 
 def _choices(low: float, high: float, log: bool) -> Iterator[list[float]]:
-    """Sets of round values from low to high, each with fewer than the one before."""
+    """Sets of round values from low to high, each with fewer than the previous one."""
     if log and high / low >= 10:
         first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
         for digits, every in ((1, 2, 5), 1), *(((1,), n) for n in range(1, last - first + 1)):
@@ -104,7 +104,7 @@ def _choices(low: float, high: float, log: bool) -> Iterator[list[float]]:
 
 
 def number(value: float) -> str:
-    """A number as people write it: ``1,000``, ``0.05``, ``10⁷``."""
+    """A number for people: ``1,000``, ``0.05``, ``10⁷``."""
     exact = Decimal(f"{value:.12g}")
     if not exact or 1e-4 <= abs(value) < 1e6:
         return f"{exact.normalize():,f}".replace("-", _MINUS) if exact else "0"
@@ -115,7 +115,7 @@ def number(value: float) -> str:
 
 
 def figure(value: float, unit: str = "") -> str:
-    """A measured value with the digits that say something, and its unit: ``1.20 µs``."""
+    """A measured value with its significant digits and unit: ``1.20 µs``."""
     size = abs(float(f"{value:.3g}"))
     if 0.1 <= size < 1e6:
         decimals = 2 if size < 10 else 1 if size < 100 else 0
@@ -124,5 +124,5 @@ def figure(value: float, unit: str = "") -> str:
 
 
 def written(words: str, unit: str) -> str:
-    """A number with its unit, which stands apart where it is a word."""
+    """A number with its unit, separated by a space if the unit is a word."""
     return words + ("" if unit in ("", "%", _TIMES) else " ") + unit

@@ -17,12 +17,12 @@ __all__ = ["Caption", "Category", "Layer", "Mark", "Series", "bars", "legend", "
 
 _NOTHING = "\u2013"
 _KEY = 22.0
-"""How wide a colour or a tick of the legend is, with the room after it."""
+"""The width of a color or tick in the legend, with the space after it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One part of a call, what it takes, and the parts that it has in turn."""
+    """One part of a call, its time, and its own parts."""
 
     label: str
     takes: Interval
@@ -31,12 +31,12 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Category:
-    """What is measured in several ways: a value for each series, None where there is none."""
+    """Something measured in several ways: a value per series, None if there is none."""
 
     label: str
     values: tuple[Interval | None, ...]
     published: tuple[float | None, ...] = ()
-    """What a source says of each, or of all together where they are stacked."""
+    """The value published by a source, for each series, or for all together if they are stacked."""
 
 
 def waterfall(
@@ -47,8 +47,8 @@ def waterfall(
     *,
     unit: str = "µs",
 ) -> str:
-    """The layers of a call, each from where the one before it ended; then the rest that is not attributable,
-    and the whole as it was measured."""
+    """The layers of a call, each beginning where the previous one ended; then the rest that cannot be
+    attributed, and the whole as measured."""
     of, start = whole.takes.value, fsum(layer.takes.value for layer in layers)
     rows = list(_layers(layers, 0.0, of, unit))
     if rest is not None:
@@ -86,8 +86,8 @@ def bars(
     source: str = "",
     unit: str = "µs",
 ) -> str:
-    """Categories with a bar for every series: one below the other, or stacked end to end. ``source`` is whose
-    the published values are."""
+    """Categories with a bar per series: below each other, or stacked end to end. ``source`` names the
+    source of the published values."""
     made = _stack if stacked else _group
     rows = [row for category in categories for row in made(series, category, unit)]
     return _page_of_rows(caption, rows, unit, series if len(series) > 1 else (), source)
@@ -146,7 +146,7 @@ def _page_of_rows(
 
 
 def legend(keys: Sequence[str], source: str, y: float) -> tuple[list[str], float]:
-    """What colours mean, and the ticks, and where the drawing goes on."""
+    """The meaning of colors and ticks, and the y position below it."""
     drawn: list[str] = []
     x, room = svg.MARGIN, svg.ROOM - _KEY
     names = [*keys, *([source] if source else [])]

@@ -1,4 +1,4 @@
-"""How the times of blocks are spread, subject beside reference: a histogram for each test, as SVG text."""
+"""The distribution of block times, subject beside reference: one histogram per test, as SVG text."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _SIDES = ("subject", "reference")
 _UNIT = "µs"
 _BINS = 48
 _TALL, _LABEL, _MARKS = 72.0, 30.0, 40.0
-"""How high columns, the words above them and the axis below them are."""
+"""The height of the columns, of the text above, and of the axis below."""
 _SPAN = 6.0
-"""Times the middle half of the values, on both sides of it: what lies beyond is in the outermost bins."""
+"""How many interquartile ranges to show on both sides; values beyond are in the outermost bins."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Times of the blocks of one subject and of its reference, in microseconds of a call."""
+    """Block times of one subject and its reference, in microseconds per call."""
 
     label: str
     subject: Sequence[float]
@@ -29,7 +29,7 @@ class Spread:
 
 
 def as_svg(found: Sequence[Spread], machine: Mapping[str, str]) -> str:
-    """A drawing of all that was timed."""
+    """A histogram for each test."""
     timed = [one for one in found if one.subject]
     about = ", ".join(f"{name} {value}" for name, value in machine.items())
     caption = Caption("Times of a call, block by block", about)
@@ -50,7 +50,7 @@ def _sides(one: Spread) -> list[tuple[str, Sequence[float]]]:
 
 
 def _said(name: str, values: Sequence[float]) -> str:
-    """What a side is in words: its median and the middle half."""
+    """A side in words: its median and the middle half."""
     low, middle, high = (_at(values, part) for part in (0.25, 0.5, 0.75))
     return f"{name} {figure(middle, _UNIT)} ({figure(low)} to {figure(high)})"
 
@@ -81,14 +81,14 @@ def _panel(one: Spread, words: str, top: float) -> Iterator[str]:
 
 
 def _ends(values: Sequence[float]) -> tuple[float, float]:
-    """From where to where values are drawn one by one."""
+    """The range in which values are drawn in their own bins."""
     low, high = _at(values, 0.25), _at(values, 0.75)
     around = _SPAN * (high - low)
     return max(values[0], low - around), min(values[-1], high + around)
 
 
 def _shares(values: Sequence[float], low: float, high: float) -> list[float]:
-    """What part of the values is in each bin."""
+    """The share of the values in each bin."""
     counts = [0] * _BINS
     for value in values:
         place = int((value - low) / (high - low) * _BINS)

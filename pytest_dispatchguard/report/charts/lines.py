@@ -1,4 +1,4 @@
-"""Lines over a size, named where they end."""
+"""Lines over a size, labeled at their ends."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from pytest_dispatchguard.report.charts.svg import Caption
 
 _TALL = 340.0
 _APART = 20.0
-"""From one line of words to the next."""
+"""The distance between lines of text."""
 _WIDEST_NAME = 220.0
 _INSET, _LEADER = 10.0, 46.0
-"""Room beside the lines, and from their ends to their names."""
+"""The space beside the lines, and from their ends to their labels."""
 _POINTS = ((24, 0.0, 5), (4, 1 / 8, 6), (3, 3 / 4, 6), (4, 0.0, 6), (3, 1 / 4, 6), (6, 0.0, 5.5))
-"""How many corners the points of lines have, many for a circle; by what part of a turn these are turned, and
-how far out they are."""
+"""The shape of data points: the number of corners (many for a circle), the rotation in turns, and the
+radius."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A named line: what was measured at each place."""
+    """A named line: what was measured at each position."""
 
     name: str
     points: tuple[tuple[float, Interval], ...]
@@ -33,7 +33,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A place on an axis that means something, or all places up to another."""
+    """A position on an axis that means something, or a range up to another."""
 
     label: str
     at: float
@@ -56,8 +56,8 @@ def lines(
     x_label: str = "",
     y_label: str = "",
 ) -> str:
-    """Series over x, each with a band where it has intervals; ``marks`` are places on the x axis, ``levels``
-    on the y axis, which begins at zero unless it is logarithmic or values lie below."""
+    """Series over x, each with a band where it has intervals; ``marks`` are positions on the x axis,
+    ``levels`` on the y axis, which begins at zero unless it is logarithmic or has negative values."""
     series = [_sorted(one) for one in series]
     drawn, top = svg.heading(caption)
     if y_label:
@@ -94,7 +94,7 @@ def _y_axis(
     values = [end for level in levels for end in level.ends]
     for interval in (interval for one in series for _, interval in one.points):
         ends = finite((interval.low, interval.high))
-        # An interval may reach below zero where its value does not: the axis cuts it off there.
+        # An interval may reach below zero even if its value does not: the axis cuts it off.
         values += [interval.value, *(end for end in ends if end > 1 / LARGEST or not log)]
     return Axis(*domain(values, log=log, zero=True, rounded=True), bottom, top, log)
 
@@ -142,7 +142,7 @@ def _stretch(
 
 
 def _marks(marks: Sequence[Mark], x: Axis, y: Axis, lane: float) -> Iterator[str]:
-    """Upright lines, each with its words in a lane of its own above the plot."""
+    """Vertical lines, each with its text in a lane of its own above the plot."""
     for mark in sorted(marks, key=lambda mark: mark.at):
         yield from _stretch(mark, x, (lane, y.start), upright=True)
         at = x.at(mark.at)
@@ -176,7 +176,7 @@ def _point(at: int, x: float, y: float) -> str:
 
 
 def _names(series: Sequence[Series], levels: Sequence[Mark], x: Axis, y: Axis) -> Iterator[str]:
-    """What is said at the ends of lines, moved apart where they end close together."""
+    """The labels at the ends of lines, moved apart if they are close together."""
     ends: list[tuple[str, str, float, float]] = []
     for at, one in enumerate(series):
         place, value = one.points[-1]
@@ -196,10 +196,10 @@ def _names(series: Sequence[Series], levels: Sequence[Mark], x: Axis, y: Axis) -
 
 
 def apart(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Places as near to those wanted as can be, in their order, from ``low`` to ``high``, with a gap between
-    each and the next."""
+    """Positions as close as possible to the wanted ones, in the same order, from ``low`` to ``high``, at
+    least ``gap`` apart."""
     order = sorted(range(len(wanted)), key=lambda at: wanted[at])
-    # Those that would come too close move as one, to where they are nearest to all that they wanted.
+    # Positions that would be too close move as a group, to the average of what they wanted.
     pools: list[list[float]] = []
     for rank, at in enumerate(order):
         pools.append([wanted[at] - rank * gap])

@@ -1,4 +1,4 @@
-"""Rows of horizontal bars on one axis: what a waterfall and a bar chart have in common."""
+"""Rows of horizontal bars on one axis: shared by the waterfall and the bar chart."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ _LABEL = 28.0
 """The height of a label above its row."""
 _HATCH = 6.0
 _LEAST_WHISKER = 3.0
-"""Shorter ones say no more than the end of the bar does."""
+"""Shorter whiskers show nothing that the end of the bar does not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar from ``start`` on, to the left where its value is negative."""
+    """A bar that begins at ``start``, and extends to the left if its value is negative."""
 
     start: float
     size: Interval
     colour: str
     tip: str
-    """What it says when pointed at."""
+    """Its tooltip."""
     hatched: bool = False
     inside: str = ""
-    """Words on the bar, where they fit."""
+    """Text on the bar, if it fits."""
 
     @property
     def end(self) -> float:
@@ -38,34 +38,34 @@ class Bar:
 
     @property
     def whisker(self) -> tuple[float, float]:
-        """Where it may end as well."""
+        """Its interval."""
         return self.start + self.size.low, self.start + self.size.high
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Bars side by side, with a label above them and words beside."""
+    """Bars side by side, with a label above and text beside them."""
 
     label: str
     bars: tuple[Bar, ...]
     said: str
     aside: str = ""
-    """Said after that, more quietly."""
+    """A less prominent text after that."""
     tick: float | None = None
-    """What somebody else says that it is."""
+    """A value published by somebody else."""
     depth: int = 0
     thick: float = 18.0
     gap: float = 8.0
-    """Room above it."""
+    """Space above it."""
 
     @property
     def letters(self) -> float:
-        """The size of its letters."""
+        """The font size."""
         return svg.SMALL if self.depth else svg.TEXT
 
     @property
     def places(self) -> Sequence[float]:
-        """All that the axis must reach."""
+        """All values that the axis must include."""
         ends = (place for bar in self.bars for place in (bar.start, bar.end, *bar.whisker))
         return finite([0.0, *ends, *([] if self.tick is None else [self.tick])])
 
@@ -73,8 +73,8 @@ class Row:
 def drawn_rows(
     rows: Sequence[Row], top: float, unit: str, *, linked: bool
 ) -> tuple[list[str], float]:
-    """The rows with their axis, and where they end. Linked ones hang together, each from where the one before
-    it ends, and have their words in columns."""
+    """The rows with their axis, and their lower end. Linked rows are connected, each from where the
+    previous one ends, and have their text in columns."""
     said = [0.0 if linked else svg.width(row.said, row.letters, 600) + 12 for row in rows]
     end = svg.MARGIN + svg.ROOM - max(said, default=0)
     places = [place for row in rows for place in row.places]
@@ -106,7 +106,7 @@ def _grid(axis: Axis, top: float, bottom: float, unit: str) -> Iterator[str]:
 
 
 def _links(rows: Sequence[Row], middles: Sequence[float], axis: Axis) -> Iterator[str]:
-    """From where each row ends to the next, past those that are parts of it."""
+    """Lines from the end of each row to the next one, past rows that are its parts."""
     outer = [(row, middle) for row, middle in zip(rows, middles, strict=True) if not row.depth]
     for (row, middle), (_, below) in pairwise(outer):
         x = axis.at(row.bars[-1].end)
@@ -114,7 +114,7 @@ def _links(rows: Sequence[Row], middles: Sequence[float], axis: Axis) -> Iterato
 
 
 def _columns(row: Row, middle: float, asides: float) -> Iterator[str]:
-    """The words above a row, and a track for the eye to go along."""
+    """The text above a row, and a line that guides the eye."""
     top, left, right = middle - row.thick / 2, svg.MARGIN, svg.MARGIN + svg.ROOM
     box: svg.Look = {"x": left, "y": top, "width": svg.ROOM, "height": row.thick}
     yield svg.shape("rect", fill="line", opacity=0.5, **box)
@@ -131,7 +131,7 @@ def _columns(row: Row, middle: float, asides: float) -> Iterator[str]:
 
 
 def _words(row: Row, middle: float, axis: Axis) -> Iterator[str]:
-    """A label above the row, and what it says where it ends."""
+    """A label above the row, and text at its end."""
     y = middle - (row.thick + _LABEL) / 2
     yield svg.text(svg.MARGIN, y, row.label, size=row.letters, patch=True)
     end = axis.at(max(row.places)) + 10
@@ -158,7 +158,7 @@ def _bar(bar: Bar, middle: float, thick: float, axis: Axis) -> Iterator[str]:
 
 
 def _hatching(x: float, y: float, wide: float, tall: float) -> str:
-    """The outline of a box, and slanted lines over it."""
+    """The outline of a box, with diagonal lines."""
     lines = [svg.path((x, y), (x + wide, y), (x + wide, y + tall), (x, y + tall), (x, y))]
     for at in (n * _HATCH for n in range(1, int((wide + tall) / _HATCH) + 1)):
         left, right = max(at - tall, 0), min(at, wide)
@@ -167,7 +167,7 @@ def _hatching(x: float, y: float, wide: float, tall: float) -> str:
 
 
 def tick(x: float, middle: float, thick: float) -> str:
-    """The mark of somebody else's value on a bar."""
+    """The mark of a published value on a bar."""
     ends = (x, middle - thick / 2 - 2), (x, middle + thick / 2 + 2)
     edge = svg.line("surface", *ends, stroke_width=6)
     return edge + svg.line("ink", *ends, stroke_width=3, kind="tick")

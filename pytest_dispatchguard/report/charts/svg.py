@@ -1,4 +1,4 @@
-"""SVG text for charts: colours of light and dark pages, words that fit their room, the page of a drawing."""
+"""SVG text for charts: colors for light and dark pages, text that fits, the page of a chart."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import Any
 WIDTH, MARGIN = 760.0, 24.0
 ROOM = WIDTH - 2 * MARGIN
 TITLE, TEXT, SMALL = 23.0, 17.0, 15.0
-"""Sizes of letters; a phone shows them at half."""
+"""Font sizes; a phone shows them at half."""
 
 SERIES = ("blue", "vermilion", "teal", "amber", "plum", "sky")
-"""Colours that stay apart for eyes that lack one of the three primaries, on both backgrounds."""
+"""Colors that are distinguishable with color blindness, on both backgrounds."""
 COLOURS = {
     "surface": ("#ffffff", "#0d1117"),
     "ink": ("#1f2328", "#e6edf3"),
@@ -33,12 +33,12 @@ COLOURS = {
     "on-dark": ("#ffffff", "#000000"),
     "on-bright": ("#000000", "#000000"),
 }
-"""As light pages have them, and dark ones."""
+"""For light pages, and for dark ones."""
 DEEP = ("blue", "vermilion", "plum")
-"""Colours of series that light words are read on, where the page is light."""
+"""Colors of series behind light text on a light page."""
 
 _FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
-# Light colours are attributes, which every viewer of SVG knows; browsers know more.
+# Light colors are attributes, which every SVG viewer supports; browsers support more.
 _DARK = "".join(
     f".dg-f-{name}{{fill:{dark}}}.dg-s-{name}{{stroke:{dark}}}"
     for name, (_, dark) in COLOURS.items()
@@ -57,7 +57,7 @@ Look = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Caption:
-    """The words around a chart; the subtitle is for the machine and the versions."""
+    """The text around a chart; the subtitle names the machine and the versions."""
 
     title: str
     subtitle: str = ""
@@ -67,7 +67,7 @@ class Caption:
 def shape(
     name: str, content: str = "", *, fill: str = "", stroke: str = "", kind: str = "", **more: Any
 ) -> str:
-    """One element of SVG, its content as it is, in colours that change with the page's theme."""
+    """One SVG element, with its content as it is, in colors that follow the page's theme."""
     named = {"dg": kind, "dg-f": fill, "dg-s": stroke}
     more["class"] = " ".join(f"{prefix}-{word}" for prefix, word in named.items() if word)
     if fill or stroke:
@@ -98,12 +98,12 @@ def line(stroke: str, *points: tuple[float, float], **more: Any) -> str:
 
 
 def series_colour(at: int) -> str:
-    """The colour of one series; they come again where there are many."""
+    """The color of a series; colors repeat if there are many."""
     return SERIES[at % len(SERIES)]
 
 
 def clean(words: str) -> str:
-    """The words on one line, without what XML cannot hold."""
+    """The text on one line, without characters that XML does not allow."""
     if words.isprintable():
         return words
     line = " ".join(words.splitlines()).replace("\t", " ")
@@ -111,7 +111,7 @@ def clean(words: str) -> str:
 
 
 def width(words: str, size: float, weight: int = 0) -> float:
-    """About how wide words are, in fonts that are rather wide."""
+    """The approximate width of a text, in a rather wide font."""
     return size * (1.12 if weight else 1) * fsum(map(_wide, clean(words)))
 
 
@@ -123,7 +123,7 @@ def _wide(letter: str) -> float:
 
 
 def cut(words: str, room: float, size: float, weight: int = 0) -> str:
-    """The words with as much left out of their middle as the room asks for."""
+    """The text, shortened in its middle to fit."""
     if width(words, size, weight) <= room + 0.01:
         return words
     shown = "…"
@@ -148,8 +148,8 @@ def text(
     patch: bool = False,
     kind: str = "",
 ) -> str:
-    """Words whose middle is at the height of ``y``, on a patch free of lines where that is asked; what is cut
-    is told in full when pointed at."""
+    """A text centered vertically at ``y``, optionally on a patch without lines; a shortened text is
+    complete in the tooltip."""
     if not (whole := clean(words)):
         return ""
     shown = cut(whole, room, size, weight)
@@ -165,7 +165,7 @@ def text(
 
 
 def titled(words: str, *shapes: str) -> str:
-    """Shapes that belong together and say what they are when pointed at."""
+    """Shapes that belong together, with a tooltip."""
     return shape("g", _title(clean(words)) + "".join(shapes))
 
 
@@ -174,7 +174,7 @@ def _title(words: str) -> str:
 
 
 def heading(caption: Caption) -> tuple[list[str], float]:
-    """The title, what stands under it, and where the drawing may begin."""
+    """The title, the text below it, and where the chart may begin."""
     drawn, y = _paragraph(caption.title, MARGIN, 2, size=TITLE, weight=_BOLD)
     more, y = _paragraph(caption.subtitle, y + 4, 2, fill="muted")
     return drawn + more, y + 14
@@ -183,7 +183,7 @@ def heading(caption: Caption) -> tuple[list[str], float]:
 def _paragraph(
     words: str, y: float, most: int, *, size: float = SMALL, weight: int = 0, fill: str = "ink"
 ) -> tuple[list[str], float]:
-    """The words in lines, ``most`` of them, and where they end."""
+    """The text in up to ``most`` lines, and its lower end."""
     lines: list[str] = []
     for word in clean(words).split():
         fits = lines and width(f"{lines[-1]} {word}", size, weight) <= ROOM
@@ -200,13 +200,13 @@ def _paragraph(
 
 
 def inside(drawing: str) -> str:
-    """A drawing for inside a page: without colours of its own for dark screens, which are `themes` there."""
+    """A chart for inside a page: without dark colors of its own, which come from `themes` there."""
     return drawing.replace(f"<style>{_STYLE}</style>\n", "")
 
 
 def themes() -> str:
-    """Styles of a page whose drawings take the colours of its theme, which all else can have by name: that of
-    the system, unless the page's root names another."""
+    """Styles of a page whose charts use the colors of its theme, which other elements can use by name.
+    The theme is that of the system, unless the page's root names another."""
     light, dark = (
         "".join(f"--{name}:{pair[at]};" for name, pair in COLOURS.items()) for at in (0, 1)
     )
@@ -223,7 +223,7 @@ def themes() -> str:
 
 
 def page(caption: Caption, told: Sequence[str], drawn: Sequence[str], bottom: float) -> str:
-    """The drawing with its caption, as a file of its own that also says in words what it shows."""
+    """The chart with its caption, as a separate file that also describes in words what it shows."""
     note = caption.note if told else f"Nothing was measured. {caption.note}"
     foot, bottom = _paragraph(note, bottom + 12, 9, fill="muted")
     wide, high = place(WIDTH), place(bottom + MARGIN / 2)

@@ -1,1 +1,1 @@
-"""Findings, one module a format."""
+"""Findings, one module per format."""

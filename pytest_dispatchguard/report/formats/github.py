@@ -7,7 +7,7 @@ from functools import cache
 from pytest_dispatchguard.model.findings import Finding
 from pytest_dispatchguard.model.reports import Report
 from pytest_dispatchguard.report.options import Options, Sources
-from pytest_dispatchguard.report.review.suggestions import in_words
+from pytest_dispatchguard.report.suggestions import in_words
 from pytest_dispatchguard.report.wording import details, ordered, severity, statement
 from pytest_dispatchguard.visible import visible
 
@@ -15,7 +15,7 @@ _COMMANDS = {"error": "error", "warning": "warning", "note": "notice", "hint": "
 
 
 def render(report: Report, options: Options) -> str:
-    """One command a line."""
+    """One command per line."""
     sources = cache(options.source)
     lines = [_command(finding, sources) for finding in ordered(report)]
     lines += (f"::notice::{escape_data(note)}" for note in report.notes)
@@ -23,15 +23,15 @@ def render(report: Report, options: Options) -> str:
 
 
 def escape_data(text: str) -> str:
-    """A command's message: what would end the line, and the sign that escapes. What else steers a terminal
-    is shown: the log of a step is one."""
+    """The message of a command, with line ends and the escape character escaped. Control characters are
+    made visible, because the log of a step behaves like a terminal."""
     return (
         visible(text, keep="\n\r\t").replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     )
 
 
 def escape_property(text: str) -> str:
-    """The value of a command's property: what would also end the value."""
+    """The value of a command's property, which needs more escaping."""
     return escape_data(text).replace(":", "%3A").replace(",", "%2C")
 
 

@@ -17,7 +17,7 @@ _SEVERITIES = {"error": "major", "warning": "minor", "note": "info", "hint": "in
 
 
 def render(report: Report, options: Options) -> str:
-    """A JSON array, one entry a finding."""
+    """A JSON array, one entry per finding."""
     findings = ordered(report)
     sources = cache(options.source)
     pairs = zip(findings, fingerprints(findings), strict=True)
@@ -33,7 +33,7 @@ def _entry(finding: Finding, fingerprint: str, sources: Sources) -> dict[str, An
         "location": {"path": finding.path, "lines": {"begin": finding.span.line}},
     }
     if finding.fix is not None:
-        # Code Climate's field for what there is to say at length, in Markdown.
+        # Code Climate's field for a longer explanation, in Markdown.
         body = shown_fix(finding, finding.fix, sources(finding.path))
         entry["content"] = {"body": "\n".join(body)}
     return entry

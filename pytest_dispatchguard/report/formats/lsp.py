@@ -1,4 +1,4 @@
-"""Findings in the words of the Language Server Protocol, which editors speak: places, diagnostics, edits."""
+"""Findings as objects of the Language Server Protocol: positions, diagnostics, edits."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _WHY = re.compile(r"^## Why[^\n]*\n+(?P<text>.*?)(?=^## |\Z)", re.MULTILINE | re
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """A text with its places as an editor counts them: from 0, in the units that were agreed on."""
+    """A text with positions as an editor counts them: from 0, in the agreed encoding."""
 
     lines: Sequence[str]
-    """Without their ends."""
+    """Without line endings."""
     encoding: types.PositionEncodingKind | str
 
     def range(self, span: Span) -> types.Range:
-        """Where a span is."""
+        """The range of a span."""
         return types.Range(
             self._position(span.line, span.column), self._position(span.end_line, span.end_column)
         )
@@ -57,14 +57,14 @@ class Sheet:
 
 
 def sheet(text: str, encoding: types.PositionEncodingKind | str) -> Sheet:
-    """A text for an editor that counts in an encoding."""
+    """A text for an editor that uses this position encoding."""
     return Sheet(split_lines(text, keepends=False), encoding)
 
 
 def diagnostic(
     finding: Finding, on: Sheet, elsewhere: Callable[[Elsewhere], types.Location | None]
 ) -> types.Diagnostic:
-    """A finding as editors show it; `elsewhere` says where in another file its pattern stands."""
+    """A finding as editors show it; `elsewhere` returns the location of its pattern in another file."""
     related = None
     if finding.elsewhere is not None and (there := elsewhere(finding.elsewhere)) is not None:
         said = f"in {finding.elsewhere.function}" if finding.elsewhere.function else "here"
@@ -87,7 +87,7 @@ def text_edits(edits: Iterable[Edit], on: Sheet) -> list[types.TextEdit]:
 
 
 def changes(before: str, after: str, path: str = "") -> list[Edit]:
-    """The edits that make one text of another: whole lines, those that differ."""
+    """The edits that turn one text into another: the whole lines that differ."""
     old, new = split_lines(before), split_lines(after)
     found = []
     for tag, first, last, start, end in SequenceMatcher(None, old, new, False).get_opcodes():
@@ -97,14 +97,14 @@ def changes(before: str, after: str, path: str = "") -> list[Edit]:
 
 
 def _whole(lines: Sequence[str], first: int, last: int) -> Span:
-    """So many lines with their ends; the last of a text may have none."""
+    """Whole lines including their ends; the last line of a text may have none."""
     unended = first < last == len(lines) and not lines[-1].endswith(("\n", "\r"))
     end = (last, len(lines[-1]) + 1) if unended else (last + 1, 1)
     return Span(first + 1, 1, *end)
 
 
 def hover(rule: RuleInfo) -> str:
-    """What a rule is about, why it costs and how much, in short, as Markdown."""
+    """A short description of a rule as Markdown: what it is about, why it costs, and how much."""
     why = _WHY.search(rule.help)
     parts = [f"**{rule.code} {rule.name}**", rule.summary]
     if why is not None:

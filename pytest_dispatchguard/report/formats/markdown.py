@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import cache
 from itertools import groupby
@@ -13,6 +12,7 @@ from pytest_dispatchguard.model.operations import OperationsAt
 from pytest_dispatchguard.model.reports import Report
 from pytest_dispatchguard.report.budgets import operations
 from pytest_dispatchguard.report.diff import unified
+from pytest_dispatchguard.report.markdown_text import CODE, LIMIT, code, escape, fence_around
 from pytest_dispatchguard.report.options import Options, Sources
 from pytest_dispatchguard.report.wording import (
     cost,
@@ -27,13 +27,6 @@ from pytest_dispatchguard.report.wording import (
     statement,
 )
 from pytest_dispatchguard.visible import one_line, visible, without_commands
-
-LIMIT = 60_000
-"""Characters; GitHub takes no comment of more than 65,536."""
-
-CODE = re.compile(r"(?<!`)`[^`\n]+`(?!`)")
-"""What a message has as code."""
-_SIGNS = re.compile(r"([\\`*_\[\]<>|~])")
 
 
 def render(report: Report, options: Options) -> str:
@@ -52,7 +45,7 @@ def render(report: Report, options: Options) -> str:
 
 
 def _noted(report: Report, room: int) -> str:
-    """The notes, a line each, to unfold: as many as are asked for and there is room for."""
+    """The notes, one line each, in a collapsed section: as many as requested, and as fit."""
     found = [note for group in noted(report) for note in group]
     if not found:
         return ""
@@ -69,7 +62,7 @@ def _noted(report: Report, room: int) -> str:
 
 
 def listed(findings: Sequence[Finding], sources: Sources, most: int) -> str:
-    """Findings file by file, as many as there is room for."""
+    """Findings file by file, as many as fit."""
     out, told = "", 0
     for path, group in groupby(findings, key=lambda finding: finding.path):
         block = f"\n#### {code(path)}\n"
@@ -77,7 +70,7 @@ def listed(findings: Sequence[Finding], sources: Sources, most: int) -> str:
             block += f"\n{_item(finding, sources)}"
             if len(out) + len(block) > most:
                 rest = len(findings) - told
-                return f"{out}\n… and {rest} more, left out here for their length.\n"
+                return f"{out}\n… and {rest} more, left out to keep this short.\n"
             out, block, told = out + block, "", told + 1
     return out
 
@@ -92,38 +85,6 @@ def _operations(lines: Sequence[OperationsAt]) -> str:
         told = "<br>".join(escape(text) for text in (row.operations, *row.remarks))
         out += f"| {' | '.join([*cells, told])} |\n"
     return out + (f"\n{operations.rest(lines)}\n" if operations.rest(lines) else "")
-
-
-def escape(text: str) -> str:
-    """Text that Markdown shows as it is, on one line; what is in backticks stays code."""
-    line = one_line(" ".join(text.split()))
-    out, done = "", 0
-    for match in CODE.finditer(line):
-        out += _escape_plain(line[done : match.start()]) + match.group()
-        done = match.end()
-    return out + _escape_plain(line[done:])
-
-
-def _escape_plain(text: str) -> str:
-    # An @ before a word would call a person or a team of that name to the page.
-    return _SIGNS.sub(r"\\\1", text).replace("&", "&amp;").replace("@", "@<!-- -->")
-
-
-def code(text: str) -> str:
-    """A name as code, whatever is in it."""
-    line = one_line(" ".join(text.split()))
-    ticks = "`" * (_longest_ticks(line) + 1)
-    pad = " " if line.startswith("`") or line.endswith("`") else ""
-    return f"{ticks}{pad}{line}{pad}{ticks}"
-
-
-def fence_around(text: str) -> str:
-    """A fence that no line of a text ends."""
-    return "`" * max(3, _longest_ticks(text) + 1)
-
-
-def _longest_ticks(text: str) -> int:
-    return max(map(len, re.findall("`+", text)), default=0)
 
 
 def _item(finding: Finding, sources: Sources) -> str:
@@ -142,7 +103,7 @@ def linked(finding: Finding) -> str:
 
 
 def reasons(finding: Finding) -> list[str]:
-    """Why a place is hot and what it costs, as a paragraph of its own; nothing where neither is known."""
+    """Why a place is hot and what it costs, as a separate paragraph; nothing if neither is known."""
     facts = []
     if finding.hot is not None:
         facts.append(f"hot: {_heat(finding.hot)}")
@@ -157,13 +118,13 @@ def _heat(hot: Hot) -> str:
 
 
 def shown_fix(finding: Finding, fix: Fix, text: str | None) -> list[str]:
-    """What a fix does, with its diff to unfold where it can be had."""
+    """What a fix does, with its diff in a collapsed section if available."""
     title = f"fix: {escape(remedy(fix))}"
     diff = "" if text is None else _diff(finding.path, fix, text)
     if not diff:
         return [title]
     fence = fence_around(diff)
-    # Markdown is not read inside the tag, HTML is: code spans become tags there.
+    # Inside the tag only HTML is interpreted, not Markdown, so code spans become tags.
     summary = CODE.sub(lambda match: f"<code>{match.group()[1:-1]}</code>", _html(remedy(fix)))
     return [
         f"<details><summary>fix: {summary}</summary>",
@@ -186,7 +147,7 @@ def _diff(path: str, fix: Fix, text: str) -> str:
     try:
         after = apply_edits(text, (edit for edit in fix.edits if edit.path == path))
     except ValueError:
-        # The file is no longer the one that was judged.
+        # The file has changed since it was judged.
         return ""
     return without_commands(visible(unified(path, text, after).replace("\r\n", "\n")))
 

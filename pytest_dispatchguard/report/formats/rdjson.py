@@ -1,4 +1,4 @@
-"""``--format rdjson``: for reviewdog, which makes review comments and suggestions of it."""
+"""``--format rdjson``: for reviewdog, which makes review comments and suggestions from it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pytest_dispatchguard.model.findings import Finding, Span
 from pytest_dispatchguard.model.reports import Report
 from pytest_dispatchguard.report.formats.json_ import dump
 from pytest_dispatchguard.report.options import Options, Sources
-from pytest_dispatchguard.report.review.suggestions import one_edit
+from pytest_dispatchguard.report.suggestions import one_edit
 from pytest_dispatchguard.report.wording import (
     HOME,
     NAME,

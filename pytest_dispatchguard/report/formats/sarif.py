@@ -26,7 +26,7 @@ ROOT = "%SRCROOT%"
 _LEVELS = {"error": "error", "warning": "warning", "note": "note", "hint": "note"}
 """SARIF's weakest level of a problem is the note; the properties say which is only maybe one."""
 _LONGEST = 2000
-"""Characters of a line that is shown around a result."""
+"""The most characters of a source line shown around a result."""
 FINGERPRINT = "dispatchguardFinding/v1"
 
 
@@ -74,7 +74,7 @@ def render(report: Report, options: Options) -> str:
 
 
 def uri(path: str) -> str:
-    """A path of the project as a relative URI."""
+    """A project path as a relative URI."""
     return quote(path, errors="surrogateescape")
 
 
@@ -150,7 +150,7 @@ def _location(finding: Finding) -> dict[str, Any]:
         "artifactLocation": _artifact(finding.path),
         "region": _region(span),
     }
-    # A context must hold its region, and all that is known here is the first line. One that nobody would
+    # The context must contain the region, but only the first line is known here. A line that nobody would
     # read is left out: a generated line may have thousands of findings.
     if 0 < len(finding.source) <= _LONGEST and span.line == span.end_line:
         place["contextRegion"] = {"startLine": span.line, "snippet": {"text": finding.source}}

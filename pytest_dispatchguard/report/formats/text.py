@@ -1,4 +1,4 @@
-"""``--format text``: for people at a terminal; in colour through rich, else plain and stable."""
+"""``--format text``: for people at a terminal; in color through rich, otherwise plain and stable."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from pytest_dispatchguard.report.wording import (
 from pytest_dispatchguard.visible import one_line
 
 MOST_CHANGED = 12
-"""Changed lines shown under a fix; ``--diff`` shows all."""
+"""How many changed lines to show under a fix; ``--diff`` shows all."""
 
 _TAB = 4
 
 
 def render(report: Report, options: Options) -> str:
-    """Findings file by file, the numbers, then what else there is to say."""
+    """Findings file by file, the totals, then notes about the run."""
     return written(list(_lines(report, options)), color=options.color)
 
 
@@ -62,7 +62,7 @@ def _lines(report: Report, options: Options) -> Iterator[Line]:
 
 
 def _notes(report: Report, options: Options) -> Iterator[Line]:
-    """A line for each note, function by function, those that cost most first."""
+    """A line per note, grouped by function, the most expensive first."""
     groups = noted(report)
     if not groups:
         return
@@ -147,7 +147,7 @@ def _finding(finding: Finding, sources: Sources, options: Options) -> Iterator[L
 
 
 def _fitted_heat(hot: Hot, width: int) -> str:
-    """The way from the root with as much left out of its middle as the line needs."""
+    """The path from the root, shortened in the middle to fit the line."""
     told = heat(hot)
     path = hot.path
     keep = len(path) - 1
@@ -189,7 +189,7 @@ def _source_lines(text: str) -> list[str]:
 
 
 def _cropped(before: str, marked: str, after: str, room: int) -> tuple[str, str, str]:
-    """Cut a long line at its ends, so that what is marked can be seen."""
+    """Cut a long line at its ends, so that the marked part is visible."""
     indent = len(before) - len(before.lstrip())
     if _cells(before + marked + after) <= room:
         return before, marked, after
@@ -229,7 +229,7 @@ def _fix(finding: Finding, fix: Fix, text: str | None, width: int) -> Iterator[L
         edits = [edit for edit in fix.edits if edit.path == finding.path]
         rows = lines_changed_by(_source_lines(text), edits)
     except ValueError:
-        # The file is no longer the one that was judged.
+        # The file has changed since it was judged.
         return
     numbers = max((len(str(number)) for _, number, _ in rows), default=0)
     for sign, number, line in rows[:MOST_CHANGED]:
@@ -242,7 +242,7 @@ def _fix(finding: Finding, fix: Fix, text: str | None, width: int) -> Iterator[L
 
 
 def _visible(text: str) -> str:
-    """Text that stays on its line and has no say in how a terminal looks."""
+    """Text that stays on its line and cannot control the terminal."""
     return one_line(text.replace("\t", " " * _TAB))
 
 
@@ -251,7 +251,7 @@ def _one_line(text: str) -> str:
 
 
 def _cells(text: str) -> int:
-    """The columns of a terminal that a text takes."""
+    """How many terminal columns a text takes."""
     if text.isascii():
         return len(text)
     return sum(

@@ -1,4 +1,4 @@
-"""What is known of a project in a few words: a badge for its page, and its figures for dashboards."""
+"""A project in a few words: a badge for its page, and figures for dashboards."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ SCHEMA = 1
 _COLORS = {"good": "#2e7d32", "open": "#9a6700", "bad": "#b3261e"}
 """Dark enough for white text."""
 _NAMES = {"good": "brightgreen", "open": "yellow", "bad": "red"}
-"""The same as shields.io calls them."""
+"""The same colors by their names in shields.io."""
 _WIDE = 6.6
-"""Of a character, about, in a font of eleven pixels."""
+"""The approximate width of a character in a font of eleven pixels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Badge:
-    """A label, what is said of it, and how it stands: ``good``, ``open`` or ``bad``."""
+    """A label, a message, and a state: ``good``, ``open`` or ``bad``."""
 
     label: str
     message: str
@@ -34,7 +34,7 @@ class Badge:
 
 
 def badge(report: Report | None, verdicts: Sequence[Verdict] | None) -> Badge:
-    """Budgets where there are any, else findings."""
+    """About budgets if there are any, otherwise about findings."""
     if verdicts:
         counts = Counter[str](verdict.verdict for verdict in verdicts)
         bad = counts["fail"] + counts["error"]
@@ -53,7 +53,7 @@ def badge(report: Report | None, verdicts: Sequence[Verdict] | None) -> Badge:
 
 
 def as_endpoint(found: Badge) -> str:
-    """The JSON that shields.io makes a badge of."""
+    """The JSON from which shields.io makes a badge."""
     color = _NAMES[found.state]
     return dump(
         {"schemaVersion": 1, "label": found.label, "message": found.message, "color": color}
@@ -61,7 +61,7 @@ def as_endpoint(found: Badge) -> str:
 
 
 def as_svg(found: Badge) -> str:
-    """A drawing that asks nothing of anybody."""
+    """A self-contained image."""
     left, right = (round(len(text) * _WIDE) + 12 for text in (found.label, found.message))
     label, message = escape(found.label), escape(found.message)
     return (

@@ -1,5 +1,5 @@
-"""Verdicts as part of an HTML page: a table with a bar for each ratio and a line for earlier runs, and under
-what fails its explanation, its costly lines and its layers."""
+"""Verdicts as part of an HTML page: a table with a bar for each ratio and a line for earlier runs; below
+each failure its explanation, costly lines and layers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SIGNS = {"pass": "✓", "fail": "✗", "error": "✗", "undecided": "?", "skippe
 
 _WIDE, _HIGH = 120.0, 16.0
 _ROOM = 1.15
-"""How far a bar reaches beyond what it shows."""
+"""How far a bar's scale extends beyond its values."""
 
 
 def section(verdicts: Sequence[Verdict], trends: Trends) -> Html:
@@ -71,12 +71,12 @@ def _cell(title: str, cell: str, verdict: Verdict) -> Html:
 
 
 def _filled(title: str, content: Html) -> Html:
-    """A cell that says on narrow screens what it is about."""
+    """A cell that repeats its title on narrow screens."""
     return el("td", content, role="cell", data_label=title if content else None)
 
 
 def _range(ratio: Interval, verdict: Verdict) -> Html:
-    """A ratio with its ends, on a scale from nothing, and its limit as a line; nothing where it has none."""
+    """A ratio with its interval on a scale from zero, and its limit as a line; nothing if there is none."""
     most = next((limit.most for limit in verdict.limits if limit.name == "ratio"), None)
     most = (verdict.recorded or {}).get("ratio") if most is None else most
     if most is None:
@@ -96,7 +96,7 @@ def _range(ratio: Interval, verdict: Verdict) -> Html:
 
 
 def sparkline(figures: Sequence[float]) -> Html:
-    """Figures over runs, the last of them marked; nothing where there are none."""
+    """Figures over runs, with the last one marked; nothing if there are none."""
     known = [figure for figure in figures if math.isfinite(figure)]
     if not known:
         return Html()
@@ -118,14 +118,14 @@ def sparkline(figures: Sequence[float]) -> Html:
 
 
 def _drawing(parts: Sequence[str], told: str) -> Html:
-    """A small drawing; one that repeats what stands beside it in words says nothing to who cannot see it."""
+    """A small drawing; if it only repeats the text beside it, screen readers skip it."""
     size = {"viewBox": f"0 0 {_WIDE:g} {_HIGH:g}", "width": f"{_WIDE:g}", "height": f"{_HIGH:g}"}
     says = {"role": "img", "aria_label": told} if told else {"aria_hidden": "true"}
     return joined(" ", el("svg", Html("".join(parts)), class_="small", **size, **says))
 
 
 def _explanation(verdict: Verdict) -> Html:
-    """Why a verdict is no pass, to unfold; nothing for one that is."""
+    """Why a verdict is not a pass, in a collapsed section; nothing for a pass."""
     if verdict.verdict in ("pass", "skipped"):
         return Html()
     name = f"{verdict.node_id}, {verdict.subject}"

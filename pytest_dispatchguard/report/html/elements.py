@@ -1,5 +1,5 @@
-"""What an HTML page is put together from: elements that escape what they are given, code in prose, JSON
-inside a script, the hashes by which a policy knows its own scripts and styles."""
+"""Building blocks of an HTML page: elements that escape their content, code in prose, JSON inside a
+script, and the hashes by which the content security policy recognizes the page's scripts and styles."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from importlib.resources import files
 
 from pytest_dispatchguard.model.findings import Finding
 from pytest_dispatchguard.report.diff import diff_of_edits
-from pytest_dispatchguard.report.formats.markdown import CODE
+from pytest_dispatchguard.report.markdown_text import CODE
 from pytest_dispatchguard.report.options import Sources
 
-# Letters that are no text: controls, halves of pairs, and those that turn the direction of what follows, with
-# which a name can look like another.
+# Characters that are not text: controls, lone surrogates, and those that change the text direction, by
+# which a name can look like another one.
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
 )
@@ -25,14 +25,14 @@ _EMPTY = frozenset({"input", "meta"})
 
 
 class Html(str):
-    """Text that is HTML already: what is none is escaped where it is put in."""
+    """Text that is already HTML; anything else is escaped when it is inserted."""
 
     __slots__ = ()
 
 
 def el(name: str, /, *content: str, **attributes: str | int | bool | None) -> Html:
-    """An element. An attribute is left out where it is None or False, and is only named where it is True; a
-    trailing underscore is not part of its name, and others stand for hyphens."""
+    """An element. An attribute is omitted if it is None or False, and has no value if it is True; a
+    trailing underscore is dropped from its name, and other underscores become hyphens."""
     told = "".join(
         f" {_attribute(key)}" if value is True else f' {_attribute(key)}="{text(str(value))}"'
         for key, value in attributes.items()
@@ -49,19 +49,19 @@ def _attribute(key: str) -> str:
 
 
 def joined(*content: str) -> Html:
-    """Pieces one after the other."""
+    """Pieces in sequence."""
     return Html("".join(one if isinstance(one, Html) else text(one) for one in content))
 
 
 def text(words: str) -> Html:
-    """Words as they are, whatever is in them; letters that cannot be seen are shown to be there."""
+    """Text as it is; invisible characters are made visible."""
     if not words.isprintable():
         words = _UNSEEN.sub("\ufffd", words)
     return Html(escape(words))
 
 
 def prose(words: str) -> Html:
-    """A message: on one line, what is in backticks as code."""
+    """A message: on one line, with text in backticks as code."""
     line = " ".join(words.split())
     out: list[str] = []
     done = 0
@@ -72,17 +72,17 @@ def prose(words: str) -> Html:
 
 
 def link(address: str, *content: str) -> Html:
-    """A link that says nothing of this page to where it leads."""
+    """A link that does not tell its target where the reader comes from."""
     return el("a", *content, href=address, rel="noreferrer")
 
 
 def wide(label: str, content: Html) -> Html:
-    """What may be wider than the page, and is moved by itself, by keys too."""
+    """Content that may be wider than the page and scrolls separately, also with the keyboard."""
     return el("div", content, class_="wide", role="region", aria_label=label, tabindex=0)
 
 
 def diff(finding: Finding, sources: Sources) -> Html:
-    """What the fix of a finding changes; nothing where there is none, or the file is another by now."""
+    """What the fix of a finding changes; nothing if there is no fix, or the file has changed since."""
     source = None if finding.fix is None else sources(finding.path)
     if finding.fix is None or source is None:
         return Html()
@@ -101,17 +101,17 @@ def _row(row: str) -> Html:
 
 
 def embedded(value: object) -> str:
-    """JSON for inside a script element: no text in it ends the element, begins a comment, breaks a line."""
+    """JSON for a script element: no text in it ends the element, begins a comment or breaks a line."""
     told = json.dumps(value, allow_nan=False, separators=(",", ":"))  # in ASCII
     return told.replace("<", "\\u003c")
 
 
 @cache
 def asset(name: str) -> str:
-    """The text of a file that lies beside this module."""
+    """The text of a file beside this module."""
     return (files(__package__) / name).read_text(encoding="utf-8")
 
 
 def hashed(content: str) -> str:
-    """By what a policy knows a script or a style."""
+    """The hash by which the policy recognizes a script or style."""
     return f"'sha256-{b64encode(sha256(content.encode()).digest()).decode()}'"

@@ -1,5 +1,7 @@
-"""Findings as part of an HTML page: a row each, in groups by file, and what waits for the device by root.
-Rows beyond the first are told to the page's script, which shows them when they are asked for."""
+"""Findings as part of an HTML page: rows grouped by file, and device waits by root.
+
+Further rows are passed to the page's script as data, which shows them on demand.
+"""
 
 from __future__ import annotations
 
@@ -29,16 +31,16 @@ from pytest_dispatchguard.report.wording import (
 )
 
 SHOWN = 200
-"""Rows that stand in the page itself; more would make it slow to open."""
+"""How many rows are in the page itself; more would make it slow to open."""
 _MOST_PLACES = 500
-"""Waits that are listed."""
+"""How many waits are listed."""
 _MAYBE, _FIX, _UNSAFE, _WAITS, _NOTE = 1, 2, 4, 8, 16
 _OF_LEVEL: Mapping[Certainty, int] = {"sure": 0, "note": _NOTE, "maybe": _MAYBE}
 """What the page's script filters by."""
 
 
 def waits(finding: Finding) -> bool:
-    """Whether it is about the device: what waits for it, or copies to it."""
+    """Whether it waits for the device, or copies to it."""
     return finding.code.startswith("DG4") or (finding.price is not None and finding.price.waits > 0)
 
 
@@ -48,7 +50,7 @@ def in_order(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def section(findings: Sequence[Finding], sources: Sources) -> Html:
-    """The rows of findings in order, with what narrows them down."""
+    """The rows of findings in order, with the filters."""
     shown = enumerate(findings[:SHOWN])
     groups = [
         _group(path, [_row(number, finding, sources) for number, finding in pairs])
@@ -69,8 +71,8 @@ def section(findings: Sequence[Finding], sources: Sources) -> Html:
 
 
 def data(findings: Sequence[Finding], sources: Sources) -> str:
-    """What the page's script is told of rows: where each stands, its cost and kind, and of those that are not
-    shown yet how they look."""
+    """The data of rows for the page's script: position, cost and kind of each, and the HTML of those not
+    shown yet."""
     return embedded(
         [
             [
@@ -96,10 +98,15 @@ def _group(path: str, rows: Sequence[Html]) -> Html:
 
 
 def _controls(findings: Sequence[Finding]) -> Html:
-    """What narrows rows down; without a script there is nothing that would."""
+    """The filters; they work only with the script."""
     codes = sorted({(finding.code, finding.rule) for finding in findings})
     files = sorted({finding.path for finding in findings})
-    sorts = ("file", "files, dearest first"), ("cost", "cost"), ("place", "place"), ("code", "code")
+    sorts = (
+        ("file", "files, most expensive first"),
+        ("cost", "cost"),
+        ("place", "place"),
+        ("code", "code"),
+    )
     sure = ("", "all"), ("sure", "findings"), ("note", "notes"), ("maybe", "maybes")
     return el(
         "form",
@@ -108,7 +115,7 @@ def _controls(findings: Sequence[Finding]) -> Html:
         _choice("File", "file", [("", "all"), *((path, path) for path in files)]),
         _choice("Certainty", "certainty", sure),
         el("label", el("input", type="checkbox", id="fix"), " has a fix"),
-        el("label", el("input", type="checkbox", id="wait"), " about the device: waits, copies"),
+        el("label", el("input", type="checkbox", id="wait"), " device waits and copies"),
         _choice("Order by", "order", sorts),
         el("p", id="told", role="status"),
         _keys(),
@@ -173,7 +180,7 @@ def _body(finding: Finding, sources: Sources) -> list[Html]:
     there = finding.elsewhere
     if there is not None:
         place = f"{there.path}:{there.span.line}"
-        told.append(el("p", "What costs that stands at ", el("code", place)))
+        told.append(el("p", "The pattern is at ", el("code", place)))
     if finding.source.strip():
         told.append(el("pre", finding.source.strip(), class_="source"))
     if finding.fix is not None:
@@ -182,7 +189,7 @@ def _body(finding: Finding, sources: Sources) -> list[Html]:
 
 
 def heat(hot: Hot) -> Html:
-    """Why a place is hot: what makes its root one, and the way from there."""
+    """Why a place is hot: the reason of its root, and the path from there."""
     way = _way(hot.path or (hot.root,))
     return joined(f"{hot.reason}: ", way, f" {heat_notes(hot)}".rstrip())
 
@@ -194,7 +201,7 @@ def _way(path: tuple[str, ...]) -> Html:
 
 
 def sync_map(findings: Sequence[Finding]) -> Html:
-    """What findings wait for, by the root that reaches them: those that wait most first."""
+    """What findings wait for, by the root that reaches them: most waits first."""
     roots: dict[str, list[tuple[int, Finding]]] = {}
     for number, finding in enumerate(findings):
         if waits(finding):
@@ -230,7 +237,7 @@ def _root(root: str, found: Sequence[tuple[int, Finding]]) -> Html:
     told = f", {hot.reason}" if hot is not None and hot.reason else ""
     told += f": {often:.3g} {'wait' if often == 1 else 'waits'} a {hot.per if hot else 'call'}"
     least = any(f.hot is not None and f.hot.loop and not f.hot.seen for _, f in found)
-    name = el("code", root) if root else "reached from no root that is known"
+    name = el("code", root) if root else "reached from no known entry point"
     places = [
         el(
             "li",
@@ -246,7 +253,7 @@ def _root(root: str, found: Sequence[tuple[int, Finding]]) -> Html:
 
 def _waiting(price: Price | None) -> str:
     if price is None:
-        return "how often it waits is not known"
+        return "it is not known how often it waits"
     return f"waits {count(price.waits, 'time')}" if price.waits else cost(price)
 
 

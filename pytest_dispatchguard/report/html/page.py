@@ -1,4 +1,4 @@
-"""``--format html``: all that is known of a project as one page, which asks nothing of any network."""
+"""``--format html``: everything known about a project on one self-contained page."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from pytest_dispatchguard.report.wording import NAME, accounts, count, fixable, 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a page is made of; what is not known is left out."""
+    """What a page is made of; unknown parts are left out."""
 
     version: str
     report: Report | None = None
     verdicts: Sequence[Verdict] | None = None
     machine: Mapping[str, str] = field(default_factory=dict)
-    """What the verdicts were measured on."""
+    """The machine on which the verdicts were measured."""
     trends: html_budgets.Trends = field(default_factory=dict)
     sources: Sources = field(default=lambda path: None)
 
@@ -46,7 +46,7 @@ def render(report: Report, options: Options) -> str:
 
 
 def page(known: Known) -> str:
-    """The page. It is readable without its script, all but what the script says is missing."""
+    """The page. Without its script it is still readable, except for the rows that the script adds."""
     report, verdicts = known.report, known.verdicts
     findings = html_findings.in_order(report.findings) if report is not None else []
     sources = cache(known.sources)
@@ -83,7 +83,7 @@ def page(known: Known) -> str:
 
 
 def _policy(style: str, script: str) -> str:
-    """Nothing from anywhere; no script and no style but the page's own."""
+    """Nothing from other hosts; only the page's own script and style."""
     return (
         f"default-src 'none'; style-src {hashed(style)}; script-src {hashed(script)}; "
         "base-uri 'none'; form-action 'none'"
@@ -142,7 +142,7 @@ def _of_report(report: Report | None) -> list[tuple[str, int]]:
         ("findings", len(report.of("sure"))),
         ("notes", len(report.of("note"))),
         ("files with findings", len({finding.path for finding in report.findings})),
-        ("about the device", sum(map(html_findings.waits, report.findings))),
+        ("device waits and copies", sum(map(html_findings.waits, report.findings))),
         ("with a fix", safe + unsafe),
         ("uncertain", len(report.of("maybe"))),
     ]

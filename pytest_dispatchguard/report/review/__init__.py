@@ -1,1 +1,1 @@
-"""What a review says, for people and for code hosts."""
+"""The text of a review, for people and for code hosts."""

@@ -1,4 +1,4 @@
-"""A review as the JSON of GitHub's call that creates one."""
+"""A review as the JSON of GitHub's request that creates one."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pytest_dispatchguard.report.review.markdown import Comment, body, comments,
 
 
 def render(review: Review, options: Options) -> str:
-    """The request's body."""
+    """The body of the request."""
     return dump(as_object(review, options))
 
 
 def as_object(review: Review, options: Options) -> dict[str, Any]:
-    """The request's body: a summary, and a comment for each place."""
+    """The body of the request: a summary, and a comment for each place."""
     return {
         "event": "COMMENT",
         "body": summary(review, options, commented=True),
@@ -25,7 +25,7 @@ def as_object(review: Review, options: Options) -> dict[str, Any]:
 
 
 def comment_object(comment: Comment, options: Options) -> dict[str, Any]:
-    """One comment; the first line is only named where there are several."""
+    """One comment; the first line is only given if there are several."""
     place: dict[str, Any] = {"path": comment.path, "line": comment.last, "side": "RIGHT"}
     if comment.first < comment.last:
         place |= {"start_line": comment.first, "start_side": "RIGHT"}

@@ -1,4 +1,4 @@
-"""What a review says: the summary of a change, and a comment for each place in it, as Markdown."""
+"""The text of a review as Markdown: a summary of the change, and comments on its lines."""
 
 from __future__ import annotations
 
@@ -15,18 +15,10 @@ from pytest_dispatchguard.model.reviews import BudgetChange, Remark, Review
 from pytest_dispatchguard.model.verdicts import Outcome
 from pytest_dispatchguard.report.budgets.markdown import SIGNS
 from pytest_dispatchguard.report.fingerprint import fingerprints
-from pytest_dispatchguard.report.formats.markdown import (
-    LIMIT,
-    code,
-    escape,
-    fence_around,
-    linked,
-    listed,
-    reasons,
-    shown_fix,
-)
+from pytest_dispatchguard.report.formats.markdown import linked, listed, reasons, shown_fix
+from pytest_dispatchguard.report.markdown_text import LIMIT, code, escape, fence_around
 from pytest_dispatchguard.report.options import Options, Sources
-from pytest_dispatchguard.report.review.suggestions import Lines, whole_lines
+from pytest_dispatchguard.report.suggestions import Lines, whole_lines
 from pytest_dispatchguard.report.wording import NAME, bill, cost, count, remedy, statement
 from pytest_dispatchguard.visible import one_line
 
@@ -41,16 +33,16 @@ class Comment:
 
     remark: Remark
     fingerprint: str
-    """The same as long as the finding is; in the comment, out of sight."""
+    """Stable for the same finding; hidden in the comment."""
     suggestion: Lines | None
-    """Lines that take the place of others, all of which the change shows."""
+    """Lines that replace others, all of which are part of the diff."""
 
     prefix: str = ""
-    """From the top of the repository to the project."""
+    """The path from the root of the repository to the project."""
 
     @property
     def path(self) -> str:
-        """The file that it is on, from the top of the repository."""
+        """Its file, relative to the root of the repository."""
         return self.prefix + self.remark.finding.path
 
     @property
@@ -70,12 +62,12 @@ def render(review: Review, options: Options) -> str:
 
 
 def mark(fingerprint: str) -> str:
-    """What a comment holds, out of sight, by which a later run knows it."""
+    """A hidden text in a comment, by which a later run recognizes it."""
     return f"<!-- {NAME}: {fingerprint} -->"
 
 
 def summary_mark(review: Review) -> str:
-    """By what a summary is known that an earlier run posted: each project of a repository has its own."""
+    """A hidden text by which a later run recognizes the summary; each project of a repository has its own."""
     if not review.prefix:
         return f"<!-- {NAME}: summary -->"
     name = sha256(review.prefix.encode("utf-8", "surrogatepass")).hexdigest()[:16]
@@ -83,7 +75,7 @@ def summary_mark(review: Review) -> str:
 
 
 def comments(review: Review, options: Options) -> list[Comment]:
-    """A comment for each new finding at lines of the change."""
+    """A comment for each new finding on lines of the change."""
     sources = cache(options.source)
     found = [remark.finding for remark in review.remarks]
     names = fingerprints([replace(f, path=review.prefix + f.path) for f in found])
@@ -104,7 +96,7 @@ def _suggestion(remark: Remark, sources: Sources) -> Lines | None:
 
 
 def body(comment: Comment, options: Options, opening: str = "suggestion") -> str:
-    """The text of a comment. `opening` is what the code host calls a block of lines to put in place."""
+    """The text of a comment. `opening` is how the code host begins a suggestion block."""
     finding = comment.remark.finding
     lines = [f"{linked(finding)} {escape(statement(finding))}", *reasons(finding)]
     if finding.fix is not None and comment.suggestion is not None:
@@ -118,7 +110,7 @@ def body(comment: Comment, options: Options, opening: str = "suggestion") -> str
 
 
 def headline(review: Review) -> str:
-    """What the change does, in one line."""
+    """The change in one line."""
     parts = []
     notes = sum(finding.certainty == "note" for finding in review.new)
     if len(review.new) > notes:
@@ -139,14 +131,14 @@ def headline(review: Review) -> str:
         parts.append(f"{count(moved, 'budget')} moved")
     if parts:
         return ", ".join(parts)
-    return "nothing new" + (", every budget as it was" if review.budgets is not None else "")
+    return "nothing new" + (", every budget unchanged" if review.budgets is not None else "")
 
 
 def summary(review: Review, options: Options, *, commented: bool) -> str:
-    """The review as one comment. What is `commented` on at its lines is only counted here."""
+    """The review as one comment. Findings that are `commented` on at their lines are only counted here."""
     sources = cache(options.source)
     out = f"### dispatchguard: {escape(headline(review))}\n"
-    out += f"\nHeld against {code(review.base)}.\n"
+    out += f"\nCompared with {code(review.base)}.\n"
     costs = bill(review.new)
     if costs:
         out += "\nWhat the new lines cost in a call of each root:\n\n"
@@ -157,15 +149,11 @@ def summary(review: Review, options: Options, *, commented: bool) -> str:
     here = [remark.finding for remark in review.remarks]
     if here and commented:
         told = "comment stands" if len(here) == 1 else "comments stand"
-        out += f"\n{len(here)} {told} at the lines of the change.\n"
+        out += f"\n{len(here)} {told} on the changed lines.\n"
     elif here:
         out += listed(here, sources, room)
     if review.others:
-        which = (
-            "Without a comment of their own:"
-            if commented
-            else "In lines that the change does not show:"
-        )
+        which = "Without their own comment:" if commented else "On lines outside the diff:"
         out += f"\n{which}\n"
         out += listed(review.others, sources, max(room - len(out), 0))
     return out + rest
@@ -174,7 +162,7 @@ def summary(review: Review, options: Options, *, commented: bool) -> str:
 def _gone(findings: Sequence[Finding]) -> Iterator[str]:
     if not findings:
         return
-    yield "\n#### Gone, thank you\n\n"
+    yield "\n#### Resolved\n\n"
     for finding in findings[:_MOST_GONE]:
         where = f" in {code(finding.function)}" if finding.function else ""
         price = f": {cost(finding.price)}" if finding.price is not None else ""
@@ -194,7 +182,7 @@ def _budgets(review: Review) -> Iterator[str]:
     yield "\n#### Budgets\n"
     kept = count(review.kept, "budget")
     if not review.budgets:
-        yield f"\n{kept} as before: not a counter moved.\n" if review.kept else "\nNo budgets.\n"
+        yield f"\n{kept} unchanged: no counter moved.\n" if review.kept else "\nNo budgets.\n"
         return
     yield "\n| test | verdict | counters that moved | times |\n| --- | --- | --- | ---: |\n"
     left, used = len(review.budgets), 0
@@ -202,7 +190,7 @@ def _budgets(review: Review) -> Iterator[str]:
         moved = "<br>".join(f"{escape(m.name)}: {m.before} → {m.now}" for m in change.moved)
         times = "" if change.change is None else f"{change.change.value:.3f}"
         name = code(f"{change.node_id} ({change.subject})" if change.subject else change.node_id)
-        # Even in code a bar would end the cell.
+        # Even in code, a bar would end the cell.
         cells = [
             name.replace("|", "\\|"),
             f"{SIGNS[change.verdict]} {change.verdict}",
@@ -211,12 +199,12 @@ def _budgets(review: Review) -> Iterator[str]:
         ]
         row = f"| {' | '.join(cells)} |\n"
         if used + len(row) > _MOST_OF_BUDGETS:
-            yield f"\n… and {left} more, left out here for their length.\n"
+            yield f"\n… and {left} more, left out to keep this short.\n"
             return
         left, used = left - 1, used + len(row)
         yield row
     if review.kept:
-        yield f"\n{kept} more as before.\n"
+        yield f"\n{kept} more unchanged.\n"
     for change in review.budgets:
         told = causes(change)
         if told:
@@ -224,14 +212,14 @@ def _budgets(review: Review) -> Iterator[str]:
             fence = fence_around(text)
             block = f"\n{code(change.node_id)}\n\n{fence}text\n{text}\n{fence}\n"
             if used + len(block) > _MOST_OF_BUDGETS:
-                yield "\n… what moved the others is left out here for its length.\n"
+                yield "\n… what moved the others is left out to keep this short.\n"
                 return
             used += len(block)
             yield block
 
 
 def causes(change: BudgetChange) -> list[str]:
-    """What became dearer and where, a line each."""
+    """What became more expensive and where, one line each."""
     told = [line for line in change.reason.splitlines()[:1] if line]
     lines = sorted(change.lines, key=lambda line: -(line.extra or 0))
     told += [_costly(line) for line in lines[:_MOST_LINES] if line.extra]

@@ -168,7 +168,8 @@ class SelectionCounted(Rule):
             return None
         found = place.finding(
             node,
-            f"`{place.short(node)}` selects elements only to count them, and the host waits for the device. "
+            f"`{place.short(node)}` selects elements only to count them, and the host waits for the "
+            "device. "
             f"`{place.short(mask, 32)}.sum()` counts on the device; read that where a number is needed.",
         )
         return as_sure_as_its_mask(found, mask, place)
@@ -237,7 +238,8 @@ class LaunchPerRow(Rule):
             return None
         return place.finding(
             worked[0],
-            f"The loop over `{place.short(counted, 32)}` makes views and launches kernels in every round "
+            f"The loop over `{place.short(counted, 32)}` makes views and launches kernels in every "
+            "iteration "
             f"(`{place.short(worked[0], 32)}`). Work on all rows at once, or on a list from one "
             "`.unbind()`.",
             certainty="note",
@@ -333,7 +335,7 @@ class WrittenOneByOne(Rule):
             return None
         if len(alike) < 2 and not looped:
             return None
-        often = "in every round of the loop" if looped else f"{len(alike)} times in a row"
+        often = "in every iteration of the loop" if looped else f"{len(alike)} times in a row"
         return place.finding(
             node,
             f"`{place.short(target)} = …` writes one number into a tensor on the device, {often}: a kernel "
@@ -447,8 +449,8 @@ class PythonSumOfTensors(Rule):
         if kind.is_tensor and not kind.host:
             return place.finding(
                 node,
-                f"Python's `{shown}` takes the tensor apart and adds element by element, an operation for "
-                f"each. "
+                f"Python's `{shown}` iterates over the tensor and adds one element at a time, an "
+                "operation each. "
                 f"`{place.short(given, 32)}.sum(0)` is one.",
             )
         element = kind.element
@@ -461,7 +463,7 @@ class PythonSumOfTensors(Rule):
             return None
         return place.finding(
             node,
-            f"`{shown}` adds one tensor after the other, a launch for each. "
+            f"`{shown}` adds one tensor after the other, a kernel launch each. "
             "`torch.stack([...]).sum(0)` adds them all at once.",
             certainty="note",
         )

@@ -21,7 +21,7 @@ class PythonExtremumOfTensors(Rule):
 
     ## Why it costs
 
-    Python asks each comparison for its truth, so the host waits for the device once per element.
+    Python converts each comparison to bool, so the host waits for the device once per element.
 
     ## Example
 
@@ -61,7 +61,7 @@ class PythonExtremumOfTensors(Rule):
             better = f"{place.short(given)}.{'sort().values' if how == 'sorted' else how + '()'}"
             return place.finding(
                 node,
-                f"Python's `{shown}` takes the tensor apart and waits for the device at each "
+                f"Python's `{shown}` iterates over the tensor and waits for the device at each "
                 f"comparison. `{better}` is one operation.",
             )
         element = kind.element
@@ -86,8 +86,8 @@ class PythonExtremumOfTensors(Rule):
             better = f".clamp({'min' if how == 'max' else 'max'}=...)"
         return place.finding(
             node,
-            f"Python's `{shown}` asks a comparison of tensors for its truth, so the host waits "
-            f"for the device. `{better}` stays on the device.",
+            f"Python's `{shown}` compares tensors and tests the result, so the host waits for the "
+            f"device. `{better}` stays on the device.",
             # A size or a bound of Python's needs the number anyway.
             certainty="note" if _a_bound(node, place) else "sure",
         )
@@ -119,7 +119,7 @@ def _rebound(node: cst.Call, place: Place) -> str:
 
 
 class IterationOverTensor(Rule):
-    """A loop takes a tensor apart on the host and reads its elements one by one.
+    """A loop iterates over a tensor on the host and reads its elements one by one.
 
     ## What it does
 
@@ -176,14 +176,14 @@ class IterationOverTensor(Rule):
         if reads:
             return place.finding(
                 node,
-                f"The loop takes `{shown}` apart, and `{place.short(reads[0].call)}` makes the "
+                f"The loop iterates over `{shown}`, and `{place.short(reads[0].call)}` makes the "
                 f"host wait for the device for each element. `{shown}.tolist()` reads them all "
                 "at once.",
                 fix=self._fix(node, loop, reads[0], place),
             )
         return place.finding(
             node,
-            f"The loop takes `{shown}` apart on the host, one view per element. Work on the "
+            f"The loop iterates over `{shown}` on the host, one view per element. Work on the "
             "whole tensor, or read it once with `.tolist()` if the values are needed on the "
             "host.",
             certainty="note",

@@ -51,7 +51,7 @@ class ReadPerElement(ReadRule):
     fixes = "unsafe"
 
     def report(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
-        """One read in every round of a loop, the first of its statement."""
+        """One read in every iteration of a loop, the first of its statement."""
         shown = place.short(read.call)
         loop = place.loops[-1]
         if _read_before(read, place):
@@ -63,24 +63,24 @@ class ReadPerElement(ReadRule):
             alone = isinstance(read.tensor, cst.Name) and split is not None
             read = read if alone else replace(read, certainty=weaker(read.certainty, "note"))
             before = f"`{place.short(split)}.tolist()`" if split is not None else "the whole"
-            how = f"Read {before} once before the loop, and take the list apart."
+            how = f"Read {before} once before the loop, and iterate over the list."
         elif over is not None:
-            how = f"Loop over `{place.short(over)}.tolist()`: one wait for all rounds."
+            how = f"Loop over `{place.short(over)}.tolist()`: one wait in all."
         elif base is not None:
             how = f"Read `{place.short(base)}.tolist()` once before the loop and index the list."
         elif isinstance(loop, cst.For):
             if place.conditions or _steers(read, place) or _carried(read, loop):
                 read = replace(read, certainty=weaker(read.certainty, "note"))
             how = (
-                "Compute it for all rounds first, or collect the tensors, and read them all at "
-                "once with one `torch.stack(...).tolist()`."
+                "Compute it for all iterations first, or collect the tensors, and read them at once "
+                "with one `torch.stack(...).tolist()`."
             )
         else:
             how = "Stack them and read once: `torch.stack([...]).tolist()`."
         return found(
             place,
             read,
-            f"`{shown}` makes the host wait for the device in every round. {how}",
+            f"`{shown}` makes the host wait for the device in every iteration. {how}",
             _stacked(read, place),
         )
 
@@ -135,7 +135,7 @@ def _read_before(read: Read, place: Place) -> bool:
 
 
 def _taken_apart(loop: cst.CSTNode, place: Place) -> cst.BaseExpression | None:
-    """The one device tensor that a for loop takes apart."""
+    """The one device tensor that a for loop iterates over."""
     if not isinstance(loop, cst.For):
         return None
     over = loop.iter
@@ -323,7 +323,7 @@ class SameReadTwice(ReadRule):
 
 
 class ReadInvariantInLoop(ReadRule):
-    """A loop reads the same value from the device in every round.
+    """A loop reads the same value from the device in every iteration.
 
     ## What it does
 
@@ -331,7 +331,7 @@ class ReadInvariantInLoop(ReadRule):
 
     ## Why it costs
 
-    The host waits for the device in every round, for a value that it had after the first.
+    The host waits for the device in every iteration, for a value that it had after the first.
 
     ## Example
 
@@ -359,11 +359,11 @@ class ReadInvariantInLoop(ReadRule):
     role = "invariant"
 
     def report(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
-        """A read that gives the same in every round."""
+        """A read that gives the same in every iteration."""
         shown = place.short(read.call)
         return found(
             place,
             read,
-            f"`{shown}` makes the host wait for the device in every round, for the same value: "
+            f"`{shown}` makes the host wait for the device in every iteration, for the same value: "
             "the loop does not change it. Read it once before the loop.",
         )

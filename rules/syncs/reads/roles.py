@@ -1,5 +1,4 @@
-"""The parts that reads of tensors play among each other (one of a row, one more of the same, once per
-round), and what becomes of what they read."""
+"""How reads of tensors relate to each other (in a row, repeated, in a loop), and what the values are for."""
 
 from __future__ import annotations
 
@@ -106,7 +105,7 @@ def _alike(
 
 
 def iterated_by(read: Read, scene: Scene, place: Place) -> cst.BaseExpression | None:
-    """The tensor that a loop takes apart, where the read is of the loop's variable itself."""
+    """The tensor that a loop iterates over, if the loop variable itself is read."""
     if not isinstance(read.tensor, cst.Name):
         return None
     for loop in reversed(scene.loops):
@@ -165,7 +164,7 @@ def _iterated_tensor(loop: cst.CSTNode, name: str, place: Place) -> cst.BaseExpr
 
 
 def _hoistable(read: Read, loop: cst.CSTNode, place: Place) -> bool:
-    """Whether a read gives the same in every round of the loop, and is made in every round."""
+    """Whether a read gives the same in every iteration of the loop, and is made in every iteration."""
     if not isinstance(loop, cst.For | cst.While | cst.BaseComp):
         return False
     if isinstance(loop, cst.BaseComp) and not _in_element(read, loop, place):
@@ -184,7 +183,7 @@ def _hoistable(read: Read, loop: cst.CSTNode, place: Place) -> bool:
 
 
 def _in_element(read: Read, loop: cst.BaseComp, place: Place) -> bool:
-    """Whether a read stands where a comprehension asks for it in every round, not in its first iterable."""
+    """Whether a comprehension evaluates a read in every iteration, not once for its first iterable."""
     return not contains(loop.for_in.iter, read.call)
 
 
@@ -376,23 +375,25 @@ def use(read: Read, place: Place) -> str:
         if made_on_cpu:
             where = f"{place.short(read.tensor)}.device"
             return (
-                f"Make `{total}` on the device (`device={where}`), sum up there (`{total} += {more}`) and "
-                "read it where it is logged."
+                f"Create `{total}` on the device (`device={where}`), accumulate there (`{total} += "
+                f"{more}`), and read it where it is logged."
             )
-        return f"Sum up on the device (`{total} += {more}`) and read `{total}` where it is logged."
+        return f"Accumulate on the device (`{total} += {more}`), and read `{total}` where it is logged."
     if isinstance(parent, cst.Call):
         last = place.last_name(parent)
         if last in _LOGGING or last.startswith(("log", "record", "report", "write", "track")):
-            return f"Hand on the tensor (`{detached(read, place)}`) and read it at the log interval only."
+            return f"Pass on the tensor (`{detached(read, place)}`), and read it only when it is logged."
         if last == "range" or (
             place.name(parent).startswith("torch.")
             and last in ("zeros", "ones", "empty", "full", "arange")
         ):
             return "Pass the size along as a Python number from where the host knows it."
         if place.is_torch(parent, *_TAKES_TENSORS):
-            return f"`torch.{last}` takes the tensor itself: pass `{place.short(read.tensor)}` on unread."
+            return (
+                f"`torch.{last}` takes the tensor itself: pass `{place.short(read.tensor)}` unread."
+            )
     if _checks(parent if isinstance(parent, cst.Comparison) else node, place):
-        where = "where the values are made, or only when asked to."
+        where = "where the values are created, or only behind a debug option."
         return f"Check on the device (`torch._assert_async`), {where}"
     if isinstance(parent, cst.Comparison):
         return (
@@ -400,8 +401,8 @@ def use(read: Read, place: Place) -> str:
             "host already knows."
         )
     return (
-        "Keep it on the device as a tensor, or read it outside the hot path, where the host has "
-        "to wait anyway."
+        "Keep it on the device as a tensor, or read it outside the hot path, at a point where the "
+        "host waits anyway."
     )
 
 

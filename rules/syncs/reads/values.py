@@ -247,7 +247,7 @@ class CopyToHost(Rule):
             return place.finding(
                 node,
                 f"`{shown}` works on CPU tensors only: on a device it needs a copy first, which "
-                "the host waits for. Stay with torch in hot code.",
+                "the host waits for. Use torch in hot code.",
                 certainty="maybe",
             )
         foreign = _given_to(node, place)
@@ -255,8 +255,7 @@ class CopyToHost(Rule):
             return place.finding(
                 node,
                 f"`{shown}` copies from the device for `{foreign}`, and the host waits for it. "
-                "Gather what it needs into one copy, or find an operation of torch that does "
-                "the work.",
+                "Gather its inputs into one copy, or use a torch operation instead.",
                 certainty=weaker(certainty, "note"),
             )
         leaves, back = _way(node, place)
@@ -464,9 +463,11 @@ class TextOfTensor(Rule):
         often = "" if place.conditions else " on every call"
         for part in parts:
             if place.on_device(part) and not waits_inside(part, place):
-                better = "Format it at the log interval only, or log its shape and dtype."
+                better = "Format it only when it is logged, or log its shape and dtype."
                 if goes_to_a_check(node, place):
-                    better = "Build the text only once the check has failed, or leave the value out of it."
+                    better = (
+                        "Build the text only after the check has failed, or leave the value out."
+                    )
                 return place.finding(
                     node,
                     f"{what} the tensor `{place.short(part)}`{often}, so the host waits for the "

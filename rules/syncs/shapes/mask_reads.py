@@ -98,8 +98,8 @@ class MaskRead(Rule):
         if not how:
             return place.finding(
                 node,
-                f"{message}One wait is inherent where the selection itself is wanted; where it is not, "
-                "work on all elements and blank out the rest (`torch.where`).",
+                f"{message}One wait is inherent if you need the selection itself; if not, work on "
+                "all elements and mask out the rest (`torch.where`).",
                 certainty=weaker(certainty, "note"),
             )
         operand = _bracketed(mask, place) if mask is not None else shown
@@ -123,20 +123,20 @@ class MaskRead(Rule):
         ]
         if len(alike) > 1 and not _changed_between(mask, alike, place):
             changes = bool(place.loops) and not place.invariant(mask, place.loops[-1])
-            once = "once per round" if changes else "once"
+            once = "once per iteration" if changes else "once"
             return (
-                f"and {len(alike) - 1} more select by the same mask, and the host waits for the device "
-                f"to count it each time. Look it up {once} {select}"
+                f"and {len(alike) - 1} more select by the same mask, and the host waits for the "
+                f"device to count it each time. Find its indices {once} {select}"
             )
         if place.loops and same_in_every_round(mask, place.loops[-1], place):
             return (
-                "counts the same mask in every round, and the host waits for the device each time. "
-                f"Look it up once before the loop {select}"
+                "counts the same mask in every iteration, and the host waits for the device each "
+                f"time. Find its indices once before the loop {select}"
             )
         buffer = _fixed_buffer(mask, place)
         return buffer and (
-            f"counts the buffer `{buffer}` on every call, and the host waits for the device. Look its "
-            "indices up once, where it is made, and select by those"
+            f"counts the buffer `{buffer}` on every call, and the host waits for the device. Find "
+            "its indices once, where it is created, and select by those"
         )
 
 
@@ -195,12 +195,12 @@ def _masked_reduction(how: str, mask: str, operand: str, x: str) -> str:
     """How a reduction of selected values is made without selecting; `operand` is the mask as it may stand
     beside operators."""
     if how in ("any", "count_nonzero"):
-        return f"Ask all: `({x} & {operand}).{how}()`."
+        return f"Test all elements: `({x} & {operand}).{how}()`."
     if how == "all":
-        return f"Ask all: `({x} | ~{operand}).all()`."
+        return f"Test all elements: `({x} | ~{operand}).all()`."
     if how == "sum":
-        return f"Sum over all: `torch.where({mask}, {x}, 0).sum()`."
+        return f"Sum over all elements: `torch.where({mask}, {x}, 0).sum()`."
     if how == "mean":
-        return f"Weigh instead: `torch.where({mask}, {x}, 0).sum() / {operand}.sum()`."
+        return f"Use a weighted mean: `torch.where({mask}, {x}, 0).sum() / {operand}.sum()`."
     neutral = {"prod": "1", "max": "-inf", "amax": "-inf", "logsumexp": "-inf"}.get(how, "inf")
-    return f"Blank out the rest: `torch.where({mask}, {x}, {neutral}).{how}()`."
+    return f"Mask out the rest: `torch.where({mask}, {x}, {neutral}).{how}()`."

@@ -145,17 +145,18 @@ def _without_counting(
                 "sure",
                 f"`{base} = torch.where({shown}, {new}, {base})`{rows} waits for nothing.",
             )
-        return "note", f"Compute it for all of `{base}` and pick with `torch.where`."
+        return "note", f"Compute it for all of `{base}` and select with `torch.where`."
     if operator != "=":
-        return "note", f"Compute it for all of `{base}` and pick with `torch.where`."
+        return "note", f"Compute it for all of `{base}` and select with `torch.where`."
     selected, new = _selected_by(mask, value, place), "values" if base == "new" else "new"
     if selected:
         return "sure", (
-            f"`{selected}` waits as well. `{base} = torch.where({shown}, {new}, {base})`{rows}, with `{new}` "
-            "worked out for all elements, waits for nothing."
+            f"`{selected}` waits as well. `{base} = torch.where({shown}, {new}, {base})`{rows}, with "
+            f"`{new}` computed for all elements, waits for nothing."
         )
     return "sure", (
-        f"`torch.where({shown}, {new}, {base})`{rows} takes one value or values made for all of `{base}`, "
+        f"`torch.where({shown}, {new}, {base})`{rows} takes one value, or a value for each element "
+        f"of `{base}`; "
         f"`{base}.masked_scatter_({shown}, {new})` one value per hit; neither waits."
     )
 

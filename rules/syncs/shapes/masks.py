@@ -13,7 +13,7 @@ from ..waits import mask_of
 
 
 def same_in_every_round(mask: cst.BaseExpression, loop: cst.CSTNode, place: Place) -> bool:
-    """Whether a mask held by a name is the same in every round of the innermost loop."""
+    """Whether a mask held by a name is the same in every iteration of the innermost loop."""
     if not isinstance(mask, cst.Name) or not isinstance(loop, cst.For | cst.BaseComp):
         return False
     if any(test for test, _ in place.conditions if contains(loop, test)):

@@ -60,8 +60,8 @@ class Nonzero(Rule):
         if _position_is_read(node, place):
             return place.finding(
                 node,
-                f"`{place.short(node)}` looks a position up on the device, and the host waits for "
-                "it, and once more to read it. Keep the position as a Python number from where "
+                f"`{place.short(node)}` looks up a position on the device; the host waits for that, "
+                "and once more to read it. Keep the position as a Python number from where "
                 "it is known (a counter); `.int().argmax()` finds the first one in one wait.",
                 certainty=worked_on[1],
             )
@@ -83,9 +83,9 @@ class Nonzero(Rule):
             )
         return place.finding(
             node,
-            f"`{shown}` gives as many rows as there are hits, so the host waits for the device to "
-            "count them. One wait is inherent where the rows themselves are wanted; where only "
-            "values at those places change, keep the mask (`torch.where(mask, a, b)`).",
+            f"`{shown}` returns one row per hit, so the host waits for the device to count them. One "
+            "wait is inherent if you need the rows themselves; if only the values there change, "
+            "keep the mask (`torch.where(mask, a, b)`).",
             certainty=weaker(worked_on[1], "note"),
         )
 
@@ -93,10 +93,10 @@ class Nonzero(Rule):
 def _looked_up_again(node: cst.Call, mask: cst.BaseExpression, place: Place) -> str:
     """What to do where the same hits are counted more than once; empty where they are not."""
     if place.loops and same_in_every_round(mask, place.loops[-1], place):
-        return "in every round of the loop, though they are the same. Look them up once before it."
+        return "in every iteration of the loop, though they are the same. Find them once before it."
     for other, scene in place.calls(place.last_name(node)):
         if other is not node and scene.block == place.block and place.same(other, node):
-            return "" if rebound_in_block(mask, place) else "more than once. Look them up once."
+            return "" if rebound_in_block(mask, place) else "more than once. Find them once."
     selections = [
         o
         for o, s in selections_by(mask, place)

@@ -54,15 +54,15 @@ class Unique(Rule):
             return place.finding(
                 node,
                 f"`{place.short(node)}` makes the host wait for the device to sort and count, only "
-                f"to compare the values. Compare `{place.short(worked_on[0])}` itself: any and all "
-                "of it give the same, without `unique`.",
+                f"to compare the values. Compare `{place.short(worked_on[0])}` itself: `any` and "
+                "`all` give the same result without `unique`.",
                 certainty=worked_on[1],
             )
         return place.finding(
             node,
-            f"`{place.short(node)}` gives as many elements as there are values, so the host waits "
-            "for the device to sort and count them. One wait is inherent where the values are "
-            "unknown; where they are known, count into a tensor of fixed size (`scatter_add_`).",
+            f"`{place.short(node)}` returns one element per distinct value, so the host waits for "
+            "the device to sort and count them. One wait is inherent if the values are unknown; if "
+            "they are known, count into a tensor of fixed size (`scatter_add_`).",
             certainty=weaker(worked_on[1], "note"),
         )
 
@@ -117,13 +117,13 @@ class Bincount(Rule):
         ):
             known, new = "", place.short(size, 24)
         else:
-            known, new = "Where the host knows how many bins there are, ", "n"
+            known, new = "If the host knows the number of bins, ", "n"
             # With no size, or none in some calls, the largest value has to be asked for; one on the device
             # would have to be read.
             certainty = weaker(certainty, "note")
         return place.finding(
             node,
-            f"`{place.short(node)}` asks for the largest value first, and the host waits for the "
+            f"`{place.short(node)}` computes the largest value first, and the host waits for the "
             f"device. {known}`torch.zeros({new}, …).scatter_add_(0, {counted}, ones)` (of int64 indices) "
             "has a fixed size and waits for nothing.",
             certainty=certainty,
@@ -189,8 +189,7 @@ class RepeatInterleave(Rule):
         return place.finding(
             node,
             f"`repeat_interleave` with the tensor `{place.short(repeats)}` makes the host wait "
-            "for the device to add it up. Where the host knows the total, say it: "
-            "`output_size=total`.",
+            "for the device to add it up. If the host knows the total, pass it: `output_size=total`.",
             certainty=certainty,
         )
 

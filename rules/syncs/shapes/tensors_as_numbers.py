@@ -90,8 +90,8 @@ class TensorAsNumber(Rule):
                 if self._number(part, place) and not _given_before(part, call, place):
                     return place.finding(
                         part,
-                        f"`{last}` needs a number where the tensor `{place.short(part)}` is "
-                        f"given, so the host waits for the device to have it. {_instead(last)}",
+                        f"`{last}` needs a number but gets the tensor `{place.short(part)}`, so the "
+                        f"host waits for the device to read it. {_instead(last)}",
                         certainty="maybe" if _of_own_helper(part, place) else "sure",
                     )
         return None
@@ -114,9 +114,9 @@ class TensorAsNumber(Rule):
                 if base.what in ("nested", "modules") and base.cls != "dict" and base.sure:
                     return place.finding(
                         node,
-                        f"`{place.short(node)}` picks from a Python sequence by the tensor "
-                        f"`{shown}`, so the host waits for the device. Stack what is picked from "
-                        "and index on the device, or pick by a number that the host knows.",
+                        f"`{place.short(node)}` indexes a Python sequence with the tensor `{shown}`, "
+                        "so the host waits for the device. Stack the sequence into a tensor and "
+                        "index on the device, or use a number that the host knows.",
                         certainty="sure" if _stackable(base) else "note",
                     )
                 if (
@@ -128,10 +128,10 @@ class TensorAsNumber(Rule):
                         return None
                     return place.finding(
                         node,
-                        f"`{shown}` is a tensor of no dimension: each index by it reads its "
-                        "number, and the host waits for the device. `index_select(0, "
-                        f"{shown}.reshape(1))` stays on the device; where several tensors are "
-                        f"indexed by it, read it once (`int({shown})`).",
+                        f"`{shown}` is a 0-dimensional tensor: each indexing with it reads its "
+                        "value, and the host waits for the device. `index_select(0, "
+                        f"{shown}.reshape(1))` stays on the device; if several tensors are indexed "
+                        f"with it, read it once (`int({shown})`).",
                     )
         return None
 
@@ -148,8 +148,8 @@ def _instead(factory: str) -> str:
             "device."
         )
     return (
-        "Pass a number that the host knows, a bound perhaps; where none will do, read it once "
-        "(`int(...)`) for all that needs it."
+        "Pass a number that the host knows, perhaps an upper bound; otherwise read it once "
+        "(`int(...)`) and reuse it."
     )
 
 

@@ -1,1 +1,1 @@
-"""DG401 to DG406, DG429: Python asks a tensor for its truth, and the host waits for the answer."""
+"""DG401 to DG406, DG429: Python converts a tensor to bool, and the host waits for the answer."""

@@ -1,4 +1,4 @@
-"""DG401: a branch asks a tensor for its truth."""
+"""DG401: a branch tests a tensor."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def _leaves_early(branch: cst.CSTNode | None) -> bool:
 
 
 class TruthInBranch(Rule):
-    """A branch asks for the truth of a tensor, and the host waits for the device to answer.
+    """A branch tests a tensor, and the host waits for the device to have the answer.
 
     ## What it does
 
-    Finds tensors in the conditions of `if`, `elif` and ternaries, as operands of `and`, `or` and `not`, and
-    in `bool(...)`, in hot code. Branches that do more than give tensors new values (return, call, loop) are
-    notes. A value that is only perhaps a tensor, such as a parameter without annotation, is a maybe. Host
-    values (`.shape`, `len()`, `is None`, flags) and tensors that were built on the CPU do not count.
+    Finds tensors in the conditions of `if`, `elif` and conditional expressions, as operands of `and`, `or`
+    and `not`, and in `bool(...)`, in hot code. A branch that does more than assign new values to tensors
+    (return, call, loop) is a note. A value that may or may not be a tensor, such as a parameter without
+    annotation, is a maybe. Host values (`.shape`, `len()`, `is None`, flags) and CPU tensors do not count.
 
     ## Why it costs
 
@@ -179,41 +179,40 @@ def _asked_above(who: Asked, place: Place) -> bool:
 def _advice(node: cst.BaseExpression, shown: str, who: Asked, place: Place) -> str:
     if place.kind(node).optional and isinstance(node, cst.Name | cst.Attribute):
         return (
-            f"`{shown}` asks a tensor that may be None for its truth: the host waits for the "
-            f"device, and a tensor of more than one element raises. Ask `{place.short(node)} is "
-            "not None`."
+            f"`{shown}` tests the truth of a tensor that may be None: the host waits for the device, "
+            f"and a tensor of more than one element raises. Write `{place.short(node)} is not None`."
         )
     buffer = _own_buffer(node, place)
     if buffer:
         return (
-            f"`{shown}` reads `{buffer}`, a buffer that moves to the device with the module, and "
-            "the host waits for it. Keep a Python value beside it for the host to ask."
+            f"`{buffer}` is a buffer and moves to the device with the module, so the host waits when "
+            "it tests the value. Keep a Python copy of the value, and test that."
         )
     if who.asker == "bool":
         return (
             f"`bool({shown})` makes the host wait until the device has the answer. Keep it as a "
-            "tensor, or read it where the host has to wait anyway."
+            "tensor, or read it at a point where the host waits anyway."
         )
     if who.asker == "value" or (
         who.asker == "ternary" and isinstance(place.parent(node), cst.BooleanOperation)
     ):
         return (
-            f"`and`, `or` and `not` ask `{shown}` for its truth, so the host waits until the "
-            "device has the answer. Use `&`, `|`, `~` or `torch.logical_*`, which stay on the "
+            f"`and`, `or` and `not` convert `{shown}` to a bool, so the host waits until the device "
+            "has the answer. Use `&`, `|`, `~` or `torch.logical_*`, which stay on the "
             "device."
         )
     divisor = _divisor(node, who, place)
     if divisor:
-        asks = "The ternary asks" if who.asker == "ternary" else "The `if` asks"
+        tests = "The conditional expression tests" if who.asker == "ternary" else "The `if` tests"
         return (
-            f"{asks} `{shown}` for its truth, so the host waits until the device has the answer, "
-            f"only not to divide by zero. Divide by `{divisor}.clamp(min=…)`; with `torch.where` "
-            "the division would still run, and give gradients that are not numbers."
+            f"{tests} `{shown}`, so the host waits until the device has the answer, only to avoid a "
+            f"division by zero. Divide by `{divisor}.clamp(min=…)`; with `torch.where` the division "
+            "would still run, and could make gradients NaN."
         )
     if who.asker == "ternary":
         return (
-            f"The ternary asks `{shown}` for its truth, so the host waits until the device has "
-            "the answer. Select on the device with `torch.where(condition, a, b)`."
+            f"The conditional expression tests `{shown}`, so the host waits until the device has the "
+            "answer. Select on the device with `torch.where(condition, a, b)`."
         )
     return _advice_for_if(node, shown, who, place)
 
@@ -223,14 +222,14 @@ def _advice_for_if(node: cst.BaseExpression, shown: str, who: Asked, place: Plac
     if over:
         flat = f"{over}.tolist()" if over_ndim == 1 else f"{over}.flatten().tolist()"
         return (
-            f"`if {shown}` makes the host wait for the device in every round, for what the loop "
-            f"over `{over}` has taken apart. Loop over `{flat}`: one wait for all rounds."
+            f"`if {shown}` makes the host wait for the device in every iteration of the loop over "
+            f"`{over}`. Loop over `{flat}`: one wait in all."
         )
     if _leaves_early(who.by):
-        less = ", or ask every few rounds only" if place.loops else ""
+        less = ", or test it only every few iterations" if place.loops else ""
         return (
-            f"`if {shown}` makes the host wait until the device has the answer, only to leave "
-            f"early. Drop the test where going on gives the same result{less}."
+            f"`if {shown}` makes the host wait until the device has the answer, only to leave early. "
+            f"Drop the test if the code after it gives the same result{less}."
         )
     target = _only_assigned(who.by)
     if target:
@@ -240,8 +239,8 @@ def _advice_for_if(node: cst.BaseExpression, shown: str, who: Asked, place: Plac
             "`masked_fill` for a constant."
         )
     return (
-        f"`if {shown}` makes the host wait until the device has the answer. Compute without "
-        "asking (`torch.where`, `masked_fill`), or decide by something the host already knows."
+        f"`if {shown}` makes the host wait until the device has the answer. Compute without a branch "
+        "(`torch.where`, `masked_fill`), or decide by something the host already knows."
     )
 
 

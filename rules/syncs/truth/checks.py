@@ -1,4 +1,4 @@
-"""DG402: an assertion or a check of values asks a tensor for its truth."""
+"""DG402: an assertion or a check of values tests a tensor."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .conditions import asked_parts, condition_text, host_first, several_tensors
 
 
 class TruthInCheck(Rule):
-    """A check of values (`assert`, or an `if` that raises or warns) asks for the truth of a tensor.
+    """A check of values (`assert`, or an `if` that raises or warns) tests a tensor.
 
     ## What it does
 
@@ -70,20 +70,20 @@ class TruthInCheck(Rule):
         if who.asker == "assert":
             message = (
                 f"`assert {shown}`{of} makes the host wait for the device on every call. "
-                "`torch._assert_async(...)` checks on the device (it fails later); or check on "
-                f"the host where the values are made, {_switch(place)}."
+                "`torch._assert_async(...)` checks on the device (it fails later); or check on the "
+                f"host where the values are created, {_switch(place)}."
             )
         elif only_warns(who.by):
             message = (
                 f"`if {shown}`{of} only decides on a warning, and makes the host wait for the device "
-                "on every call. Warn where the values are made, or collect the answers on the "
-                f"device and ask once in a while, {_switch(place)}."
+                "on every call. Warn where the values are created, or accumulate the flag on the "
+                f"device and read it now and then, {_switch(place)}."
             )
         elif only_raises(who.by):
             message = (
                 f"`if {shown}`{of} only checks values, and makes the host wait for the device on "
                 "every call. Check on the device (`torch._assert_async`, which fails later and "
-                f"with another exception), where the values are made, {_switch(place)}."
+                f"with another exception), where the values are created, {_switch(place)}."
             )
         else:
             return None
@@ -104,7 +104,7 @@ def _waited_before(node: cst.BaseExpression, place: Place) -> str:
         for call in nodes.walk(source):
             if isinstance(call, cst.Call) and place.last_name(call) in _OWN_SIZE:
                 return (
-                    f" `{place.short(call)}` before it waits as well: ask the values themselves, "
+                    f" `{place.short(call)}` before it waits as well: test the values themselves, "
                     "`((x == 0) | (x == 1)).all()`."
                 )
     return ""
@@ -144,8 +144,8 @@ def _switch(place: Place) -> str:
     for test, holds in place.conditions:
         name = place.dotted(test)
         if holds and name and _SWITCH.search(name):
-            return f"or not at all (`{name}=False` turns it off)"
-    return "or only when asked to"
+            return f"or never (`{name}=False` turns it off)"
+    return "or only behind a debug option"
 
 
 def _asked_for(place: Place) -> bool:

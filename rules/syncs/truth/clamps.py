@@ -60,7 +60,7 @@ class ClampByBranch(Rule):
         return place.finding(
             node,
             f"`if {place.short(node)}` makes the host wait for the device, only to clamp a value. "
-            f"`{new}` does the same without asking.",
+            f"`{new}` does the same without a branch.",
             certainty=certainty,
             fix=_one_line(who.by, new, place),
         )

@@ -64,14 +64,14 @@ class CompareWholeTensors(Rule):
         ):
             worked_on = (worked_on[0], weaker(worked_on[1], "note"))
         how = "(a == b).all()" if last == "equal" else "torch.isclose(a, b).all()"
-        keep = f"Keep the answer on the device (`{how}`), or remember on the host what changed."
+        keep = f"Keep the result on the device (`{how}`), or track on the host what changed."
         if who.asker == "assert" or only_raises(who.by):
-            keep = f"Check on the device (`torch._assert_async({how})`), or only when asked to."
+            keep = f"Check on the device (`torch._assert_async({how})`), or only behind a debug option."
         if last == "equal":
             keep += " That needs equal shapes."
         return place.finding(
             node,
-            f"`{place.short(node)}` gives a Python bool, so the host waits for the device to "
+            f"`{place.short(node)}` returns a Python bool, so the host waits for the device to "
             f"compare. {keep}",
             certainty=worked_on[1],
         )

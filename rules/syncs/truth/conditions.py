@@ -63,7 +63,7 @@ def _of_host_data(node: cst.BaseExpression, place: Place) -> bool:
 
 
 def asked_parts(whole: cst.BaseExpression, place: Place) -> Iterator[cst.BaseExpression]:
-    """What a condition asks, chains taken apart, in order."""
+    """The operands of a condition in order, with chains split."""
     stack = [whole]
     while stack:
         node = stack.pop()

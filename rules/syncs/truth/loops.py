@@ -1,4 +1,4 @@
-"""DG403, DG404: a loop, `any()` or `all()` asks tensors for their truth, once per round."""
+"""DG403, DG404: a loop, `any()` or `all()` tests tensors, once per iteration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .conditions import condition_text, host_first, tensor_question
 
 
 class TruthInWhile(Rule):
-    """A `while` loop asks for the truth of a tensor in every round.
+    """A `while` loop tests a tensor in every iteration.
 
     ## What it does
 
@@ -19,7 +19,8 @@ class TruthInWhile(Rule):
 
     ## Why it costs
 
-    The host waits for the device in every round, so it can never run ahead: each round costs a round trip.
+    The host waits for the device in every iteration and can never run ahead: each iteration costs a round
+    trip.
 
     ## Example
 
@@ -39,7 +40,7 @@ class TruthInWhile(Rule):
 
     ## Fix safety
 
-    No fix: only the author knows how many extra rounds are acceptable.
+    No fix: only the author knows how many extra iterations are acceptable.
     """
 
     code = "DG403"
@@ -57,15 +58,15 @@ class TruthInWhile(Rule):
             return None
         return place.finding(
             node,
-            f"`while {condition_text(node, place)}` makes the host wait for the device in every round. "
-            "Count rounds on the host, and ask the tensor only every few rounds, or not at all "
-            "where the count is known.",
+            f"`while {condition_text(node, place)}` makes the host wait for the device in every iteration. "
+            "Count iterations on the host, and read the tensor only every few iterations, or not at "
+            "all if the count is known.",
             certainty=certainty,
         )
 
 
 class TruthPerElement(Rule):
-    """`any()`, `all()` or the filter of a comprehension asks one tensor after the other for its truth.
+    """`any()`, `all()` or the filter of a comprehension tests one tensor after the other.
 
     ## What it does
 
@@ -109,9 +110,9 @@ class TruthPerElement(Rule):
             how = place.last_name(who.by)
             element = place.short(who.whole)
             message = (
-                f"`{how}(...)` asks one tensor after the other (`{element}`) for its truth, and "
-                f"the host waits for the device each time. `torch.stack([...]).{how}()` gives one "
-                "tensor, to be read once or not at all."
+                f"`{how}(...)` converts one tensor after the other (`{element}`) to a bool, and each "
+                f"conversion waits for the device. `torch.stack([...]).{how}()` gives one tensor, "
+                "which is read once or not at all."
             )
         elif who.asker == "filter":
             message = (
@@ -134,15 +135,15 @@ class TruthPerElement(Rule):
         if kind.on_device:
             return place.finding(
                 call,
-                f"Python's `{how}({shown})` takes the tensor apart and waits for the device once "
+                f"Python's `{how}({shown})` iterates over the tensor and waits for the device once "
                 f"per element. `{shown}.{how}()` is one operation.",
             )
         element = kind.element
         if kind.what == "nested" and kind.sure and element is not None and element.on_device:
             return place.finding(
                 call,
-                f"`{how}({shown})` asks one tensor after the other for its truth, and the host "
-                f"waits for the device each time. `torch.stack(...).{how}()` gives one tensor, "
-                "to be read once or not at all.",
+                f"`{how}({shown})` converts one tensor after the other to a bool, and each "
+                f"conversion waits for the device. `torch.stack(...).{how}()` gives one tensor, "
+                "which is read once or not at all.",
             )
         return None

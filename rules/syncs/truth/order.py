@@ -14,7 +14,7 @@ class DeviceBeforeHost(Rule):
 
     ## What it does
 
-    Finds `and`/`or` chains that ask for the truth of a tensor before a plain host test.
+    Finds `and`/`or` chains that test a tensor before a plain host value.
 
     ## Why it costs
 
@@ -59,9 +59,9 @@ class DeviceBeforeHost(Rule):
         word = "and" if isinstance(chain.operator, cst.And) else "or"
         return place.finding(
             node,
-            f"`{place.short(node)}` makes the host wait for the device before "
-            f"`{place.short(host)}`, which the host knows, is even asked. Ask the host's test "
-            f"first: where it decides the `{word}`, the tensor is not read.",
+            f"`{place.short(node)}` makes the host wait for the device, although "
+            f"`{place.short(host)}` could decide without waiting. Put `{place.short(host)}` first: "
+            f"if it decides the `{word}`, the tensor is never read.",
             certainty=question[0],
             fix=self._fix(operands, place),
         )
@@ -78,5 +78,5 @@ class DeviceBeforeHost(Rule):
                 pairs.append((old, place.text(bare)))
         if any("\n" in text for _, text in pairs):
             return None
-        message = "Ask the host's test first; the operands are evaluated in another order"
+        message = "Put the host's test first; this changes the order of evaluation"
         return place.edits(pairs, safety="unsafe", message=message)

@@ -33,7 +33,7 @@ def price(python: Run, tmp_path: Path) -> Run:
 def test_prices_are_measured_kept_and_told(price: Run, python: Run, tmp_path: Path) -> None:
     done = price("DG303", "DG401", *QUICK)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "surely costs less for 2 of 2 rules" in done.stdout
+    assert "is measurably cheaper for 2 of 2 rules" in done.stdout
     assert "1 → 0" in done.stdout
     table = json.loads((tmp_path / NAME).read_text())
     waits = {one["specimen"]: one["waits"] for one in table["specimens"] if one["code"] == "DG401"}
@@ -116,7 +116,10 @@ def test_a_form_that_is_not_cheaper_is_told(price: Run, tmp_path: Path) -> None:
     [
         (("DG999",), "unknown code 'DG999'; did you mean"),
         (("DG101", "--seconds", "0"), "is not a number of seconds"),
-        (("DG101", "--output", "no/such/file.txt"), "there is no such folder; make it first"),
+        (
+            ("DG101", "--output", "no/such/file.txt"),
+            "the directory does not exist; create it first",
+        ),
     ],
 )
 def test_mistakes_end_in_one_line(

@@ -97,7 +97,7 @@ def test_what_did_not_run_says_so() -> None:
 def test_what_has_changed_is_not_believed() -> None:
     known, hot = read(recorded(), TEXT_OF.replace("return twice(x)", "return twice(x + 1)"))
     assert known.stale == {"m:hooked"}
-    assert "1 of 5 recorded functions are not as they were" in known.note
+    assert "1 of 5 recorded functions have changed since" in known.note
     assert "m:hooked" not in hot
     assert known.per_call("m:Block.forward", "m:hooked") is None
     assert known.per_call("m:Block.forward", "m:Block.part") == 1

@@ -12,10 +12,10 @@ from pytest_dispatchguard.lint.hotness.cold import Coldness
 from pytest_dispatchguard.lint.hotness.patterns import patterns
 from pytest_dispatchguard.lint.hotness.reachability import (
     Before,
-    Grounds,
+    ReachContext,
     Reached,
-    heated,
-    heated_again,
+    reachable,
+    update_reachable,
 )
 from pytest_dispatchguard.lint.hotness.roots import Root
 from pytest_dispatchguard.lint.scout import scan
@@ -67,13 +67,13 @@ roots = st.lists(
 Graph = dict[str, tuple[Edge, ...]]
 
 
-def grounds_for(found: list[Root]) -> Grounds:
+def grounds_for(found: list[Root]) -> ReachContext:
     loops = frozenset(root.target for root in found if root.only_loops)
-    return Grounds(PROJECT, Coldness(PROJECT, patterns(()), frozenset()), loops)
+    return ReachContext(PROJECT, Coldness(PROJECT, patterns(()), frozenset()), loops)
 
 
 def reached(found: list[Root], graph: Graph) -> dict[str, Reached]:
-    return heated(grounds_for(found), found, lambda name: graph.get(name, ()))
+    return reachable(grounds_for(found), found, lambda name: graph.get(name, ()))
 
 
 @given(roots, graphs, graphs)
@@ -85,7 +85,7 @@ def test_what_changed_leads_where_it_would_from_the_beginning(
     for source, ways in (*graph.items(), *after.items()):
         for edge in ways:
             callers.setdefault(edge.target, set()).add(source)
-    now = heated_again(
+    now = update_reachable(
         grounds_for(found),
         Before(before.get, lambda name: graph.get(name, ())),
         lambda name: after.get(name, ()),
@@ -106,7 +106,7 @@ def test_nothing_is_looked_at_that_a_change_does_not_reach() -> None:
         asked.append(name)
         return ["m:Base.one", "m:two"]
 
-    now = heated_again(
+    now = update_reachable(
         grounds_for(found),
         Before(before.get, lambda name: graph.get(name, ())),
         lambda name: (Edge("m:three", False, True),) if name == "m:two" else graph.get(name, ()),

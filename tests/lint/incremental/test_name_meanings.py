@@ -6,7 +6,7 @@ import pytest
 
 from pytest_dispatchguard.lint.callgraph.build import build
 from pytest_dispatchguard.lint.incremental.changes import change_of
-from pytest_dispatchguard.lint.incremental.name_meanings import means_the_same, told_of_returns
+from pytest_dispatchguard.lint.incremental.name_meanings import files_using_returns, means_the_same
 from pytest_dispatchguard.lint.incremental.name_mentions import Mentions
 from pytest_dispatchguard.lint.store.packing import pack_facts
 
@@ -70,7 +70,7 @@ def test_who_is_told_of_what_a_function_returns() -> None:
     def told(text: str) -> set[str] | None:
         change = change_of(before["one.py"], scanned({"one.py": text})["one.py"], frozenset())
         assert change is not None
-        return told_of_returns({"one.py": change}, mentions)
+        return files_using_returns({"one.py": change}, mentions)
 
     text = TEXTS["one.py"]
     assert told(text.replace("return x\n", "return torch.relu(x)\n")) == {"one.py", "three.py"}

@@ -165,7 +165,9 @@ def test_what_stands_beside_the_part_changes_nothing() -> None:
         for outline, (was, now) in zip(example.outlines, pairs, strict=True):
             source = example.lines.chunk(outline)[0]
             before, after = (pack_brief(p.of(outline.name, source)) for p in (old, new))
-            if before == after and brief_parts.still_so(brief, json.loads(json.dumps(was.asked))):
+            if before == after and brief_parts.same_answers(
+                brief, json.loads(json.dumps(was.asked))
+            ):
                 assert told(was) == told(now), outline.name
                 kept += 1
             else:
@@ -217,8 +219,8 @@ def test_answers_to_what_a_rule_asked_are_part_of_what_is_known(
     brief, one = asking()
     assert one.findings[0].message == "(False, '', (), False)"
     asked = json.loads(json.dumps(one.asked))
-    assert brief_parts.still_so(brief, asked)
-    assert brief_parts.still_so(
+    assert brief_parts.same_answers(brief, asked)
+    assert brief_parts.same_answers(
         asking(["walk"], names={"g": ["mod.g"], "torc": ["torc"]})[0], asked
     )
     for brief, one, new in (
@@ -231,7 +233,7 @@ def test_answers_to_what_a_rule_asked_are_part_of_what_is_known(
         (*asking(globals={"SIZE": ["tuple"]}), "(False, '', ('tuple',), False)"),
     ):
         assert one.findings[0].message == new
-        assert not brief_parts.still_so(brief, asked)
+        assert not brief_parts.same_answers(brief, asked)
     judge.bench.cache_clear()
 
 

@@ -265,7 +265,7 @@ def test_a_function_that_cannot_be_judged_is_told_and_hides_nothing(
     assert [f.function for f in result.findings] == ["f"]
     (problem,) = result.problems
     assert problem.startswith(
-        "mod.py:3: odd could not be judged: IndexError: out of range (set DISP"
+        "mod.py:3: odd could not be checked: IndexError: out of range (set DISP"
     )
 
 

@@ -143,13 +143,13 @@ def test_prune_takes_away_what_is_stale() -> None:
 @pytest.mark.parametrize(
     ("content", "part"),
     [
-        (None, "no such baseline; make it with --write-baseline"),
-        ("{", "no valid JSON (line 1)"),
-        ("[" * 100_000, "no valid JSON"),
+        (None, "no such baseline; create it with --write-baseline"),
+        ("{", "not valid JSON (line 1)"),
+        ("[" * 100_000, "not valid JSON"),
         ("[]", "not a dispatchguard baseline"),
         ('{"version": "2.1.0", "runs": []}', "not a dispatchguard baseline"),
         ('{"tool": "dispatchguard", "schema": 99}', "baseline schema 99, this version reads 1"),
-        ('{"tool": "dispatchguard", "schema": 0}', "make it anew with --write-baseline"),
+        ('{"tool": "dispatchguard", "schema": 0}', "write it again with --write-baseline"),
         ('{"tool": "dispatchguard", "schema": 1}', "baseline without entries"),
         ('{"tool": "dispatchguard", "schema": 1, "entries": [{}]}', "entry 1 is not"),
         ('{"tool": "dispatchguard", "schema": 1, "entries": [3]}', "entry 1 is not"),

@@ -214,7 +214,7 @@ def test_ignore_file() -> None:
 def test_ignore_file_elsewhere_is_told(text: str) -> None:
     assert covered(text) == []
     (told,) = apply(text).unused
-    assert "left margin" in told.message
+    assert "without indentation" in told.message
     assert told.fix is None
 
 
@@ -339,7 +339,7 @@ def test_prose_and_marks_are_left_alone(comment: str) -> None:
 )
 def test_our_name_misspelt_is_told(name: str) -> None:
     (told,) = apply(f"x = 1  # {name}: ignore[DG401]\n").unused
-    assert f'"{name}" is not read; write "dispatchguard:"' in told.message
+    assert f'"{name}" is not recognized; write "dispatchguard:"' in told.message
 
 
 @pytest.mark.parametrize(

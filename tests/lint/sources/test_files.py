@@ -108,7 +108,7 @@ def test_exclude_adds_and_holds_for_named_files_too(project: Path) -> None:
     assert targets(find(project, exclude=exclude)) == ["keep/gen.py"]
     named = find(project, "gen/deep/b.py", "x_pb2.py", "build/a.py", "keep/gen.py", exclude=exclude)
     assert targets(named) == ["keep/gen.py"]
-    assert find(project, "gen", exclude=exclude).notes == ("gen: excluded, passed over",)
+    assert find(project, "gen", exclude=exclude).notes == ("gen: excluded, so not checked",)
 
 
 def test_is_excluded() -> None:
@@ -138,12 +138,12 @@ def test_a_folder_named_like_a_file(project: Path) -> None:
 def test_a_pipe_is_no_file(project: Path) -> None:
     os.mkfifo(project / "pipe.py")
     assert targets(find(project)) == []
-    with pytest.raises(UserError, match=r"pipe\.py: neither a file nor a folder"):
+    with pytest.raises(UserError, match=r"pipe\.py: neither a file nor a directory"):
         find(project, "pipe.py")
 
 
 def test_a_missing_path(project: Path) -> None:
-    with pytest.raises(UserError, match=r"^no/such\.py: no such file or folder$"):
+    with pytest.raises(UserError, match=r"^no/such\.py: no such file or directory$"):
         find(project, "no/such.py")
 
 

@@ -89,7 +89,7 @@ def test_what_only_ipython_reads_is_left_out(lines: list[str], left: str) -> Non
     [
         ("", "not valid JSON"),
         ('{"cells":\n [', "not valid JSON"),
-        ("[]", "no JSON object"),
+        ("[]", "not a JSON object"),
         ("{}", "format 4"),
         ('{"worksheets": []}', "format 4"),
         ("[" * 100_000, "nested too deeply"),

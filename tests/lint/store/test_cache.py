@@ -114,7 +114,7 @@ def test_garbage_in_our_place_is_replaced(path: Path, junk: bytes) -> None:
     path.write_bytes(junk)
     with closing_cache(path) as opened:
         assert len(opened.notes) == 1
-        assert "started anew" in opened.notes[0]
+        assert "recreated" in opened.notes[0]
         opened.put_many("facts", {"a": "1"})
     assert reopened(path) == {"a": "1"}
 
@@ -146,7 +146,7 @@ def test_our_own_but_broken(cache: Cache, path: Path) -> None:
     data[100:8192] = b"\xff" * (8192 - 100)
     path.write_bytes(data)
     with closing_cache(path) as opened:
-        assert "started anew" in opened.notes[0]
+        assert "recreated" in opened.notes[0]
         opened.put_many("facts", {"a": "1"})
     assert reopened(path) == {"a": "1"}
 

@@ -10,7 +10,7 @@ from pytest_dispatchguard.model.measurements import Interval
 from pytest_dispatchguard.model.verdicts import Limit, Outcome
 
 HERE = Interval(6.28, 6.25, 6.31)
-UNFIT = "the machine is unfit: the reference against itself reads 1.0774"
+UNFIT = "the machine is unfit: the reference compared with itself gives 1.0774"
 
 
 @pytest.mark.parametrize(

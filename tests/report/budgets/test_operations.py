@@ -22,7 +22,7 @@ LINES = (
 def test_text(report_of: Callable[..., Report]) -> None:
     text = render(replace(report_of(), operations=LINES), "text")
     assert text.split("\n", 2)[2] == (
-        "14 operations asked for by 3 lines of the project\n"
+        "14 operations from 3 lines of the project\n"
         "  per call  calls  place            function      operations\n"
         "         3      4  a.py:3           Gate.forward  mul 2, add\n"
         "                   first remark\n"
@@ -46,7 +46,7 @@ def test_json_tells_all(report_of: Callable[..., Report]) -> None:
         "remarks": [],
     }
     text = render(replace(report_of(), operations=many), "text")
-    assert text.endswith("\n  … and 15 lines more: --format json tells all\n")
+    assert text.endswith("\n  … and 15 lines more: --format json lists all\n")
     assert "a.py:25 " in text and "a.py:26 " not in text
 
 

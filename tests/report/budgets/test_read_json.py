@@ -190,7 +190,7 @@ def test_what_is_no_such_file_is_one_line(tmp_path: Path, text: str, said: str) 
     file.write_text(text)
     with pytest.raises(UserError) as error:
         load(file)
-    assert "verdicts.json: holds no verdicts" in str(error.value) and said in str(error.value)
+    assert "verdicts.json: has no verdicts" in str(error.value) and said in str(error.value)
     assert "\n" not in str(error.value)
 
 

@@ -95,7 +95,7 @@ def test_guards_are_told_where_they_are_too_many() -> None:
 def test_of_guards_those_that_the_base_has_not_are_told() -> None:
     groups = (replace(STATE, extra=0), replace(SCALE, extra=2))
     told = explained(replace(COMPILED, compiled=Compiled(groups)))
-    assert "  guards that its base does not have:\n       +2  EQUALS_MATCH" in told
+    assert "  guards that the base does not have:\n       +2  EQUALS_MATCH" in told
     assert "GLOBAL_STATE" not in told
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pytest_dispatchguard.model.findings import Edit, Finding, Fix, Span
 from pytest_dispatchguard.model.reports import Report
 from pytest_dispatchguard.report import render
-from pytest_dispatchguard.report.formats.markdown import LIMIT, code, escape
+from pytest_dispatchguard.report.markdown_text import LIMIT, code, escape
 
 markdown_it = pytest.importorskip("markdown_it", reason="reads the Markdown as GitHub does")
 
@@ -80,5 +80,5 @@ def test_a_comment_has_room_for_it(
     assert len(text) < LIMIT + 200
     told = text.count("[DG401]")
     assert 50 < told < 1000
-    assert f"… and {1000 - told} more, left out here for their length." in text
+    assert f"… and {1000 - told} more, left out to keep this short." in text
     assert text.endswith("> a note\n")

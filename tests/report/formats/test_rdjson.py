@@ -16,7 +16,7 @@ from pytest_dispatchguard.edits import apply_edits
 from pytest_dispatchguard.model.findings import Edit, Finding, Fix, Span
 from pytest_dispatchguard.model.reports import Report, Summary
 from pytest_dispatchguard.report import render
-from pytest_dispatchguard.report.review.suggestions import FARTHEST
+from pytest_dispatchguard.report.suggestions import FARTHEST
 
 Sources = Callable[[str], str | None]
 

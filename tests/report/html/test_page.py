@@ -172,10 +172,10 @@ def test_all_that_is_known_is_there(known_of: KnownOf) -> None:
         "✗ fail",
         "? undecided",
         "Why: instructions: 745, allowed 60",
-        "of the +10.87 µs that it takes more than its reference",
+        "most of the +10.87 µs that it takes beyond its reference",
         "691 src/ops.py:8leaves = flatten(structure)",
         "Where 12.8 µs of add go",
-        "12 operations asked for by 1 line",
+        "12 operations from 1 line",
         "used twice",
         "package.layers.Dense.forward, forward of a torch.nn.Module: 3 waits a call at least",
         "→ src/package/module_0.py:11:8 in pick: waits 2 times (DG401)",
@@ -305,7 +305,7 @@ def test_waits_are_told_by_their_root_those_that_wait_most_first(
     assert told[0][0].startswith("B.forward, forward of a torch.nn.Module: 9 waits a call")
     assert told[2][1] == [
         "→ a.py:4:1 in f: ≈ 2.0 µs per call on this machine (DG431)",
-        "→ a.py:5:1 in f: how often it waits is not known (DG402)",
+        "→ a.py:5:1 in f: it is not known how often it waits (DG402)",
     ]
 
 

@@ -52,7 +52,7 @@ MOVED = BudgetChange(
 
 def test_the_headline() -> None:
     assert headline(NOTHING) == "nothing new"
-    assert headline(replace(NOTHING, budgets=())) == "nothing new, every budget as it was"
+    assert headline(replace(NOTHING, budgets=())) == "nothing new, every budget unchanged"
     some = Review("main", (remark(finding(2, 4)),), (finding(1, 1),), (finding(3, 3),), (MOVED,))
     assert headline(some) == "2 new findings, 1 gone, 1 over budget"
     better = replace(MOVED, verdict="pass")
@@ -109,7 +109,7 @@ def test_alike_findings_are_told_apart_and_known_again() -> None:
 def test_the_summary_counts_what_is_commented_on() -> None:
     one = Review("main", (remark(finding(2, 4)),), (finding(1, 1, message="far"),), ())
     told = summary(one, OPTIONS, commented=True)
-    assert "1 comment stands at the lines of the change." in told
+    assert "1 comment stands on the changed lines." in told
     assert "slow" not in told
     assert "far" in told
     assert "slow" in summary(one, OPTIONS, commented=False)
@@ -133,10 +133,10 @@ def test_budgets_name_the_lines_that_got_dearer() -> None:
     assert "+19 instructions at /p/a.py:2: y = g(" in told
     assert "return y" not in told
     assert "+48 guards EQUALS_MATCH of L[*].a at a.py:3 in f: x * self.a" in told
-    assert "3 budgets more as before" in told
+    assert "3 budgets more unchanged" in told
     rows = json.loads(json_.render(replace(NOTHING, budgets=(MOVED,)), OPTIONS))["budgets"]
     assert rows[0]["moved"] == {"instructions": [12, 31]}
-    assert "not a counter moved" in render(replace(NOTHING, budgets=(), kept=3), OPTIONS)
+    assert "no counter moved" in render(replace(NOTHING, budgets=(), kept=3), OPTIONS)
     assert "No budgets" in render(replace(NOTHING, budgets=()), OPTIONS)
 
 
@@ -225,7 +225,7 @@ def test_a_long_review_is_cut_at_what_a_host_takes() -> None:
         summary(Review("main", (), many, many), OPTIONS, commented=True),
     ):
         assert len(told) < 65_000
-        assert "more, left out here for their length" in told
+        assert "more, left out to keep this short" in told
         assert told.rstrip().endswith("<!-- dispatchguard: summary -->")
 
 
@@ -235,7 +235,7 @@ def test_many_budgets_are_cut_as_well() -> None:
     )
     told = summary(replace(NOTHING, budgets=many), OPTIONS, commented=True)
     assert len(told) < 65_000
-    assert "more, left out here for their length" in told
+    assert "more, left out to keep this short" in told
     assert told.rstrip().endswith("-->")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pytest_dispatchguard.model.layers import Layer, LayerKind, Layers
 from pytest_dispatchguard.model.measurements import Interval
-from pytest_dispatchguard.report.charts.flame import as_speedscope
+from pytest_dispatchguard.report.budgets.flame import as_speedscope
 
 
 def layer(name: str, kind: LayerKind, us: float, depth: int = 0, **more: Any) -> Layer:

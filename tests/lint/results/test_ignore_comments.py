@@ -1,4 +1,4 @@
-"""Comments that silence: whatever the statement, the comment covers the finding and changes no code."""
+"""Ignore comments: whatever the statement, the comment suppresses the finding and changes no code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_dispatchguard.edits import apply_edits, split_lines
-from pytest_dispatchguard.lint.results.ignore_comment import silence
+from pytest_dispatchguard.lint.results.ignore_comments import ignore_comment
 from pytest_dispatchguard.lint.results.suppressions import read
 from pytest_dispatchguard.model.findings import Finding, Span
 
@@ -35,8 +35,8 @@ def found(line: int, column: int) -> Finding:
     return Finding("DG401", "rule", "a.py", span, "f", "m")
 
 
-def silenced(text: str, finding: Finding) -> str:
-    edit = silence(text, finding)
+def commented(text: str, finding: Finding) -> str:
+    edit = ignore_comment(text, finding)
     assert edit is not None
     return apply_edits(text, [edit])
 
@@ -54,12 +54,12 @@ def silenced(text: str, finding: Finding) -> str:
 )
 def test_where_the_comment_goes(line: str, after: str) -> None:
     text = f"def f(x):\n    {line}\n"
-    assert silenced(text, found(2, 5)) == f"def f(x):\n    {after}\n"
+    assert commented(text, found(2, 5)) == f"def f(x):\n    {after}\n"
 
 
 def test_a_line_of_its_own_ends_as_the_others_do() -> None:
     text = 'def f(x):\r\n    y = f"""a\r\n    b {x}\r\n    """ + \\\r\n        x\r\n'
-    after = silenced(text, found(3, 8))
+    after = commented(text, found(3, 8))
     assert after.count("\r\n") == after.count("\n")
 
 
@@ -69,7 +69,7 @@ def test_whatever_the_statement(statements: list[str], data: st.DataObject) -> N
     lines = split_lines(text, keepends=False)
     at = data.draw(st.sampled_from([n for n, line in enumerate(lines, 1) if "x" in line]))
     finding = found(at, lines[at - 1].index("x") + 1)
-    after = silenced(text, finding)
+    after = commented(text, finding)
     assert ast.dump(ast.parse(after)) == ast.dump(ast.parse(text))
     moved = len(split_lines(after)) - len(lines)
     assert moved in (0, 1)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pytest_dispatchguard.edits import apply_edits, split_lines
 from pytest_dispatchguard.model.findings import Edit, Finding, Fix, Span
-from pytest_dispatchguard.report.review.suggestions import FARTHEST, Lines, in_words, whole_lines
+from pytest_dispatchguard.report.suggestions import FARTHEST, Lines, in_words, whole_lines
 
 
 def made(*edits: Edit) -> Finding:
@@ -33,7 +33,7 @@ TEXT = "a = 1\nb = f(a)\nc = 3\n"
 def test_a_word_of_a_line() -> None:
     finding = made(edit(2, 5, 2, 6, "g"))
     assert whole_lines(finding, TEXT) == Lines(2, 2, ("b = g(a)",))
-    assert in_words(finding, TEXT) == ["in place of line 2:", "b = g(a)"]
+    assert in_words(finding, TEXT) == ["replace line 2 with:", "b = g(a)"]
 
 
 def test_lines_that_go() -> None:

@@ -1,4 +1,4 @@
-"""The layers of calls as a flame graph: a file in the format of speedscope."""
+"""The layers of calls as a flame graph, in speedscope's file format."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pytest_dispatchguard.report.wording import NAME
 
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 Frame = tuple[str, str, int]
-"""Name, file and line; no file and 0 where there is none."""
+"""Name, file and line; without a file, an empty string and 0."""
 
 
 def as_speedscope(found: Sequence[Layers]) -> str:
-    """A profile for each call: the whole call at the bottom, on it its functions, and beside them what torch
-    does below Python."""
+    """One profile per call: the whole call at the bottom, its functions on top, and next to them what
+    torch does below Python."""
     frames: dict[Frame, int] = {}
     profiles = [_profile(call, frames) for call in found]
     told = [
@@ -48,7 +48,7 @@ def _profile(call: Layers, frames: dict[Frame, int]) -> dict[str, Any]:
 
 
 def _events(call: Layers, frames: dict[Frame, int]) -> Iterator[dict[str, Any]]:
-    """Where each layer is entered and left: it first takes its own time, then that of the layers in it."""
+    """Where each layer begins and ends: first its own time, then the layers inside it."""
     at = 0.0
     opened: list[tuple[int, int]] = []
 

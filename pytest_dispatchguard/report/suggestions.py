@@ -1,4 +1,4 @@
-"""A fix as what a reviewer applies with one click: one stretch of text, or whole lines, for another."""
+"""A fix as a suggestion that a reviewer applies with one click: one edit, or a replacement of whole lines."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from pytest_dispatchguard.edits import apply_edits, offsets, split_lines
 from pytest_dispatchguard.model.findings import Edit, Finding, Span
 
 FARTHEST = 30
-"""Lines that one suggestion may span: a reviewer sees all of it in one box."""
+"""The most lines that one suggestion may span, so that a reviewer sees all of it."""
 _ENDS = ("\n", "\r")
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Whole lines in place of others."""
+    """A replacement of whole lines."""
 
     first: int
     last: int
-    """The last of the lines that are replaced."""
+    """The last of the replaced lines."""
     text: tuple[str, ...]
-    """The new lines, without their ends; none where the old ones only go."""
+    """The new lines, without line endings; none if the old ones are only removed."""
 
 
 def one_edit(finding: Finding, text: str | None) -> Edit | None:
     """The whole fix of a finding as one edit of its file, or None.
 
-    Reviewers apply suggestions one by one, and half a fix is none: edits of several places become
-    one that also holds what lies between them.
+    Reviewers apply suggestions one by one, and half a fix is no fix, so several edits become one that
+    includes the text between them.
     """
     fix = finding.fix
     if fix is None or any(edit.path != finding.path for edit in fix.edits):
@@ -50,8 +50,8 @@ def one_edit(finding: Finding, text: str | None) -> Edit | None:
 
 
 def whole_lines(finding: Finding, text: str | None) -> Lines | None:
-    """The whole fix of a finding as lines in place of lines, as code hosts take suggestions; None where it
-    is no such thing."""
+    """The whole fix of a finding as a replacement of lines, which is what code hosts accept; None if that
+    is impossible."""
     edit = one_edit(finding, text)
     if edit is None or text is None:
         return None
@@ -59,9 +59,9 @@ def whole_lines(finding: Finding, text: str | None) -> Lines | None:
     first, last = edit.span.line, edit.span.end_line
     goes_on = edit.replacement and not edit.replacement.endswith(_ENDS)
     if edit.span.end_column == 1 and last > first and not (goes_on or edit.span.column > 1):
-        last -= 1  # up to the end of the line before
+        last -= 1  # up to the end of the previous line
     if first > len(lines):
-        first -= 1  # what is added after the last line is added to it
+        first -= 1  # text after the last line is added to that line
     last = min(last, len(lines))
     if not 1 <= first <= last or last - first >= FARTHEST:
         return None
@@ -75,12 +75,12 @@ def whole_lines(finding: Finding, text: str | None) -> Lines | None:
         return None
     new = f"{text[before:start]}{edit.replacement}{text[end:after]}"
     if new and new.endswith(_ENDS) != text[:after].endswith(_ENDS):
-        return None  # lines cannot say whether the file's last one is ended
+        return None  # lines cannot express whether the last one ends in a newline
     return Lines(first, last, tuple(split_lines(new, keepends=False)))
 
 
 def in_words(finding: Finding, text: str | None) -> list[str]:
-    """The lines of a fix for formats that have no suggestions; nothing where there is none to show."""
+    """The lines of a fix for formats without suggestions; empty if there is nothing to show."""
     lines = whole_lines(finding, text)
     if lines is None:
         return []
@@ -89,4 +89,4 @@ def in_words(finding: Finding, text: str | None) -> list[str]:
         if lines.first == lines.last
         else f"lines {lines.first} to {lines.last}"
     )
-    return [f"in place of {which}:", *lines.text] if lines.text else [f"remove {which}"]
+    return [f"replace {which} with:", *lines.text] if lines.text else [f"remove {which}"]

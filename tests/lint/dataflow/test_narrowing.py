@@ -1,0 +1,175 @@
+"""Narrowing by tests for None, types and devices."""
+
+from __future__ import annotations
+
+import pytest
+
+from .reading import body, shown, words
+
+
+def test_none_is_ruled_out() -> None:
+    source = body(
+        """
+        show(m)
+        if m is not None:
+            show(m)
+        else:
+            show(m)
+        if m is None:
+            m = x
+        show(m)
+        """,
+        "x: Tensor, m: Optional[Tensor] = None",
+    )
+    assert words(source) == ["tensor|none", "tensor", "none", "tensor"]
+
+
+def test_early_returns_rule_none_out() -> None:
+    source = body(
+        """
+        if m is None:
+            return x
+        show(m)
+        """,
+        "x: Tensor, m: Optional[Tensor] = None",
+    )
+    assert words(source) == ["tensor"]
+
+
+def test_truth_rules_none_out() -> None:
+    source = body(
+        """
+        if n:
+            show(n)
+        if not n:
+            return x
+        show(n)
+        """,
+        "x: Tensor, n: Optional[int] = None",
+    )
+    assert words(source) == ["scalar", "scalar"]
+
+
+def test_isinstance_narrows_both_ways() -> None:
+    source = body(
+        """
+        if isinstance(p, torch.Tensor):
+            show(p)
+        elif isinstance(p, (int, float)):
+            show(p)
+        elif isinstance(p, (list, tuple)):
+            show(p)
+        else:
+            show(p)
+        show(p)
+        """,
+        "p",
+    )
+    first, second, third, fourth, last = shown(source)
+    assert first.is_tensor and second.what == "scalar" and third.what == "nested"
+    assert not fourth.maybe_tensor and not last.is_tensor
+
+
+@pytest.mark.parametrize(
+    "test", ["torch.is_tensor(p)", "isinstance(p, Tensor)", "isinstance(p, (Tensor, nn.Parameter))"]
+)
+def test_tests_for_tensors(test: str) -> None:
+    source = body(
+        f"""
+        if not {test}:
+            show(p)
+            raise TypeError
+        show(p)
+        """,
+        "p",
+    )
+    before, after = shown(source)
+    assert not before.maybe_tensor and after.is_tensor
+
+
+def test_a_tensor_is_made_where_there_was_none() -> None:
+    source = body(
+        """
+        if not isinstance(p, Tensor):
+            p = torch.tensor(p)
+        show(p)
+        """,
+        "p",
+    )
+    (kind,) = shown(source)
+    assert kind.is_tensor and not kind.host
+
+
+def test_and_and_or_narrow_within_the_condition() -> None:
+    source = body(
+        """
+        if m is not None and show(m):
+            show(m)
+        if m is None or show(m):
+            show(m)
+        y = m is not None and show(m)
+        if isinstance(p, Tensor) and p.any() and show(p):
+            show(p)
+        z = show(m) if m is not None else 1
+        w = [show(v) for v in p if isinstance(v, Tensor)]
+        """,
+        "m: Optional[Tensor], p",
+    )
+    assert words(source) == [
+        "tensor",
+        "tensor",
+        "tensor",
+        "tensor|none",
+        "tensor",
+        "tensor",
+        "tensor",
+        "tensor",
+        "tensor",
+    ]
+
+
+def test_not_turns_narrowing_round() -> None:
+    source = body(
+        """
+        if not (m is None or n is None):
+            show(m, n)
+        if not isinstance(p, Tensor):
+            return
+        show(p)
+        """,
+        "m: Optional[Tensor], n: Optional[Tensor], p",
+    )
+    assert words(source) == ["tensor", "tensor", "tensor"]
+
+
+def test_asserts_narrow() -> None:
+    source = body(
+        "assert m is not None and isinstance(p, Tensor)\nshow(m, p)", "m: Optional[Tensor], p"
+    )
+    assert words(source) == ["tensor", "tensor"]
+
+
+def test_a_device_that_is_asked_for() -> None:
+    source = body(
+        """
+        if x.device.type == "cpu":
+            show(x)
+        if not x.is_cuda:
+            show(x)
+        else:
+            show(x)
+        """
+    )
+    assert words(source) == ["tensor@cpu", "tensor@cpu", "tensor"]
+
+
+def test_narrowing_ends_with_a_new_value() -> None:
+    source = body(
+        """
+        if isinstance(p, Tensor):
+            p = p.shape
+            show(p)
+        """,
+        "p",
+    )
+    assert words(source) == ["nested"]

@@ -1,0 +1,67 @@
+"""Whether a tensor is on the CPU or on a device."""
+
+from __future__ import annotations
+
+import pytest
+
+from .reading import body, shown, words
+
+
+def test_a_cpu_number_goes_with_any_device() -> None:
+    source = body(
+        """
+        half = torch.tensor(0.5)
+        show(half, half * x, half + a, half * 2, torch.zeros(3) * a)
+        """,
+        "x: Tensor, a",
+    )
+    assert words(source) == ["tensor@cpu", "tensor", "tensor?", "tensor@cpu", "tensor@cpu"]
+
+
+@pytest.mark.parametrize(
+    "expression, kind",
+    [
+        ("torch.as_tensor(x)", "tensor"),
+        ("torch.as_tensor(a)", "tensor"),
+        ("torch.as_tensor([1, 2])", "tensor@cpu"),
+        ("torch.tensor(x)", "tensor"),
+        ("torch.complex(x, x)", "tensor"),
+        ("torch.zeros(3).to(device)", "tensor"),
+        ("torch.zeros(3).cuda()", "tensor"),
+        ("torch.zeros(3).to(torch.float64)", "tensor@cpu"),
+        ("torch.zeros(3).to(x.dtype)", "tensor@cpu"),
+        ("torch.zeros(3).to(x)", "tensor"),
+        ("torch.zeros(3).to(torch.ones(2))", "tensor@cpu"),
+        ("torch.zeros_like(torch.ones(2), device=device)", "tensor"),
+        ("x.cpu().new_zeros(2, device=device)", "tensor"),
+        ("torch.zeros(3, device=None)", "tensor@cpu"),
+        ("torch.zeros(3, device=x.device)", "tensor"),
+        ("torch.cat([x.cpu(), torch.ones(2)])", "tensor@cpu"),
+        ("torch.cat([x, torch.ones(2)])", "tensor"),
+    ],
+)
+def test_where_tensors_are(expression: str, kind: str) -> None:
+    assert words(body(f"show({expression})", "x: Tensor, a, device")) == [kind]
+
+
+@pytest.mark.parametrize(
+    "lines, place",
+    [
+        ("a_host = p; show(a_host > 0)", "host"),
+        ("points_cpu = unknown(); show(torch.isfinite(points_cpu))", "host"),
+        ("show(self.table_cpu + 1)", "unknown"),
+        ("a = p.cpu(); show(halved(a))", "host"),
+        ("show(halved(p))", "device"),
+    ],
+)
+def test_names_and_arguments_tell_what_is_on_the_cpu(lines: str, place: str) -> None:
+    source = f"""
+    def halved(x) -> Tensor:
+        return x / 2
+
+    class Layer(nn.Module):
+        def forward(self, p: Tensor):
+            {lines}
+    """
+    (kind,) = shown(source)
+    assert ("host" if kind.host else "device" if kind.on_device else "unknown") == place
