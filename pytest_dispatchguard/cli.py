@@ -9,7 +9,6 @@ import os
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -17,7 +16,15 @@ from typing import Any, NoReturn
 
 from pytest_dispatchguard import __version__
 from pytest_dispatchguard.commands import COMMANDS, FAILED, module_of
-from pytest_dispatchguard.commands.output import OutputError, complain, expect, give_up, say, write
+from pytest_dispatchguard.commands.output import (
+    OutputError,
+    complain,
+    expect,
+    give_up,
+    say,
+    width,
+    write,
+)
 from pytest_dispatchguard.model.errors import UserError, pass_interrupt_on
 
 _INTERRUPTED = 130
@@ -47,6 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return FAILED
     except Exception as error:  # noqa: BLE001 - the last resort: one line, and the trace on request
         if os.environ.get("DISPATCHGUARD_TRACEBACK"):
+            import traceback  # a millisecond of each run
+
             traceback.print_exc()
         say(
             f"internal error: {type(error).__name__}: {error} "
@@ -151,10 +160,14 @@ def _refuse(parser: argparse.ArgumentParser, unknown: Sequence[str]) -> None:
     parser.error(f"unexpected argument {word!r}")
 
 
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    return argparse.HelpFormatter(prog, width=width(80) - 2)
+
+
 class _Parser(argparse.ArgumentParser):
     def __init__(self, **settings: Any) -> None:
         # An option has one spelling: a cut-off one may mean another option in the next release.
-        super().__init__(**settings, allow_abbrev=False)
+        super().__init__(**settings, allow_abbrev=False, formatter_class=_formatter)
         self.set_defaults(parser=self)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:

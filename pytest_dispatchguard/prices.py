@@ -7,13 +7,17 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_dispatchguard import project_folder
 from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.model.findings import Finding, Price
-from pytest_dispatchguard.model.measurements import Interval
-from pytest_dispatchguard.model.prices import Priced, PriceTable
+
+if TYPE_CHECKING:
+    from pytest_dispatchguard.model.measurements import Interval
+    from pytest_dispatchguard.model.prices import Priced, PriceTable
+
+# What a table is made of is imported where one is read: most projects have none of their own.
 
 SCHEMA = 1
 NAME = ".dispatchguard/prices.json"
@@ -30,6 +34,8 @@ def packed(table: PriceTable) -> str:
 
 def unpacked(text: str) -> PriceTable:
     """A table from its JSON; a `ValueError` where it is none."""
+    from pytest_dispatchguard.model.prices import PriceTable
+
     try:
         data = json.loads(text)
         if data["schema"] != SCHEMA:
@@ -41,6 +47,8 @@ def unpacked(text: str) -> PriceTable:
 
 
 def _row(row: Mapping[str, Any]) -> Priced:
+    from pytest_dispatchguard.model.prices import Priced
+
     bad, good = row["waits"]
     return Priced(
         str(row["code"]),
@@ -54,6 +62,8 @@ def _row(row: Mapping[str, Any]) -> Priced:
 
 
 def _interval(row: Mapping[str, float] | None) -> Interval | None:
+    from pytest_dispatchguard.model.measurements import Interval
+
     return None if row is None else Interval(*(float(row[n]) for n in ("value", "low", "high")))
 
 

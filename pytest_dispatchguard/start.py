@@ -38,10 +38,10 @@ def _command() -> NoReturn:
 
 def _plainly() -> NoReturn:
     gc.disable()  # of what is imported all lasts; the command enables it again where it is one to run long
-    from pytest_dispatchguard.startup import compiled_dataclasses
+    from pytest_dispatchguard.startup import compiled
 
     # What other commands run is not ours.
-    keep = compiled_dataclasses.begin() if sys.argv[1:2] in _READING else (lambda: None)
+    keep = compiled.begin() if sys.argv[1:2] in _READING else (lambda: None)
     from pytest_dispatchguard import cli
 
     cli.command(keep)
@@ -63,9 +63,9 @@ def _asks_daemon(words: list[str]) -> bool:
 
 def stand_by() -> None:
     """Is the daemon that checks are handed to, until nobody asks any more."""
-    from pytest_dispatchguard.startup import compiled_dataclasses
+    from pytest_dispatchguard.startup import compiled
 
-    compiled_dataclasses.begin()
+    compiled.begin()
     from pytest_dispatchguard.daemon.serving import Work, serve
 
     serve(Work(_plainly, interrupted, _import_all, _stamp))

@@ -6,6 +6,7 @@ import argparse
 import errno
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -174,8 +175,13 @@ def colored(choice: str) -> bool:
     )
 
 
-def width() -> int:
-    """The width of the terminal in columns."""
-    import shutil
-
-    return shutil.get_terminal_size((100, 24)).columns
+def width(otherwise: int = 100) -> int:
+    """The width of the terminal in columns, as `shutil` has it; importing that would import archivers, too."""
+    try:
+        columns = int(os.environ["COLUMNS"])
+    except (KeyError, ValueError):
+        columns = 0
+    if columns <= 0 and sys.__stdout__ is not None:
+        with suppress(OSError, ValueError):
+            columns = os.get_terminal_size(sys.__stdout__.fileno()).columns
+    return columns if columns > 0 else otherwise

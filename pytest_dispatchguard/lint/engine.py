@@ -13,7 +13,7 @@ from pytest_dispatchguard.lint.pipeline.progress import Progress, no_progress
 from pytest_dispatchguard.lint.pipeline.survey import Texts, scout_files
 from pytest_dispatchguard.lint.session import Session
 from pytest_dispatchguard.lint.sources.files import Discovery
-from pytest_dispatchguard.startup import compiled_dataclasses
+from pytest_dispatchguard.startup import compiled
 
 # The solver and the judge are imported where they run: a run over an unchanged project needs neither, and
 # would spend most of its time importing them.
@@ -95,4 +95,4 @@ def _get_ready_to_judge(session: Session) -> None:
     from pytest_dispatchguard.lint.judge import judge
 
     judge.bench(target_of(session.config), session.catalog.packs)
-    compiled_dataclasses.keep()
+    compiled.keep()

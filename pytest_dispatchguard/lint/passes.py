@@ -16,11 +16,11 @@ from pytest_dispatchguard.lint.results.reported import is_shown
 from pytest_dispatchguard.lint.session import Session
 from pytest_dispatchguard.lint.sources.files import Discovery, Source, Unreadable, read_source
 from pytest_dispatchguard.model.findings import Finding
-from pytest_dispatchguard.model.prices import PriceTable
 
 if TYPE_CHECKING:
     from pytest_dispatchguard.lint.results import baseline as baselines
     from pytest_dispatchguard.lint.sources import git_diff
+    from pytest_dispatchguard.model.prices import PriceTable
 
 # Baselines and git are imported where they are used: most runs need neither.
 

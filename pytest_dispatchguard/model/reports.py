@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from pytest_dispatchguard.model.findings import Certainty, Finding, RuleInfo
-from pytest_dispatchguard.model.operations import OperationsAt
+
+if TYPE_CHECKING:
+    from pytest_dispatchguard.model.operations import OperationsAt
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,8 +72,6 @@ def test_a_format_imports_itself_and_not_the_others() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
     )
     assert done.stdout.split() == [
-        "pytest_dispatchguard.report.budgets",
-        "pytest_dispatchguard.report.budgets.operations",
         "pytest_dispatchguard.report.diff",
         "pytest_dispatchguard.report.formats",
         "pytest_dispatchguard.report.formats.text",

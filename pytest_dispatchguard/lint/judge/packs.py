@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from pkgutil import resolve_name
@@ -56,12 +56,10 @@ class Packs:
 
     rules: tuple[Rule, ...]
     hot_roots: Mapping[str, tuple[str, ...]]
-    prices: Mapping[str, Price] = field(default_factory=dict)
-    """The prices of rules, by code."""
     specimens: tuple[Path, ...] = ()
     """Directories with a directory of specimens for each code."""
-    tables: tuple[Path, ...] = ()
-    """The files that the prices come from."""
+    tables: tuple[tuple[str, Path], ...] = ()
+    """The files that the prices come from, each with the name of its pack. Judging needs none."""
 
 
 def installed() -> tuple[str, ...]:
@@ -89,8 +87,7 @@ def _loaded(names: tuple[str, ...]) -> Packs:
     rules: dict[str, Rule] = {}
     roots: dict[str, tuple[str, ...]] = {}
     specimens: list[Path] = []
-    tables: list[Path] = []
-    priced: dict[str, Price] = {}
+    tables: list[tuple[str, Path]] = []
     for name in names:
         try:
             pack = _named(name)
@@ -102,10 +99,7 @@ def _loaded(names: tuple[str, ...]) -> Packs:
             for base, methods in dict(_asked(manager, pack, "dispatchguard_hot_roots")).items():
                 roots[base] = (*roots.get(base, ()), *_method_names(base, methods))
             specimens += _paths(manager, pack, "dispatchguard_specimens")
-            for file in _paths(manager, pack, "dispatchguard_prices"):
-                table = prices.load(file)
-                priced |= {} if table is None else table.prices()
-                tables.append(file)
+            tables += [(name, file) for file in _paths(manager, pack, "dispatchguard_prices")]
         except UserError as error:
             raise UserError(f"rule pack {name!r}: {error}") from None
         except (
@@ -117,9 +111,19 @@ def _loaded(names: tuple[str, ...]) -> Packs:
                 f"rule pack {name!r} cannot be loaded ({type(error).__name__}: {said}); repair or "
                 "uninstall it"
             ) from error
-    return Packs(
-        tuple(rules[c] for c in sorted(rules)), roots, priced, tuple(specimens), tuple(tables)
-    )
+    return Packs(tuple(rules[c] for c in sorted(rules)), roots, tuple(specimens), tuple(tables))
+
+
+def _prices(tables: Iterable[tuple[str, Path]]) -> dict[str, Price]:
+    """What the patterns of rules cost, by code."""
+    found: dict[str, Price] = {}
+    for name, file in tables:
+        try:
+            table = prices.load(file)
+        except UserError as error:
+            raise UserError(f"rule pack {name!r}: {error}") from None
+        found |= {} if table is None else table.prices()
+    return found
 
 
 def _named(name: str) -> Any:
@@ -176,11 +180,12 @@ def catalog() -> Catalog:
     """The catalog of all rules, by importing them."""
     names = installed()
     found = load(names)
-    told = (replace(r.info(), price=found.prices.get(r.code)) for r in found.rules)
+    priced = _prices(found.tables)
+    told = (replace(r.info(), price=priced.get(r.code)) for r in found.rules)
     infos = sorted((*OWN, *told), key=lambda i: i.code)
     tokens = frozenset[str]().union(*(look.tokens for r in found.rules for look in r.looks()))
     files = tuple(sorted(_files({name.partition(":")[0] for name in names} | _homes(found))))
-    files = (*files, *map(str, found.tables))
+    files = (*files, *(str(file) for _, file in found.tables))
     return Catalog(tuple(infos), tokens, found.hot_roots, names, files, stamp(files))
 
 

@@ -34,7 +34,10 @@ from pytest_dispatchguard.model.errors import pass_interrupt_on
 _NOQA = tuple(
     re.compile(rf"{word}[^\n]*\b[A-Za-z]{{2,}}\d{{3}}\b") for word in ("noqa", "NOQA", "NoQA")
 )
-_MISSPELT = re.compile(r"#[ \t]*[dD][a-zA-Z_-]{10,14}[ \t]*:")
+_NAME = "dispatchguard"
+_MISSPELT = re.compile(r"#[ \t]*([dD][a-zA-Z_-]{10,14})[ \t]*:")
+_SAME_LETTERS = 10
+"""What is a misspelt name of ours, as `suppressions` has it, has more in common with it."""
 _SCAN_WORTH = 24
 
 
@@ -100,8 +103,9 @@ def scout_files(
             rows[key], packed[key] = row, facts
     if jobs:
         pool.close()  # these processes know no rules; those that judge are born knowing them
-    if cache is not None and jobs:
+    if cache is not None and fresh:
         cache.put_hashes((files[r] for r in fresh), fresh)
+    if cache is not None and jobs:
         if is_project(config) and not texts:  # else the files of this run are not all there are
             cache.prune_hashes(files)
         cache.put_many("facts", packed)
@@ -157,9 +161,16 @@ def _scan(job: _File) -> tuple[str, str, str, str]:
             digest = ""  # so that nothing of it is kept
             facts = FileFacts(error=(1, 1, mistake("the file could not be read", error)))
     directives = "dispatchguard:" in text or any(noqa.search(text) for noqa in _NOQA)
-    directives = directives or _MISSPELT.search(text) is not None
+    directives = directives or any(_is_like_our_name(word) for word in _MISSPELT.findall(text))
     row = json.dumps([shape(facts) if kept else "", directives, facts.error, len(facts.functions)])
     return rel, digest, row, pack_facts(facts)
+
+
+def _is_like_our_name(word: str) -> bool:
+    """Whether a word may be our name misspelt."""
+    letters = word.lower()
+    same = sum(min(letters.count(letter), _NAME.count(letter)) for letter in set(_NAME))
+    return same >= _SAME_LETTERS
 
 
 def scouted_text(config: Config, rel: str, text: str) -> tuple[Scouted, FileFacts]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
+from typing import TYPE_CHECKING
 from unicodedata import combining, east_asian_width
 
 from pytest_dispatchguard.edits import split_lines
 from pytest_dispatchguard.model.findings import Finding, Fix, Hot
-from pytest_dispatchguard.model.operations import OperationsAt
 from pytest_dispatchguard.model.reports import Report
-from pytest_dispatchguard.report.budgets import operations
 from pytest_dispatchguard.report.diff import lines_changed_by
 from pytest_dispatchguard.report.lines import Line, written
 from pytest_dispatchguard.report.options import Options, Sources
@@ -30,6 +29,9 @@ from pytest_dispatchguard.report.wording import (
     statement,
 )
 from pytest_dispatchguard.visible import one_line
+
+if TYPE_CHECKING:
+    from pytest_dispatchguard.model.operations import OperationsAt
 
 MOST_CHANGED = 12
 """How many changed lines to show under a fix; ``--diff`` shows all."""
@@ -100,6 +102,8 @@ def _note(finding: Finding, width: int) -> Line:
 
 
 def _operations(lines: Sequence[OperationsAt]) -> Iterator[Line]:
+    from pytest_dispatchguard.report.budgets import operations
+
     yield []
     yield [(operations.title(lines), "bold")]
     table = [operations.HEAD, *operations.rows(lines)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import subprocess
 import sys
 import typing
@@ -11,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dispatchguard.startup import compiled_dataclasses
+from pytest_dispatchguard.startup import compiled
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "getuid"), reason="kept where folders have owners")
+
+COMPILER = vars(re).get("_compiler") or vars(re)["sre_compile"]
 
 TELL = """
 import builtins, dataclasses, sys
@@ -23,7 +26,7 @@ def compile_(text, name, mode, *more, _compile=builtins.compile, **named):
         compiled.append(text)
     return _compile(text, name, mode, *more, **named)
 builtins.compile = compile_
-from pytest_dispatchguard.startup import compiled_dataclasses as precompiled
+from pytest_dispatchguard.startup import compiled as precompiled
 keep = precompiled.begin() if sys.argv[1] == "kept" else (lambda: None)
 import libcst, pytest_dispatchguard.lint.judge.judge, pytest_dispatchguard.commands.linting.check
 others = dataclasses.make_dataclass("Other", ["a"])
@@ -116,11 +119,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setitem(vars(dataclasses), "exec", None)
     monkeypatch.delitem(vars(dataclasses), "exec")
+    monkeypatch.setattr(COMPILER, "compile", COMPILER.compile)
     return tmp_path
 
 
 def test_only_our_own_is_kept(cache: Path) -> None:
-    keep = compiled_dataclasses.begin()
+    keep = compiled.begin()
     names = {"__name__": "somebody.elses"}
     run = vars(dataclasses)["exec"]
     run("found = 1", names, names)
@@ -131,11 +135,56 @@ def test_only_our_own_is_kept(cache: Path) -> None:
     run("found = 2", names, names)
     assert names["found"] == 2
     keep()
-    assert compiled_dataclasses._read(str(kept_in(cache))).keys() == {"found = 2"}
+    assert compiled._read(str(kept_in(cache))).keys() == {"found = 2"}
+
+
+PATTERNS = r"""
+import re, sys
+from pytest_dispatchguard.startup import compiled
+keep = compiled.begin() if sys.argv[1] == "kept" else (lambda: None)
+compiler = sys.modules.get("re._compiler") or sys.modules["sre_compile"]
+made = []
+def code(tree, flags, _code=compiler._code):
+    made.append(sys._getframe(1).f_locals.get("pattern"))
+    return _code(tree, flags)
+compiler._code = code
+import pytest_dispatchguard.lint.judge.judge, pytest_dispatchguard.commands.linting.check
+import pytest_dispatchguard.lint.scout.scan, pytest_dispatchguard.lint.knowledge.libraries
+from pytest_dispatchguard.lint.judge import packs
+packs.load(("dispatchguard_rules",))
+keep()
+ours = [p for name, m in sorted(sys.modules.items())
+        if name.startswith(("pytest_dispatchguard", "dispatchguard_rules", "libcst"))
+        for _, p in sorted(vars(m).items()) if isinstance(p, re.Pattern)]
+print(len(made))
+for p in ours:
+    words = ("is not None", "get_config", "torch.nn.Linear", "# dispatchguard: hot", "")
+    found = [m and (m.regs, m.groupdict(), m.lastgroup) for m in map(p.search, words)]
+    print(repr(p.pattern), p.flags, p.groups, p.groupindex, found)
+"""
+
+
+def test_expressions_are_kept_and_match_the_same(tmp_path: Path) -> None:
+    def told(way: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [sys.executable, "-c", PATTERNS, way],
+            env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        made, _, rest = done.stdout.partition("\n")
+        return int(made), rest
+
+    plain, first, second = told("plain"), told("kept"), told("kept")
+    assert plain[1].count("\n") > 100
+    assert plain[1] == first[1] == second[1]
+    assert plain[0] == first[0] > 150
+    assert second[0] < 40  # those of others, and of functions
 
 
 def test_classes_of_others_are_as_without(cache: Path) -> None:
-    compiled_dataclasses.begin()
+    compiled.begin()
 
     made = dataclasses.make_dataclass("Made", [("a", int)])
     assert typing.get_type_hints(made.__init__)["a"] is int
@@ -144,18 +193,18 @@ def test_classes_of_others_are_as_without(cache: Path) -> None:
 def test_of_too_much_only_what_was_used_stays(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = {"__name__": "libcst"}
     for number in range(3):
-        keep = compiled_dataclasses.begin()
+        keep = compiled.begin()
         vars(dataclasses)["exec"](f"found = {number}", names, names)
-        monkeypatch.setattr(compiled_dataclasses, "_MOST", 2)
+        monkeypatch.setattr(compiled, "_MOST", 2)
         keep()
         monkeypatch.delitem(vars(dataclasses), "exec")
-    assert compiled_dataclasses._read(str(kept_in(cache))).keys() == {"found = 2"}
+    assert compiled._read(str(kept_in(cache))).keys() == {"found = 2"}
 
 
 def test_who_began_does_not_begin_again(cache: Path) -> None:
-    compiled_dataclasses.begin()
+    compiled.begin()
     first = vars(dataclasses)["exec"]
-    compiled_dataclasses.begin()
+    compiled.begin()
     assert vars(dataclasses)["exec"] is first
 
 
@@ -163,5 +212,5 @@ def test_who_began_does_not_begin_again(cache: Path) -> None:
 def test_no_folder_no_change(monkeypatch: pytest.MonkeyPatch, base: str, cache: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", base)
     monkeypatch.delenv("HOME", raising=False)
-    compiled_dataclasses.begin()()
+    compiled.begin()()
     assert "exec" not in vars(dataclasses)
