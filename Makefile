@@ -13,7 +13,8 @@ PYTEST_ARGS ?=
 
 PYTHONS ?= 3.10 3.11 3.12 3.13
 
-PIP_FLAGS := --quiet --disable-pip-version-check
+# Python compiles what it imports: most of torch, sympy and mypy never is.
+PIP_FLAGS := --quiet --disable-pip-version-check --no-compile
 
 # The tests start pytest hundreds of times, each a second later where Python may not keep what it compiled.
 unexport PYTHONDONTWRITEBYTECODE

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +15,8 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from . import started
 
 # No test may fail because a machine is slow.
 settings.register_profile("any pace", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -52,110 +53,32 @@ def _frozen() -> None:
     gc.freeze()
 
 
-class Started:
-    """A process that has modules imported, and runs others like it."""
-
-    def __init__(self, *modules: str) -> None:
-        self._environment = _telling(os.environ)
-        self._process = subprocess.Popen(
-            [sys.executable, Path(__file__).with_name("imported.py"), *modules],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def runs(self, words: Sequence[str], environment: Mapping[str, str]) -> bool:
-        """Whether it can run what these words start, and that would be no other for it."""
-        return (
-            words[0] == sys.executable
-            and _module(words) is not None
-            and _telling(environment) == self._environment
-        )
-
-    def run(
-        self, words: Sequence[str], folder: Path, environment: Mapping[str, str], out: str, err: str
-    ) -> int:
-        """Runs `python [-W ignore] -m MODULE WORDS`; its exit status."""
-        request = {
-            "words": _module(words),
-            "quiet": words[1] == "-W",
-            "folder": str(folder),
-            "environment": dict(environment),
-            "out": out,
-            "err": err,
-        }
-        assert self._process.stdin is not None and self._process.stdout is not None
-        print(json.dumps(request), file=self._process.stdin, flush=True)
-        return int(self._process.stdout.readline())
-
-    def end(self) -> None:
-        """Ends it."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
-
-
-def _module(words: Sequence[str]) -> list[str] | None:
-    """The module that Python is to run, and the words for it; None where it is to do something else."""
-    _, *rest = words
-    if rest[:2] == ["-W", "ignore"]:
-        rest = rest[2:]
-    flag, *rest = rest
-    return [*filter(None, [flag[2:]]), *rest] if flag.startswith("-m") else None
-
-
-def _telling(environment: Mapping[str, str]) -> dict[str, str]:
-    """What Python and torch read of the environment when they begin."""
-    told = ("PYTHON", "OMP_", "MKL_", "TORCH", "CUDA", "LD_")
-    later = ("PYTHONPATH", "TORCHINDUCTOR_CACHE_DIR")
-    return {
-        name: value
-        for name, value in environment.items()
-        if name.startswith(told) and name not in later
-    }
-
-
-@pytest.fixture(scope="session")
-def processes() -> Iterator[Callable[..., Started]]:
-    """The processes that have modules imported, each started when it is first needed."""
-    started: dict[tuple[str, ...], Started] = {}
-
-    def having(*modules: str) -> Started:
-        if modules not in started:
-            started[modules] = Started(*modules)
-        return started[modules]
-
-    yield having
-    for one in started.values():
-        one.end()
+@pytest.fixture(autouse=True, scope="session")
+def _started() -> Iterator[None]:
+    """The processes that have modules imported end with the tests."""
+    yield
+    started.end()
 
 
 @pytest.fixture
-def imported(request: pytest.FixtureRequest, processes: Callable[..., Started]) -> Started | None:
+def imported(request: pytest.FixtureRequest) -> started.Started | None:
     """The process that has torch imported, and its compiler where a test is marked to compile; None where
     there is no torch."""
     if find_spec("torch") is None or not hasattr(os, "fork"):
         return None
     compiles = request.node.get_closest_marker("compiles") is not None
-    return processes("torch", "pytest", *["torch._dynamo"] * compiles)
+    return started.having("torch", "pytest", *started.LIBRARIES, *["torch._dynamo"] * compiles)
 
 
 @pytest.fixture
-def python(imported: Started | None, tmp_path_factory: pytest.TempPathFactory) -> Python:
+def python(imported: started.Started | None) -> Python:
     """Runs a module of Python in a process of its own, which finds torch imported."""
 
     def run(*words: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-W", "ignore", "-m", *words]
-        whole = {**os.environ, **environment}
-        if imported is None or not imported.runs(command, whole):
-            return subprocess.run(
-                command, cwd=folder, env=whole, capture_output=True, text=True, timeout=300
-            )
-        said = tmp_path_factory.mktemp("said")
-        out, err = said / "out", said / "err"
-        status = imported.run(command, folder, whole, str(out), str(err))
-        told = (file.read_text(errors="surrogateescape") for file in (out, err))
-        return subprocess.CompletedProcess(command, status, *told)
+        done = started.run(imported, command, folder, {**os.environ, **environment})
+        told = (said.decode(errors="surrogateescape") for said in (done.stdout, done.stderr))
+        return subprocess.CompletedProcess(command, done.returncode, *told)
 
     return run
 
@@ -184,7 +107,7 @@ def _quick(request: pytest.FixtureRequest) -> None:
     monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:hypothesispytest")
     if not within or request.node.get_closest_marker("fresh_python"):
         return
-    started: Started | None = request.getfixturevalue("imported")
+    ready: started.Started | None = request.getfixturevalue("imported")
     popen = pytest.Pytester.popen
 
     def run(self: pytest.Pytester, words: Sequence[Any], **settings: Any) -> Any:
@@ -194,8 +117,8 @@ def _quick(request: pytest.FixtureRequest) -> None:
         out, err = (getattr(settings.get(name), "name", None) for name in ("stdout", "stderr"))
         plain = settings.get("stdin", self.CLOSE_STDIN) is self.CLOSE_STDIN
         files = isinstance(out, str) and isinstance(err, str)
-        if plain and files and started is not None and started.runs(command, environment):
-            return _Ended(started.run(command, Path.cwd(), environment, out, err))
+        if plain and files and ready is not None and ready.runs(command, environment):
+            return _Ended(ready.run(command, Path.cwd(), environment, out, err))
         return popen(self, words, **settings)
 
     monkeypatch.setattr(pytest.Pytester, "popen", run)

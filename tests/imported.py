@@ -1,14 +1,15 @@
-"""Runs `python -m MODULE` in children of a process that has torch imported already.
+"""Runs `python -m MODULE` in children of a process that has libraries imported already, torch for one.
 
-Hundreds of tests start Python with torch, and its import takes longer than most of what they do. Started as a
-script by `conftest.py`, once for each process that runs tests: a request is one line on standard input, the
-end of the child's life one line on standard output. What the child runs is a process of its own like any
+Hundreds of tests start Python with them, and their import takes longer than most of what they do. Started
+as a script by `started.py`, once for each process that runs tests: a request is one line on standard input,
+the end of the child's life one line on standard output. What the child runs is a process of its own like any
 other, but for the modules that are there before it begins, which it does not take down one by one at its end.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import importlib
 import json
@@ -24,6 +25,8 @@ def main() -> None:
     """Answers requests until nobody asks any more."""
     for name in sys.argv[1:]:
         importlib.import_module(name)
+    if "pytest" in sys.argv:
+        _import_what_pytest_imports()
     gc.collect()
     gc.freeze()
     here = list(sys.path[1:])  # without the folder of this file
@@ -39,11 +42,22 @@ def main() -> None:
         print(os.waitstatus_to_exitcode(status), file=replies, flush=True)
 
 
+def _import_what_pytest_imports() -> None:
+    """Its own plugins, and what the plugins that are installed beside it import. Not those themselves: pytest
+    warns of plugins that are there before it could rewrite their assertions."""
+    from _pytest.config import default_plugins
+
+    others = ("execnet", "coverage", "pygments.lexers.python", "pygments.formatters.terminal")
+    for name in (*(f"_pytest.{plugin}" for plugin in default_plugins), *others):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+
+
 def _run(request: dict[str, Any], path: list[str]) -> int:
     """The life of a child: as `python -m MODULE WORDS` would have it. Its exit status."""
     for number, (file, flags) in enumerate(
         [
-            (os.devnull, os.O_RDONLY),
+            (request["in"], os.O_RDONLY),
             (request["out"], os.O_WRONLY | os.O_CREAT),
             (request["err"], os.O_WRONLY | os.O_CREAT),
         ]

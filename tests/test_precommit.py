@@ -105,7 +105,12 @@ def run_hooks(project: Path, config: str, home: Path) -> tuple[int, str]:
         text=True,
         check=False,
         stdin=subprocess.DEVNULL,
-        env={**os.environ, "PRE_COMMIT_HOME": str(home), "PRE_COMMIT_COLOR": "never"},
+        env={
+            **os.environ,
+            "PRE_COMMIT_HOME": str(home),
+            "PRE_COMMIT_COLOR": "never",
+            "PIP_COMPILE": "0",  # Python compiles what it imports, which is a part of what pip installs
+        },
     )
     said = result.stdout + result.stderr
     if result.returncode not in (0, 1) and any(sign in said for sign in NO_INDEX):

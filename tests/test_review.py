@@ -4,7 +4,6 @@ make of the tree."""
 from __future__ import annotations
 
 import json
-import os
 import re
 import sqlite3
 import subprocess
@@ -17,6 +16,8 @@ from typing import Any
 import pytest
 
 from pytest_dispatchguard.edits import split_lines
+
+from . import started
 
 BASE = {
     "pyproject.toml": "[tool.dispatchguard]\n",
@@ -126,17 +127,7 @@ class Done:
 
 
 def run(folder: Path, *words: str, **environment: str) -> Done:
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest_dispatchguard", *words],
-        cwd=folder,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=300,
-        check=False,
-    )
-    return Done(done)
+    return Done(started.dispatchguard(folder, *words, environment=environment))
 
 
 def review(folder: Path, branch: str, *words: str, **environment: str) -> Done:

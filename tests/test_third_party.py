@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from . import started
+
 PACK = '''\
 """Rules of Acme."""
 
@@ -91,15 +93,7 @@ class Packs:
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         inherited = os.environ.get("PYTHONPATH")
         path = os.pathsep.join([str(self.site), *([inherited] if inherited else [])])
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest_dispatchguard", *words],
-            cwd=self.project,
-            capture_output=True,
-            text=True,
-            env={**os.environ, "PYTHONPATH": path},
-            timeout=120,
-            check=False,
-        )
+        done = started.dispatchguard(self.project, *words, environment={"PYTHONPATH": path})
         assert "Traceback" not in done.stderr, done.stderr
         return done
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +12,8 @@ from typing import Any
 import pytest
 
 from pytest_dispatchguard import cli
+
+from .. import started
 
 # Patterns that no inference decides: these tests are about the command, not about the rules.
 A = """\
@@ -121,8 +121,9 @@ def command(words: Sequence[str | Path], cwd: Path) -> list[str]:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Run:
+def start(tmp_path: Path, request: pytest.FixtureRequest) -> Run:
     """Runs the command in a process of its own."""
+    fresh = request.node.get_closest_marker("fresh_python") is not None
 
     def start(
         *words: str | Path,
@@ -130,16 +131,8 @@ def start(tmp_path: Path) -> Run:
         stdin: bytes | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Done:
-        done = subprocess.run(
-            command(words, cwd),
-            cwd=cwd,
-            input=stdin,
-            stdin=subprocess.DEVNULL if stdin is None else None,
-            capture_output=True,
-            env={**os.environ, **(env or {})},
-            timeout=120,
-            check=False,
-        )
+        told = [str(word) for word in words]
+        done = started.in_bytes(cwd, *told, environment=env, stdin=stdin or b"", fresh=fresh)
         out, err = done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
         assert "Traceback" not in err, err
         return Done(done.returncode, out, err)

@@ -12,6 +12,8 @@ import pytest
 from .conftest import A, B, Run, Write, command
 from .test_old_code import git
 
+pytestmark = pytest.mark.fresh_python
+
 EFFECT = "import pathlib\npathlib.Path({path!r}).open('a').write(__name__ + '\\n')\n"
 
 # Names that the linter, its libraries or Python itself import.

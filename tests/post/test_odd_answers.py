@@ -4,7 +4,6 @@ against a real server, a few random answers, and the command as a job runs it.""
 from __future__ import annotations
 
 import importlib.util
-import os
 import subprocess
 import sys
 import time
@@ -15,6 +14,8 @@ import pytest
 
 from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.post.answers import Part
+
+from .. import started
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -101,24 +102,9 @@ def repository(tmp_path: Path) -> Path:
 
 def review(repository: Path, odd: Any, *words: str) -> subprocess.CompletedProcess[str]:
     with odd_answers.serving(odd_answers.Server("github", odd)) as server:
-        return subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "pytest_dispatchguard",
-                "review",
-                "--base",
-                "HEAD",
-                "--post",
-                *words,
-            ],
-            cwd=repository,
-            env={**os.environ, **odd_answers.environment("github", server.address)},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+        told = odd_answers.environment("github", server.address)
+        line = ("review", "--base", "HEAD", "--post", *words)
+        return started.dispatchguard(repository, *line, environment=told)
 
 
 def named(name: str) -> Any:
@@ -153,6 +139,5 @@ def test_a_deadline_goes_with_posting(repository: Path) -> None:
         (("--post-timeout", "3"), "--post-timeout requires --post"),
         (("--post", "--post-timeout", "nan"), "'nan' is not a number of seconds"),
     ):
-        command = [sys.executable, "-m", "pytest_dispatchguard", "review", "--base", "HEAD", *words]
-        done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=False)
+        done = started.dispatchguard(repository, "review", "--base", "HEAD", *words)
         assert done.returncode == 2 and said in done.stderr

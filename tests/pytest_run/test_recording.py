@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from .. import started
+
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 
 LIBRARY = """\
@@ -46,13 +48,7 @@ def suite(pytester: pytest.Pytester) -> pytest.Pytester:
 
 
 def check(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "pytest_dispatchguard", "check", *words],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return started.dispatchguard(folder, "check", *words)
 
 
 def found(folder: Path) -> dict[str, dict[str, Any]]:

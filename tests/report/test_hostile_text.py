@@ -28,6 +28,8 @@ from pytest_dispatchguard.report.options import Options
 from pytest_dispatchguard.report.review import markdown
 from pytest_dispatchguard.report.statistics import statistics
 
+from .. import started
+
 NASTY = "a\x1b[2J\r\n::error::b\x9b\x07\u202ec\u2028\x00"
 COLORS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -159,13 +161,7 @@ def hostile(tmp_path: Path) -> Path:
 
 
 def command(folder: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [sys.executable, "-m", "pytest_dispatchguard", *words],
-        cwd=folder,
-        capture_output=True,
-        check=False,
-        timeout=60,
-    )
+    return started.in_bytes(folder, *words)
 
 
 @pytest.mark.parametrize(
