@@ -176,7 +176,8 @@ def colored(choice: str) -> bool:
 
 
 def width(otherwise: int = 100) -> int:
-    """The width of the terminal in columns, as `shutil` has it; importing that would import archivers, too."""
+    """The width of the terminal in columns, as `shutil` has it; importing that would import archivers,
+    too."""
     try:
         columns = int(os.environ["COLUMNS"])
     except (KeyError, ValueError):

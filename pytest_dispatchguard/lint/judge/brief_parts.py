@@ -45,8 +45,8 @@ class Parts:
     def of(self, name: str, source: str) -> Brief:
         """The part for an outermost function, by its name and source. Module-level names and callees are
         looked up as written in the source; information about functions covers the function and those
-        inside it; of classes, its own, with the methods that the source names, and the attributes of those that
-        the source or the part names."""
+        inside it; of classes, its own, with the methods that the source names, and the attributes of those
+        that the source or the part names."""
         brief = self._brief
         words = words_of(source)
         owner = name.rpartition(".")[0]
