@@ -35,7 +35,7 @@ def against(verdict: Verdict, base: Base) -> Verdict:
     time."""
     if base.note or verdict.verdict == "error" or not verdict.counters:
         return replace(verdict, base=base)
-    change = _change(verdict.measured, base.measured, base.earlier)
+    change = base.change or _change(verdict.measured, base.measured, base.earlier)
     base = replace(base, change=change)
     limited = {limit.name for limit in verdict.limits}
     dearer = [
