@@ -199,7 +199,7 @@ def serve(reading: int, writing: int, layout: str) -> int:
         function, given = subjects.SUBJECTS[subject]
         partner = Partner(Ends(reading, writing), meeting, 60.0)
         timed = lead if part == "lead" else follow
-        found = timed(Call(function, (given,)), partner, 1.0, 0.999)
+        found = timed(Call(function, (given,)), None, partner, 1.0, 0.999)
         change = found.change
         print(json.dumps(change and [change.value, change.low, change.high]), flush=True)
     return 0

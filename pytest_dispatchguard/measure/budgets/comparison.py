@@ -60,6 +60,9 @@ def against(verdict: Verdict, base: Base) -> Verdict:
                 f"({change.low:.3f} to {change.high:.3f}), allowed {limit.shown}"
                 f"{'' if fine is False else ': too unsure to tell'}"
             )
+    if base.untimed and limit is not None:
+        outcome = "fail" if outcome == "fail" else "undecided"
+        dearer.append(f"{AGAINST_BASE}: {base.name} could not be timed: {base.untimed}")
     told = "; ".join([*([verdict.reason] if verdict.reason else []), *dearer])
     worst = max((verdict.verdict, outcome), key=_ORDER.index)
     lines = _extra(verdict.lines, base.lines) if base.lines else verdict.lines

@@ -136,7 +136,7 @@ def _in_lockstep(
                 subject.prepare()
                 timed = partial(
                     lead if request.lockstep == "lead" else follow,
-                    *(subject.call, partner, seconds, request.confidence),
+                    *(subject.call, subject.reference, partner, seconds, request.confidence),
                 )
                 samples[number] = [timed(prepare=subject.fresh, device=here(device))]
     return SettledTest(

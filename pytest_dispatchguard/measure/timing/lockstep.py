@@ -6,6 +6,7 @@ process leads: it says whose turn it is, keeps the times of both, and decides wh
 from __future__ import annotations
 
 import gc
+import math
 import os
 import random
 import select
@@ -34,7 +35,10 @@ _FIRST_LOOK = 25
 _LEAST_SECONDS = 0.1
 _BATCH = 25
 """Rounds between collections of garbage."""
-_FEWEST_LOOPS = 1
+_REFERENCE_EVERY = 4
+"""Rounds from one in which the reference is timed, too, to the next."""
+_PARTS = 1000
+"""Of a nanosecond, in which times are told."""
 _CHANCE = random.Random()
 """A generator of its own, as a subject may seed Python's."""
 
@@ -95,35 +99,64 @@ class _Turns:
     """The turns of one process."""
 
     block: Block
+    reference: Block | None
+    empty: Block
     prepare: Callable[[], object] | None
     device: Device
     loops: int = 1
+    reference_loops: int = 1
     times: list[float] = field(default_factory=list)
     """Nanoseconds of a call, turn by turn."""
+    pairs: list[tuple[float, float]] = field(default_factory=list)
+    """The same of subject and reference, where both were timed."""
+    nothing: list[float] = field(default_factory=list)
+    """Nanoseconds of an empty loop's turn."""
 
     def calibrate(self) -> int:
         """How many calls make a block here."""
+        if self.reference is not None:
+            self.reference_loops = pace(self.reference, self.prepare, self.device).loops
         return pace(self.block, self.prepare, self.device).loops
 
-    def take(self) -> int:
-        """Takes a turn; gives the nanoseconds of its block."""
-        block, prepare = self.block, self.prepare
-        if prepare is not None:
-            prepare()
-        block(repeat(None, max(_LEAST_WARM, self.loops // _WARM)))
-        if prepare is not None:
-            prepare()
-        self.device.wait()
-        took = block(repeat(None, self.loops))
-        self.device.wait()
-        self.times.append(took / self.loops)
-        if len(self.times) % _BATCH == 0:
+    def take(self, *, both: bool = False) -> float:
+        """Takes a turn; gives the nanoseconds of a call. `both`: the reference is timed, too."""
+        took = self._timed(self.block, self.loops)
+        self.times.append(took)
+        if both and self.reference is not None:
+            self.pairs.append((took, self._timed(self.reference, self.reference_loops)))
+        if len(self.times) % _BATCH == 1:
+            self.nothing.append(self.empty(repeat(None, self.loops)) / self.loops)
             gc.collect(1)
         return took
+
+    def _timed(self, block: Block, loops: int) -> float:
+        prepare = self.prepare
+        if prepare is not None:
+            prepare()
+        block(repeat(None, max(_LEAST_WARM, loops // _WARM)))
+        if prepare is not None:
+            prepare()
+        self.device.wait()
+        took = block(repeat(None, loops)) / loops
+        self.device.wait()
+        return took
+
+
+def _turns(
+    subject: Call,
+    reference: Call | None,
+    prepare: Callable[[], object] | None,
+    device: Device,
+    clock: Clock,
+) -> _Turns:
+    blocks = [None if call is None else call.block(clock) for call in (subject, reference)]
+    assert blocks[0] is not None
+    return _Turns(blocks[0], blocks[1], empty_block(clock), prepare, device)
 
 
 def lead(
     subject: Call,
+    reference: Call | None,
     partner: Partner,
     seconds: float,
     confidence: float,
@@ -134,43 +167,40 @@ def lead(
 ) -> Sample:
     """Leads until more blocks would say no more, or the time is up. The sample's `change` is how many times
     what a call takes there it takes here."""
-    turns = _Turns(subject.block(clock), prepare, device)
-    empty, nothing = empty_block(clock), list[float]()
+    turns = _turns(subject, reference, prepare, device, clock)
     other: list[float] = []
     with undisturbed():
         own = turns.calibrate()
         partner.say(HELLO, own)
-        _, theirs = partner.hear(HELLO)
-        turns.loops = max(_FEWEST_LOOPS, min(own, theirs))
+        turns.loops = max(1, min(own, partner.hear(HELLO)[1]))
         partner.say(READY, turns.loops)
         start = clock()
         look, looks = _FIRST_LOOK, 0
         while True:
+            both = len(other) % _REFERENCE_EVERY == 0
             first = _CHANCE.random() < 0.5
             if first:
-                turns.take()
-            partner.say(GO)
-            other.append(partner.hear(DONE)[1] / turns.loops)
+                turns.take(both=both)
+            partner.say(GO, both)
+            other.append(partner.hear(DONE)[1] / _PARTS)
             if not first:
-                turns.take()
-            rounds = len(other)
-            if rounds % _FIRST_LOOK == 1:
-                nothing.append(empty(repeat(None, turns.loops)) / turns.loops)
+                turns.take(both=both)
             spent = (clock() - start) / 1e9
-            due = rounds >= look and spent >= _LEAST_SECONDS
+            due = len(other) >= look and spent >= _LEAST_SECONDS
             over = spent >= seconds or looks == LOOKS - 1
             if due or over:
-                found = _sample(turns, other, median(sorted(nothing)), confidence)
+                found = _sample(turns, other, confidence)
                 if over or _fine_enough(found, confidence):
                     partner.say(STOP)
                     return found
                 looks += 1
-                while look <= rounds:
+                while look <= len(other):
                     look *= 2
 
 
 def follow(
     subject: Call,
+    reference: Call | None,
     partner: Partner,
     seconds: float,
     confidence: float,
@@ -179,17 +209,18 @@ def follow(
     device: Device = HOST,
     clock: Clock = time.perf_counter_ns,
 ) -> Sample:
-    """Takes turns until the one that leads has enough, which has the time in its hands."""
-    turns = _Turns(subject.block(clock), prepare, device)
+    """Takes turns until the one that leads, which keeps the time, has enough."""
+    turns = _turns(subject, reference, prepare, device, clock)
     with undisturbed():
         own = turns.calibrate()
         partner.hear(HELLO)
         partner.say(HELLO, own)
         _, turns.loops = partner.hear(READY)
-        while partner.hear(GO, STOP)[0] == GO:
-            partner.say(DONE, turns.take())
-        nothing = empty_block(clock)(repeat(None, turns.loops)) / turns.loops
-    return _sample(turns, (), nothing, confidence)
+        while True:
+            said, both = partner.hear(GO, STOP)
+            if said == STOP:
+                return _sample(turns, (), confidence)
+            partner.say(DONE, round(turns.take(both=bool(both)) * _PARTS))
 
 
 def _fine_enough(found: Sample, confidence: float) -> bool:
@@ -198,29 +229,29 @@ def _fine_enough(found: Sample, confidence: float) -> bool:
     return change is not None and change.high - change.low < pairs_share(confidence) * change.value
 
 
-def _sample(turns: _Turns, other: Sequence[float], nothing: float, confidence: float) -> Sample:
-    own = [max(took - nothing, 0.1) / 1000 for took in turns.times]
-    change = None
-    if other:
-        # A turn that is not answered yet has no partner.
-        there = [max(took - nothing, 0.1) / 1000 for took in other]
-        ratios = [mine / theirs for mine, theirs in zip(own, there, strict=False)]
-        change = _interval(ratios, confidence)
+def _sample(turns: _Turns, other: Sequence[float], confidence: float) -> Sample:
+    nothing = median(sorted(turns.nothing)) if turns.nothing else 0.0
+
+    def of_a_call(took: float) -> float:
+        return max(took - nothing, 0.1) / 1000
+
+    def interval(values: Sequence[float]) -> Interval:
+        return median_interval(values, confidence) or Interval(
+            median(sorted(values)), -math.inf, math.inf
+        )
+
+    own = [of_a_call(took) for took in turns.times] or [of_a_call(0.0)]
+    ratios = [mine / of_a_call(theirs) for mine, theirs in zip(own, other, strict=False)]
+    pairs = [(of_a_call(one), of_a_call(there)) for one, there in turns.pairs]
     return Sample(
-        subject_us=_interval(own, confidence),
-        reference_us=None,
-        ratio=None,
-        extra_us=None,
+        subject_us=interval(own),
+        reference_us=interval([there for _, there in pairs]) if pairs else None,
+        ratio=interval([one / there for one, there in pairs]) if pairs else None,
+        extra_us=interval([one - there for one, there in pairs]) if pairs else None,
         control=1.0,
         pairs=len(own),
-        loops=(turns.loops, turns.loops),
-        grows=growth(ratios) if other else 0.0,
-        values=(thinned(own), ()),
-        change=change,
-    )
-
-
-def _interval(values: Sequence[float], confidence: float) -> Interval:
-    return median_interval(values, confidence) or Interval(
-        median(sorted(values)) if values else 0.0, 0.0, float("inf")
+        loops=(turns.loops, turns.reference_loops),
+        grows=growth(ratios),
+        values=(thinned(own), thinned([there for _, there in pairs])),
+        change=interval(ratios) if ratios else None,
     )

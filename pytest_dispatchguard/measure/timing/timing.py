@@ -271,5 +271,5 @@ def _trend(ratios: Sequence[float]) -> float:
 
 def thinned(values: Sequence[float]) -> Sequence[float]:
     """Some of them, evenly spread: as many as are kept for files."""
-    step = -(-len(values) // _KEPT_VALUES)
+    step = max(1, -(-len(values) // _KEPT_VALUES))
     return values[::step]

@@ -59,7 +59,7 @@ class Paired:
         there = self.base.get(verdict.subject, [])
         changes = [sample.change for sample in self.head.get(verdict.subject, ()) if sample.change]
         if not there or not changes:
-            return replace(base, note=f"{base.name}: {self.broken or 'it was not timed'}")
+            return replace(base, untimed=self.broken or "it was not timed")
         return replace(
             base, measured=measurement(there, confidence), change=over_pairs(changes, confidence)
         )
