@@ -72,7 +72,7 @@ lint: $(VENV)/.dev ## ruff, mypy --strict, and dispatchguard on itself
 docs: $(VENV)/.docs ## build the site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-bench: bench-lint bench-server bench-keras bench-plugin bench-history bench-counters bench-prices bench-ghost bench-metrics bench-runtime bench-layers bench-dispatcher bench-compile bench-guards bench-traces bench-noise ## measure everything that is measured
+bench: bench-lint bench-server bench-keras bench-plugin bench-history bench-counters bench-prices bench-ghost bench-metrics bench-runtime bench-layers bench-dispatcher bench-compile bench-guards bench-traces bench-luck bench-noise ## measure everything that is measured
 
 bench-lint: $(VENV)/.dev ## measure the linter against its peers
 	$(BIN)/python bench/bench_lint.py
@@ -126,6 +126,9 @@ bench-guards: $(VENV)/.dev $(VENV)/.torch ## what the guards of many small modul
 
 bench-traces: $(VENV)/.dev $(VENV)/.torch ## compile time beside the dispatches that tracing makes
 	$(BIN)/python bench/trace_counts.py
+
+bench-luck: $(VENV)/.dev $(VENV)/.torch ## what differs from process to process though the code does not
+	$(BIN)/python bench/process_luck.py
 
 bench-noise: $(VENV)/.dev $(VENV)/.torch ## false alarms and found slowdowns, beside other tools (45 minutes)
 	$(BIN)/python bench/bench_noise.py

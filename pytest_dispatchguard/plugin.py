@@ -82,8 +82,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if asked.worker is not None:
         from pytest_dispatchguard.measure.workers.worker import Worker
 
-        requests, replies = (int(end) for end in asked.worker.split(","))
-        worker = Worker(config, requests, replies, saving=asked.save is not None)
+        worker = Worker(config, *map(int, asked.worker.split(",")), saving=asked.save is not None)
         config.pluginmanager.register(worker, "dispatchguard-worker")
         return
     if asked.by_workers:
@@ -197,23 +196,29 @@ def _workers(config: pytest.Config, asked: options.Options) -> Measuring:
 
     from pytest_dispatchguard.measure.revisions import checkout, run_files
     from pytest_dispatchguard.measure.workers import measuring
+    from pytest_dispatchguard.measure.workers.lockstep import Pipes
     from pytest_dispatchguard.model.errors import UserError
 
     launch = measuring.launch_of(config)
-    base = saved = None
+    base = saved = pipes = None
     try:
         if asked.against is not None:
             _end_by_exception()
             revision = checkout.Revision(checkout.top_of(config.rootpath), asked.against)
             config.add_cleanup(revision.remove)
-            base = measuring.Source(partial(revision.launch, launch), asked.workers)
+            pipes = Pipes()
+            config.add_cleanup(pipes.close)
+            turns = partial(pipes.of, base=True)
+            base = measuring.Source(partial(revision.launch, launch), asked.workers, turns)
         elif asked.compare is not None:
             file = run_files.found(config.rootpath, config.invocation_params.dir, asked.compare)
             saved = run_files.load(file, asked.compare)
     except UserError as error:
         raise _usage(error) from None
     return measuring.Measuring(
-        measuring.Source(lambda: launch, asked.workers),
+        measuring.Source(
+            lambda: launch, asked.workers, partial(pipes.of, base=False) if pipes else None
+        ),
         asked.measuring(),
         complaint=partial(_complaint, config),
         lock=measuring.lock_of(config),
@@ -373,9 +378,13 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
             outcome.force_exception(pytest.fail.Exception(verdict.reason, pytrace=False))
         return
     if item.config.stash[_OPTIONS].worker is not None:
-        from pytest_dispatchguard.measure.workers.worker import REQUEST, SAMPLES
+        from pytest_dispatchguard.measure.workers.worker import REQUEST, SAMPLES, TURNS
 
-        asked = replace(asked or session.Asked(), request=item.config.stash[REQUEST])
+        asked = replace(
+            asked or session.Asked(),
+            request=item.config.stash[REQUEST],
+            turns=item.config.stash[TURNS],
+        )
     try:
         settled = session.settle(
             measuring.node_id_of(item),

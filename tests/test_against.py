@@ -289,3 +289,56 @@ def test_counters_alone_against_a_base(repository: Repository, run: Any) -> None
     assert found["subject_us"] is None and found["base"]["counters"] != found["counters"]
     assert "py_calls: 3, in HEAD 2" in found["reason"]
     result.stdout.fnmatch_lines(["*library.py:*called(x)*"])
+
+
+SLOWER = """
+def work(x):
+    return x + 1
+
+def entry(x):
+    for _ in range(40):
+        work(x)
+    return work(x)
+"""
+DYING = """
+import os, time
+
+calls = 0
+
+def entry(x):
+    global calls
+    calls += 1
+    if calls > 300:
+        {how}
+    return x + 1
+"""
+"""Dies when it is timed, not while it is counted."""
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("os._exit(3)", "the process that measured it ended by itself with status 3"),
+        ("os.kill(os.getpid(), 9)", "the process that measured it was killed by SIGKILL"),
+        ("raise KeyError('lost')", "it could not be timed there"),
+        ("time.sleep(30)", "without an answer"),
+    ],
+    ids=["exits", "killed", "raises", "hangs"],
+)
+def test_a_base_that_is_lost_between_turns_is_one_line(
+    repository: Repository, run: Any, how: str, said: str
+) -> None:
+    repository.source.write_text(DYING.format(how=how))
+    repository.git("commit", "--quiet", "-am", "dies when it is timed")
+    repository.source.write_text(SLOWER)
+    before = repository.state()
+    result = run("--overhead-timeout=2")
+    assert "Traceback" not in result.stdout.str() + result.stderr.str()
+    told = row(repository)
+    assert told["base"]["change"] is None
+    assert "regression: HEAD could not be timed" in told["reason"]
+    assert said in told["reason"]
+    # What was counted before still counts.
+    assert told["verdict"] == "fail"
+    assert "instructions" in told["reason"]
+    assert repository.state() == before

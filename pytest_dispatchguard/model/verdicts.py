@@ -53,6 +53,8 @@ class Base:
     """How many times dearer the subject is than there, each held against its own reference."""
     note: str = ""
     """Why there is nothing to compare with; empty where there is."""
+    untimed: str = ""
+    """Why it could not be timed, though times were to decide; empty where it could."""
     lines: tuple[CostlyLine, ...] = ()
     layers: Layers | None = None
     """Where its time goes; None where nobody asked."""

@@ -35,7 +35,7 @@ def against(verdict: Verdict, base: Base) -> Verdict:
     time."""
     if base.note or verdict.verdict == "error" or not verdict.counters:
         return replace(verdict, base=base)
-    change = _change(verdict.measured, base.measured, base.earlier)
+    change = base.change or _change(verdict.measured, base.measured, base.earlier)
     base = replace(base, change=change)
     limited = {limit.name for limit in verdict.limits}
     dearer = [
@@ -60,6 +60,9 @@ def against(verdict: Verdict, base: Base) -> Verdict:
                 f"({change.low:.3f} to {change.high:.3f}), allowed {limit.shown}"
                 f"{'' if fine is False else ': too uncertain to decide'}"
             )
+    if base.untimed and limit is not None:
+        outcome = "fail" if outcome == "fail" else "undecided"
+        dearer.append(f"{AGAINST_BASE}: {base.name} could not be timed: {base.untimed}")
     told = "; ".join([*([verdict.reason] if verdict.reason else []), *dearer])
     worst = max((verdict.verdict, outcome), key=_ORDER.index)
     lines = _extra(verdict.lines, base.lines) if base.lines else verdict.lines

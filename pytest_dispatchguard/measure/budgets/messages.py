@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from pytest_dispatchguard.measure.timing.timing import Sample
 from pytest_dispatchguard.model.compiled import Compiled, CompileEvent, Guards
@@ -33,6 +33,12 @@ class Request:
     """Whether ratios are to be as sure as one process can make them."""
     layers: float = 0.0
     """Seconds for measuring the layers of each call; 0 for none."""
+    lockstep: Literal["", "lead", "follow"] = ""
+    """Whether to take turns with a worker of another revision, and in which part."""
+    meeting: int = 0
+    """The number of the meeting, the same for both."""
+    subjects: Sequence[str] = ()
+    """The names of the subjects that take turns, in order."""
 
     def packed(self) -> str:
         """The request as one line."""
@@ -42,7 +48,8 @@ class Request:
 def unpack_request(line: str) -> Request:
     """A request from its line."""
     data = json.loads(line)
-    return Request(**{**data, "known": unpack_samples(data["known"])})
+    subjects = tuple(data["subjects"])
+    return Request(**{**data, "known": unpack_samples(data["known"]), "subjects": subjects})
 
 
 def pack_samples(samples: Samples) -> Any:
@@ -57,7 +64,13 @@ def unpack_samples(data: Mapping[str, Any]) -> dict[int, list[Sample]]:
 
 def _sample(row: Mapping[str, Any]) -> Sample:
     return Sample(
-        **{**row, **_intervals(row), "loops": tuple(row["loops"]), "values": tuple(row["values"])}
+        **{
+            **row,
+            **_intervals(row),
+            "loops": tuple(row["loops"]),
+            "values": tuple(row["values"]),
+            "change": _interval(row.get("change")),
+        }
     )
 
 

@@ -25,6 +25,7 @@ from pytest_dispatchguard.measure.budgets.messages import Request, Samples
 from pytest_dispatchguard.measure.budgets.verdicts import Timing, judged, require_references
 from pytest_dispatchguard.measure.layers.layers import of_subject
 from pytest_dispatchguard.measure.timing.devices import KINDS, LAZY, here
+from pytest_dispatchguard.measure.timing.lockstep import Ends, Partner, follow, lead
 from pytest_dispatchguard.measure.timing.subject import Overhead, Subject
 from pytest_dispatchguard.measure.timing.timing import Sample
 from pytest_dispatchguard.model.errors import UserError
@@ -45,6 +46,8 @@ class Asked:
     """The content of the budget file."""
     request: Request | None = None
     """How subjects are timed; None if they are only counted."""
+    turns: Ends | None = None
+    """The pipes to a process of another revision, which takes turns with this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,8 @@ def settle(
         name = node_id.rpartition("::")[2]
         return SettledTest(wrong, [Verdict(node_id, name, "error", {}, reason=wrong)])
     _tell_apart(subjects)
+    if asked is not None and asked.request is not None and asked.request.lockstep:
+        return _in_lockstep(node_id, subjects, asked, asked.request, device)
     for number, subject in enumerate(subjects):
         try:
             require_references(subject, limits)
@@ -113,6 +118,30 @@ def settle(
             said = f"{subject.name}: {known}"
             verdicts.append(Verdict(node_id, subject.name, "error", {}, reason=said))
     return SettledTest("", verdicts, samples)
+
+
+def _in_lockstep(
+    node_id: str, subjects: Sequence[Subject], asked: Asked, request: Request, device: str | None
+) -> SettledTest:
+    """Times subjects by turns with the process of another revision."""
+    assert asked.turns is not None
+    partner = Partner(asked.turns, request.meeting, request.timeout)
+    known = {subject.name: subject for subject in subjects}
+    samples: dict[int, list[Sample]] = {}
+    seconds = request.seconds / len(request.subjects)
+    with without_trace_logs():
+        for number, name in enumerate(request.subjects):
+            subject = known[name]
+            with subject.in_mode():
+                subject.prepare()
+                timed = partial(
+                    lead if request.lockstep == "lead" else follow,
+                    *(subject.call, subject.reference, partner, seconds, request.confidence),
+                )
+                samples[number] = [timed(prepare=subject.fresh, device=here(device))]
+    return SettledTest(
+        "", [Verdict(node_id, name, "pass", {}) for name in request.subjects], samples
+    )
 
 
 def _taken_apart(node_id: str, subject: Subject, seconds: float, device: str | None) -> Verdict:

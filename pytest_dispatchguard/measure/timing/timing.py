@@ -62,6 +62,8 @@ class Sample:
     """None if the device has no clock of its own."""
     note: str = ""
     """Notes about the device."""
+    change: Interval | None = None
+    """How many times what it takes in another process that took turns with this one; None without one."""
 
 
 class Arms:
@@ -237,14 +239,14 @@ def _summary(arms: Arms, confidence: float, *, last: bool) -> Sample | None:
         median(sorted(arms.control)),
         len(one),
         (arms.loops[0], arms.loops[1]),
-        0.0 if arms.alone else _growth(ratios),
-        (_thinned(one), () if arms.alone else _thinned(other)),
+        0.0 if arms.alone else growth(ratios),
+        (thinned(one), () if arms.alone else thinned(other)),
         None if device is None else interval([t / 1000 for t in device.values()]),
         "; ".join(filter(None, [*arms.notes, "" if device is None else device.said()])),
     )
 
 
-def _growth(ratios: Sequence[float]) -> float:
+def growth(ratios: Sequence[float]) -> float:
     """By what part the last quarter of pairs is slower than the first, where that counts and goes on from
     beginning to end: a machine whose load changes on the way makes a step, not a trend in both halves."""
     quarter, half = len(ratios) // 4, len(ratios) // 2
@@ -267,6 +269,7 @@ def _trend(ratios: Sequence[float]) -> float:
     return (1 - 6 * apart / (count * (count**2 - 1))) * math.sqrt(count - 1)
 
 
-def _thinned(values: Sequence[float]) -> Sequence[float]:
-    step = -(-len(values) // _KEPT_VALUES)
+def thinned(values: Sequence[float]) -> Sequence[float]:
+    """Some of them, evenly spread: as many as are kept for files."""
+    step = max(1, -(-len(values) // _KEPT_VALUES))
     return values[::step]

@@ -25,8 +25,10 @@ from pytest_dispatchguard.measure.budgets.messages import (
 )
 from pytest_dispatchguard.measure.budgets.session import keyed
 from pytest_dispatchguard.measure.timing.intervals import PROCESSES
+from pytest_dispatchguard.measure.timing.lockstep import Ends
 from pytest_dispatchguard.measure.timing.measurements import AGAINST_BASE
 from pytest_dispatchguard.measure.timing.timing import Sample
+from pytest_dispatchguard.measure.workers.lockstep import Paired, meet
 from pytest_dispatchguard.measure.workers.workers import Launch, Worker
 from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.model.layers import Layers
@@ -37,6 +39,8 @@ _LEAST_SECONDS = 0.3
 """A process needs at least this time to measure anything."""
 _LAYER_SECONDS = 1.0
 """Seconds for the layers of a failing call."""
+_PAIRS = 4
+"""Different pairs of workers that take turns, at least, before one measures again."""
 _BETWEEN_RUNS = 3
 """The least processes for a comparison with another run: a single one may be in a slow state."""
 
@@ -74,25 +78,31 @@ class Found:
 class Source:
     """One source tree and the workers that measure it."""
 
-    def __init__(self, launch: Callable[[], Launch], workers: int) -> None:
+    def __init__(
+        self,
+        launch: Callable[[], Launch],
+        workers: int,
+        turns: Callable[[int], Ends] | None = None,
+    ) -> None:
+        """`turns` gives the ends of the pipes between workers of the same number."""
         self._launch = launch
-        self._workers: list[Worker | None] = [None] * workers
+        self.number = workers
+        self._turns = turns
+        self._workers: dict[int, Worker] = {}
         self._broken = ""
 
     def start(self) -> None:
         """Starts the first worker, so that it imports while others do."""
         try:
-            self._worker(0)
+            self.worker(0)
         except UserError as error:
             self._broken = str(error)
 
     def ask(self, found: Found, request: Request, tick: Callable[[], None]) -> None:
         """Has a test measured by one more process, and adds its results."""
-        number = len(found.metadata) % len(self._workers)
+        number = len(found.metadata) % self.number
         try:
-            if self._broken:
-                raise UserError(self._broken)
-            worker = self._worker(number)
+            worker = self.worker(number)
             worker.wait(tick)
             start = time.monotonic()
             answer = worker.ask(request, tick)
@@ -100,11 +110,7 @@ class Source:
             found.seconds += min(time.monotonic() - start, request.seconds)
         except UserError as error:
             found.broken = str(error)
-            ended, self._workers[number] = self._workers[number], None
-            if ended is None or ended.forks is None:
-                self._broken = (
-                    found.broken
-                )  # a worker that cannot start will not start for the next test either
+            self.drop(number, found.broken)
             return
         if "reports" not in answer:
             found.broken = answer.get("missing") or f"the process that measured it {answer['died']}"
@@ -117,18 +123,33 @@ class Source:
             found.samples.setdefault(i, []).extend(samples)
         found.metadata.append(answer["metadata"])
 
-    def _worker(self, number: int) -> Worker:
-        worker = self._workers[number]
-        if worker is None:
-            worker = self._workers[number] = Worker(self._launch(), number)
-        return worker
+    def worker(self, number: int) -> Worker:
+        """A worker, started now or before."""
+        if self._broken:
+            raise UserError(self._broken)
+        if number not in self._workers:
+            turns = None if self._turns is None else self._turns(number)
+            self._workers[number] = Worker(self._launch(), number, turns)
+        return self._workers[number]
+
+    def ends(self, number: int) -> Ends:
+        """The ends that a worker has of the pipes to the one it takes turns with."""
+        assert self._turns is not None
+        return self._turns(number)
+
+    def drop(self, number: int, why: str) -> None:
+        """Gives up a worker. One that cannot start will not start for the next test either."""
+        ended = self._workers.pop(number, None)
+        if ended is None or ended.forks is None:
+            self._broken = why
+        if ended is not None:
+            ended.end()
 
     def end(self) -> None:
         """Ends the workers."""
-        for i, worker in enumerate(self._workers):
-            if worker is not None:
-                worker.end()
-            self._workers[i] = None
+        for worker in self._workers.values():
+            worker.end()
+        self._workers.clear()
 
 
 class Measuring:
@@ -263,18 +284,60 @@ class Measuring:
         self._ask(source, before, item, 0.0, False)  # counters alone
         bases = self._bases(before, alone)
         if any(map(needs_times, alone, bases)):
-            # As long again as for the verdicts alone, alternating, and as certain as possible.
-            before, found.seconds = Found(), 0.0
-            while self._more(source, before, item, fully=True):
-                bases = self._bases(before, alone)
-                over = self._is_over(before) or self._is_over(found)
-                if over or not _undecided(list(map(against, alone, bases))):
-                    break
-                if not self._more(self.head, found, item, fully=True):
-                    break
-                alone = found.verdicts
-            bases = self._bases(before, alone)
+            bases = self._in_lockstep(item, alone, bases, source)
         found.verdicts = list(map(against, alone, bases))
+
+    def _in_lockstep(
+        self,
+        item: pytest.Item,
+        alone: Sequence[Verdict],
+        bases: Sequence[Base],
+        source: Source,
+    ) -> list[Base]:
+        """The bases, with how subjects differ from them: timed by turns in as many pairs of processes as the
+        verdicts need."""
+        names = [v.subject for v, base in zip(alone, bases, strict=True) if needs_times(v, base)]
+        paired, options = Paired(), self.options
+        while True:
+            left = options.seconds - paired.seconds
+            request = Request(
+                node_id_of(item), share(left), options.confidence, options.timeout + share(left)
+            )
+            self._meet(source, request, names, paired, item.name)
+            told = [
+                paired.told_of(v, base, options.confidence) if v.subject in names else base
+                for v, base in zip(alone, bases, strict=True)
+            ]
+            over = paired.pairs >= PROCESSES or options.seconds - paired.seconds < _LEAST_SECONDS
+            if paired.broken or over or not _undecided(list(map(against, alone, told))):
+                return told
+
+    def _meet(
+        self, source: Source, request: Request, names: Sequence[str], paired: Paired, name: str
+    ) -> None:
+        """Has one more pair of processes measure."""
+        number = paired.pairs % max(self.head.number, _PAIRS)
+
+        def tick() -> None:
+            self.tell(name, self.done, self.of)
+
+        workers, ends = [], []
+        for side in (self.head, source):
+            try:
+                worker = side.worker(number)
+                worker.wait(tick)
+            except UserError as error:
+                side.drop(number, str(error))
+                paired.broken = str(error)
+                return
+            workers.append(worker)
+            ends.append(side.ends(number))
+        start = time.monotonic()
+        gone = meet(workers, ends, request, names, paired, tick)
+        paired.seconds += min(time.monotonic() - start, request.seconds)
+        for side, why in zip((self.head, source), gone, strict=True):
+            if why:
+                side.drop(number, why)
 
     def _take_apart(self, item: pytest.Item, found: Found) -> None:
         """Adds layers to failing verdicts, for this tree and for the base."""

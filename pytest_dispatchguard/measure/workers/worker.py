@@ -16,12 +16,15 @@ from _pytest.runner import runtestprotocol
 from pytest_dispatchguard.measure.budgets.machine import pyperf_metadata
 from pytest_dispatchguard.measure.budgets.messages import Request, pack_samples, unpack_request
 from pytest_dispatchguard.measure.timing.calling import Call
+from pytest_dispatchguard.measure.timing.lockstep import Ends
 from pytest_dispatchguard.measure.workers.children import Child, may_fork
 from pytest_dispatchguard.measure.workers.work_tree import strays_here
 from pytest_dispatchguard.runtime.counters import counters
 
 REQUEST: pytest.StashKey[Request] = pytest.StashKey()
 """The request for the running test."""
+TURNS: pytest.StashKey[Ends | None] = pytest.StashKey()
+"""The ends of pipes to a worker of another revision."""
 SAMPLES: pytest.StashKey[Any] = pytest.StashKey()
 """The samples of a test."""
 
@@ -29,15 +32,19 @@ SAMPLES: pytest.StashKey[Any] = pytest.StashKey()
 class Worker:
     """The plugin of a worker: it waits for requests instead of running the tests."""
 
-    def __init__(self, config: pytest.Config, requests: int, replies: int, *, saving: bool) -> None:
+    def __init__(
+        self, config: pytest.Config, requests: int, replies: int, *turns: int, saving: bool
+    ) -> None:
+        """`turns` are the ends of pipes to a worker of another revision, if there is one."""
         self.config = config
+        self.turns = Ends(*turns) if turns else None
         self.requests = requests
         self.replies = replies
         self.saving = saving
         """Whether results are saved, with pyperf's metadata."""
         self.uncollected: dict[str, str] = {}
         """Files that cannot be collected, and why."""
-        for end in (requests, replies):
+        for end in (requests, replies, *turns):
             os.set_inheritable(end, False)
 
     @pytest.hookimpl(tryfirst=True)
@@ -84,7 +91,7 @@ class Worker:
 
     def _measured(self, item: pytest.Item, request: Request) -> dict[str, Any]:
         def run(*_: object) -> dict[str, Any]:
-            return {**_run(item, request, self.saving), "strays": strays_here()}
+            return {**self._run(item, request), "strays": strays_here()}
 
         if not may_fork():
             return run()
@@ -92,6 +99,22 @@ class Worker:
         answer = child.ask("", request.timeout, self.requests)
         child.end()
         return answer
+
+    def _run(self, item: pytest.Item, request: Request) -> dict[str, Any]:
+        item.config.stash[REQUEST] = request
+        item.config.stash[TURNS] = self.turns
+        item.stash[SAMPLES] = {}
+        # Without a child, this run must leave nothing for the next request.
+        before = item.user_properties, item._report_sections
+        item.user_properties, item._report_sections = list(before[0]), list(before[1])
+        reports: Iterable[pytest.TestReport] = runtestprotocol(item, log=False, nextitem=None)
+        to_serializable = item.config.hook.pytest_report_to_serializable
+        item.user_properties, item._report_sections = before
+        return {
+            "reports": [to_serializable(config=item.config, report=report) for report in reports],
+            "samples": pack_samples(item.stash.get(SAMPLES, {})),
+            "metadata": pyperf_metadata() if self.saving else {},
+        }
 
 
 def _warm_up() -> None:
@@ -101,19 +124,3 @@ def _warm_up() -> None:
     counters.count(Call(len, ("",)).once() if torch is None else Call(torch.ones, (1,)).once())
     gc.collect()
     gc.freeze()
-
-
-def _run(item: pytest.Item, request: Request, saving: bool) -> dict[str, Any]:
-    item.config.stash[REQUEST] = request
-    item.stash[SAMPLES] = {}
-    # Without a child, this run must leave nothing for the next request.
-    before = item.user_properties, item._report_sections
-    item.user_properties, item._report_sections = list(before[0]), list(before[1])
-    reports: Iterable[pytest.TestReport] = runtestprotocol(item, log=False, nextitem=None)
-    to_serializable = item.config.hook.pytest_report_to_serializable
-    item.user_properties, item._report_sections = before
-    return {
-        "reports": [to_serializable(config=item.config, report=report) for report in reports],
-        "samples": pack_samples(item.stash.get(SAMPLES, {})),
-        "metadata": pyperf_metadata() if saving else {},
-    }

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dispatchguard.measure.budgets.messages import Request
+from pytest_dispatchguard.measure.timing.lockstep import Ends
 from pytest_dispatchguard.model.errors import UserError
 
 _START_TIMEOUT = 600.0
@@ -27,8 +28,20 @@ _TICK = 0.2
 _MOST_SAID = 12
 """Lines of a broken worker's output that are shown."""
 
+# Workers that are compared have their memory at the same addresses, where the system lets them: where a
+# process happens to lie moves a call by 1 to 2%, more than all other differences together (`make
+# bench-luck`). Only a process that is started anew can have that.
+_FIXED_LAYOUT = """
+import os, sys
+if os.environ.pop("DISPATCHGUARD_FIXED_LAYOUT", "") and sys.platform == "linux":
+    import ctypes
+    personality = getattr(ctypes.CDLL(None), "personality", None)
+    known = personality(0xFFFFFFFF) if personality else -1
+    if known != -1 and not known & 0x40000 and personality(known | 0x40000) != -1:
+        os.execv(sys.executable, sys.orig_argv)
+"""
 # The path is set before pytest is found, so that a worker imports what the run that asks it imports.
-_START = (
+_START = _FIXED_LAYOUT + (
     "import json, os, sys; sys.path[:] = json.loads(os.environ.pop('DISPATCHGUARD_PATH')); "
     "import pytest; raise SystemExit(pytest.main(sys.argv[1:]))"
 )
@@ -49,19 +62,23 @@ class Launch:
 class Worker:
     """One running worker."""
 
-    def __init__(self, launch: Launch, number: int) -> None:
+    def __init__(self, launch: Launch, number: int, turns: Ends | None = None) -> None:
+        """`turns` are the ends of pipes to a worker of another revision."""
         command = [sys.executable, *subprocess._args_from_interpreter_flags(), "-c", _START]  # type: ignore[attr-defined]  # multiprocessing's own way
         environment = _environment(launch, number)
+        if turns is not None:
+            environment["DISPATCHGUARD_FIXED_LAYOUT"] = "1"
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
         requests, self._requests = os.pipe()
         self._replies, replies = os.pipe()
-        command += [*launch.arguments, f"--overhead-worker={requests},{replies}"]
+        given = (requests, replies, *((turns.reading, turns.writing) if turns else ()))
+        command += [*launch.arguments, f"--overhead-worker={','.join(map(str, given))}"]
         try:
             self._process = subprocess.Popen(
                 command,
                 cwd=launch.folder,
                 env=environment,
-                pass_fds=(requests, replies),
+                pass_fds=given,
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=self._log,
@@ -87,6 +104,11 @@ class Worker:
 
     def ask(self, request: Request, tick: Callable[[], None]) -> dict[str, Any]:
         """The answer to a request. `tick` is called now and then while waiting."""
+        self.send(request, tick)
+        return self.receive(request, tick)
+
+    def send(self, request: Request, tick: Callable[[], None]) -> None:
+        """Sends a request, once the worker is ready."""
         self.wait(tick)
         data = request.packed().encode() + b"\n"
         try:
@@ -94,9 +116,16 @@ class Worker:
                 data = data[os.write(self._requests, data) :]
         except BrokenPipeError:
             self._gone()
+
+    def receive(self, request: Request, tick: Callable[[], None]) -> dict[str, Any]:
+        """The answer to the request that was sent."""
         answer = self._answer(request.timeout + _GRACE, tick)
         self._refuse_strays(answer)
         return answer
+
+    def fileno(self) -> int:
+        """What becomes readable when it answers, or is gone."""
+        return self._replies
 
     def _refuse_strays(self, answer: Mapping[str, Any]) -> None:
         if answer.get("strays"):

@@ -1,0 +1,305 @@
+"""What differs from process to process though the code does not, and by how much it moves a call.
+
+    python bench/process_luck.py        # some 10 minutes
+
+One process stays, and others take turns with it one after the other (the lock step that compares two
+revisions), alike but for one thing: the layout of addresses, the hash seed, the size of the environment,
+the length of the folder's path, or text of the module that no call runs. What the ratios scatter by is what
+that thing does. The last rows let all of them differ, in both processes alike and in each by itself: what
+pairs of processes leave open."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from publishing import study, table, written_by
+
+from pytest_dispatchguard.measure.timing.calling import Call
+from pytest_dispatchguard.measure.timing.lockstep import Ends, Partner, follow, lead
+
+MODULE = """
+import torch
+
+STRICT = False
+{filler}
+
+class Layer:
+    def __init__(self):
+        self.settings = {{"a": 1, "b": 2, "c": 3}}
+        self.weight = torch.randn(8, 8)
+
+    def __call__(self, *args, **kwargs):
+        return self.call(*args, **kwargs)
+
+    def call(self, x, mask=None):
+        for name in self.settings:
+            if name.startswith("z"):
+                raise TypeError(name)
+        if mask is not None:
+            x = x * mask
+        return torch.add(x, x)
+
+layer = Layer()
+small = torch.randn(4)
+wide = torch.randn(64, 64)
+
+def twelve(x):
+    for _ in range(12):
+        x = layer(x)
+    return x
+
+def wrapper(x):
+    if STRICT:
+        raise TypeError(x)
+    return torch.add(x, x)
+
+def product(x):
+    return torch.matmul(x, x)
+
+SUBJECTS = {{
+    "a wrapper": (wrapper, small),
+    "a layer": (layer, small),
+    "twelve layers": (twelve, small),
+    "a product": (product, wide),
+}}
+"""
+PROCESSES = 8
+SUBJECTS = ("a wrapper", "a layer", "twelve layers", "a product")
+_FIXED = 0x0040000
+_CHANCE = random.Random(7)
+
+
+@dataclass(frozen=True)
+class Luck:
+    """What a process starts with."""
+
+    layout: bool = False
+    """Whether its addresses are random."""
+    seed: int = 0
+    padding: int = 0
+    """Bytes of the environment."""
+    folder: int = 0
+    """Letters that the folder's name is longer by."""
+    filler: int = 0
+    """Functions in the module that nobody calls."""
+
+
+def _drawn(**names: Callable[[], Any]) -> Callable[[Luck], Luck]:
+    return lambda luck: replace(luck, **{name: draw() for name, draw in names.items()})
+
+
+_SEED = _drawn(seed=lambda: _CHANCE.randrange(1, 100_000))
+_PADDING = _drawn(padding=lambda: _CHANCE.randrange(4096))
+_FOLDER = _drawn(folder=lambda: _CHANCE.randrange(120))
+_FILLER = _drawn(filler=lambda: _CHANCE.randrange(60))
+_LAYOUT = _drawn(layout=lambda: True)
+
+
+def _all(luck: Luck) -> Luck:
+    for draw in (_LAYOUT, _SEED, _PADDING, _FOLDER, _FILLER):
+        luck = draw(luck)
+    return luck
+
+
+FACTORS: Mapping[str, Callable[[Luck], Luck]] = {
+    "nothing": lambda luck: luck,
+    "address layout": _LAYOUT,
+    "hash seed": _SEED,
+    "size of the environment": _PADDING,
+    "length of the folder's path": _FOLDER,
+    "text that no call runs": _FILLER,
+    "all of these": _all,
+}
+PAIRS = "text that no call runs, in pairs that differ in all else"
+
+
+class Process:
+    """One process with the subjects, which takes turns on request."""
+
+    def __init__(self, home: Path, luck: Luck, ends: Ends) -> None:
+        folder = home / ("f" * (luck.folder + 1)) / str(luck.filler)
+        folder.mkdir(parents=True, exist_ok=True)
+        filler = "".join(f"def unused{i}(x): return x + {i}\n" for i in range(luck.filler))
+        (folder / "subjects.py").write_text(MODULE.format(filler=filler), encoding="utf-8")
+        environment = {
+            **{
+                name: os.environ[name]
+                for name in ("PATH", "PYTHONPATH", "HOME")
+                if name in os.environ
+            },
+            "PYTHONHASHSEED": str(luck.seed),
+            "OMP_NUM_THREADS": "1",
+            "PAD": "." * luck.padding,
+        }
+        words = [
+            sys.executable,
+            "-W",
+            "ignore",
+            __file__,
+            "--serve",
+            str(ends.reading),
+            str(ends.writing),
+        ]
+        self.process = subprocess.Popen(
+            [*words, "layout" if luck.layout else "fixed"],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            pass_fds=(ends.reading, ends.writing),
+            text=True,
+        )
+
+    def ask(self, subject: str, part: str, meeting: int) -> None:
+        """Asks for a meeting."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps([subject, part, meeting]) + "\n")
+        self.process.stdin.flush()
+
+    def answer(self) -> Any:
+        """What came of it."""
+        assert self.process.stdout is not None
+        return json.loads(self.process.stdout.readline())
+
+    def end(self) -> None:
+        """Ends it."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait(30)
+
+
+def serve(reading: int, writing: int, layout: str) -> int:
+    """The life of such a process."""
+    if layout == "fixed" and sys.platform == "linux":
+        import ctypes
+
+        libc = ctypes.CDLL(None)
+        now = libc.personality(0xFFFFFFFF)
+        if now != -1 and not now & _FIXED and libc.personality(now | _FIXED) != -1:
+            os.execv(sys.executable, sys.orig_argv)
+    sys.path.insert(0, str(Path.cwd()))
+    import subjects  # type: ignore[import-not-found]  # written by whoever starts it
+    import torch
+
+    torch.set_num_threads(1)
+    for line in sys.stdin:
+        subject, part, meeting = json.loads(line)
+        function, given = subjects.SUBJECTS[subject]
+        partner = Partner(Ends(reading, writing), meeting, 60.0)
+        timed = lead if part == "lead" else follow
+        found = timed(Call(function, (given,)), None, partner, 1.0, 0.999)
+        change = found.change
+        print(json.dumps(change and [change.value, change.low, change.high]), flush=True)
+    return 0
+
+
+@dataclass
+class Row:
+    """What one thing does to one subject."""
+
+    factor: str
+    subject: str
+    changes: list[float] = field(default_factory=list)
+    """Logarithms, a process each."""
+    widths: list[float] = field(default_factory=list)
+
+    @property
+    def scatter(self) -> float:
+        """The standard deviation between processes."""
+        return statistics.stdev(self.changes) if len(self.changes) > 1 else math.nan
+
+
+@contextmanager
+def _pipes() -> Iterator[tuple[Ends, Ends]]:
+    here, there = os.pipe(), os.pipe()
+    try:
+        yield Ends(here[0], there[1]), Ends(there[0], here[1])
+    finally:
+        for end in (*here, *there):
+            os.close(end)
+
+
+def measured(factor: str, processes: int, home: Path) -> list[Row]:
+    """The rows of one factor."""
+    rows = {subject: Row(factor, subject) for subject in SUBJECTS}
+    meeting = 0
+    with _pipes() as (mine, theirs):
+        usual, stays = Luck(), None
+        for _ in range(processes):
+            if factor == PAIRS:
+                usual = _PADDING(_SEED(usual))
+                other = _FILLER(usual)
+                if stays is not None:
+                    stays.end()
+                    stays = None
+            else:
+                other = FACTORS[factor](usual)
+            stays = stays or Process(home, usual, mine)
+            comes = Process(home, other, theirs)
+            for subject, row in rows.items():
+                meeting += 1
+                stays.ask(subject, "follow", meeting)
+                comes.ask(subject, "lead", meeting)
+                value, low, high = comes.answer()
+                stays.answer()
+                row.changes.append(math.log(value))
+                row.widths.append((high - low) / 2 / value)
+            comes.end()
+        if stays is not None:
+            stays.end()
+    return list(rows.values())
+
+
+def page(results: Mapping[str, Any]) -> str:
+    """The table."""
+    by_factor: dict[str, list[Mapping[str, Any]]] = {}
+    for row in results["rows"]:
+        by_factor.setdefault(row["factor"], []).append(row)
+    rows = [
+        [factor, *(f"{row['scatter']:.2%} (±{row['width']:.2%})" for row in found)]
+        for factor, found in by_factor.items()
+    ]
+    return "\n".join(
+        [
+            "# What differs from process to process",
+            "",
+            written_by("bench-luck", results),
+            "",
+            "The standard deviation, between processes, of the time of one call; in parentheses what the",
+            "blocks of one process leave open (half the interval, at its confidence).",
+            "",
+            *table(["what differs", *SUBJECTS], rows),
+            "",
+        ]
+    )
+
+
+def measure() -> dict[str, Any]:
+    """All rows."""
+    rows = []
+    with tempfile.TemporaryDirectory() as home:
+        for factor in [*FACTORS, PAIRS]:
+            for row in measured(factor, PROCESSES, Path(home)):
+                about = {"factor": row.factor, "subject": row.subject, "scatter": row.scatter}
+                width = statistics.mean(row.widths)
+                rows.append({**about, "width": width, "changes": row.changes})
+                print(f"{factor}, {row.subject}: {row.scatter:.2%}", file=sys.stderr, flush=True)
+    return {"rows": rows}
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--serve"]:
+        raise SystemExit(serve(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]))
+    raise SystemExit(study("luck", __doc__, None, measure, page, lambda results: ""))

@@ -1,0 +1,257 @@
+"""Times the same subject in two processes that take turns, block by block: one sleeps while the other runs.
+
+Both so meet the machine at the same pace, and the ratio of neighbouring blocks says how the two differ. One
+process leads: it says whose turn it is, keeps the times of both, and decides when they are enough."""
+
+from __future__ import annotations
+
+import gc
+import math
+import os
+import random
+import select
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import repeat
+from struct import Struct
+
+from pytest_dispatchguard.measure.timing.calibration import pace, undisturbed
+from pytest_dispatchguard.measure.timing.calling import Block, Call, empty_block
+from pytest_dispatchguard.measure.timing.devices import HOST, Device
+from pytest_dispatchguard.measure.timing.intervals import LOOKS, median, median_interval
+from pytest_dispatchguard.measure.timing.measurements import pairs_share
+from pytest_dispatchguard.measure.timing.timing import Clock, Sample, growth, thinned
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.measurements import Interval
+
+_MESSAGE = Struct("<BIq")
+"""What is said, in which meeting, and a number."""
+HELLO, READY, GO, DONE, STOP, LOST = range(6)
+_WARM = 8
+"""Of a block, so many parts are called before it, untimed: while it slept the other used the caches."""
+_LEAST_WARM = 2
+_FIRST_LOOK = 25
+_LEAST_SECONDS = 0.1
+_BATCH = 25
+"""Rounds between collections of garbage."""
+_REFERENCE_EVERY = 4
+"""Rounds from one in which the reference is timed, too, to the next."""
+_PARTS = 1000
+"""Of a nanosecond, in which times are told."""
+_CHANCE = random.Random()
+"""A generator of its own, as a subject may seed Python's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """The ends of the two pipes between the processes, as one of them has them."""
+
+    reading: int
+    writing: int
+
+
+@dataclass(slots=True)
+class Partner:
+    """The other process, in one meeting."""
+
+    ends: Ends
+    meeting: int
+    """Its number: what was said in others is passed over."""
+    patience: float
+    """Seconds without a word after which the other counts as lost."""
+
+    def say(self, what: int, number: int = 0) -> None:
+        """Says something."""
+        try:
+            os.write(self.ends.writing, _MESSAGE.pack(what, self.meeting, number))
+        except BrokenPipeError:
+            raise _lost() from None
+
+    def hear(self, *expected: int) -> tuple[int, int]:
+        """Waits for one of these: what was said, and the number."""
+        until = time.monotonic() + self.patience
+        while True:
+            left = until - time.monotonic()
+            if left <= 0 or not select.select([self.ends.reading], [], [], left)[0]:
+                raise UserError(
+                    f"the other revision said nothing for {self.patience:g} s "
+                    "(--overhead-timeout allows longer)"
+                )
+            # Both ends write whole messages, which are shorter than what a pipe may divide.
+            heard = os.read(self.ends.reading, _MESSAGE.size)
+            if len(heard) < _MESSAGE.size:
+                raise _lost()
+            what, meeting, number = _MESSAGE.unpack(heard)
+            if meeting != self.meeting:
+                continue
+            if what == LOST or what not in expected:
+                raise _lost()
+            return what, number
+
+
+def _lost() -> UserError:
+    return UserError("the process of the other revision is gone")
+
+
+@dataclass(slots=True)
+class _Turns:
+    """The turns of one process."""
+
+    block: Block
+    reference: Block | None
+    empty: Block
+    prepare: Callable[[], object] | None
+    device: Device
+    loops: int = 1
+    reference_loops: int = 1
+    times: list[float] = field(default_factory=list)
+    """Nanoseconds of a call, turn by turn."""
+    pairs: list[tuple[float, float]] = field(default_factory=list)
+    """The same of subject and reference, where both were timed."""
+    nothing: list[float] = field(default_factory=list)
+    """Nanoseconds of an empty loop's turn."""
+
+    def calibrate(self) -> int:
+        """How many calls make a block here."""
+        if self.reference is not None:
+            self.reference_loops = pace(self.reference, self.prepare, self.device).loops
+        return pace(self.block, self.prepare, self.device).loops
+
+    def take(self, *, both: bool = False) -> float:
+        """Takes a turn; gives the nanoseconds of a call. `both`: the reference is timed, too."""
+        took = self._timed(self.block, self.loops)
+        self.times.append(took)
+        if both and self.reference is not None:
+            self.pairs.append((took, self._timed(self.reference, self.reference_loops)))
+        if len(self.times) % _BATCH == 1:
+            self.nothing.append(self.empty(repeat(None, self.loops)) / self.loops)
+            gc.collect(1)
+        return took
+
+    def _timed(self, block: Block, loops: int) -> float:
+        prepare = self.prepare
+        if prepare is not None:
+            prepare()
+        block(repeat(None, max(_LEAST_WARM, loops // _WARM)))
+        if prepare is not None:
+            prepare()
+        self.device.wait()
+        took = block(repeat(None, loops)) / loops
+        self.device.wait()
+        return took
+
+
+def _turns(
+    subject: Call,
+    reference: Call | None,
+    prepare: Callable[[], object] | None,
+    device: Device,
+    clock: Clock,
+) -> _Turns:
+    blocks = [None if call is None else call.block(clock) for call in (subject, reference)]
+    assert blocks[0] is not None
+    return _Turns(blocks[0], blocks[1], empty_block(clock), prepare, device)
+
+
+def lead(
+    subject: Call,
+    reference: Call | None,
+    partner: Partner,
+    seconds: float,
+    confidence: float,
+    *,
+    prepare: Callable[[], object] | None = None,
+    device: Device = HOST,
+    clock: Clock = time.perf_counter_ns,
+) -> Sample:
+    """Leads until more blocks would say no more, or the time is up. The sample's `change` is how many times
+    what a call takes there it takes here."""
+    turns = _turns(subject, reference, prepare, device, clock)
+    other: list[float] = []
+    with undisturbed():
+        own = turns.calibrate()
+        partner.say(HELLO, own)
+        turns.loops = max(1, min(own, partner.hear(HELLO)[1]))
+        partner.say(READY, turns.loops)
+        start = clock()
+        look, looks = _FIRST_LOOK, 0
+        while True:
+            both = len(other) % _REFERENCE_EVERY == 0
+            first = _CHANCE.random() < 0.5
+            if first:
+                turns.take(both=both)
+            partner.say(GO, both)
+            other.append(partner.hear(DONE)[1] / _PARTS)
+            if not first:
+                turns.take(both=both)
+            spent = (clock() - start) / 1e9
+            due = len(other) >= look and spent >= _LEAST_SECONDS
+            over = spent >= seconds or looks == LOOKS - 1
+            if due or over:
+                found = _sample(turns, other, confidence)
+                if over or _fine_enough(found, confidence):
+                    partner.say(STOP)
+                    return found
+                looks += 1
+                while look <= len(other):
+                    look *= 2
+
+
+def follow(
+    subject: Call,
+    reference: Call | None,
+    partner: Partner,
+    seconds: float,
+    confidence: float,
+    *,
+    prepare: Callable[[], object] | None = None,
+    device: Device = HOST,
+    clock: Clock = time.perf_counter_ns,
+) -> Sample:
+    """Takes turns until the one that leads, which keeps the time, has enough."""
+    turns = _turns(subject, reference, prepare, device, clock)
+    with undisturbed():
+        own = turns.calibrate()
+        partner.hear(HELLO)
+        partner.say(HELLO, own)
+        _, turns.loops = partner.hear(READY)
+        while True:
+            said, both = partner.hear(GO, STOP)
+            if said == STOP:
+                return _sample(turns, (), confidence)
+            partner.say(DONE, round(turns.take(both=bool(both)) * _PARTS))
+
+
+def _fine_enough(found: Sample, confidence: float) -> bool:
+    """Whether what processes differ by anyway leaves more open than the blocks do."""
+    change = found.change
+    return change is not None and change.high - change.low < pairs_share(confidence) * change.value
+
+
+def _sample(turns: _Turns, other: Sequence[float], confidence: float) -> Sample:
+    nothing = median(sorted(turns.nothing)) if turns.nothing else 0.0
+
+    def of_a_call(took: float) -> float:
+        return max(took - nothing, 0.1) / 1000
+
+    def interval(values: Sequence[float]) -> Interval:
+        return median_interval(values, confidence) or Interval(
+            median(sorted(values)), -math.inf, math.inf
+        )
+
+    own = [of_a_call(took) for took in turns.times] or [of_a_call(0.0)]
+    ratios = [mine / of_a_call(theirs) for mine, theirs in zip(own, other, strict=False)]
+    pairs = [(of_a_call(one), of_a_call(there)) for one, there in turns.pairs]
+    return Sample(
+        subject_us=interval(own),
+        reference_us=interval([there for _, there in pairs]) if pairs else None,
+        ratio=interval([one / there for one, there in pairs]) if pairs else None,
+        extra_us=interval([one - there for one, there in pairs]) if pairs else None,
+        control=1.0,
+        pairs=len(own),
+        loops=(turns.loops, turns.reference_loops),
+        grows=growth(ratios),
+        values=(thinned(own), thinned([there for _, there in pairs])),
+        change=interval(ratios) if ratios else None,
+    )

@@ -1,0 +1,121 @@
+"""Has a test measured by a worker of the work tree and one of another revision, which take turns."""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any, Literal
+
+from pytest_dispatchguard.measure.budgets.messages import Request, unpack_samples
+from pytest_dispatchguard.measure.timing.lockstep import LOST, Ends, Partner
+from pytest_dispatchguard.measure.timing.measurements import measurement, over_pairs
+from pytest_dispatchguard.measure.timing.timing import Sample
+from pytest_dispatchguard.measure.workers.workers import Worker
+from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.verdicts import Base, Verdict
+
+_TICK = 0.2
+
+
+@dataclass(slots=True)
+class Pipes:
+    """The pipes between pairs of workers, by the number of the pair. They last as long as the run: workers
+    that die are started again with the same."""
+
+    _pairs: dict[int, tuple[Ends, Ends]] = field(default_factory=dict)
+
+    def of(self, number: int, *, base: bool) -> Ends:
+        """The ends that one worker of a pair has."""
+        if number not in self._pairs:
+            here, there = os.pipe(), os.pipe()
+            self._pairs[number] = Ends(here[0], there[1]), Ends(there[0], here[1])
+        return self._pairs[number][base]
+
+    def close(self) -> None:
+        """Closes them all."""
+        for pair in self._pairs.values():
+            for ends in pair:
+                os.close(ends.reading)
+                os.close(ends.writing)
+        self._pairs.clear()
+
+
+@dataclass(slots=True)
+class Paired:
+    """What pairs of processes found, by the names of subjects."""
+
+    head: dict[str, list[Sample]] = field(default_factory=dict)
+    base: dict[str, list[Sample]] = field(default_factory=dict)
+    seconds: float = 0.0
+    pairs: int = 0
+    broken: str = ""
+    """Why there are no more."""
+
+    def told_of(self, verdict: Verdict, base: Base, confidence: float) -> Base:
+        """The base of a verdict, with what was found."""
+        there = self.base.get(verdict.subject, [])
+        changes = [sample.change for sample in self.head.get(verdict.subject, ()) if sample.change]
+        if not there or not changes:
+            return replace(base, untimed=self.broken or "it was not timed")
+        return replace(
+            base, measured=measurement(there, confidence), change=over_pairs(changes, confidence)
+        )
+
+
+_MEETINGS = count(1)
+_PARTS: tuple[Literal["lead"], Literal["follow"]] = ("lead", "follow")
+
+
+def meet(
+    workers: Sequence[Worker],
+    ends: Sequence[Ends],
+    request: Request,
+    names: Sequence[str],
+    found: Paired,
+    tick: Callable[[], None],
+) -> list[str]:
+    """Has the subjects of a test timed by one pair of workers, that of the work tree first, and adds what
+    they found. Whatever becomes of one of them, the other is told, and answers. Gives why each worker is
+    gone; empty for one that is not."""
+    request = replace(request, meeting=next(_MEETINGS), subjects=tuple(names))
+    asked = [replace(request, lockstep=part) for part in _PARTS]
+    answers: dict[int, Mapping[str, Any]] = {}
+    waiting: list[int] = []
+    for side, worker in enumerate(workers):
+        try:
+            worker.send(asked[side], tick)
+            waiting.append(side)
+        except UserError as error:
+            answers[side] = {"gone": str(error)}
+    while waiting:
+        if any("samples" not in answer for answer in answers.values()):
+            for side in waiting:
+                # Said with the ends of the one that it waits for.
+                Partner(ends[1 - side], request.meeting, 0.0).say(LOST)
+        ready, _, _ = select.select([workers[side] for side in waiting], [], [], _TICK)
+        tick()
+        for side in [side for side in waiting if workers[side] in ready]:
+            waiting.remove(side)
+            try:
+                answers[side] = workers[side].receive(asked[side], tick)
+            except UserError as error:
+                answers[side] = {"gone": str(error)}
+    for side, known in ((0, found.head), (1, found.base)):
+        samples = unpack_samples(answers[side].get("samples") or {})
+        for number, name in enumerate(names):
+            known.setdefault(name, []).extend(samples.get(number, ()))
+    found.broken = next(filter(None, map(_why, answers.values())), "")
+    found.pairs += 1
+    return [str(answers[side].get("gone", "")) for side in (0, 1)]
+
+
+def _why(answer: Mapping[str, Any]) -> str:
+    """Why there is nothing; empty where there is."""
+    if "samples" in answer:
+        return "" if answer["samples"] else "it could not be timed there"
+    if "died" in answer:
+        return f"the process that measured it {answer['died']}"
+    return str(answer.get("missing") or answer.get("gone"))

@@ -1,0 +1,151 @@
+"""Two processes that take turns."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from pytest_dispatchguard.measure.timing.calling import Call
+from pytest_dispatchguard.measure.timing.lockstep import (
+    DONE,
+    GO,
+    HELLO,
+    LOST,
+    READY,
+    STOP,
+    Ends,
+    Partner,
+    follow,
+    lead,
+)
+from pytest_dispatchguard.model.errors import UserError
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+
+
+@contextmanager
+def pipes() -> Iterator[tuple[Ends, Ends]]:
+    here, there = os.pipe(), os.pipe()
+    try:
+        yield Ends(here[0], there[1]), Ends(there[0], here[1])
+    finally:
+        for end in (*here, *there):
+            os.close(end)
+
+
+def in_child(work: Callable[[], object]) -> int:
+    """Has work done in a child; its process id."""
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            work()
+            status = 0
+        finally:
+            os._exit(status)
+    return pid
+
+
+def ended(pid: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def some(times: int) -> Call:
+    return Call(lambda: sum(range(times)))
+
+
+def compared(here: Call, there: Call, meeting: int = 1, seconds: float = 0.3) -> float:
+    with pipes() as (mine, theirs):
+        child = in_child(lambda: follow(there, None, Partner(theirs, meeting, 20.0), 1.0, 0.99))
+        found = lead(here, some(100), Partner(mine, meeting, 20.0), seconds, 0.99)
+        assert ended(child) == 0
+    assert found.change is not None
+    assert found.change.low <= found.change.value <= found.change.high
+    assert found.pairs >= 25
+    assert found.reference_us is not None and found.ratio is not None
+    return found.change.value
+
+
+def test_the_same_call_takes_as_long_there() -> None:
+    assert 0.8 < compared(some(200), some(200)) < 1.25
+
+
+def test_how_many_times_dearer_it_is_here() -> None:
+    assert 1.5 < compared(some(2000), some(1000)) < 2.5
+    assert 0.4 < compared(some(1000), some(2000)) < 0.7
+
+
+def test_both_make_blocks_of_the_same_number_of_calls() -> None:
+    with pipes() as (mine, theirs), pipes() as (answers, _):
+        sent = _.writing
+
+        def followed() -> None:
+            found = follow(some(3000), None, Partner(theirs, 1, 20.0), 1.0, 0.99)
+            os.write(sent, str(found.loops[0]).encode())
+
+        child = in_child(followed)
+        found = lead(some(10), None, Partner(mine, 1, 20.0), 0.1, 0.99)
+        assert ended(child) == 0
+        assert int(os.read(answers.reading, 64)) == found.loops[0]
+
+
+def test_what_was_said_in_other_meetings_is_passed_over() -> None:
+    with pipes() as (mine, theirs):
+        Partner(theirs, 1, 0.0).say(STOP)
+        Partner(theirs, 2, 0.0).say(DONE, 7)
+        assert Partner(mine, 2, 5.0).hear(DONE) == (DONE, 7)
+
+
+@pytest.mark.parametrize("role", [lead, follow])
+def test_a_partner_that_is_lost_ends_the_meeting(role: Callable[..., object]) -> None:
+    with pipes() as (mine, theirs):
+        Partner(theirs, 1, 0.0).say(LOST)
+        with pytest.raises(UserError, match="the process of the other revision is gone"):
+            role(some(10), None, Partner(mine, 1, 20.0), 0.1, 0.99)
+
+
+def test_a_partner_whose_pipe_is_closed_is_lost() -> None:
+    here, there = os.pipe(), os.pipe()
+    os.close(here[1])
+    os.close(there[0])
+    try:
+        partner = Partner(Ends(here[0], there[1]), 1, 20.0)
+        with pytest.raises(UserError, match="is gone"):
+            partner.hear(GO)
+        with pytest.raises(UserError, match="is gone"):
+            partner.say(GO)
+    finally:
+        os.close(here[0])
+        os.close(there[1])
+
+
+def test_patience_ends() -> None:
+    with pipes() as (mine, _), pytest.raises(UserError, match="said nothing for 0"):
+        Partner(mine, 1, 0.05).hear(GO)
+
+
+def test_fresh_state_is_made_before_every_block() -> None:
+    """Also before the calls that warm up."""
+    made = []
+    with pipes() as (mine, theirs):
+        other = Partner(theirs, 1, 20.0)
+
+        def answering() -> None:
+            other.hear(HELLO)
+            other.say(HELLO, 4)
+            other.hear(READY)
+            while other.hear(GO, STOP)[0] == GO:
+                other.say(DONE, 1000)
+
+        thread = threading.Thread(target=answering)
+        thread.start()
+        found = lead(
+            some(10), None, Partner(mine, 1, 20.0), 0.1, 0.99, prepare=lambda: made.append(1)
+        )
+        thread.join()
+    assert found.loops[0] == 4
+    assert len(made) >= 2 * found.pairs
