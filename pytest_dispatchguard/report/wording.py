@@ -254,7 +254,7 @@ def footing(report: Report) -> str:
     if summary.cheap:
         parts.append(f"{summary.cheap} cheaper than --min-cost")
     if summary.unnoted:
-        parts.append(f"{count(summary.unnoted, 'note')}, shown with --notes")
+        parts.append(f"{count(summary.unnoted, 'note')} (see --notes)")
     if summary.unheard:
-        parts.append(f"{summary.unheard} uncertain, shown with --pedantic")
+        parts.append(f"{summary.unheard} uncertain (see --pedantic)")
     return ", ".join(parts) + "." if parts else ""

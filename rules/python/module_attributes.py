@@ -223,8 +223,8 @@ class ModuleAttributeWrite(Rule):
             yield place.finding(
                 node,
                 f"`self.{name} = …` goes through `Module.__setattr__`, a Python method that takes "
-                "more than a microsecond. Use a local variable; keep what must outlive the call in "
-                "a plain object that `__init__` creates",
+                "more than a microsecond. Use a local variable; what must outlive the call can be an "
+                "attribute of a plain object (no module) that `__init__` creates",
                 certainty="sure" if self._for_this_call(name, node.value, place) else "note",
             )
 

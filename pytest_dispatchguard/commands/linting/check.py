@@ -48,7 +48,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--stdin-filename",
         type=named_path,
         metavar="FILE",
-        help="with -: treat standard input as this file",
+        help="the file that standard input is treated as, if PATH is -",
     )
     how.add_argument(
         "--daemon",
@@ -80,7 +80,7 @@ def _output_options(output: argparse._ArgumentGroup) -> None:
         type=microseconds,
         default=0.0,
         metavar="TIME",
-        help="hide findings that add less than TIME (1us, 0.5µs, 2ms) to one call of their entry point",
+        help="hide findings that cost less than TIME (1us, 0.5µs, 2ms) per call of the entry point that reaches them",
     )
     output.add_argument(
         "--statistics", action="store_true", help="show counts per rule instead of findings"

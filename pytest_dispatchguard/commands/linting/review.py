@@ -25,16 +25,19 @@ from pytest_dispatchguard.model.errors import UserError
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.description = (
-        "Compare the project with its merge base with REV: new findings (with fixes as suggestions), "
-        "resolved findings, and with --budgets the counters that moved. The whole project is analyzed, so "
-        "code that a change makes hot elsewhere is reported too, at the call that does it."
+        "Report what has changed since the merge base with REV: new findings (their fixes as suggestions), "
+        "resolved findings and, with --budgets, counters. The whole project is analyzed: if a new call makes "
+        "unchanged code hot, the findings in that code are reported at the call."
     )
     parser.epilog = (
         "Exit status: 0 clean, 1 new findings or a failing budget, 2 usage, configuration or internal "
         "error, or a comment that could not be posted."
     )
     parser.add_argument(
-        "--base", required=True, metavar="REV", help="the revision to compare with, by merge base"
+        "--base",
+        required=True,
+        metavar="REV",
+        help="the revision whose merge base with HEAD to compare with",
     )
     parser.add_argument(
         "--budgets",

@@ -19,16 +19,16 @@ from pytest_dispatchguard.model.errors import UserError
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.description = (
-        "Show the results that `pytest --overhead-budget --overhead-history` kept: the latest of "
-        "all tests, "
-        "one test over time, or with --bisect the commit that moved one of its counters."
+        "Show the results that `pytest --overhead-budget --overhead-history` kept: the latest result of "
+        "every test, or those of TEST over time. With --bisect, find the commit that changed one of the "
+        "counters of TEST."
     )
-    parser.epilog = "Exit status: 0, or 2 usage error or no results."
+    parser.epilog = "Exit status: 0 success, 2 usage error or no results."
     parser.add_argument(
         "test",
         nargs="?",
         metavar="TEST",
-        help="a test ID or part of one; add the subject in parentheses if the test has several "
+        help="a test ID or part of one; if the test measures several calls, add the name of one in parentheses "
         "(default: list all tests)",
     )
     parser.add_argument(
@@ -43,10 +43,18 @@ def add(parser: argparse.ArgumentParser) -> None:
     format_option(parser, ("text", "json"))
     bisect = parser.add_argument_group("bisecting")
     bisect.add_argument(
-        "--bisect", action="store_true", help="find the commit that moved a counter of TEST"
+        "--bisect", action="store_true", help="find the commit that changed a counter of TEST"
     )
-    bisect.add_argument("--good", metavar="REV", help="a commit before it (default: from history)")
-    bisect.add_argument("--bad", metavar="REV", help="a commit after it (default: from history)")
+    bisect.add_argument(
+        "--good",
+        metavar="REV",
+        help="with --bisect: a commit before the change (default: from history)",
+    )
+    bisect.add_argument(
+        "--bad",
+        metavar="REV",
+        help="with --bisect: a commit with the change (default: from history)",
+    )
     bisect.add_argument(
         "--counter", metavar="NAME", help="the counter to follow (default: the first that moved)"
     )

@@ -19,13 +19,10 @@ from pytest_dispatchguard.commands.output import colored, put, say
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.description = (
-        "Time the bad and the good form of each rule's specimens in separate processes, and count their "
-        "device syncs. Findings then show these prices, which are stored in .dispatchguard/prices.json."
+        "Time the example of each rule before and after the fix, in separate processes, and count the "
+        "device syncs of both. Findings then show these prices, which are stored in .dispatchguard/prices.json."
     )
-    parser.epilog = (
-        "Exit status: 0, or 1 if the good form of a specimen is not measurably cheaper, "
-        "2 usage error."
-    )
+    parser.epilog = "Exit status: 0 every fix is measurably cheaper, 1 one is not, 2 usage error."
     parser.add_argument("codes", nargs="*", metavar="CODE", help="codes or prefixes (default: all)")
     parser.add_argument(
         "--seconds",

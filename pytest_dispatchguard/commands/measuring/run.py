@@ -32,8 +32,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.usage = "dispatchguard run [OPTIONS] (SCRIPT | -m MODULE | -- COMMAND) [ARGUMENTS]"
     parser.description = (
-        "Run a program and report what its hot code repeats on every call, and with --ghost where the host "
-        "waits for the device. Arguments after the program are passed to it."
+        "Run a program and report work that its hot code repeats on every call. Report where the host waits "
+        "for the device, too, if there is one, or with --ghost. Arguments after the program are passed to it."
     )
     parser.epilog = (
         "Exit status: the program's own if that is not 0; otherwise 0 clean, 1 findings, "
@@ -42,7 +42,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ghost",
         action="store_true",
-        help="run code written for cuda without a GPU, computing on the CPU",
+        help="run code that uses cuda on a machine without a GPU; it computes on the CPU",
     )
     parser.add_argument(
         "--record",
@@ -52,7 +52,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ops",
         action="store_true",
-        help="also report the lines that dispatch most operations, and redundant operations",
+        help="also report the lines that dispatch the most operations, and redundant operations",
     )
     which_rules(parser)
     output_options(parser)

@@ -240,8 +240,8 @@ class LaunchPerRow(Rule):
             worked[0],
             f"The loop over `{place.short(counted, 32)}` makes views and launches kernels in every "
             "iteration "
-            f"(`{place.short(worked[0], 32)}`). Work on all rows at once, or on a list from one "
-            "`.unbind()`.",
+            f"(`{place.short(worked[0], 32)}`). Work on all rows at once; if that cannot be, one "
+            "`.unbind()` before the loop makes all views in one call.",
             certainty="note",
         )
 

@@ -465,9 +465,7 @@ class TextOfTensor(Rule):
             if place.on_device(part) and not waits_inside(part, place):
                 better = "Format it only when it is logged, or log its shape and dtype."
                 if goes_to_a_check(node, place):
-                    better = (
-                        "Build the text only after the check has failed, or leave the value out."
-                    )
+                    better = "Build the text only if the check that it is for fails, or leave the value out."
                 return place.finding(
                     node,
                     f"{what} the tensor `{place.short(part)}`{often}, so the host waits for the "

@@ -125,8 +125,8 @@ class MaskRead(Rule):
             changes = bool(place.loops) and not place.invariant(mask, place.loops[-1])
             once = "once per iteration" if changes else "once"
             return (
-                f"and {len(alike) - 1} more select by the same mask, and the host waits for the "
-                f"device to count it each time. Find its indices {once} {select}"
+                f"and {len(alike) - 1} more selections use the same mask; for each, the host waits for the "
+                f"device to count its elements. Find its indices {once} {select}"
             )
         if place.loops and same_in_every_round(mask, place.loops[-1], place):
             return (

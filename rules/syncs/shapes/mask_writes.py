@@ -69,7 +69,9 @@ class MaskWrite(Rule):
                 certainty = weaker(certainty, "note")
             if _selected_by(mask, node.value, place) and _unsafe_for_all(node.value, place):
                 certainty = "note"
-            waits = "twice (to read and to write)" if operator != "=" else "for the device"
+            waits = (
+                "twice (for the read and for the write)" if operator != "=" else "for the device"
+            )
             return place.finding(
                 node,
                 f"`{place.short(target)} {operator} …` turns the mask into indices, and the host "
@@ -125,7 +127,7 @@ def _without_counting(
 ) -> tuple[Certainty, str]:
     """How a write through a mask is made without counting it, and whether that surely fits here."""
     base, shown = place.short(target.value, 24), place.short(mask, 32)
-    rows = " (`mask[:, None]` where it is one of rows)"
+    rows = " (with `mask[:, None]` if the mask selects rows)"
     single = place.kind(value).what == "scalar" or place.kind(value).ndim == 0
     picked = isinstance(value, cst.Subscript) and place.same(mask_of(value, place) or value, mask)
     if len(target.slice) > 1:

@@ -61,8 +61,8 @@ class Unique(Rule):
         return place.finding(
             node,
             f"`{place.short(node)}` returns one element per distinct value, so the host waits for "
-            "the device to sort and count them. One wait is inherent if the values are unknown; if "
-            "they are known, count into a tensor of fixed size (`scatter_add_`).",
+            "the device to sort and count them. If the possible values are known, count them "
+            "into a tensor of fixed size (`scatter_add_`); otherwise one wait cannot be avoided.",
             certainty=weaker(worked_on[1], "note"),
         )
 
