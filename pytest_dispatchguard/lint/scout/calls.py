@@ -26,7 +26,7 @@ from pytest_dispatchguard.lint.scout.tensor_guesses import (
     ask_iterated,
     ask_truth,
 )
-from pytest_dispatchguard.lint.scout.values import between, dotted, resolved, text
+from pytest_dispatchguard.lint.scout.values import dotted, resolved, text
 
 _TORCH_ROOTS = ("torch", "torch.nn.functional", "torch.special", "torch.linalg", "torch.functional")
 
@@ -197,8 +197,8 @@ def call_of_note(walk: Walk, last: str, callee: Node, given: list[Node]) -> None
     if last in words.TYPE_TESTS and first.type == "identifier":
         reading.tested.add(text(walk.source, first))
     if bare and last in COPYING_CALLS and "constant-copy" not in reading.looks:
-        written = between(walk.source, first.start_byte, given[-1].end_byte)
-        if _CONSTANT.search(written):
+        written = walk.source[first.start_byte : given[-1].end_byte]
+        if _CONSTANT.search(written.decode("utf-8", "replace")):
             reading.looks.add("constant-copy")
     if bare and last in words.ITERATING_CALLS:
         for argument in given:

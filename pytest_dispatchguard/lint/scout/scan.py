@@ -89,7 +89,7 @@ def _facts(
 ) -> FileFacts:
     if cold is not None and _foreign(text, root):
         cold = _always
-    walk = Walk(source.decode("latin-1"), module, is_package, _marks(text), _TABLES, cold or _never)
+    walk = Walk(source, module, is_package, _marks(text), _TABLES, cold or _never)
     visit(walk, root)
     error = _parse(text) if walk.uneven else None
     if error is not None:

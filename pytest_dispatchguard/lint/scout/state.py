@@ -127,7 +127,7 @@ class Walk:
 
     def __init__(
         self,
-        source: str,
+        source: bytes,
         module: str,
         is_package: bool,
         marks: dict[int, str],
@@ -139,7 +139,6 @@ class Walk:
         self.cold = cold
         """Whether functions of a name are cold, whatever calls them."""
         self.source = source
-        """A character for each byte of the text, so that nodes say where they are in it."""
         self.module = module
         self.is_package = is_package
         self.marks = marks
@@ -158,7 +157,7 @@ class Walk:
         """What is set to True right after the `if` at hand."""
         self.foreign = False
         self.uneven = False
-        self.tensors_here = "torch" in source or "cpu" in source
+        self.tensors_here = b"torch" in source or b"cpu" in source
         """Whether the file says where tensors are."""
         self.under: tuple[str, ...] = ()
         """The conditions on parameters with defaults around the place, as in `CallFact`."""

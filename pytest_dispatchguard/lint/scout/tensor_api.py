@@ -10,7 +10,7 @@ from tree_sitter import Node
 from pytest_dispatchguard.lint.knowledge.libraries import STEPS
 from pytest_dispatchguard.lint.knowledge.tensor_words import TENSOR_METHODS, TORCH_OPS
 from pytest_dispatchguard.lint.scout.state import Reading, Walk
-from pytest_dispatchguard.lint.scout.values import between, text
+from pytest_dispatchguard.lint.scout.values import text
 
 _TENSOR = re.compile(
     r"(?<![\w.])(?:\w+\.)*(?:Tensor|TensorDict(?:Base)?|TensorLike|Parameter|PackedSequence|"
@@ -197,7 +197,7 @@ def reads_what_it_is_given(walk: Walk, reading: Reading) -> bool:
     own = reading.params - {reading.self_name, "self", "cls"}
     if not own or fact.end_line - fact.line > _LONGEST_HELPER or _READS.isdisjoint(reading.looks):
         return False
-    written = between(walk.source, fact.start_byte, fact.end_byte)
+    written = walk.source[fact.start_byte : fact.end_byte].decode("utf-8", "replace")
     names = "|".join(map(re.escape, sorted(own)))
     return (
         re.search(
@@ -246,7 +246,7 @@ def goes_over_a_loader(walk: Walk, reading: Reading) -> bool:
     assert fact is not None
     if "loop" not in reading.looks or not STEPS.fullmatch(fact.name.rpartition(".")[2]):
         return False
-    written = between(walk.source, fact.start_byte, fact.end_byte)
+    written = walk.source[fact.start_byte : fact.end_byte].decode("utf-8", "replace")
     return _OVER_LOADER.search(written) is not None
 
 

@@ -15,7 +15,7 @@ from pytest_dispatchguard.lint.scout.state import (
     is_self_attribute,
     parts_of,
 )
-from pytest_dispatchguard.lint.scout.values import between, dotted, text
+from pytest_dispatchguard.lint.scout.values import dotted, text
 
 
 def doubt(walk: Walk, node: Node, hinges: Hinges) -> bool:
@@ -156,7 +156,7 @@ def ask_counted(walk: Walk, left: Node, right: Node, start: int, end: int) -> No
     of the round."""
     if right.type != "call" or text(walk.source, right.named_children[0]) != "range":
         return
-    written = between(walk.source, start, end)
+    written = walk.source[start:end].decode("utf-8", "replace")
     number = re.compile(rf"\b{re.escape(text(walk.source, left))}\b")
     if any(word in written for word in _SELECTING) or (
         left.type != "identifier" or number.search(written.partition("[")[2])

@@ -41,23 +41,12 @@ _PARAMETERS = frozenset(
 _BUFFERS = frozenset({"torch.nn.Buffer", "torch.nn.parameter.Buffer"})
 
 
-def text(source: str, node: Node) -> str:
-    """The source text of a node; for `source` see `Walk`."""
-    start, end = node.byte_range
-    written = source[start:end]
-    return written if written.isascii() else _decoded(written)
+def text(source: bytes, node: Node) -> str:
+    """The source text of a node."""
+    return source[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
 
-def between(source: str, start: int, end: int) -> str:
-    """The source text from one byte to another."""
-    return _decoded(source[start:end])
-
-
-def _decoded(written: str) -> str:
-    return written.encode("latin-1").decode("utf-8", "replace")
-
-
-def dotted(source: str, node: Node) -> str:
+def dotted(source: bytes, node: Node) -> str:
     """``a.b.c`` or ``super().m`` as written, without spaces; empty for any other expression."""
     kind = node.type
     if kind == "identifier":
@@ -84,7 +73,7 @@ def resolved(name: str, imports: Mapping[str, str]) -> str:
     return name if target is None else target + dot + rest
 
 
-def annotation(source: str, node: Node, imports: Mapping[str, str]) -> Value:
+def annotation(source: bytes, node: Node, imports: Mapping[str, str]) -> Value:
     """``ann:`` and the text of an annotation, quotes removed and imported names resolved."""
     return f"ann:{annotation_text(text(source, node), imports)}"
 
@@ -109,7 +98,7 @@ PLAIN_KINDS = frozenset("none true false integer float string unary_operator".sp
 """Kinds of nodes that may be plain literals."""
 
 
-def plain_literal(source: str, node: Node) -> str:
+def plain_literal(source: bytes, node: Node) -> str:
     """A short literal as written, empty for any other expression."""
     if node.end_byte - node.start_byte > 26:
         return ""
@@ -118,7 +107,7 @@ def plain_literal(source: str, node: Node) -> str:
 
 
 def _call_value(
-    source: str, node: Node, imports: Mapping[str, str], local: frozenset[str]
+    source: bytes, node: Node, imports: Mapping[str, str], local: frozenset[str]
 ) -> Value:
     callee = node.child_by_field_name("function")
     name = dotted(source, callee) if callee is not None else ""
@@ -136,7 +125,7 @@ _MOST_ENTRIES = 8
 
 
 def _entries(
-    source: str, node: Node, imports: Mapping[str, str], local: frozenset[str]
+    source: bytes, node: Node, imports: Mapping[str, str], local: frozenset[str]
 ) -> list[Value]:
     """What a dict that is written down holds, where that has names: functions perhaps, to be called."""
     found: list[Value] = []
@@ -149,7 +138,7 @@ def _entries(
 
 
 def values(
-    source: str, node: Node, imports: Mapping[str, str], local: frozenset[str] = frozenset()
+    source: bytes, node: Node, imports: Mapping[str, str], local: frozenset[str] = frozenset()
 ) -> list[Value]:
     """What the expression may be, one word for each possibility; names in `local` say nothing."""
     kind = node.type
