@@ -146,8 +146,8 @@ class HostDataToDevice(Rule):
             is_number(e.value, place) for e in data.elements
         )
         return written, (
-            "use the numbers as they are, keep the tensor for later calls if it is the same in all of them, or "
-            "compute it on the device"
+            "use the numbers as they are, keep the tensor for later calls if it is the same in all of them, "
+            "or compute it on the device"
             if written
             else "keep the tensor if its values repeat, or compute it on the device; "
             "values that differ on every call can be copied from pinned memory"

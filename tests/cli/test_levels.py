@@ -40,7 +40,7 @@ def test_the_configuration_has_its_say(write: Write, run: Run) -> None:
     write({"pyproject.toml": "[tool.dispatchguard]\nnotes = false\n"})
     quiet = run("check")
     assert (quiet.status, "Notes: " in quiet.out) == (0, False)
-    assert "1 note, shown with --notes" in quiet.out
+    assert "1 note (see --notes)" in quiet.out
     assert "Notes: " in run("check", "--notes").out
 
 

@@ -80,7 +80,8 @@ def _output_options(output: argparse._ArgumentGroup) -> None:
         type=microseconds,
         default=0.0,
         metavar="TIME",
-        help="hide findings that cost less than TIME (1us, 0.5µs, 2ms) per call of the entry point that reaches them",
+        help="hide findings that cost less than TIME (1us, 0.5µs, 2ms) per call of the entry point that "
+        "reaches them",
     )
     output.add_argument(
         "--statistics", action="store_true", help="show counts per rule instead of findings"

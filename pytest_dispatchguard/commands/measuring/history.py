@@ -28,7 +28,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         "test",
         nargs="?",
         metavar="TEST",
-        help="a test ID or part of one; if the test measures several calls, add the name of one in parentheses "
+        help="a test ID or part of one; if the test measures several calls, add the name of one in "
+        "parentheses "
         "(default: list all tests)",
     )
     parser.add_argument(

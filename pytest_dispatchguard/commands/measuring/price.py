@@ -20,7 +20,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.description = (
         "Time the example of each rule before and after the fix, in separate processes, and count the "
-        "device syncs of both. Findings then show these prices, which are stored in .dispatchguard/prices.json."
+        "device syncs of both. Findings then show these prices, which are stored in "
+        ".dispatchguard/prices.json."
     )
     parser.epilog = "Exit status: 0 every fix is measurably cheaper, 1 one is not, 2 usage error."
     parser.add_argument("codes", nargs="*", metavar="CODE", help="codes or prefixes (default: all)")

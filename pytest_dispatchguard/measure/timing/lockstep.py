@@ -21,6 +21,7 @@ from pytest_dispatchguard.measure.timing.calling import Block, Call, empty_block
 from pytest_dispatchguard.measure.timing.devices import HOST, Device
 from pytest_dispatchguard.measure.timing.intervals import LOOKS, median, median_interval
 from pytest_dispatchguard.measure.timing.measurements import pairs_share
+from pytest_dispatchguard.measure.timing.timeouts import said_nothing
 from pytest_dispatchguard.measure.timing.timing import Clock, Sample, growth, thinned
 from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.model.measurements import Interval
@@ -74,10 +75,7 @@ class Partner:
         while True:
             left = until - time.monotonic()
             if left <= 0 or not select.select([self.ends.reading], [], [], left)[0]:
-                raise UserError(
-                    f"the other revision said nothing for {self.patience:g} s "
-                    "(--overhead-timeout allows longer)"
-                )
+                raise UserError(said_nothing("the other revision", self.patience))
             # Both ends write whole messages, which are shorter than what a pipe may divide.
             heard = os.read(self.ends.reading, _MESSAGE.size)
             if len(heard) < _MESSAGE.size:

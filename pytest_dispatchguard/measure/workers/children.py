@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from pytest_dispatchguard.measure.timing import devices
+from pytest_dispatchguard.measure.timing.timeouts import gave_no_answer
 
 Answer = dict[str, Any]
 Ends = tuple[int, int]
@@ -67,10 +68,7 @@ class Child:
         heard = self._heard(timeout, asking)
         if heard is None:
             self.end()
-            return {
-                "died": f"was given up after {timeout:g} s without an answer "
-                "(--overhead-timeout allows longer)"
-            }
+            return {"died": gave_no_answer(timeout or 0.0)}
         try:
             answer: Answer = json.loads(heard)
         except ValueError:
