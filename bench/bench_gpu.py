@@ -126,6 +126,7 @@ class Programme:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    began = time.monotonic()
     programme = parsed(arguments)
     facts = about()
     if isinstance(facts, str):
@@ -137,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return 2
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what has run is kept
-    came = run(programme, facts)
+    came = run(programme, facts, began + programme.seconds)
     print("\n" + page(facts, came, programme))
     if any(one.status == "stopped" for one in came):
         return 130
@@ -171,7 +172,7 @@ def about() -> dict[str, Any] | str:
     except subprocess.TimeoutExpired:
         return "torch does not start within two minutes"
     if done.returncode != 0:
-        return last_line(done.stderr) or "torch does not start"
+        return last_line(done.stderr)
     facts: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return facts
 
@@ -179,67 +180,78 @@ def about() -> dict[str, Any] | str:
 # -- the programme -----------------------------------------------------------------------------------
 
 
-def run(programme: Programme, facts: Mapping[str, Any]) -> list[Came]:
+def run(programme: Programme, facts: Mapping[str, Any], end: float) -> list[Came]:
     """Runs all steps that can be run; what came of them is written after each."""
     programme.output.mkdir(parents=True, exist_ok=True)
-    end = time.monotonic() + programme.seconds
     came = [Came(step.name, step.about) for step in programme.steps]
+    before = earlier(programme, facts)
+    todo = list(zip(programme.steps, came, strict=True))
     try:
-        for number, (step, one) in enumerate(zip(programme.steps, came, strict=True)):
+        for step, one in todo:
             one.reason = missing(step, programme, end)
             if one.reason:
                 one.status = "skipped"
-            else:
-                left = end - time.monotonic()
-                ahead = sum(other.share for other in programme.steps[number:])
-                one.limit = round(max(0.0, left - GRACE) * step.share / ahead, 1)
-                title = f"[{number + 1}/{len(came)}] {step.name}: {step.about}"
-                say(f"{title}; at most {one.limit:.0f} s, {max(0.0, left):.0f} s left")
-                ran(step, programme, one, end)
+                say(f"{step.name} is skipped: {one.reason}")
+        todo = [(step, one) for step, one in todo if one.status != "skipped"]
+        for number, (step, one) in enumerate(todo):
+            left = max(0.0, end - time.monotonic())
+            ahead = sum(other.share for other, _ in todo[number:])
+            one.limit = round(max(0.0, left - GRACE) * step.share / ahead, 1)
+            title = f"[{number + 1}/{len(todo)}] {step.name}: {step.about}"
+            say(f"{title}; at most {one.limit:.0f} s, {left:.0f} s left")
+            ran(step, programme, one, end)
             said = f"{one.status}: {one.reason}" if one.reason else one.status
-            say(f"    {step.name} {said} ({one.seconds:.0f} s)")
-            write(programme, facts, came)
+            say(f"    {said} ({one.seconds:.0f} s)")
+            write(programme, facts, [*before, *came])
     except KeyboardInterrupt:
         for one in came:
             if one.status == "not run":
                 one.status = "stopped"
                 break
-    write(programme, facts, came)
+    write(programme, facts, [*before, *came])
     return came
+
+
+def earlier(programme: Programme, facts: Mapping[str, Any]) -> list[Came]:
+    """What came of other steps in a run before, on the same machine."""
+    try:
+        found = json.loads((programme.output / "gpu.json").read_text(encoding="utf-8"))
+        if found["machine"] != dict(facts) or found["dry"] != programme.dry:
+            return []
+        now = {step.name for step in programme.steps}
+        return [Came(**row) for row in found["steps"] if row["step"] not in now]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
 
 
 def missing(step: Step, programme: Programme, end: float) -> str:
     """Why a step cannot be run; empty where it can."""
-    if end - time.monotonic() < GRACE:
-        return "no time was left"
-    if step.name != "keras":
+    if "{keras}" not in step.words:
         return ""
-    if programme.dry or (programme.keras / "dependencies").is_dir():
-        absent = [name for name in KERAS_PARTS if not (programme.keras / name).is_dir()]
-        how = "python bench/bench_keras.py FOLDER --fetch fills it"
-        return f"{', '.join(absent)} not in {programme.keras}: {how}" if absent else ""
-    return fetched(programme, end)
+    absent = [name for name in KERAS_PARTS if not (programme.keras / name).is_dir()]
+    if not absent or (not programme.dry and fetched(programme, end)):
+        return ""
+    how = f"python bench/bench_keras.py {programme.keras} --fetch gets it"
+    return f"Keras is missing, {', '.join(absent)}: {how}"
 
 
 KERAS_PARTS = (*(f"keras-{version}" for version in VERSIONS), "dependencies")
 
 
-def fetched(programme: Programme, end: float) -> str:
-    """Has Keras fetched, within a tenth of the time; why that fails, or an empty string."""
+def fetched(programme: Programme, end: float) -> bool:
+    """Has Keras fetched, within a tenth of the time; whether it is there then."""
     say(f"fetching Keras into {programme.keras}")
     command = [sys.executable, str(BENCH / "bench_keras.py"), str(programme.keras), "--fetch"]
     limit = min(end - time.monotonic(), programme.seconds / 10)
-    log = programme.output / "fetch.log"
-    status, _ = ended(command, log, limit, lambda: None)
-    if status == 0:
-        return ""
-    return f"Keras could not be fetched: {last_line(log.read_text(encoding='utf-8', errors='replace'))}"
+    status, _ = ended(command, programme.output / "fetch.log", limit, lambda: None)
+    return status == 0
 
 
 def ran(step: Step, programme: Programme, one: Came, end: float) -> None:
     """Runs a step, and says what came of it."""
     result, log = programme.result(step), programme.output / f"{step.name}.log"
-    result.unlink(missing_ok=True)  # of a run before
+    for file in (result, result.with_suffix(".md")):
+        file.unlink(missing_ok=True)  # of a run before
     start = time.monotonic()
     with progress() as tell:
 

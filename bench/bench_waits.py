@@ -17,6 +17,7 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +26,13 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from bench_lint import machine
+from gpu.holding import waited_for
 from gpu.stand_in import stand_in
 from publishing import RESULTS, publish, table
 from sync_cases import GOES_ON, UNTOLD, WAITS, Given
 
 from pytest_dispatchguard.measure.timing.devices import Device, here
 
-HELD_NS = 50_000_000
-"""How long the GPU is held back: longer than the host takes for any case."""
 WORDS = {True: "waits", False: "goes on", None: ""}
 
 
@@ -63,7 +63,7 @@ def measured(dry: bool) -> dict[str, Any]:
     device, ask = here("cuda"), waits_on_the_ghost if dry else waited
     for case in (*WAITS, *GOES_ON):
         try:
-            told[case], held[case] = ask(case), waited_for(case, device)
+            told[case], held[case] = ask(case), held_back(case, device)
         except Exception as error:  # noqa: BLE001 - the other cases are asked all the same
             told[case] = held[case] = None
             wrong.append(f"{case}: {error!r}")
@@ -97,18 +97,10 @@ def waited(case: str) -> bool:
     return False
 
 
-def waited_for(case: str, device: Device) -> bool | None:
-    """Whether a GPU that is held back has gone on when a case has run; None where it cannot be held."""
-    run_of(case)(Given())  # what the first call sets up is no matter of the case
-    given = Given()
-    device.wait()
-    if device.queue is None or not device.queue.hold(HELD_NS):
-        return None
-    mark = device.queue.mark()
-    run_of(case)(given)
-    passed = mark.passed()
-    device.wait()
-    return passed
+def held_back(case: str, device: Device) -> bool | None:
+    """Whether the GPU itself says so."""
+    run_of(case)(Given())
+    return waited_for(partial(run_of(case), Given()), device)
 
 
 def waits_on_the_ghost(case: str) -> bool:

@@ -30,10 +30,11 @@ def train(device: torch.device, steps: int) -> Iterator[float]:
     for _ in range(steps):
         inputs, labels = batch_moved(x, y, device)
         losses = nn.functional.cross_entropy(model(inputs), labels, reduction="none")
-        loss = hardest(losses * weights_moved(weights, device)).mean()
+        loss = (losses * weights_moved(weights, device)).mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        hardest(losses.detach())  # detached: the backward of a mask waits once more
         kept(losses)
         yield logged(loss)
 
