@@ -388,7 +388,7 @@ def page(facts: Mapping[str, Any], came: Sequence[Came], programme: Programme) -
     if programme.dry:
         lines += ["A dry run, without a GPU: its figures mean nothing.", ""]
     lines += [f"- {name}: {value}" for name, value in facts.items() if value is not None]
-    lines += ["", *table(("step", "about", "", "took", ""), rows), ""]
+    lines += ["", *table(("step", "about", "status", "took", "reason"), rows), ""]
     for one in came:
         if one.status in ("failed", "skipped", "stopped") or one.wrong:
             lines += [f"## {one.step} {one.status}", ""]

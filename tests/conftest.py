@@ -54,7 +54,8 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """`make gpu` finds the tests that need CUDA by their mark: none may skip for its want without."""
     report = yield
-    if report.skipped and NO_CUDA in str(report.longrepr) and "gpu" not in report.keywords:
+    marked = item.get_closest_marker("gpu") is not None
+    if report.skipped and NO_CUDA in str(report.longrepr) and not marked:
         report.outcome = "failed"
         report.longrepr = f"skipped for want of CUDA: mark it gpu, for `make gpu` ({item.nodeid})"
     return report
