@@ -20,7 +20,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check --no-compile
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-thorough test-all test-torches attack lint docs bench bench-compile bench-counters bench-dispatcher bench-ghost bench-guards bench-history bench-keras bench-layers bench-lint bench-metrics bench-noise bench-plugin bench-prices bench-recall bench-runtime bench-server bench-traces bench-waits clean
+.PHONY: help demo test test-quick test-thorough test-all test-torches attack gpu lint docs bench bench-compile bench-counters bench-dispatcher bench-ghost bench-guards bench-history bench-keras bench-layers bench-lint bench-metrics bench-noise bench-plugin bench-prices bench-recall bench-runtime bench-server bench-traces bench-waits clean
 .DELETE_ON_ERROR:
 
 help: ## say what there is to make
@@ -62,6 +62,10 @@ test-thorough: $(VENV)/.dev $(VENV)/.torch ## run the tests, the longest ones to
 # MIRRORS, a folder as for bench-recall, has commits of other repositories replayed too, which takes hours.
 attack: $(VENV)/.dev $(VENV)/.torch ## attack linter, posting and plugin: mutants, sizes, caches, answers, deaths, commits (30 minutes)
 	$(BIN)/python bench/bench_attacks.py $(MIRRORS)
+
+# KERAS, a folder filled by `bench_keras.py FOLDER --fetch`, is for a machine without internet.
+gpu: $(VENV)/.dev $(VENV)/.torch ## run on a GPU what is skipped elsewhere, ten minutes (DRY=1: without a GPU)
+	$(BIN)/python bench/bench_gpu.py $(if $(DRY),--dry) $(if $(KERAS),--keras $(KERAS))
 
 lint: $(VENV)/.dev ## ruff, mypy --strict, and dispatchguard on itself
 	$(BIN)/ruff check .

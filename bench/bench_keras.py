@@ -1,8 +1,10 @@
 """The Keras pull requests, told by both instruments: an older and a newer Keras side by side.
 
     python bench/bench_keras.py [FOLDER_WITH_BOTH]
+    python bench/bench_keras.py FOLDER --fetch      # fills the folder, and measures nothing
 
-Takes keras 3.12.0 and 3.15.1 from PyPI unless a folder with `keras-3.12.0/` and `keras-3.15.1/` is given.
+Takes keras 3.12.0 and 3.15.1 from PyPI unless a folder with `keras-3.12.0/` and `keras-3.15.1/` is given, and
+what else they need unless it is in that folder's `dependencies/`.
 
 The linter reads both, and tells for each place that the pull requests were about how many findings it has,
 and from which root it is hot. Then one suite of budgets, bench/keras_budgets, runs on both through
@@ -53,13 +55,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", nargs="?", type=Path, help="has both versions (default: PyPI)")
-    parser.add_argument("--dependencies", type=Path, help="a folder with what else Keras needs")
+    parser.add_argument(
+        "--fetch", action="store_true", help="only fetch what is needed into FOLDER"
+    )
+    parser.add_argument(
+        "--device", default="cpu", help="cuda, where Keras then puts its weights, too"
+    )
+    parser.add_argument(
+        "--dry", action="store_true", help="only run the suite once on each, on a ghost of cuda"
+    )
+    parser.add_argument(
+        "--compare",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="with a saved run, too",
+    )
     parser.add_argument("--rounds", type=int, default=3, help="runs of the suite on each version")
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
     try:
         with tempfile.TemporaryDirectory(prefix="bench-keras-") as scratch:
-            results = measure(options, Path(scratch))
+            folder = options.folder or Path(scratch)
+            found = sources(folder)
+            if options.fetch:
+                dependencies(folder, found)
+                return 0
+            if options.dry:
+                tried(Suite(found, dependencies(folder, found), Path(scratch), "cuda"))
+                return 0
+            results = measure(options, found, folder, Path(scratch))
     except BenchError as error:
         print(f"bench_keras: {error}", file=sys.stderr)
         return 2
@@ -68,32 +92,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def measure(options: argparse.Namespace, scratch: Path) -> dict[str, Any]:
+def measure(
+    options: argparse.Namespace, found: dict[str, Path], folder: Path, scratch: Path
+) -> dict[str, Any]:
     """Both instruments on both versions."""
-    found = sources(options.folder or scratch)
     lint = {version: linted(path) for version, path in found.items()}
     print("\n".join(lint_table(lint)))
     if find_spec("torch") is None:
         raise BenchError("budgets need torch in this environment: nothing is written")
-    needed = options.dependencies or installed(found.values(), scratch / "dependencies")
+    suite = Suite(found, dependencies(folder, found), scratch, options.device)
     load = [round(os.getloadavg()[0], 2)]
     rounds: dict[str, list[Verdicts]] = {version: [] for version in found}
     for turn in range(options.rounds):
         for version in VERSIONS if turn % 2 == 0 else reversed(VERSIONS):
             say(f"the suite on keras {version}, run {turn + 1} of {options.rounds}")
-            rounds[version].append(suite_run(version, [found[version], needed], scratch))
-    compared = side_by_side(found, needed, scratch)
+            rounds[version].append(suite.run(version))
+    compared = side_by_side(suite) if options.compare else {}
     load.append(round(os.getloadavg()[0], 2))
     budgets = {version: asdict(summed(runs)) for version, runs in rounds.items()}
-    tables = [*time_table(budgets), "", *counter_table(budgets), "", *compare_table(compared)]
-    print("\n" + "\n".join(tables))
-    return {
+    results = {
         "machine": {**machine(), "torch": version_of("torch"), "load_before_and_after": load},
+        "device": options.device,
         "rounds": options.rounds,
         "lint": lint,
         "budgets": budgets,
         "compared": compared,
     }
+    print(page(results))
+    return results
 
 
 # -- what is measured --------------------------------------------------------------------------------
@@ -101,6 +127,7 @@ def measure(options: argparse.Namespace, scratch: Path) -> dict[str, Any]:
 
 def sources(folder: Path) -> dict[str, Path]:
     """Both versions as they are installed: an unpacked wheel is all that Keras is."""
+    folder.mkdir(parents=True, exist_ok=True)
     found = {v: folder / f"keras-{v}" for v in VERSIONS}
     for version, path in found.items():
         if path.is_dir():
@@ -113,20 +140,24 @@ def sources(folder: Path) -> dict[str, Path]:
     return found
 
 
-def installed(sources: Any, folder: Path) -> Path:
+def dependencies(folder: Path, sources: Mapping[str, Path]) -> Path:
     """A folder with what both versions need: the same for both, and torch not among it."""
+    there = folder / "dependencies"
+    if there.is_dir():
+        return there
     needed = {
         line
-        for path in sources
+        for path in sources.values()
         for distribution in distributions(path=[str(path)])
         for line in distribution.requires or ()
         if "extra ==" not in line
     }
     say(f"installing {', '.join(sorted(needed))}")
-    command = [sys.executable, "-m", "pip", "install", "-q", "--target", str(folder)]
+    part = folder / "dependencies.part"
+    command = [sys.executable, "-m", "pip", "install", "-q", "--target", str(part)]
     if subprocess.run([*command, *sorted(needed)], check=False).returncode != 0:
-        raise BenchError("what Keras needs could not be installed; --dependencies names a folder")
-    return folder
+        raise BenchError(f"what Keras needs could not be installed; fill {there}, or name a folder")
+    return part.rename(there)
 
 
 # -- the linter --------------------------------------------------------------------------------------
@@ -171,39 +202,63 @@ class Figures:
     control: dict[str, list[float]]
 
 
-def suite_run(version: str, path: Sequence[Path], scratch: Path, *options: str) -> Verdicts:
-    """One run of the suite on one version."""
-    came_with = os.environ.get("PYTHONPATH")
-    places = [*map(str, path), *([came_with] if came_with else [])]
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(places),
-        "KERAS_BACKEND": "torch",
-        "KERAS_HOME": str(scratch / "home"),
-        "KERAS_EXPECTED": version,
-    }
-    verdicts = scratch / "verdicts.json"
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."]
-    command += ["--overhead-budget=check", f"--overhead-json={verdicts}", *options]
-    done = subprocess.run(
-        command, cwd=SUITE, env=environment, check=False, capture_output=True, text=True
-    )
-    if done.returncode not in (0, 1):  # 1: budgets are exceeded, which is what is looked for
-        raise BenchError(f"the suite ended with {done.returncode} on {version}: {done.stdout}")
-    tests = json.loads(verdicts.read_text(encoding="utf-8"))["tests"]
-    found = {row["nodeid"].partition("::test_")[2]: row for row in tests}
-    wrong = [f"{n}: {row['reason']}" for n, row in found.items() if row["ratio"] is None]
-    if wrong or not found:
-        raise BenchError(f"not measured on {version}: {'; '.join(wrong) or done.stdout}")
-    return found
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """The suite of budgets, and what it is run with."""
+
+    sources: Mapping[str, Path]
+    needed: Path
+    scratch: Path
+    device: str
+
+    def run(self, version: str, *options: str) -> Verdicts:
+        """What one run on a version measures."""
+        verdicts = self.scratch / "verdicts.json"
+        flags = ("--overhead-budget=check", f"--overhead-json={verdicts}")
+        done = self.pytest(version, *flags, *options)
+        if done.returncode not in (0, 1):  # 1: budgets are exceeded, which is what is looked for
+            raise BenchError(f"the suite ended with {done.returncode} on {version}: {done.stdout}")
+        tests = json.loads(verdicts.read_text(encoding="utf-8"))["tests"]
+        found = {row["nodeid"].partition("::test_")[2]: row for row in tests}
+        wrong = [f"{n}: {row['reason']}" for n, row in found.items() if row["ratio"] is None]
+        if wrong or not found:
+            raise BenchError(f"not measured on {version}: {'; '.join(wrong) or done.stdout}")
+        return found
+
+    def pytest(self, version: str, *options: str) -> subprocess.CompletedProcess[str]:
+        """One run of pytest on a version."""
+        came_with = os.environ.get("PYTHONPATH")
+        places = [str(self.sources[version]), str(self.needed), *([came_with] if came_with else [])]
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(places),
+            "KERAS_BACKEND": "torch",
+            "KERAS_HOME": str(self.scratch / "home"),
+            "KERAS_EXPECTED": version,
+            "KERAS_SUITE_DEVICE": self.device,
+        }
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", ".", *options]
+        return subprocess.run(
+            command, cwd=SUITE, env=environment, check=False, capture_output=True, text=True
+        )
 
 
-def side_by_side(found: Mapping[str, Path], needed: Path, scratch: Path) -> dict[str, Any]:
+def tried(suite: Suite) -> None:
+    """Whether the suite runs, on a GPU as well: on a ghost of it, each call once."""
+    for version in VERSIONS:
+        say(f"the suite on keras {version}, on a ghost of {suite.device}")
+        done = suite.pytest(version, "--overhead-ghost")
+        print(done.stdout)
+        if done.returncode != 0:
+            raise BenchError(f"the suite ended with {done.returncode} on {version}")
+
+
+def side_by_side(suite: Suite) -> dict[str, Any]:
     """The newer version held against a saved run of the older one, by `--overhead-compare`."""
     saved = SUITE / ".dispatchguard" / "runs" / f"keras-{OLD}.json"
     say(f"the suite on keras {OLD}, saved, and on {NEW}, compared with it")
-    suite_run(OLD, [found[OLD], needed], scratch, f"--overhead-save={saved.stem}")
-    runs = suite_run(NEW, [found[NEW], needed], scratch, f"--overhead-compare={saved}")
+    suite.run(OLD, f"--overhead-save={saved.stem}")
+    runs = suite.run(NEW, f"--overhead-compare={saved}")
     return {name: row["base"]["change"] for name, row in runs.items()}
 
 
@@ -296,16 +351,18 @@ def page(results: Mapping[str, Any]) -> str:
     parts = {
         "Time": time_table(results["budgets"]),
         "Counters": counter_table(results["budgets"]),
-        f"Keras {NEW} compared with a saved run of {OLD}": compare_table(results["compared"]),
-        "Findings": lint_table(results["lint"]),
     }
+    if results["compared"]:
+        title = f"Keras {NEW} compared with a saved run of {OLD}"
+        parts[title] = compare_table(results["compared"])
+    parts["Findings"] = lint_table(results["lint"])
     text = (
         f"# Keras {OLD} and {NEW} on torch\n\n"
         f"Written by `make bench-keras`: {about['cpu']}, {about['cores']} cores, Python {about['python']}, "
-        f"torch {about['torch']}, one thread; load {loads} before and after. The suite is "
-        f"bench/keras_budgets, run {results['rounds']} times on each version by turns. A ratio is the "
-        "median of the runs' ratios of Keras to eager torch, in brackets the outermost ends of their "
-        "intervals; the improvement is the older ratio over the newer one.\n"
+        f"torch {about['torch']}, one thread, device {results['device']}; load {loads} before and after. "
+        f"The suite is bench/keras_budgets, run {results['rounds']} times on each version by turns. "
+        "A ratio is the median of the runs' ratios of Keras to eager torch, in brackets the outermost ends "
+        "of their intervals; the improvement is the older ratio over the newer one.\n"
     )
     for title, lines in parts.items():
         text += f"\n## {title}\n\n```\n" + "\n".join(line.rstrip() for line in lines) + "\n```\n"

@@ -38,15 +38,17 @@ from pathlib import Path
 from typing import Any
 
 from bench_lint import BenchError, machine, version_of
+from publishing import whole
 
 RESULTS = Path(__file__).resolve().parent / "results" / "noise.json"
 HOME = Path(__file__).resolve().parent.parent
 CONDITIONS = ("quiet", "busy")
 SAME = "A/A"
 SAME_LIMIT = 1.005
-TARGETS = (0.01, 0.02, 0.05, 0.10)
-FALSE_ALARMS, FOUND, SECONDS_EACH = 1, (99, 100, 100, 100), 5.0
-"""The goals: in 1,000 verdicts at most, of 100 planted at least, and for each verdict at most."""
+FOUND = {0.01: 99, 0.02: 100, 0.05: 100, 0.10: 100}
+"""The slowdowns, and how many of 100 planted ones are to be found."""
+FALSE_ALARMS, SECONDS_EACH = 1, 5.0
+"""The other goals: in 1,000 verdicts at most, and for each verdict at most."""
 PEERS = ("pytest-benchmark", "pytest-codspeed", "pyperf")
 LONGER = ("--benchmark-max-time=20",)
 """pytest-benchmark plans its rounds from one call, the first and slowest, and so ends long before its time
@@ -79,6 +81,7 @@ import torch
 add = torch.add
 STRICT = LOUD = SLOW = False
 SETTINGS = {{"alpha": 1, "out": None}}
+DEVICE = "{device}"
 
 
 {functions}
@@ -92,7 +95,7 @@ import torch
 
 import subjects
 
-X, Y = torch.randn(4), torch.randn(4)
+X, Y = torch.randn(4, device=subjects.DEVICE), torch.randn(4, device=subjects.DEVICE)
 PLAN = json.loads(Path(__file__).with_name("plan.json").read_text())
 
 
@@ -233,7 +236,7 @@ class Results:
             "alone": self.whole,
             "goals": {
                 "false alarms in 1000": FALSE_ALARMS,
-                "found of 100": FOUND,
+                "found of 100": list(FOUND.values()),
                 "seconds": SECONDS_EACH,
             },
             "met": self.met(),
@@ -250,8 +253,7 @@ class Results:
                 allowed = FALSE_ALARMS * max(1, tally.count / 1000)
                 out[f"false alarms: {name}"] = tally.failed <= allowed
             else:
-                number = [case.name for case in self.cases if case.name != SAME].index(tally.case)
-                share = FOUND[number] / 100
+                share = {slower(target): found for target, found in FOUND.items()}[tally.case] / 100
                 out[f"found: {name}"] = tally.failed >= share * tally.count
             out[f"seconds: {name}"] = max(tally.seconds) <= SECONDS_EACH
         return out
@@ -311,7 +313,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parsed(arguments)
     shown = {
         name: getattr(options, name)
-        for name in ("verdicts", "planted", "peers", "peer_trials", "pyperf_trials", "seed")
+        for name in (
+            *("device", "verdicts", "planted", "targets", "sizing_seconds", "repeats"),
+            *("peers", "peer_trials", "pyperf_trials", "seed"),
+        )
     }
     results = Results(options.output, shown)
     signal.signal(
@@ -338,6 +343,19 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--planted", type=int, default=100, help="verdicts of each planted slowdown"
     )
+    parser.add_argument(
+        "--targets",
+        type=lambda text: tuple(int(percent) / 100 for percent in text.split(",")),
+        default=tuple(FOUND),
+        help="percents of planted slowdowns (default: 1,2,5,10)",
+    )
+    parser.add_argument(
+        "--sizing-seconds", type=float, default=6.0, help="to measure the true size of a slowdown"
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=3, help="how often that, and a verdict alone, are measured"
+    )
+    parser.add_argument("--device", default="cpu", help="cuda, say, where all runs then")
     parser.add_argument("--chunk", type=int, default=70, help="verdicts in one pytest run")
     parser.add_argument("--conditions", default=",".join(CONDITIONS), help="quiet, busy or both")
     parser.add_argument("--peers", action=argparse.BooleanOptionalAction, default=True)
@@ -360,6 +378,10 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error(
             f"--conditions: {', '.join(sorted(unknown))} is none of {', '.join(CONDITIONS)}"
         )
+    if not set(options.targets) <= set(FOUND):
+        parser.error("--targets: 1, 2, 5 and 10 are planted")
+    if options.peers and options.device != "cpu":
+        parser.error("--device: the peers measure on the CPU: say --no-peers")
     return options
 
 
@@ -371,8 +393,8 @@ def measure(options: argparse.Namespace, results: Results, scratch: Path) -> Non
     if not results.versions["torch"]:
         raise BenchError("torch is not installed in this environment")
     peers = peer_python(options, results, scratch) if options.peers else None
-    write_subjects(scratch)
-    results.cases = cases(scratch)
+    write_subjects(scratch, options.device)
+    results.cases = cases(scratch, options)
     results.write()
     for condition in options.conditions:
         with load(condition == "busy"):
@@ -386,13 +408,13 @@ def measure(options: argparse.Namespace, results: Results, scratch: Path) -> Non
 # -- what is measured -------------------------------------------------------------------------------
 
 
-def write_subjects(folder: Path) -> None:
+def write_subjects(folder: Path, device: str) -> None:
     """The module of the functions that are compared, and the suites that compare them."""
     functions = [PLAIN.format(name="plain"), PLAIN.format(name="same")]
     for name, extra in PLANTS.items():
         body = extra if extra.startswith("return ") else f"{extra}\n    return add(x, y)"
         functions.append(f"def {identifier(name)}(x, y):\n    {body}\n")
-    text = SUBJECTS.format(functions="\n\n".join(functions))
+    text = SUBJECTS.format(device=device, functions="\n\n".join(functions))
     for home, suite in ((folder / "own", SUITE), (folder / "peers", PEER_SUITE)):
         home.mkdir()
         (home / "subjects.py").write_text(text, encoding="utf-8")
@@ -406,24 +428,29 @@ def identifier(name: str) -> str:
     return re.sub(r"\W+", "_", name)
 
 
-def cases(scratch: Path) -> list[Case]:
+def slower(target: float) -> str:
+    return f"{target:.0%} slower"
+
+
+def cases(scratch: Path, options: argparse.Namespace) -> list[Case]:
     """A/A, and for each target the code whose true size on this machine is nearest to it."""
     say("how much the planted codes cost")
     # A limit right at the ratio is never decided, so that measuring goes on until its time is up.
     rough = sized(scratch, dict.fromkeys(PLANTS, 2.0))
-    rough = sized(scratch, rough, "--overhead-max-time=3")
+    rough = sized(scratch, rough, f"--overhead-max-time={options.sizing_seconds / 2:g}")
     sizes = {name: ratio - 1 for name, ratio in rough.items()}
     chosen: dict[str, float] = {}
-    for target in TARGETS:
+    for target in options.targets:
         left = [name for name in PLANTS if name not in chosen]
         code = min(left, key=lambda name: abs(math.log(max(sizes[name], 1e-4) / target)))
         chosen[code] = rough[code]
-    runs = [sized(scratch, chosen, "--overhead-max-time=6") for _ in range(3)]
+    longer = f"--overhead-max-time={options.sizing_seconds:g}"
+    runs = [sized(scratch, chosen, longer) for _ in range(options.repeats)]
     out = [Case(SAME, "same", "identical", 1.0, SAME_LIMIT)]
-    for target, code in zip(TARGETS, chosen, strict=True):
+    for target, code in zip(options.targets, chosen, strict=True):
         true = statistics.median(run[code] for run in runs)
         limit = round(1 + (true - 1) / 2, 5)
-        out.append(Case(f"{target:.0%} slower", identifier(code), code, round(true, 5), limit))
+        out.append(Case(slower(target), identifier(code), code, round(true, 5), limit))
         say(f"{target:.0%}: {code}, in truth {true - 1:.2%}")
     return out
 
@@ -509,7 +536,7 @@ def own_verdicts(
         left = (time.monotonic() - start) / done * (len(plan) - done)
         say(f"{condition}: {done} of {len(plan)} verdicts, {left / 60:.0f} min left")
     alone = partial(own_run, scratch, [("same", SAME_LIMIT)])
-    results.whole.setdefault("dispatchguard", {})[condition] = timed(alone)
+    results.whole.setdefault("dispatchguard", {})[condition] = timed(alone, options.repeats)
     results.write()
 
 
@@ -543,10 +570,10 @@ def own_run(scratch: Path, plan: Sequence[tuple[str, float]], *flags: str) -> li
     return out
 
 
-def timed(run: Callable[[], object]) -> float:
-    """Seconds of a run, the median of three."""
+def timed(run: Callable[[], object], times: int) -> float:
+    """Seconds of a run, the median of so many."""
     took = []
-    for _ in range(3):
+    for _ in range(times):
         start = time.monotonic()
         run()
         took.append(time.monotonic() - start)
@@ -637,7 +664,7 @@ def peer_verdicts(
         if tool == "pyperf":
             alone = old[0]["seconds"] + new["same"][0]["seconds"]
         else:
-            alone = timed(lambda run=run: (run(["plain"]), run(["same"])))
+            alone = timed(lambda run=run: (run(["plain"]), run(["same"])), options.repeats)
         results.whole.setdefault(tool, {})[condition] = round(alone, 2)
         for case in results.cases:
             tally = results.tallies[tool, condition, case.name] = Tally(tool, condition, case.name)
@@ -775,13 +802,6 @@ def cell(tally: Tally | None) -> str:
         + (f" ({unsure} u)" if unsure else "")
         + (f" ({broken} errors)" if broken else "")
     )
-
-
-def whole(path: Path, text: str) -> None:
-    """Writes a file whole or not at all."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)
 
 
 def say(text: str) -> None:

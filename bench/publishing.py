@@ -20,15 +20,22 @@ from pytest_dispatchguard.model.measurements import Interval
 RESULTS = Path(__file__).resolve().parent / "results"
 
 
+def whole(path: Path, text: str) -> None:
+    """Writes a file whole or not at all."""
+    beside = path.with_name(f"{path.name}.{os.getpid()}")
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(path)
+
+
 def save(output: Path, results: Mapping[str, Any]) -> None:
     """Writes the numbers."""
-    output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    whole(output, json.dumps(results, indent=1) + "\n")
 
 
 def publish(output: Path, results: Mapping[str, Any], text: str, plot: str = "") -> None:
     """Writes the numbers, the page beside them and the plot, where there is one; prints the page."""
     save(output, results)
-    output.with_suffix(".md").write_text(text, encoding="utf-8")
+    whole(output.with_suffix(".md"), text)
     if plot:
         output.with_suffix(".svg").write_text(plot, encoding="utf-8")
     print(text)

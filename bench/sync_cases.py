@@ -27,6 +27,12 @@ def index_with(x: Any, index: Any, value: Any) -> None:
     x[index] = value
 
 
+def recorded() -> Any:
+    event = torch.cuda.Event()
+    event.record()  # for one that is not, nobody waits
+    return event
+
+
 WAITS: dict[str, Callable[[Given], Any]] = {
     "item": lambda g: g.n.item(),
     "truth": lambda g: bool(g.mask[0]),
@@ -90,7 +96,7 @@ WAITS: dict[str, Callable[[Given], Any]] = {
     "_foreach_copy_ to the host": lambda g: torch._foreach_copy_([g.host], [g.x]),
     "synchronize": lambda g: torch.cuda.synchronize(),
     "accelerator.synchronize": lambda g: torch.accelerator.synchronize(),
-    "an event": lambda g: torch.cuda.Event().synchronize(),
+    "an event": lambda g: recorded().synchronize(),
     "a stream": lambda g: torch.cuda.current_stream().synchronize(),
 }
 GOES_ON: dict[str, Callable[[Given], Any]] = {

@@ -34,6 +34,8 @@ QUICK = (
 DOCS = ("tests/test_internals.py", "tests/test_settings.py", "tests/cli/test_help.py")
 ALSO = {
     "commands": ("tests/cli",),
+    "bench/bench_gpu.py": ("tests/test_gpu.py",),
+    "bench/gpu": ("tests/test_gpu.py",),
     "docs": DOCS,
     "README.md": ("tests/test_readme.py",),
     "SECURITY.md": ("tests/test_security.py",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import keras
@@ -9,13 +10,20 @@ import pytest
 import torch
 
 WIDTHS = pytest.mark.parametrize("n", [4, 256])
+DEVICE = os.environ.get("KERAS_SUITE_DEVICE", "cpu")
+"""Where Keras puts its weights as well: on the GPU, where one is."""
+torch.backends.cudnn.allow_tf32 = False  # else two convolutions may not agree
 budget = pytest.mark.overhead_budget
 """Between what Keras 3.12.0 and 3.15.1 cost: the older one exceeds them, the newer one does not."""
 
 
 def square(n: int) -> torch.Tensor:
     torch.manual_seed(0)
-    return torch.randn(n, n)
+    return torch.randn(n, n).to(DEVICE)
+
+
+def values(parameter: torch.Tensor) -> Any:
+    return parameter.detach().cpu().numpy()
 
 
 @budget(ratio=11, instructions=500)
@@ -42,9 +50,9 @@ def test_softmax(overhead: Any, n: int) -> None:
 @budget(ratio=9.5, instructions=9000)
 @WIDTHS
 def test_dense(overhead: Any, n: int) -> None:
-    x, dense, linear = square(n), keras.layers.Dense(n), torch.nn.Linear(n, n)
+    x, dense, linear = square(n), keras.layers.Dense(n), torch.nn.Linear(n, n).to(DEVICE)
     dense.build((None, n))
-    dense.set_weights([linear.weight.detach().numpy().T, linear.bias.detach().numpy()])
+    dense.set_weights([values(linear.weight).T, values(linear.bias)])
     overhead(dense, x).named("Dense").against(linear, x).agreeing(rtol=1e-4, atol=1e-5)
 
 
@@ -77,7 +85,7 @@ def test_cnn(overhead: Any, n: int) -> None:
         torch.nn.AdaptiveAvgPool2d(1),
         torch.nn.Flatten(),
         head,
-    )
+    ).to(DEVICE)
     wide: dict[str, Any] = {"padding": "same", "data_format": "channels_first"}
     model = keras.Sequential(
         [
@@ -89,14 +97,14 @@ def test_cnn(overhead: Any, n: int) -> None:
             keras.layers.Dense(10),
         ]
     )
-    x = torch.randn(2, 3, 8, 8)
+    x = torch.randn(2, 3, 8, 8).to(DEVICE)
     model.build(x.shape)
     weights = []
     for layer in (first, second, head):
-        kernel = layer.weight.detach().numpy()
+        kernel = values(layer.weight)
         weights += [
             kernel.transpose(2, 3, 1, 0) if kernel.ndim == 4 else kernel.T,
-            layer.bias.detach().numpy(),
+            values(layer.bias),
         ]
     model.set_weights(weights)
     overhead(model, x).named("CNN").against(eager, x).agreeing(rtol=1e-4, atol=1e-5)

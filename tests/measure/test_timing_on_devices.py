@@ -363,9 +363,8 @@ def test_device_time_is_refused_where_there_is_none(fake: Fake) -> None:
 
 @pytest.fixture
 def cuda() -> ModuleType:
-    torch = pytest.importorskip("torch", reason="runs torch code")
-    if not torch.cuda.is_available():
-        pytest.skip("no cuda device here")
+    import torch
+
     torch.ones(1, device="cuda")
     module: ModuleType = torch
     return module
@@ -383,6 +382,7 @@ def on_cuda(subject: Call, reference: Call | None = None) -> Sample:
     )
 
 
+@pytest.mark.gpu
 def test_a_small_call_on_cuda(cuda: Any) -> None:
     x = cuda.ones(16, device="cuda")
     found = on_cuda(Call(cuda.add, (x, x)), Call(cuda.add, (x, x)))
@@ -394,6 +394,7 @@ def test_a_small_call_on_cuda(cuda: Any) -> None:
     assert found.note == ""
 
 
+@pytest.mark.gpu
 def test_large_work_on_cuda_hides_no_host_time(cuda: Any) -> None:
     small, large = (cuda.ones(n, n, device="cuda") for n in (64, 4096))
     found = on_cuda(Call(cuda.mm, (large, large)), Call(cuda.mm, (small, small)))
@@ -403,6 +404,7 @@ def test_large_work_on_cuda_hides_no_host_time(cuda: Any) -> None:
     assert measurement([found], 0.999).note.startswith("the device works")
 
 
+@pytest.mark.gpu
 @pytest.mark.parametrize("name", ["item", "nonzero", "cpu"])
 def test_calls_that_wait_on_cuda_are_told(cuda: Any, name: str) -> None:
     x = cuda.ones(1, device="cuda")
@@ -412,6 +414,7 @@ def test_calls_that_wait_on_cuda_are_told(cuda: Any, name: str) -> None:
     assert cuda.cuda.get_sync_debug_mode() == before
 
 
+@pytest.mark.gpu
 def test_a_wait_that_cuda_does_not_tell_is_found_by_holding_it(cuda: Any) -> None:
     x = cuda.ones(16, device="cuda")
 
@@ -422,6 +425,7 @@ def test_a_wait_that_cuda_does_not_tell_is_found_by_holding_it(cuda: Any) -> Non
     assert "waits for the device" in on_cuda(Call(waits)).note
 
 
+@pytest.mark.gpu
 def test_the_current_stream_is_left_as_it_is_on_cuda(cuda: Any) -> None:
     x = cuda.ones(16, device="cuda")
     stream = cuda.cuda.Stream()

@@ -390,13 +390,10 @@ def test_a_process_with_cuda_at_hand_does_not_fork() -> None:
     assert found.stdout.split() == ["True", "False"], found.stderr
 
 
-@needs_torch
+@pytest.mark.gpu
 def test_budgets_on_cuda(pytester: pytest.Pytester, run: Any) -> None:
     pytester.makepyfile(SUITE.replace("ratio=3.0", "ratio=3.0, device_us=1000"))
     result = run("--overhead-budget", "--overhead-device=cuda", "--overhead-json=out.json")
-    # Asked of that process: pytester takes out again what is imported here, and torch bears no second time.
-    if result.parseoutcomes().get("skipped"):
-        pytest.skip("no cuda device here")
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines([SHARED])
     (test,) = json.loads((pytester.path / "out.json").read_text())["tests"]

@@ -18,8 +18,7 @@ from pytest_dispatchguard.runtime.ghost.sync_operations import TABLE, SyncOp, sy
 BENCH = Path(__file__).parents[3] / "bench"
 CASES = runpy.run_path(str(BENCH / "sync_cases.py"))
 WAITS, GOES_ON, Given = CASES["WAITS"], CASES["GOES_ON"], CASES["Given"]
-A_GPU = torch.cuda.is_available()
-on_the_ghost = pytest.mark.skipif(A_GPU, reason="there is a real GPU here")
+on_the_ghost = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a real GPU here")
 
 
 @on_the_ghost
@@ -44,17 +43,15 @@ def test_the_host_goes_on(case: str) -> None:
     assert seen.times == {}
 
 
-@pytest.mark.skipif(not A_GPU, reason="no cuda device here")
-@pytest.mark.parametrize("case", [*WAITS, *GOES_ON])
+@pytest.mark.gpu
+@pytest.mark.parametrize("case", [c for c in (*WAITS, *GOES_ON) if c not in CASES["UNTOLD"]])
 def test_a_gpu_agrees(case: str) -> None:
-    if case in CASES["UNTOLD"]:
-        pytest.skip("torch's debug mode says nothing of it")
     waited = runpy.run_path(str(BENCH / "bench_waits.py"))["waited"]
     assert waited(case) == (case in WAITS)
 
 
 def test_the_ghost_agrees_with_what_a_gpu_said() -> None:
-    results = BENCH / "results" / "waits.json"
+    results = BENCH / "results" / "gpu" / "waits.json"
     if not results.exists():
         pytest.skip("bench_waits.py has not run on a GPU yet")
     known = json.loads(results.read_text(encoding="utf-8"))

@@ -224,7 +224,7 @@ def test_where_torch_knows_no_gpu_there_is_nothing_to_see() -> None:
         assert not gpu_warnings.may_be_seen()
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no cuda device here")
+@pytest.mark.gpu
 def test_a_real_gpu(code: Any) -> None:
     assert gpu_warnings.may_be_seen()
     for body, operation, rule in CASES[:8]:
