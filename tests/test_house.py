@@ -76,8 +76,8 @@ FLOORS = {
     ),
     "measure": (("timing",), ("layers",), ("budgets",), ("workers",), ("revisions", "specimens")),
     "traces": (
-        ("stream", "frames", "vocabulary", "timeline", "idle"),
-        ("recorded",),
+        ("stream", "frames", "vocabulary", "timeline", "idle", "operators"),
+        ("recorded", "joining"),
         ("replay",),
         ("analysis",),
     ),
