@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from pytest_dispatchguard.model.findings import Finding
@@ -130,6 +130,20 @@ class Overhead:
 
 
 @dataclass(frozen=True, slots=True)
+class Ran:
+    """How often a function ran."""
+
+    calls: int = 0
+    """None of a place that is known from stacks of operators alone."""
+    in_steps: int = 0
+    """Of its calls, those that began in a step."""
+    steps: int = 0
+    """The steps in which it was called, or called something."""
+    callees: Mapping[Line, int] = field(default_factory=dict)
+    """Other functions of the user's that it called, by itself or through libraries, and how often."""
+
+
+@dataclass(frozen=True, slots=True)
 class Depth:
     """How much is queued at some moment."""
 
@@ -174,8 +188,13 @@ class Trace:
     events: int = 0
     damage: str = ""
     """Why the file could not be read to its end; empty where it was."""
-    functions: Mapping[Line, int] | None = None
-    """How often functions of the project were called; None where the trace has no stacks."""
+    functions: Mapping[Line, Ran] | None = None
+    """How often functions of the user's ran; None where the trace has no stacks."""
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether its windows are steps of a training, and not the whole trace as one."""
+        return self.marked or len(self.steps) > 1
 
     @property
     def device(self) -> Device | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from statistics import median
 
-from pytest_dispatchguard.model.traces import Device, Overhead, Step, Trace, Wait
+from pytest_dispatchguard.model.traces import Device, Overhead, Ran, Step, Trace, Wait
 from pytest_dispatchguard.traces.frames import Files
 from pytest_dispatchguard.traces.idle import Windows, windows
 from pytest_dispatchguard.traces.recorded import Recorded, read
@@ -57,7 +57,11 @@ def _trace(recorded: Recorded, replay: Replay, steps: Windows, marked: bool) -> 
     leads = [lead for _, lead, _ in replay.samples.values]
     functions = None
     if recorded.stacks:
-        functions = {line: costs.calls for line, costs in replay.costs.items() if costs.calls}
+        functions = {
+            line: Ran(costs.calls, costs.in_steps, costs.steps, costs.callees)
+            for line, costs in replay.costs.items()
+            if line.file and (costs.calls or costs.steps)
+        }
     return Trace(
         path=str(recorded.path),
         rank=recorded.rank,

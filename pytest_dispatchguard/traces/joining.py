@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_dispatchguard.model.findings import Finding
@@ -19,7 +20,7 @@ _COMPREHENSIONS: Mapping[type[ast.AST], str] = {
     ast.DictComp: "<dictcomp>",
     ast.GeneratorExp: "<genexpr>",
 }
-MODULE = "<module>"
+_MODULE, _LAMBDA = "<module>", "<lambda>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,11 @@ class Scope:
     last: int
     function: bool
     """Whether what stands in it never runs in the frame around it."""
+
+    @property
+    def is_named(self) -> bool:
+        """Whether it is a function with a name, and so no lambda."""
+        return self.function and self.name != _LAMBDA
 
 
 def joined(trace: Trace, findings: Iterable[Finding], text_of: TextOf) -> tuple[Joined, ...]:
@@ -119,14 +125,22 @@ class Scopes:
     def __init__(self, text_of: TextOf) -> None:
         self._text_of = text_of
         self._known: dict[str, tuple[Scope, ...]] = {}
+        self._loops: dict[str, tuple[tuple[int, int], ...]] = {}
 
     def of(self, file: str) -> tuple[Scope, ...]:
         """All of a file; the module itself is the first. None of one that cannot be read."""
         known = self._known.get(file)
         if known is None:
             text = self._text_of(file)
-            known = self._known[file] = () if text is None else _scopes(text)
+            tree = None if text is None else _parsed(text)
+            known = self._known[file] = () if tree is None else tuple(_scopes(tree))
+            self._loops[file] = () if tree is None else tuple(_loops(tree))
         return known
+
+    def loops(self, file: str) -> tuple[tuple[int, int], ...]:
+        """The first and last lines of the loops of a file."""
+        self.of(file)
+        return self._loops[file]
 
     def at(self, line: Line) -> Scope | None:
         """The innermost of that name that the line stands in."""
@@ -163,12 +177,21 @@ class Scopes:
         return not inner
 
 
-def _scopes(text: str) -> tuple[Scope, ...]:
+def _parsed(text: str) -> ast.Module | None:
     try:
-        tree = ast.parse(text)
+        return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ()
-    found = [Scope(MODULE, "", 1, text.count("\n") + 1, False)]
+        return None
+
+
+def _loops(tree: ast.Module) -> Iterator[tuple[int, int]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.For | ast.AsyncFor | ast.While):
+            yield node.lineno, node.end_lineno or node.lineno
+
+
+def _scopes(tree: ast.Module) -> Iterator[Scope]:
+    yield Scope(_MODULE, "", 1, sys.maxsize, False)
     stack: list[tuple[ast.AST, str, str]] = [(tree, "", "")]
     while stack:
         node, prefix, around = stack.pop()
@@ -176,19 +199,16 @@ def _scopes(text: str) -> tuple[Scope, ...]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
             name, inside = prefix + node.name, f"{prefix}{node.name}.<locals>."
-            found.append(Scope(node.name, name, first, node.end_lineno or first, True))
+            yield Scope(node.name, name, first, node.end_lineno or first, True)
         elif isinstance(node, ast.ClassDef):
             first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
             inside = f"{prefix}{node.name}."
-            found.append(
-                Scope(node.name, prefix + node.name, first, node.end_lineno or first, False)
-            )
+            yield Scope(node.name, around, first, node.end_lineno or first, False)
         elif isinstance(node, ast.Lambda):
             last = node.end_lineno or node.lineno
-            found.append(Scope("<lambda>", around, node.lineno, last, True))
+            yield Scope(_LAMBDA, around, node.lineno, last, True)
         elif type(node) in _COMPREHENSIONS:
             assert isinstance(node, ast.expr)
             last = node.end_lineno or node.lineno
-            found.append(Scope(_COMPREHENSIONS[type(node)], around, node.lineno, last, False))
+            yield Scope(_COMPREHENSIONS[type(node)], around, node.lineno, last, False)
         stack.extend((child, inside, name) for child in ast.iter_child_nodes(node))
-    return tuple(found)

@@ -71,6 +71,17 @@ class Costs:
     tiny: int = 0
     fused: int = 0
     calls: int = 0
+    in_steps: int = 0
+    steps: int = 0
+    """In which anything happened there."""
+    last_step: int = -1
+    callees: dict[Line, int] = field(default_factory=dict)
+
+    def happened(self, step: int | None) -> None:
+        """Counts the steps, which come in order."""
+        if step is not None and step != self.last_step:
+            self.last_step = step
+            self.steps += 1
 
 
 @dataclass(slots=True)
@@ -200,7 +211,7 @@ class Replay:
                 self._costs(line).host -= end - start
             costs = self._costs(own)
             costs.host += end - start
-            costs.calls += 1
+            self._called(line, own, costs, self._steps.at(start))
             line, operator = own, ""
         elif kind == kinds.OPERATOR:
             text = self._names[name]
@@ -216,6 +227,7 @@ class Replay:
                 costs = self._costs(line)
                 costs.operators += 1
                 costs.inside += end - start
+                costs.happened(self._steps.at(start))
                 if line.exact or not line.file:
                     # Without Python frames, its operators are all that is known of a place.
                     costs.host += end - start
@@ -227,6 +239,15 @@ class Replay:
                 annotation = text
         stack.append(_Frame(end, line, operator, annotation))
 
+    def _called(self, caller: Line, own: Line, costs: Costs, step: int | None) -> None:
+        costs.calls += 1
+        costs.in_steps += step is not None
+        costs.happened(step)
+        if caller.file:
+            above = self._costs(caller)
+            above.happened(step)
+            above.callees[own] = above.callees.get(own, 0) + 1
+
     def _runtime(self, start: float, end: float, lane: int, name: int, link: int) -> None:
         thread = self._thread(lane, start)
         stack = thread.stack
@@ -236,6 +257,7 @@ class Replay:
         kind = wait_kind(call)
         if kind is not None:
             self._wait(thread, start, end, name, kind, frame)
+            costs.happened(self._steps.at(start))
             costs.host -= end - start
             if frame.operator:
                 costs.inside -= end - start

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_dispatchguard.commands.options import working_folder
+from pytest_dispatchguard.commands.tracing.recording import profile_of
 from pytest_dispatchguard.model.traces import Line, Told, Trace
 from pytest_dispatchguard.traces.analysis import analyzed
 from pytest_dispatchguard.traces.frames import Files
@@ -63,6 +64,7 @@ def joined_all(
 
     text_of = Texts(discovery, {})
     named = {line.file for trace in traces for line in _lines(trace)}
+    session = replace(session, ran=profile_of(traces, text_of))
     findings = _findings(session, discovery, named, tell) if named else ()
     return tuple(Told(trace, joined(trace, findings, text_of)) for trace in traces)
 
@@ -81,7 +83,7 @@ def _findings(
 
     targets = tuple(file for file in discovery.project if file.rel in named)
     asked = replace(discovery, targets=targets)
-    outcome = engine.run(session, asked, progress=tell, keep=True)
+    outcome = engine.run(session, asked, progress=tell)
     own = prices.load(session.config.root / prices.NAME)
     found = (*outcome.findings, *outcome.suppressed)
     return tuple(prices.priced(found, session.catalog.prices, own))
