@@ -1,0 +1,22 @@
+"""What may be said about how traces are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a report of traces looks."""
+
+    color: bool = False
+    width: int = 100
+    top: int = 10
+    """Places in each table that people read; programs are told all."""
+    linted: bool = True
+    """Whether the linter was asked."""
+    root: str = "."
+    """The project, as the command was told of it."""
+    shown: Callable[[str], str] = str
+    """How a file of the project is named."""
