@@ -77,9 +77,9 @@ FLOORS = {
     "measure": (("timing",), ("layers",), ("budgets",), ("workers",), ("revisions", "specimens")),
     "traces": (
         ("stream", "frames", "vocabulary", "timeline", "idle", "operators"),
-        ("recorded", "joining"),
+        ("recorded", "joining", "comparing", "rewriting"),
         ("replay",),
-        ("analysis",),
+        ("analysis", "marking"),
     ),
     "runtime": (
         ("code", "program", "torch_private"),

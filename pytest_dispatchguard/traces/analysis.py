@@ -9,7 +9,7 @@ from pytest_dispatchguard.model.traces import Device, Overhead, Ran, Step, Trace
 from pytest_dispatchguard.traces.frames import Files
 from pytest_dispatchguard.traces.idle import Windows, windows
 from pytest_dispatchguard.traces.recorded import Recorded, read
-from pytest_dispatchguard.traces.replay import Replay, Waits, depths
+from pytest_dispatchguard.traces.replay import Replay, Waits, Watch, depths
 from pytest_dispatchguard.traces.stream import Tell
 from pytest_dispatchguard.traces.timeline import Timeline
 
@@ -17,13 +17,15 @@ _POINTS = 200
 """Of the line that shows how much was queued."""
 
 
-def analyzed(path: Path, files: Files | None = None, tell: Tell | None = None) -> Trace:
+def analyzed(
+    path: Path, files: Files | None = None, tell: Tell | None = None, watch: Watch | None = None
+) -> Trace:
     """What a trace tells. `files` are those of the project, whose places are preferred; `tell` is told how
-    many bytes are read, of how many."""
+    many bytes are read, of how many; `watch` is told of single waits, idle times and calls."""
     with Timeline() as timeline:
         recorded = read(path, timeline, files or Files(), tell)
         steps, marked = windows(recorded.steps, recorded.optimized, recorded.first, recorded.last)
-        replay = Replay(recorded, steps)
+        replay = Replay(recorded, steps, watch)
         replay.run(timeline)
         return _trace(recorded, replay, steps, marked)
 

@@ -104,7 +104,7 @@ def _half(before: Sequence[float], after: Sequence[float]) -> float:
     a, b = (variance(side) / len(side) for side in (before, after))
     if a + b <= 0:
         return 0.0
-    freedom = (a + b) ** 2 / (a * a / (len(before) - 1) + b * b / (len(after) - 1))
+    freedom = (a + b) * (a + b) / (a * a / (len(before) - 1) + b * b / (len(after) - 1))
     return _t_quantile(freedom) * math.sqrt(a + b)
 
 
@@ -114,13 +114,14 @@ def _t_quantile(freedom: float) -> float:
     scale = 2 * math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2))
     scale /= math.sqrt(math.pi)
 
+    def density(angle: float) -> float:
+        return scale * math.pow(math.cos(angle), freedom - 1)
+
     def inside(angle: float, steps: int = 400) -> float:
         """Simpson's rule."""
         width = angle / steps
-        total = 1.0 + math.cos(angle) ** (freedom - 1)
-        for n in range(1, steps):
-            total += (4 if n % 2 else 2) * math.cos(n * width) ** (freedom - 1)
-        return scale * total * width / 3
+        between = sum((4 if n % 2 else 2) * density(n * width) for n in range(1, steps))
+        return (density(0.0) + between + density(angle)) * width / 3
 
     low, high = 0.0, math.pi / 2
     for _ in range(50):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pytest_dispatchguard.lint.session import Session
     from pytest_dispatchguard.lint.sources.files import Discovery
     from pytest_dispatchguard.model.findings import Finding
+    from pytest_dispatchguard.traces.replay import Watch
 
 Progress = Callable[[str, int, int], None]
 
@@ -31,10 +32,12 @@ def told(
     jobs: int = 1,
     cache: bool = True,
     tell: Progress | None = None,
+    watch: Watch | None = None,
 ) -> tuple[Told, ...]:
-    """What traces tell, each joined with the project around a place; None joins with nothing."""
+    """What traces tell, each joined with the project around a place; None joins with nothing. `watch` is told
+    of single events."""
     if project is None:
-        return tuple(Told(trace) for trace in read(files, Files.of((), moved), tell))
+        return tuple(Told(trace) for trace in read(files, Files.of((), moved), tell, watch))
     from pytest_dispatchguard.lint.session import open_session
     from pytest_dispatchguard.lint.sources.files import discover
 
@@ -42,12 +45,14 @@ def told(
     with open_session(place, cwd, config, {}, cached=cache, jobs=jobs) as session:
         discovery = discover(place, session.config, cwd=cwd)
         known = Files.of((file.rel for file in discovery.project), moved)
-        return joined_all(session, discovery, read(files, known, tell), tell)
+        return joined_all(session, discovery, read(files, known, tell, watch), tell)
 
 
-def read(files: Sequence[Path], known: Files, tell: Progress | None) -> tuple[Trace, ...]:
+def read(
+    files: Sequence[Path], known: Files, tell: Progress | None, watch: Watch | None = None
+) -> tuple[Trace, ...]:
     """The traces of files."""
-    return tuple(analyzed(path, known, _bytes(path, tell)) for path in files)
+    return tuple(analyzed(path, known, _bytes(path, tell), watch) for path in files)
 
 
 def _bytes(path: Path, tell: Progress | None) -> Callable[[int, int], None] | None:

@@ -45,7 +45,9 @@ def _of(before: float, after: float) -> str:
 def figure_rows(comparison: TraceComparison) -> list[tuple[str, ...]]:
     """The step and its idle share, under `FIGURES`."""
     step, idle = comparison.step_us, comparison.idle_share
-    rows = [("a step", duration(step.before), duration(step.after), between(step, duration))]
+    rows: list[tuple[str, ...]] = [
+        ("a step", duration(step.before), duration(step.after), between(step, duration))
+    ]
     if comparison.before.devices and comparison.after.devices:
         rows.append(
             ("device idle", percent(idle.before), percent(idle.after), between(idle, _points))

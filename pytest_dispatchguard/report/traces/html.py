@@ -38,6 +38,8 @@ from pytest_dispatchguard.report.wording import NAME, docs_url, remedy, statemen
 _MOST_BARS = 12
 """Steps that are drawn one by one; of more, neighbours are drawn together."""
 _PARTS = ("busy", "idle: waits", "idle: late launches", "idle: data loader", "idle: queued")
+_WORDS = frozenset({"for", "place", "finding", "remarks", "file", "what", "figure"})
+"""Columns whose cells may be broken into lines."""
 
 
 def render(told: Sequence[Told], comparison: TraceComparison | None, options: Options) -> str:
@@ -189,7 +191,7 @@ def _bars(title: str, rows: Sequence[tuple[str, Sequence[float]]]) -> Html:
 
 
 def _depths(trace: Trace) -> list[Html]:
-    if len(trace.depths) < 2:
+    if not any(depth.launches for depth in trace.depths):
         return []
     points = tuple(
         (depth.at_us / 1e3, Interval(*[float(depth.launches)] * 3)) for depth in trace.depths
@@ -282,5 +284,8 @@ def _table(label: str, head: Sequence[str], rows: Sequence[Sequence[Html]]) -> H
     """A table without its empty columns."""
     shown = [i for i in range(len(head)) if any(row[i] for row in rows)]
     titles = [el("th", head[i], scope="col") for i in shown]
-    body = [el("tr", *(el("td", row[i]) for i in shown)) for row in rows]
+    body = [
+        el("tr", *(el("td", row[i], class_=None if head[i] in _WORDS else "num") for i in shown))
+        for row in rows
+    ]
     return wide(label, el("table", el("thead", el("tr", *titles)), el("tbody", *body)))

@@ -88,8 +88,8 @@ def waits_of(told: Sequence[Told], *, linted: bool) -> Waits:
             unknown.append(waited)
         else:
             others.append(waited)
-    sides = (tuple(sorted(side, key=_longest_first)) for side in (known, unknown, others))
-    return Waits(*sides, outside=tuple(outside))
+    sides = [tuple(sorted(side, key=_longest_first)) for side in (known, unknown, others)]
+    return Waits(sides[0], sides[1], sides[2], tuple(outside))
 
 
 def _together(
@@ -198,7 +198,8 @@ def costs_of(told: Sequence[Told]) -> list[Cost]:
     found: dict[Line, Overhead] = {}
     findings: dict[Line, tuple[Finding, ...]] = {}
     for one in told:
-        findings |= {joined.line: joined.findings for joined in one.joined}
+        # What makes the host wait is told with its waits.
+        findings |= {joined.line: joined.findings for joined in one.joined if not joined.waits}
         for cost in one.trace.overheads:
             before = found.get(cost.line)
             found[cost.line] = cost if before is None else _added(before, cost)
@@ -248,7 +249,7 @@ RANKS = ("rank", "steps", "a step", "device idle", "host", "waits a step")
 
 def rank_rows(told: Sequence[Told]) -> list[tuple[str, ...]]:
     """A row for each of several traces, under `RANKS`."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for one in told:
         trace = one.trace
         times = sum(step.waits for step in trace.steps) / trace.number_of_steps

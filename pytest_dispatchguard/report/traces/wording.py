@@ -51,7 +51,7 @@ def place(line: Line, findings: Sequence[Finding] = (), shown: Callable[[str], s
     if not line.file:
         return ""
     file = shown(line.file) if line.ours else line.file
-    lines = {finding.span.line for finding in findings}
+    lines = {(finding.elsewhere or finding).span.line for finding in findings}
     if not line.exact and len(lines) == 1:
         return f"{file}:{lines.pop()} in {line.function}"
     if not line.exact and line.function:
@@ -159,7 +159,12 @@ def lead(trace: Trace) -> str:
     )
     if trace.depths:
         queued = [depth.launches for depth in trace.depths]
-        told += f", with {median(queued):.0f} launches queued, {max(queued)} at most"
+        most = max(queued)
+        told += (
+            f", with {median(queued):.0f} launches queued, {most} at most"
+            if most
+            else ", and nothing is ever queued"
+        )
     return told
 
 
