@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pytest_dispatchguard.model.trace_changes import Change, TraceComparison
-from pytest_dispatchguard.model.traces import Line, Overhead, Step, Told, Trace, Wait
+from pytest_dispatchguard.model.traces import Line, Overhead, Ran, Step, Told, Trace, Wait
 from pytest_dispatchguard.report.budgets.layers import plain
 from pytest_dispatchguard.report.formats.json_ import dump, finding_object
 from pytest_dispatchguard.report.traces.options import Options
@@ -55,7 +55,7 @@ def _trace(told: Told, options: Options) -> dict[str, Any]:
         "depths": [asdict(depth) for depth in trace.depths],
         "functions": None
         if trace.functions is None
-        else [_line(line) | {"calls": calls} for line, calls in sorted(trace.functions.items())],
+        else [_function(line, ran) for line, ran in sorted(trace.functions.items(), key=_by_line)],
         "joined": [
             {
                 "place": _line(joined.line),
@@ -64,6 +64,21 @@ def _trace(told: Told, options: Options) -> dict[str, Any]:
             }
             for joined in told.joined
         ],
+    }
+
+
+def _by_line(item: tuple[Line, object]) -> Line:
+    return item[0]
+
+
+def _function(line: Line, ran: Ran) -> dict[str, Any]:
+    callees = sorted(ran.callees.items(), key=_by_line)
+    return {
+        "place": _line(line),
+        "calls": ran.calls,
+        "in_steps": ran.in_steps,
+        "steps": ran.steps,
+        "callees": [{"place": _line(one), "calls": calls} for one, calls in callees],
     }
 
 

@@ -101,7 +101,7 @@ def verdict(trace: Trace, named: str = "") -> str:
 
 
 def _unit(trace: Trace) -> str:
-    return "a step" if trace.marked or len(trace.steps) > 1 else "the trace"
+    return "a step" if trace.has_steps else "the trace"
 
 
 def _parts(trace: Trace, named: str) -> list[str]:
