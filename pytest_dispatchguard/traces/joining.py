@@ -66,6 +66,14 @@ def joined(trace: Trace, findings: Iterable[Finding], text_of: TextOf) -> tuple[
     )
 
 
+def suspects(place: Joined, wait: Wait) -> tuple[Finding, ...]:
+    """The findings of a place that one of its waits may be due to."""
+    fitting = tuple(f for f in place.findings if f.dry is not True and fits(f.code, wait.operator))
+    if fitting or not place.line.exact:
+        return fitting
+    return tuple(finding for finding in place.findings if waits(finding.code))
+
+
 def _host_us(one: Joined) -> float:
     return one.overhead.host_us if one.overhead is not None else 0.0
 

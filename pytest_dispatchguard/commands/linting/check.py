@@ -17,6 +17,7 @@ from pytest_dispatchguard.commands.options import (
     named_path,
     output_options,
     paths_argument,
+    trace_options,
     which_rules,
     working_folder,
 )
@@ -56,6 +57,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "after half an hour without work",
     )
     how_read(how)
+    trace_options(parser.add_argument_group("traces"))
 
 
 def _fix_options(fixes: argparse._ArgumentGroup) -> None:
@@ -129,7 +131,7 @@ def _once(arguments: argparse.Namespace, request: Request) -> int:
     from pytest_dispatchguard.report.progress import progress
 
     with progress() as tell:
-        checked = check(_with_progress(request, tell))
+        checked = check(_with_progress(request, tell, arguments))
     for problem in checked.problems:
         say(problem)
     found = _tell(arguments, checked)
@@ -138,10 +140,15 @@ def _once(arguments: argparse.Namespace, request: Request) -> int:
     return CLEAN if arguments.exit_zero or not found else FOUND
 
 
-def _with_progress(request: Request, tell: Any) -> Request:
+def _with_progress(request: Request, tell: Any, arguments: argparse.Namespace) -> Request:
     from dataclasses import replace
 
-    return replace(request, progress=tell)
+    traces = None
+    if arguments.trace:
+        from pytest_dispatchguard.commands.tracing.measured import reader
+
+        traces = reader(arguments.trace, arguments.map, tell)
+    return replace(request, progress=tell, traces=traces)
 
 
 def _request(arguments: argparse.Namespace) -> Request:
@@ -160,6 +167,8 @@ def _request(arguments: argparse.Namespace) -> Request:
         raise UserError(
             f"--statistics goes without --format {arguments.format}; there is text or json"
         )
+    if arguments.map and not arguments.trace:
+        raise UserError("--map says where the files of a --trace are: name a trace, too")
     if arguments.show_files and arguments.show_settings:
         raise UserError("--show-files and --show-settings: name one, not both")
     if arguments.watch and (

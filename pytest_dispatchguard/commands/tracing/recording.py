@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from pytest_dispatchguard.commands.options import working_folder
 from pytest_dispatchguard.edits import split_lines
 from pytest_dispatchguard.model.traces import Line, Trace
 from pytest_dispatchguard.profile import Name, Profile, Seen, digest
@@ -29,10 +30,18 @@ def profile_of(traces: Iterable[Trace], text_of: TextOf) -> Profile:
     return profile
 
 
-def record(traces: Iterable[Trace], root: Path, text_of: TextOf) -> str:
-    """Adds what ran to the recorded profile of the project, as `pytest --overhead-record` does; what there is
-    to say of it."""
+def record(traces: Iterable[Trace], project: Path, config_file: Path | None = None) -> str:
+    """Adds what ran to the recorded profile of the project around a place, as `pytest --overhead-record` does;
+    what there is to say of it."""
+    from pytest_dispatchguard.lint.observed import read_config
+    from pytest_dispatchguard.lint.sources.files import Source, read_source
     from pytest_dispatchguard.pytest_run.recording import keep, said
+
+    root = read_config(project, working_folder(), config_file).root
+
+    def text_of(rel: str) -> str | None:
+        found = read_source(root / rel, rel)
+        return found.text if isinstance(found, Source) else None
 
     keep(root, profile_of(traces, text_of))
     return said(root)

@@ -15,7 +15,7 @@ from pytest_dispatchguard.report.budgets import operations
 from pytest_dispatchguard.report.diff import unified
 from pytest_dispatchguard.report.options import Options, Sources
 from pytest_dispatchguard.report.wording import (
-    cost,
+    costs,
     count,
     dearest_files_first,
     docs_url,
@@ -146,8 +146,8 @@ def reasons(finding: Finding) -> list[str]:
     facts = []
     if finding.hot is not None:
         facts.append(f"hot: {_heat(finding.hot)}")
-    if finding.price is not None:
-        facts.append(f"**{cost(finding.price)}**")
+    if costs(finding):
+        facts.append(f"**{escape(costs(finding))}**")
     return ["", " · ".join(facts)] if facts else []
 
 
