@@ -145,7 +145,7 @@ def _with_progress(request: Request, tell: Any, arguments: argparse.Namespace) -
 
     traces = None
     if arguments.trace:
-        from pytest_dispatchguard.commands.tracing.measured import reader
+        from pytest_dispatchguard.traced.measured import reader
 
         traces = reader(arguments.trace, arguments.map, tell)
     return replace(request, progress=tell, traces=traces)

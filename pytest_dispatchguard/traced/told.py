@@ -7,9 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_dispatchguard.commands.options import working_folder
-from pytest_dispatchguard.commands.tracing.recording import profile_of
 from pytest_dispatchguard.model.traces import Line, Told, Trace
+from pytest_dispatchguard.traced.ran import profile_of
 from pytest_dispatchguard.traces.analysis import analyzed
 from pytest_dispatchguard.traces.frames import Files
 from pytest_dispatchguard.traces.joining import joined
@@ -41,7 +40,7 @@ def told(
     from pytest_dispatchguard.lint.session import open_session
     from pytest_dispatchguard.lint.sources.files import discover
 
-    place, cwd = (project,), working_folder()
+    place, cwd = (project,), Path.cwd()
     with open_session(place, cwd, config, {}, cached=cache, jobs=jobs) as session:
         discovery = discover(place, session.config, cwd=cwd)
         known = Files.of((file.rel for file in discovery.project), moved)
