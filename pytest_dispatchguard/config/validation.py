@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -11,6 +12,7 @@ from typing import Any
 from pytest_dispatchguard.config.globs import glob_pattern
 from pytest_dispatchguard.config.settings import ALL
 from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.trace_limits import TraceLimits
 from pytest_dispatchguard.paths import absolute
 from pytest_dispatchguard.spelling import did_you_mean, nearest
 
@@ -115,6 +117,26 @@ def budget_table(value: object, where: str) -> tuple[tuple[str, Mapping[str, Any
             '{"tests/test_ops.py::*" = {dispatches = 1}}'
         )
     return tuple(value.items())
+
+
+def trace_limits(value: object, where: str) -> TraceLimits:
+    """A table of limits for traces."""
+    if not isinstance(value, dict):
+        raise UserError(
+            f"{where} must be a table of limits, such as {{waits_per_step = 2, idle_share = 0.1}}"
+        )
+    for name, limit in value.items():
+        if name not in TraceLimits._fields:
+            raise UserError(
+                f'{where}: unknown limit "{name}"; {did_you_mean(name, TraceLimits._fields)}'
+            )
+        most = 1 if name == "idle_share" else math.inf
+        # The comparison is false for what is not a number.
+        number = isinstance(limit, (int, float)) and not isinstance(limit, bool)
+        if not number or not 0 <= limit <= most or math.isinf(limit):
+            wanted = "a share from 0 to 1" if most == 1 else "a number from 0"
+            raise UserError(f"{where}: {name} must be {wanted}")
+    return TraceLimits(**value)
 
 
 def boolean(value: object, where: str) -> bool:

@@ -258,6 +258,12 @@ class Joined:
     overhead: Overhead | None
     findings: tuple[Finding, ...]
     """Of the line; where a trace knows only the function, those in it that can make such waits."""
+    suspects: Mapping[Wait, tuple[Finding, ...]] | None = None
+    """Which of the findings can be behind each wait; None where that was not looked at, and all can."""
+
+    def behind(self, wait: Wait) -> tuple[Finding, ...]:
+        """Those of the findings that can be why the host waited."""
+        return self.findings if self.suspects is None else self.suspects.get(wait, ())
 
     @property
     def us_per_step(self) -> float:
@@ -276,5 +282,9 @@ class Told:
     @property
     def unknown(self) -> tuple[Wait, ...]:
         """Waits for which the linter has nothing."""
-        known = {joined.line for joined in self.joined if joined.findings}
-        return tuple(wait for wait in self.trace.waits if wait.line not in known)
+        places = {joined.line: joined for joined in self.joined}
+        return tuple(
+            wait
+            for wait in self.trace.waits
+            if wait.line not in places or not places[wait.line].behind(wait)
+        )

@@ -13,7 +13,7 @@ from pytest_dispatchguard.profile import Profile
 from pytest_dispatchguard.traced.ran import profile_of
 from pytest_dispatchguard.traced.told import Progress, read
 from pytest_dispatchguard.traces.frames import Files
-from pytest_dispatchguard.traces.joining import TextOf, joined, suspects
+from pytest_dispatchguard.traces.joining import TextOf, joined
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def _measured(trace: Trace, findings: Sequence[Finding], text_of: TextOf) -> dic
     device = trace.device
     for place in joined(trace, findings, text_of):
         for wait in place.waits:
-            blamed = suspects(place, wait) if wait.times_in_steps else ()
+            blamed = place.behind(wait) if wait.times_in_steps else ()
             for finding in blamed:
                 before = found.get(id(finding), Traced(0.0, 0.0, 0.0))
                 idle = wait.idle_us * wait.times_in_steps / wait.times

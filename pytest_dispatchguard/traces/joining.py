@@ -66,14 +66,6 @@ def joined(trace: Trace, findings: Iterable[Finding], text_of: TextOf) -> tuple[
     )
 
 
-def suspects(place: Joined, wait: Wait) -> tuple[Finding, ...]:
-    """The findings of a place that one of its waits may be due to."""
-    fitting = tuple(f for f in place.findings if f.dry is not True and fits(f.code, wait.operator))
-    if fitting or not place.line.exact:
-        return fitting
-    return tuple(finding for finding in place.findings if waits(finding.code))
-
-
 def _host_us(one: Joined) -> float:
     return one.overhead.host_us if one.overhead is not None else 0.0
 
@@ -87,7 +79,17 @@ def _joined(
 ) -> Joined:
     there = by_file.get(line.file, ())
     found = _findings(line, {wait.operator for wait in waits_here}, there, scopes)
-    return Joined(line, tuple(waits_here), overhead, tuple(sorted(found, key=lambda f: f.sort_key)))
+    findings = tuple(sorted(found, key=lambda finding: finding.sort_key))
+    suspects = {wait: _suspects(line, wait, findings) for wait in waits_here}
+    return Joined(line, tuple(waits_here), overhead, findings, suspects)
+
+
+def _suspects(line: Line, wait: Wait, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    fitting = tuple(f for f in findings if f.dry is not True and fits(f.code, wait.operator))
+    if fitting or not line.exact:
+        return fitting
+    # Where the line is known, what is said of it counts for more than the name of an operator.
+    return tuple(finding for finding in findings if waits(finding.code))
 
 
 def _findings(

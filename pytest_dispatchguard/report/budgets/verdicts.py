@@ -14,6 +14,7 @@ from pytest_dispatchguard.model.findings import Finding
 from pytest_dispatchguard.model.layers import Layers
 from pytest_dispatchguard.model.measurements import CostlyLine, Interval, Measurement
 from pytest_dispatchguard.model.reports import Missing
+from pytest_dispatchguard.model.trace_limits import CheckedTrace
 from pytest_dispatchguard.model.verdicts import Base, Verdict
 from pytest_dispatchguard.report.budgets.blame import Dearer, dearer, held_against
 from pytest_dispatchguard.report.budgets.layers import as_object, relative, waterfall
@@ -367,13 +368,20 @@ def _place(path: str, line: int) -> str:
 
 
 def as_json(
-    verdicts: Sequence[Verdict], machine: Mapping[str, str], missing: Sequence[Missing] = ()
+    verdicts: Sequence[Verdict],
+    machine: Mapping[str, str],
+    missing: Sequence[Missing] = (),
+    traces: Sequence[CheckedTrace] | None = None,
 ) -> str:
-    """All verdicts as one object, with what is missing of the run."""
+    """All verdicts as one object, with what is missing of the run, and the traces that were checked."""
     tests = [_row(v) for v in sorted(verdicts, key=lambda v: (v.node_id, v.subject))]
     found = {"schema": SCHEMA, "machine": dict(machine), "tests": tests}
     if missing:
         found["missing"] = [asdict(one) for one in missing]
+    if traces is not None:
+        from pytest_dispatchguard.report.trace_limits import as_object as of_trace
+
+        found["traces"] = [of_trace(one) for one in traces]
     return json.dumps(found, indent=1) + "\n"
 
 
