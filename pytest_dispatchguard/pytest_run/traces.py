@@ -57,7 +57,7 @@ class Traces:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Tells what exceeds its limit, and where that comes from."""
-        from pytest_dispatchguard.report.trace_limits import told
+        from pytest_dispatchguard.report.traces.limits import told
 
         terminalreporter.section("traces")
         if self.trouble:

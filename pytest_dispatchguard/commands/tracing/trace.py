@@ -14,6 +14,7 @@ from pytest_dispatchguard.commands.options import (
     color_option,
     format_option,
     how_read,
+    map_option,
     named_path,
     output_file,
     positive_number,
@@ -24,8 +25,8 @@ from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.model.traces import Told, Trace
 
 if TYPE_CHECKING:
-    from pytest_dispatchguard.commands.tracing.told import Progress
     from pytest_dispatchguard.report.traces.options import Options
+    from pytest_dispatchguard.traced.told import Progress
     from pytest_dispatchguard.traces.replay import Watch
 
 _FORMATS = ("text", "json", "markdown", "html", "perfetto")
@@ -49,14 +50,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="files of `prof.export_chrome_trace(...)`, packed with gzip or not",
     )
-    parser.add_argument(
-        "--map",
-        action="append",
-        type=moved,
-        default=[],
-        metavar="FROM=TO",
-        help="paths in the trace that begin with FROM are at TO, relative to the project",
-    )
+    map_option(parser)
     parser.add_argument(
         "--project",
         type=named_path,
@@ -68,6 +62,12 @@ def add(parser: argparse.ArgumentParser) -> None:
         action=argparse.BooleanOptionalAction,
         default=True,
         help="tell what the linter says of each place (default: yes)",
+    )
+    parser.add_argument(
+        "--record",
+        action="store_true",
+        help="also record which functions of the project ran, and how often per step, in "
+        ".dispatchguard/profile.json, for `dispatchguard check` to use",
     )
     parser.add_argument(
         "--compare",
@@ -88,19 +88,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     how_read(parser)
 
 
-def moved(text: str) -> tuple[str, str]:
-    """Where files are, and where a trace has them."""
-    before, sign, after = text.partition("=")
-    if not (before and sign):
-        raise argparse.ArgumentTypeError(f"{text!r} is not FROM=TO, such as /workspace/src=src")
-    return before, after
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Runs it, and gives the exit status."""
     files: Sequence[Path] = arguments.files
     if arguments.compare and len(files) != 2:
         raise UserError(f"--compare takes two files, not {len(files)}")
+    if arguments.record and not arguments.lint:
+        raise UserError("--record goes without --no-lint: it needs the files of the project")
     if arguments.format == "perfetto":
         return _on_a_timeline(arguments)
     from pytest_dispatchguard.report.progress import progress
@@ -124,12 +118,13 @@ def run(arguments: argparse.Namespace) -> int:
 def _told(
     arguments: argparse.Namespace, tell: Progress | None, watch: Watch | None = None
 ) -> tuple[Told, ...]:
-    from pytest_dispatchguard.commands.tracing.told import told
     from pytest_dispatchguard.lint.processes.workers import default_jobs
+    from pytest_dispatchguard.traced.told import told
 
-    return told(
+    project = _project(arguments)
+    found = told(
         arguments.files,
-        _project(arguments) if arguments.lint else None,
+        project if arguments.lint else None,
         arguments.map,
         config=arguments.config,
         jobs=arguments.jobs or default_jobs(),
@@ -137,6 +132,11 @@ def _told(
         tell=tell,
         watch=watch,
     )
+    if arguments.record:
+        from pytest_dispatchguard.commands.tracing.recording import record
+
+        say(record((one.trace for one in found), project, arguments.config))
+    return found
 
 
 def _project(arguments: argparse.Namespace) -> Path:

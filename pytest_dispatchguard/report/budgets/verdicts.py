@@ -379,7 +379,7 @@ def as_json(
     if missing:
         found["missing"] = [asdict(one) for one in missing]
     if traces is not None:
-        from pytest_dispatchguard.report.trace_limits import as_object as of_trace
+        from pytest_dispatchguard.report.traces.limits import as_object as of_trace
 
         found["traces"] = [of_trace(one) for one in traces]
     return json.dumps(found, indent=1) + "\n"

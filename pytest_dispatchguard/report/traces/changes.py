@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from pytest_dispatchguard.model.trace_changes import Change, TraceComparison, WaitChange
 from pytest_dispatchguard.report.traces.rows import often
-from pytest_dispatchguard.report.traces.wording import called, duration, percent, place
-from pytest_dispatchguard.report.wording import count
+from pytest_dispatchguard.report.traces.wording import called, percent, place
+from pytest_dispatchguard.report.wording import count, duration
 
 FIGURES = ("figure", "before", "after", "difference")
 WAITS = ("what", "times a step", "time a step", "difference", "place")

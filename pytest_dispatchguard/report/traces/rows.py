@@ -9,8 +9,8 @@ from typing import Any
 
 from pytest_dispatchguard.model.findings import Finding
 from pytest_dispatchguard.model.traces import Line, Overhead, Told, Trace, Wait, WaitKind
-from pytest_dispatchguard.report.traces.wording import called, duration, percent, place, verdict
-from pytest_dispatchguard.report.wording import count
+from pytest_dispatchguard.report.traces.wording import called, percent, place, verdict
+from pytest_dispatchguard.report.wording import count, duration
 
 _STRAGGLES = 0.05
 """So much more of a step than the median of all ranks makes a straggler."""
@@ -70,18 +70,20 @@ def waits_of(told: Sequence[Told], *, linted: bool) -> Waits:
     """All waits, sorted by whether the linter knows them."""
     groups: dict[tuple[Any, ...], list[tuple[Trace, Wait]]] = {}
     outside: list[Wait] = []
-    findings: dict[Line, tuple[Finding, ...]] = {}
+    findings: dict[tuple[Any, ...], tuple[Finding, ...]] = {}
     for one in told:
-        findings |= {joined.line: joined.findings for joined in one.joined if joined.findings}
+        places = {joined.line: joined for joined in one.joined}
         for wait in one.trace.waits:
             if wait.times_in_steps:
                 key = (wait.line, wait.call, wait.operator, wait.annotation)
                 groups.setdefault(key, []).append((one.trace, wait))
+                if wait.line in places:
+                    findings[key] = places[wait.line].behind(wait)
             if wait.times > wait.times_in_steps:
                 outside.append(wait)
     known, unknown, others = [], [], []
-    for group in groups.values():
-        waited = _together(group, findings.get(group[0][1].line, ()), len(told))
+    for key, group in groups.items():
+        waited = _together(group, findings.get(key, ()), len(told))
         if waited.findings:
             known.append(waited)
         elif linted and waited.line.ours:

@@ -26,8 +26,8 @@ from pytest_dispatchguard.report.traces.rows import (
     waiting,
     waits_of,
 )
-from pytest_dispatchguard.report.traces.wording import about, duration, hints, lead, percent
-from pytest_dispatchguard.report.wording import count, remedy, statement
+from pytest_dispatchguard.report.traces.wording import about, hints, lead, percent
+from pytest_dispatchguard.report.wording import count, duration, remedy, statement
 
 _STYLES = {
     "busy": "green",

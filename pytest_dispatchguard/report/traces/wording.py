@@ -8,8 +8,7 @@ from statistics import median
 
 from pytest_dispatchguard.model.findings import Finding
 from pytest_dispatchguard.model.traces import BUSY_ENOUGH, Line, Trace
-from pytest_dispatchguard.report.charts.axes import figure
-from pytest_dispatchguard.report.wording import count
+from pytest_dispatchguard.report.wording import count, duration
 
 STACKS = (
     "The trace has no stacks, so waits are told by operator and by `record_function`. To see lines, record "
@@ -24,16 +23,6 @@ _WORTH_A_WORD = 0.01
 """A part of a step that is worth a word."""
 _ALSO = 0.05
 """A part of a step that is worth work after the largest."""
-
-
-def duration(us: float) -> str:
-    """A time with three digits: ``91.8 µs``, ``1.84 ms``, ``1.05 s``."""
-    if us < 0.05:
-        return "0 µs"
-    for unit, size in (("s", 1e6), ("ms", 1e3)):
-        if us >= size * 0.9995:
-            return figure(us / size, unit)
-    return figure(us, "µs")
 
 
 def percent(share: float) -> str:

@@ -9,10 +9,12 @@ from pytest_dispatchguard.model.findings import Finding
 from pytest_dispatchguard.model.trace_limits import CheckedTrace
 from pytest_dispatchguard.model.traces import Wait
 from pytest_dispatchguard.report.budgets.layers import relative
+from pytest_dispatchguard.report.traces.wording import called, percent, place
 from pytest_dispatchguard.report.wording import count, duration
 
 _MOST = 10
 """Places that are told of one trace."""
+_UNKNOWN = "somewhere (the trace has no stacks)"
 
 
 def told(checked: CheckedTrace) -> Iterator[tuple[str, bool]]:
@@ -40,10 +42,12 @@ def told(checked: CheckedTrace) -> Iterator[tuple[str, bool]]:
         return
     waits = checked.waits
     for wait, findings in waits[:_MOST]:
-        yield f"  {_place(wait)}: {_called(wait)}, {_each(wait, checked)}", False
+        where = place(wait.line, findings) or _UNKNOWN
+        what = called(wait.call, wait.operator, wait.annotation)
+        yield f"  {where}: {what}, {_each(wait, checked)}", False
         for finding in findings:
-            place = finding.elsewhere or finding
-            yield f"    {place.path}:{place.span.line} {finding.code} {finding.message}", False
+            there = finding.elsewhere or finding
+            yield f"    {there.path}:{there.span.line} {finding.code} {finding.message}", False
     if len(waits) > _MOST:
         yield f"  … and {count(len(waits) - _MOST, 'more place')}: see `dispatchguard trace`", False
 
@@ -61,31 +65,14 @@ def _idle(checked: CheckedTrace) -> str:
     trace = checked.told.trace
     if not trace.devices:
         return "no work of a device"
-    return f"the device is idle for {_share(trace.idle_share)} of the time"
-
-
-def _share(share: float) -> str:
-    return f"{share:.1%}"
+    return f"the device is idle for {percent(trace.idle_share)} of the time"
 
 
 def _causes(checked: CheckedTrace) -> str:
     trace = checked.told.trace
     shares = [(trace.share(us), cause) for cause, us in trace.causes.items()]
-    parts = [f"{_share(share)} behind {cause}" for share, cause in shares if share >= 0.001]
+    parts = [f"{percent(share)} behind {cause}" for share, cause in shares if share >= 0.005]
     return f": {', '.join(parts)}" if parts else ""
-
-
-def _place(wait: Wait) -> str:
-    line = wait.line
-    if not line.file:
-        return "somewhere (the trace has no stacks)"
-    if line.exact or not line.function:
-        return line.shown
-    return f"in {line.function} ({line.file}:{line.line})"
-
-
-def _called(wait: Wait) -> str:
-    return " in ".join(filter(None, (wait.call, wait.operator, wait.annotation)))
 
 
 def _each(wait: Wait, checked: CheckedTrace) -> str:
