@@ -9,7 +9,6 @@ from typing import Any
 
 from pytest_dispatchguard.config.globs import glob_pattern
 from pytest_dispatchguard.config.settings import ALL
-from pytest_dispatchguard.model.trace_limits import UNLIMITED, TraceLimits
 
 DEFAULT_SRC = (".", "src")
 UNPARSABLE = "DG001"
@@ -54,8 +53,8 @@ class Config:
     """Whether notes fail a run."""
     budgets: tuple[tuple[str, Mapping[str, Any]], ...] = ()
     """Globs of test IDs, and the limits of these tests; the pytest plugin reads them."""
-    trace: TraceLimits = UNLIMITED
-    """Limits for traces; the pytest plugin reads them."""
+    trace: tuple[tuple[str, float], ...] = ()
+    """Limits for traces by name; the pytest plugin reads them."""
     requires_python: str | None = None
     """`requires-python` of the project."""
     torch_requirement: str | None = None

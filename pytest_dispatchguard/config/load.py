@@ -23,7 +23,6 @@ from pytest_dispatchguard.config.validation import (
     trace_limits,
 )
 from pytest_dispatchguard.model.errors import UserError
-from pytest_dispatchguard.model.trace_limits import UNLIMITED, TraceLimits
 from pytest_dispatchguard.paths import absolute, is_file, is_folder
 from pytest_dispatchguard.spelling import did_you_mean
 
@@ -78,13 +77,13 @@ def budgets_of(pyproject: Path | None) -> tuple[tuple[str, Mapping[str, Any]], .
     return budget_table(table["budgets"], where) if "budgets" in table else ()
 
 
-def trace_limits_of(pyproject: Path) -> TraceLimits:
+def trace_limits_of(pyproject: Path) -> tuple[tuple[str, float], ...]:
     """`[tool.dispatchguard.trace]`: limits for traces."""
     if not is_file(pyproject):
-        return UNLIMITED
+        return ()
     table = own_table(read_toml(pyproject, pyproject.name), pyproject.name, bare=False)
     where = f"{pyproject.name}: [tool.dispatchguard] trace"
-    return trace_limits(table["trace"], where) if "trace" in table else UNLIMITED
+    return trace_limits(table["trace"], where) if "trace" in table else ()
 
 
 def _from_table(

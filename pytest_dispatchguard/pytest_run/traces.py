@@ -13,7 +13,7 @@ from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.visible import one_line
 
 if TYPE_CHECKING:
-    from pytest_dispatchguard.model.trace_limits import CheckedTrace
+    from pytest_dispatchguard.model.traces import CheckedTrace
 
 _NOT_FAILED = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 
@@ -24,7 +24,7 @@ class Traces:
     def __init__(self, root: Path, paths: Sequence[Path]) -> None:
         self.root = root
         self.paths = paths
-        self.limits = trace_limits_of(root / "pyproject.toml")
+        self.limits = dict(trace_limits_of(root / "pyproject.toml"))
         self.checked: list[CheckedTrace] = []
         self.trouble = ""
         """Why traces could not be checked; empty where all were."""
@@ -46,11 +46,11 @@ class Traces:
             session.exitstatus = pytest.ExitCode.OK
 
     def _check(self) -> None:
-        from pytest_dispatchguard.model.trace_limits import CheckedTrace
+        from pytest_dispatchguard.model.traces import CheckedTrace, TraceLimits
         from pytest_dispatchguard.traced.told import told
 
         for one in told(self.paths, self.root, ()):
-            checked = CheckedTrace(one, self.limits)
+            checked = CheckedTrace(one, TraceLimits(**self.limits))
             if checked.unknown:
                 raise UserError(f"{one.trace.path}: {checked.unknown}")
             self.checked.append(checked)

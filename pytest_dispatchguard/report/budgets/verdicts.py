@@ -7,19 +7,21 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_dispatchguard.model.compiled import Compiled, Guards
 from pytest_dispatchguard.model.findings import Finding
 from pytest_dispatchguard.model.layers import Layers
 from pytest_dispatchguard.model.measurements import CostlyLine, Interval, Measurement
 from pytest_dispatchguard.model.reports import Missing
-from pytest_dispatchguard.model.trace_limits import CheckedTrace
 from pytest_dispatchguard.model.verdicts import Base, Verdict
 from pytest_dispatchguard.report.budgets.blame import Dearer, dearer, held_against
 from pytest_dispatchguard.report.budgets.layers import as_object, relative, waterfall
 from pytest_dispatchguard.report.budgets.sorting import in_order
 from pytest_dispatchguard.visible import one_line, visible, without_commands
+
+if TYPE_CHECKING:
+    from pytest_dispatchguard.model.traces import CheckedTrace
 
 SCHEMA = 1
 """The number of the JSON layout. Fields are added, never renamed."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 from pytest_dispatchguard.model.findings import Finding
-from pytest_dispatchguard.model.trace_limits import CheckedTrace
-from pytest_dispatchguard.model.traces import Wait
+from pytest_dispatchguard.model.traces import CheckedTrace, Wait
 from pytest_dispatchguard.report.budgets.layers import relative
 from pytest_dispatchguard.report.traces.wording import called, percent, place
 from pytest_dispatchguard.report.wording import count, duration
@@ -84,7 +84,7 @@ def _each(wait: Wait, checked: CheckedTrace) -> str:
 def as_object(checked: CheckedTrace) -> dict[str, Any]:
     """One trace as a plain dict."""
     trace = checked.told.trace
-    limits = checked.limits._asdict()
+    limits = asdict(checked.limits)
     return {
         "path": relative(trace.path),
         "device": (trace.device.name or None) if trace.device is not None else None,

@@ -123,8 +123,9 @@ def _waits(title: str, rows: Sequence[Waited], options: Options) -> Iterator[Lin
 
 
 def _is_last(row: Waited, rows: Sequence[Waited]) -> bool:
-    """Whether a row is the last of its place: what the linter says of it is told once."""
-    return next(one for one in reversed(rows) if one.line == row.line) is row
+    """Whether a row is the last of its findings: these are told once."""
+    place = row.line, row.findings
+    return next(one for one in reversed(rows) if (one.line, one.findings) == place) is row
 
 
 def _findings(findings: Sequence[Finding], shown: Callable[[str], str]) -> Iterator[Line]:
