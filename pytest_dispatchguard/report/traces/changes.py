@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from pytest_dispatchguard.model.findings import Finding
 from pytest_dispatchguard.model.trace_changes import Change, TraceComparison, WaitChange
+from pytest_dispatchguard.model.traces import Told
 from pytest_dispatchguard.report.traces.rows import often
 from pytest_dispatchguard.report.traces.wording import called, percent, place
 from pytest_dispatchguard.report.wording import count, duration
@@ -56,31 +58,33 @@ def figure_rows(comparison: TraceComparison) -> list[tuple[str, ...]]:
 
 
 def wait_rows(
-    comparison: TraceComparison, shown: Callable[[str], str] = str
+    comparison: TraceComparison, told: Sequence[Told], shown: Callable[[str], str] = str
 ) -> list[tuple[str, ...]]:
     """What became of each wait, under `WAITS`."""
+    findings = {joined.line: joined.findings for one in told for joined in one.joined}
     return [
         (
-            name(one),
+            _what(one),
             _two(often(one.times.before), often(one.times.after)),
             _two(duration(one.us.before), duration(one.us.after)),
             between(one.us, duration),
-            where(one, shown),
+            _where(one, findings.get(one.wait.line, ()), shown),
         )
         for one in comparison.waits
     ]
 
 
-def name(one: WaitChange) -> str:
+def _what(one: WaitChange) -> str:
     """``came``, or ``came?`` where that is not sure."""
     return one.what if one.sure or one.what == "same" else f"{one.what}?"
 
 
-def where(one: WaitChange, shown: Callable[[str], str] = str) -> str:
-    """Where it is, and the call."""
+def _where(one: WaitChange, findings: Sequence[Finding], shown: Callable[[str], str]) -> str:
+    """Where it is, what the linter has there, and the call."""
     wait = one.wait
-    call = called(wait.call, wait.operator, wait.annotation)
-    return ": ".join(filter(None, [place(wait.line, (), shown), call]))
+    codes = ", ".join(dict.fromkeys(finding.code for finding in findings))
+    where = place(wait.line, findings, shown) + (f" ({codes})" if codes else "")
+    return ": ".join(filter(None, [where, called(wait.call, wait.operator, wait.annotation)]))
 
 
 def _two(before: str, after: str) -> str:

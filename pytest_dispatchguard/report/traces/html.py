@@ -34,6 +34,7 @@ from pytest_dispatchguard.report.traces.rows import (
 )
 from pytest_dispatchguard.report.traces.wording import about, hints, lead, percent
 from pytest_dispatchguard.report.wording import NAME, docs_url, remedy, statement
+from pytest_dispatchguard.visible import one_line
 
 _MOST_BARS = 12
 """Steps that are drawn one by one; of more, neighbours are drawn together."""
@@ -46,7 +47,7 @@ def render(told: Sequence[Told], comparison: TraceComparison | None, options: Op
     """The page."""
     parts: list[tuple[str, str, Html]] = []
     if comparison is not None:
-        parts.append(_part("changes", "What changed", *_comparison(comparison, options)))
+        parts.append(_part("changes", "What changed", *_comparison(comparison, told, options)))
         told = told[-1:]
     waits = waits_of(told, linted=options.linted)
     parts.insert(0, ("summary", "Summary", _summary(told, waits, comparison, options)))
@@ -182,7 +183,7 @@ def _bars(title: str, rows: Sequence[tuple[str, Sequence[float]]]) -> Html:
     )
     categories = [
         charts.Category(
-            label, tuple(Interval(*[us / size] * 3) if us > 0 else None for us in parts)
+            one_line(label), tuple(Interval(*[us / size] * 3) if us > 0 else None for us in parts)
         )
         for label, parts in rows
     ]
@@ -212,15 +213,9 @@ def _figure(title: str, drawing: str) -> Html:
 
 def _waits(waits: Waits, options: Options) -> list[Html]:
     told: list[Html] = []
-    for title, rows in (
-        ("", waits.others),
-        ("Known to the linter", waits.known),
-        ("Not known to the linter", waits.unknown),
-    ):
-        if rows:
-            told += [el("h3", title)] if title else []
-            told.append(el("p", _capital(waiting(rows)), "."))
-            told.append(_wait_table(title or "Waits", rows, options))
+    for title, rows in waits.tables:
+        told += [el("h3", title), el("p", _capital(waiting(rows)), ".")]
+        told.append(_wait_table(title, rows, options))
     if outside(waits.outside):
         told.append(el("p", outside(waits.outside)))
     return told
@@ -262,18 +257,17 @@ def _rest(left: int) -> Html:
     return el("p", f"… and {left} more: --top shows more.") if left > 0 else Html()
 
 
-def _comparison(comparison: TraceComparison, options: Options) -> list[Html]:
+def _comparison(comparison: TraceComparison, told: Sequence[Told], options: Options) -> list[Html]:
     figures = [list(map(_text, row)) for row in changes.figure_rows(comparison)]
-    waits = [
-        list(map(_text, row)) for row in changes.wait_rows(comparison, options.shown)[: options.top]
-    ]
-    told = [_table("Table of figures", changes.FIGURES, figures)]
-    if waits:
-        told.append(_table("Table of waits that changed", changes.WAITS, waits))
-        told.append(_rest(len(comparison.waits) - len(waits)))
+    rows = changes.wait_rows(comparison, told, options.shown)[: options.top]
+    parts = [_table("Table of figures", changes.FIGURES, figures)]
+    if rows:
+        waits = [list(map(_text, row)) for row in rows]
+        parts.append(_table("Table of waits that changed", changes.WAITS, waits))
+        parts.append(_rest(len(comparison.waits) - len(rows)))
     if changes.caveat(comparison):
-        told.append(el("p", prose(changes.caveat(comparison)), class_="note"))
-    return told
+        parts.append(el("p", prose(changes.caveat(comparison)), class_="note"))
+    return parts
 
 
 def _text(words: str) -> Html:

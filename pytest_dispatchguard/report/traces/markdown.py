@@ -34,7 +34,7 @@ def render(told: Sequence[Told], comparison: TraceComparison | None, options: Op
     """The verdict, then tables."""
     out = ""
     if comparison is not None:
-        out += _comparison(comparison, options)
+        out += _comparison(comparison, told, options)
         told = told[-1:]
     waits = waits_of(told, linted=options.linted)
     if len(told) == 1:
@@ -50,11 +50,7 @@ def render(told: Sequence[Told], comparison: TraceComparison | None, options: Op
         ]
         out += _table((*RANKS, "file"), rows)
         out += "".join(f"\n{escape(_capital(line))}.\n" for line in stragglers(told))
-    for title, found in (
-        ("Waits for the device", waits.others),
-        ("Waits that the linter knows", waits.known),
-        ("Waits that are not known to the linter", waits.unknown),
-    ):
+    for title, found in waits.tables:
         out += _waits(title, found, options)
     out += f"\n{escape(outside(waits.outside))}\n" if outside(waits.outside) else ""
     out += _costs(costs_of(told), options)
@@ -68,8 +64,6 @@ def _capital(line: str) -> str:
 
 
 def _waits(title: str, waits: Sequence[Waited], options: Options) -> str:
-    if not waits:
-        return ""
     rows = [
         (
             *map(escape, wait_cells(one)),
@@ -116,10 +110,10 @@ def _rest(left: int) -> str:
     return f"\n… and {left} more.\n" if left > 0 else ""
 
 
-def _comparison(comparison: TraceComparison, options: Options) -> str:
+def _comparison(comparison: TraceComparison, told: Sequence[Told], options: Options) -> str:
     out = f"### {NAME}: {escape(changes.headline(comparison))}\n\n"
     out += _table(changes.FIGURES, [tuple(map(escape, r)) for r in changes.figure_rows(comparison)])
-    rows = changes.wait_rows(comparison, options.shown)
+    rows = changes.wait_rows(comparison, told, options.shown)
     if rows:
         cells = [(*map(escape, row[:-1]), code(row[-1])) for row in rows[: options.top]]
         out += "\n" + _table(changes.WAITS, cells) + _rest(len(rows) - len(cells))

@@ -65,6 +65,17 @@ class Waits:
         found = (*self.known, *self.unknown, *self.others)
         return tuple(sorted(found, key=_longest_first))
 
+    @property
+    def tables(self) -> list[tuple[str, tuple[Waited, ...]]]:
+        """Each with its title; those without rows are left out."""
+        others = "Waits in other code" if self.known or self.unknown else "Waits for the device"
+        found = [
+            ("Waits that the linter knows", self.known),
+            ("Waits that the linter does not know", self.unknown),
+            (others, self.others),
+        ]
+        return [(title, rows) for title, rows in found if rows]
+
 
 def waits_of(told: Sequence[Told], *, linted: bool) -> Waits:
     """All waits, sorted by whether the linter knows them."""
@@ -275,20 +286,24 @@ def stragglers(told: Sequence[Told]) -> list[str]:
         return []
     steps = {id(trace): trace.us / trace.number_of_steps for trace in traces}
     usual, host = median_low(steps.values()), median_low(map(_host, traces))
-    lines = []
-    for trace in traces:
-        name = f"rank {trace.rank}" if trace.rank is not None else trace.path
-        if steps[id(trace)] > usual * (1 + _STRAGGLES):
-            lines.append(
-                f"{name} is slower than the others: {duration(steps[id(trace)])} a step, and the median is "
-                f"{duration(usual)}"
-            )
-        elif trace.devices and _host(trace) > host + _STRAGGLES:
-            lines.append(
-                f"{name} keeps the others waiting: its host leaves the device idle {percent(_host(trace))} "
-                f"of a step, and the median is {percent(host)}"
-            )
-    return lines
+    slow = [trace for trace in traces if steps[id(trace)] > usual * (1 + _STRAGGLES)]
+    if slow:
+        return [
+            f"{_name(trace)} is slower than the others: {duration(steps[id(trace)])} a step, and the median "
+            f"is {duration(usual)}"
+            for trace in slow
+        ]
+    # Ranks that synchronize take the same time, whoever keeps the others waiting.
+    return [
+        f"{_name(trace)} keeps the others waiting: its host leaves the device idle {percent(_host(trace))} "
+        f"of a step, and the median is {percent(host)}"
+        for trace in traces
+        if trace.devices and _host(trace) > host + _STRAGGLES
+    ]
+
+
+def _name(trace: Trace) -> str:
+    return trace.path if trace.rank is None else f"rank {trace.rank}"
 
 
 def together(told: Sequence[Told]) -> str:

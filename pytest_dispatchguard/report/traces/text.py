@@ -49,7 +49,9 @@ def _lines(
     told: Sequence[Told], comparison: TraceComparison | None, options: Options
 ) -> Iterator[Line]:
     if comparison is not None:
-        yield from _comparison(comparison, options)
+        yield from _comparison(
+            comparison, changes.wait_rows(comparison, told, options.shown), options
+        )
         told = told[-1:]  # the other is told by what became of it
         yield []
     waits = waits_of(told, linted=options.linted)
@@ -60,11 +62,7 @@ def _lines(
     else:
         yield [(together(told), "bold")]
         yield from _ranks(told, options)
-    for title, rows in (
-        ("Waits for the device", waits.others),
-        ("Waits that the linter knows", waits.known),
-        ("Waits that are not known to the linter", waits.unknown),
-    ):
+    for title, rows in waits.tables:
         yield from _waits(title, rows, options)
     if outside(waits.outside):
         yield []
@@ -105,8 +103,6 @@ def _ranks(told: Sequence[Told], options: Options) -> Iterator[Line]:
 
 
 def _waits(title: str, rows: Sequence[Waited], options: Options) -> Iterator[Line]:
-    if not rows:
-        return
     yield []
     yield [(f"{title}: ", "bold"), (waiting(rows), "bold")]
     shown = rows[: options.top]
@@ -166,11 +162,12 @@ def _rest(left: int) -> Iterator[Line]:
         yield [(f"{_MARGIN}… and {count(left, 'place')} more: --top shows more", "dim")]
 
 
-def _comparison(comparison: TraceComparison, options: Options) -> Iterator[Line]:
+def _comparison(
+    comparison: TraceComparison, rows: Sequence[Sequence[str]], options: Options
+) -> Iterator[Line]:
     worse = comparison.worse
     yield [(changes.headline(comparison), "bold red" if worse else "bold")]
     yield from _table(changes.FIGURES, changes.figure_rows(comparison))
-    rows = changes.wait_rows(comparison, options.shown)
     if not rows:
         return
     yield []
