@@ -39,7 +39,7 @@ from pytest_dispatchguard.visible import one_line
 _MOST_BARS = 12
 """Steps that are drawn one by one; of more, neighbours are drawn together."""
 _PARTS = ("busy", "idle: waits", "idle: late launches", "idle: data loader", "idle: queued")
-_WORDS = frozenset({"for", "place", "finding", "remarks", "file", "what", "figure"})
+_WORDS = frozenset({"place", "finding", "remarks", "file", "what", "figure"})
 """Columns whose cells may be broken into lines."""
 
 
@@ -214,7 +214,7 @@ def _figure(title: str, drawing: str) -> Html:
 def _waits(waits: Waits, options: Options) -> list[Html]:
     told: list[Html] = []
     for title, rows in waits.tables:
-        told += [el("h3", title), el("p", _capital(waiting(rows)), ".")]
+        told.append(el("p", el("b", title), f": {waiting(rows)}"))
         told.append(_wait_table(title, rows, options))
     if outside(waits.outside):
         told.append(el("p", outside(waits.outside)))

@@ -148,8 +148,11 @@ def _comparison(comparison: TraceComparison) -> dict[str, Any]:
 
 
 def _change(change: Change) -> dict[str, Any]:
+    ends = plain(change.difference)
     return {
-        "before": change.before,
-        "after": change.after,
-        "difference": plain(change.difference),
+        "before": round(change.before, 6),
+        "after": round(change.after, 6),
+        "difference": {
+            name: None if number is None else round(number, 6) for name, number in ends.items()
+        },
     }
