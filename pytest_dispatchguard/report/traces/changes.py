@@ -61,14 +61,16 @@ def wait_rows(
     comparison: TraceComparison, told: Sequence[Told], shown: Callable[[str], str] = str
 ) -> list[tuple[str, ...]]:
     """What became of each wait, under `WAITS`."""
-    findings = {joined.line: joined.findings for one in told for joined in one.joined}
+    findings = {
+        wait: joined.behind(wait) for one in told for joined in one.joined for wait in joined.waits
+    }
     return [
         (
             _what(one),
             _two(often(one.times.before), often(one.times.after)),
             _two(duration(one.us.before), duration(one.us.after)),
             between(one.us, duration),
-            _where(one, findings.get(one.wait.line, ()), shown),
+            _where(one, findings.get(one.wait, ()), shown),
         )
         for one in comparison.waits
     ]

@@ -25,17 +25,19 @@ _CAUSES = {
 def marked(told: Told, marks: Iterable[Mark]) -> Iterator[dict[str, Any]]:
     """Events of the trace event format: a track of waits for each place, one of idle times for each device
     and cause, and calls of other places that the linter knows."""
-    findings = {one.line: one.findings for one in told.joined if one.findings}
-    waiting = {wait.line for wait in told.trace.waits}
+    others = {one.line: one.findings for one in told.joined if not one.waits}
+    behind = {
+        (one.line, wait.operator): one.behind(wait) for one in told.joined for wait in one.waits
+    }
     yield _metadata("process_name", {"name": NAME})
     yield _metadata("process_sort_index", {"sort_index": -1})
     tracks: dict[tuple[str, int], int] = {}
     for mark in marks:
-        found = findings.get(mark.line, ())
         if mark.kind == "call":
-            if found and mark.line not in waiting:
-                yield _instant(mark, found)
+            if others.get(mark.line):
+                yield _instant(mark, others[mark.line])
             continue
+        found = behind.get((mark.line, mark.operator), ())
         if mark.kind == "wait":
             where = place(mark.line, found) or mark.operator or mark.what
             name = f"wait: {where}"
