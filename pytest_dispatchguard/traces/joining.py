@@ -107,8 +107,7 @@ def _findings(
         return []
     if line.exact:
         on_it = [f for f in there if _place(f)[1] <= line.line <= _place(f)[2]]
-        here = scopes.at(line)
-        if on_it and (here is None or here.first <= line.line <= here.last):
+        if on_it and (scopes.at(line) is not None or not scopes.of(line.file)):
             return on_it
         # Its lines have moved since: its function is all that still holds.
     candidates = scopes.meant(line)
