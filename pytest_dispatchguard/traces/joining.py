@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pytest_dispatchguard.model.findings import Finding
 from pytest_dispatchguard.model.traces import Joined, Line, Overhead, Trace, Wait
-from pytest_dispatchguard.traces.operators import fits, waits
+from pytest_dispatchguard.traces.operators import fits, likely, waits
 
 TextOf = Callable[[str], "str | None"]
 """The text of a file of the project, by its path relative to the root; None where it cannot be read."""
@@ -87,7 +87,8 @@ def _joined(
 def _suspects(line: Line, wait: Wait, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     fitting = tuple(f for f in findings if f.dry is not True and fits(f.code, wait.operator))
     if fitting or not line.exact:
-        return fitting
+        likeliest = tuple(f for f in fitting if likely(f.code, wait.operator))
+        return likeliest or fitting
     # Where the line is known, what is said of it counts for more than the name of an operator.
     return tuple(finding for finding in findings if waits(finding.code))
 

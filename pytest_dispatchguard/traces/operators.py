@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 
-_READS = frozenset(
-    """DG401 DG402 DG403 DG404 DG405 DG406 DG411 DG412 DG413 DG415 DG416 DG417 DG418 DG419 DG420 DG427 DG428
-    DG433 DG439 DG440 DG441 DG508""".split()
+_TRUTH = frozenset("DG401 DG402 DG403 DG404 DG405 DG406".split())
+_READS = _TRUTH | frozenset(
+    """DG411 DG412 DG413 DG415 DG416 DG417 DG418 DG419 DG420 DG427 DG428 DG433 DG439 DG440 DG441
+    DG508""".split()
 )
 """A number, or an answer, is read back to the host."""
+_ANSWERS = _TRUTH | frozenset("DG416 DG418 DG419 DG420 DG428 DG433 DG440".split())
 _COPIES = frozenset(
     """DG413 DG414 DG415 DG416 DG417 DG418 DG419 DG428 DG433 DG436 DG438 DG501 DG502 DG503 DG504 DG505 DG507
     DG508 DG509 DG510 DG511 DG513 DG514""".split()
 )
 """A tensor is copied to the device, or back."""
+_IS_NONZERO = re.compile("(?:aten::)?(?:is_nonzero|__bool__)")
 _SYNCHRONIZES = frozenset({"DG431", "DG432"})
 
 _CODES: tuple[tuple[re.Pattern[str], frozenset[str]], ...] = tuple(
@@ -48,6 +51,14 @@ def fits(code: str, operator: str) -> bool:
     if not operator:
         return code in _SYNCHRONIZES
     return any(code in codes for pattern, codes in _CODES if pattern.fullmatch(operator))
+
+
+def likely(code: str, operator: str) -> bool:
+    """Whether findings of that code usually wait in that operator: a truth test does in `is_nonzero`, and in
+    `item` only where an `.item()` stands in it."""
+    if _IS_NONZERO.fullmatch(operator):
+        return code in _ANSWERS
+    return fits(code, operator) and code not in _TRUTH
 
 
 def waits(code: str) -> bool:

@@ -102,6 +102,14 @@ def test_the_operator_decides_which_findings_can_be_behind_a_wait() -> None:
     assert lines(8, "step", "mylib::nms") == []
 
 
+def test_a_truth_test_is_behind_an_item_only_if_nothing_else_can_be() -> None:
+    both = (finding(11), finding(12, "DG401"))
+    assert lines(8, "step", "aten::item", findings=both) == [11]
+    assert lines(8, "step", "aten::is_nonzero", findings=both) == [12]
+    assert lines(8, "step", "aten::item", findings=both[1:]) == [12]
+    assert lines(8, "step", "aten::is_nonzero", findings=both[:1]) == [11]
+
+
 def test_code_with_a_frame_of_its_own_is_left_to_that_frame() -> None:
     assert lines(14, "inner") == [15]
     assert lines(32, "<lambda>") == [32]

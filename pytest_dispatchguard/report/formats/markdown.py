@@ -22,6 +22,7 @@ from pytest_dispatchguard.report.wording import (
     footing,
     headline,
     heat_notes,
+    in_trace,
     noted,
     remedy,
     statement,
@@ -60,7 +61,9 @@ def _noted(report: Report, room: int) -> str:
     out = f"\n<details><summary>{title}</summary>\n\n"
     shown = 0
     for note in found[: report.most_notes]:
-        line = f"- {linked(note)} {code(f'{note.path}:{note.span.line}')}: {escape(note.message)}\n"
+        measured = "" if note.traced is None else f"**{in_trace(note.traced)}**: "
+        place = code(f"{note.path}:{note.span.line}")
+        line = f"- {linked(note)} {place}: {measured}{escape(note.message)}\n"
         if len(out) + len(line) > room:
             break
         out, shown = out + line, shown + 1
