@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -268,3 +270,90 @@ def test_what_ran_is_recorded(traced: Path, run: Run) -> None:
 )
 def test_mistakes_are_one_line(traced: Path, run: Run, words: tuple[str, ...], said: str) -> None:
     assert said in one_line(run("trace", *words, cwd=traced))
+
+
+ODD_NAMES = "a\x1b[2J\n::error::\u202e`x`<img src=x onerror=alert(1)>"
+
+
+def test_odd_names_and_numbers_steer_nothing(traced: Path, run: Run) -> None:
+    recorded = Recorded(folder=f"/{ODD_NAMES}/")
+    for event in recorded.events:
+        event["name"] = event["name"].replace("aten::item", ODD_NAMES)
+    recorded.events += [
+        {"ph": "X", "cat": "kernel", "name": ODD_NAMES, "ts": "x", "dur": float("nan")},
+        {"ph": "X", "cat": "cuda_runtime", "name": ODD_NAMES, "ts": 1e400, "dur": -5},
+        {"ph": ODD_NAMES, "cat": {"a": ODD_NAMES}, "name": 7},
+    ]
+    recorded.write(traced / "odd.json", deviceProperties=[{"id": 0, "name": ODD_NAMES}])
+    for form in ("text", "json", "markdown", "html"):
+        done = run("trace", "odd.json", "--no-lint", "--format", form, cwd=traced)
+        assert (done.status, done.err) == (0, "")
+        assert not set(done.out) & set("\x1b\u202e")
+        if form == "html":
+            assert "<img" not in done.out
+        else:
+            assert "\n::error" not in done.out
+    words = ("trace", "odd.json", "--no-lint", "--format", "perfetto", "--output", "odd2.json")
+    assert run(*words, cwd=traced).status == 0
+    assert names_and_spans(traced / "odd2.json")
+    assert "NaN" not in (traced / "odd2.json").read_text()
+
+
+PLANTED = """\
+import inspect
+import os
+import torch
+from torch.profiler import ProfilerActivity, profile, schedule
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if os.environ.get("GATE"):
+            x = x.abs()
+        return self.scaled(self.linear(x))
+
+    def scaled(self, x: torch.Tensor) -> torch.Tensor:
+        names = inspect.signature(self.linear.forward).parameters
+        return x * len(names)
+
+
+if __name__ == "__main__":
+    model = Model()
+    with profile(
+        activities=[ProfilerActivity.CPU],
+        schedule=schedule(wait=1, warmup=1, active=3),
+        on_trace_ready=lambda prof: prof.export_chrome_trace("cpu.json.gz"),
+        with_stack=True,
+    ) as prof:
+        for _ in range(6):
+            model(torch.randn(4, 8)).sum().backward()
+            prof.step()
+"""
+
+
+@pytest.mark.slow
+def test_a_real_trace_shows_planted_patterns_beside_their_costs(write: Write, run: Run) -> None:
+    pytest.importorskip("torch", reason="its profiler writes the trace")
+    folder = write({"pyproject.toml": "[tool.dispatchguard]\n", "planted.py": PLANTED})
+    done = subprocess.run(
+        [sys.executable, "planted.py"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    planted = {"forward": (13, "DG603"), "scaled": (18, "DG601")}
+    words = ("trace", "cpu.json.gz", "--no-cache")
+    (trace,) = json.loads(run(*words, "--format", "json", cwd=folder).out)["traces"]
+    assert len(trace["steps"]) == 3 and trace["stacks"] and not trace["waits"]
+    joined = {one["place"]["function"]: one["findings"] for one in trace["joined"]}
+    for function, (line, code) in planted.items():
+        assert [(one["line"], one["code"]) for one in joined[function]] == [(line, code)]
+    text = run(*words, cwd=folder).out
+    page = run(*words, "--format", "html", cwd=folder).out
+    for function, (line, code) in planted.items():
+        (place,) = [n for n, row in enumerate(text.splitlines()) if f"in {function} (pl" in row]
+        assert f"planted.py:{line} {code} " in text.splitlines()[place + 1]
+        row = page[page.index(f"in {function} (planted.py:") :].partition("</tr>")[0]
+        assert f"{code}</a> line {line}: " in row
