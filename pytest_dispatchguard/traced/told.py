@@ -57,7 +57,7 @@ def read(
 def _bytes(path: Path, tell: Progress | None) -> Callable[[int, int], None] | None:
     if tell is None:
         return None
-    return lambda done, size: tell(f"reading {path.name}", done, size)
+    return lambda done, size: tell(f"reading {path.name}, MB", done // 10**6, size // 10**6)
 
 
 def joined_all(

@@ -32,7 +32,7 @@ def written(
         told_by = tell
 
         def about(done: int, size: int) -> None:
-            told_by(f"writing {output.name}", done, size)
+            told_by(f"writing {output.name}, MB", done // 10**6, size // 10**6)
 
     with _whole(output) as file, _text(file, packed=output.suffix == ".gz") as text:
         rewritten(source, marked(told, marks), text, about)

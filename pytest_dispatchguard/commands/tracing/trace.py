@@ -20,7 +20,7 @@ from pytest_dispatchguard.commands.options import (
     positive_number,
     working_folder,
 )
-from pytest_dispatchguard.commands.output import colored, put, say, width
+from pytest_dispatchguard.commands.output import colored, put, say
 from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.model.traces import Told, Trace
 
@@ -164,7 +164,6 @@ def _options(arguments: argparse.Namespace) -> Options:
     root = find_root([absolute(cwd / (arguments.project or Path()))], config)
     return Options(
         color=arguments.output is None and colored(arguments.color),
-        width=width(),
         top=arguments.top,
         linted=arguments.lint,
         root=str(root),

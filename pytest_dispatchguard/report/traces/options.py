@@ -11,7 +11,6 @@ class Options:
     """How a report of traces looks."""
 
     color: bool = False
-    width: int = 100
     top: int = 10
     """Places in each table that people read; programs are told all."""
     linted: bool = True

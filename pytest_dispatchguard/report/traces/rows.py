@@ -14,6 +14,8 @@ from pytest_dispatchguard.report.wording import count, duration
 
 _STRAGGLES = 0.05
 """So much more of a step than the median of all ranks makes a straggler."""
+_SHORTEST_US = 0.05
+"""Less of a step is an error of rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +247,7 @@ def parts_of_a_step(trace: Trace) -> list[tuple[str, float]]:
         ("idle: data loader", causes["input"]),
         ("idle: queued", trace.queued_us),
     ]
-    return [(name, us / steps) for name, us in parts if us > 0]
+    return [(name, us / steps) for name, us in parts if us / steps >= _SHORTEST_US]
 
 
 def sentence(told: Told, waits: Waits, shown: Callable[[str], str] = str) -> str:

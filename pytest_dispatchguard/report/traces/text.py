@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from pytest_dispatchguard.model.findings import Finding
 from pytest_dispatchguard.model.trace_changes import TraceComparison
-from pytest_dispatchguard.model.traces import Told, Trace
+from pytest_dispatchguard.model.traces import Depth, Told, Trace
 from pytest_dispatchguard.report.lines import Line, written
 from pytest_dispatchguard.report.traces import changes
 from pytest_dispatchguard.report.traces.options import Options
@@ -37,6 +37,7 @@ _STYLES = {
 }
 _WIDEST = 40
 """Characters of the bar of a whole step."""
+_BLOCKS = " ▁▂▃▄▅▆▇█"
 _MARGIN = "  "
 
 
@@ -81,7 +82,7 @@ def _about(trace: Trace) -> Iterator[Line]:
     if not parts:
         return
     yield []
-    wide = max(len(name) for name, _ in parts)
+    wide = max(len(name) for name, _ in (*parts, ("queued over time", 0)))
     times = [duration(us) for _, us in parts]
     whole = sum(us for _, us in parts)
     for (name, us), time in zip(parts, times, strict=True):
@@ -90,6 +91,22 @@ def _about(trace: Trace) -> Iterator[Line]:
         )
         bar = "█" * round(us / whole * _WIDEST) or ("▏" if us > 0 else "")
         yield [(cells, ""), (bar, _STYLES.get(name, "dim"))]
+    line = _queue(trace.depths)
+    if line:
+        yield [(f"{_MARGIN}{'queued over time':<{wide}}  ", ""), (line, "cyan")]
+
+
+def _queue(depths: Sequence[Depth]) -> str:
+    """How many launches are queued over time, as a line of blocks; empty where there are never any."""
+    most = max((depth.launches for depth in depths), default=0)
+    if not most:
+        return ""
+    first, last = depths[0].at_us, depths[-1].at_us
+    deepest = [0] * _WIDEST
+    for depth in depths:
+        at = int((depth.at_us - first) / max(last - first, 1e-9) * (_WIDEST - 1))
+        deepest[at] = max(deepest[at], depth.launches)
+    return "".join(_BLOCKS[-(-launches * 8 // most)] for launches in deepest)
 
 
 def _ranks(told: Sequence[Told], options: Options) -> Iterator[Line]:
