@@ -156,18 +156,25 @@ def _compares(arguments: argparse.Namespace, traces: Sequence[Trace]) -> bool:
 def _options(arguments: argparse.Namespace) -> Options:
     from pytest_dispatchguard.commands.places import from_here
     from pytest_dispatchguard.config.project_root import find_root
+    from pytest_dispatchguard.lint.sources.files import Source, read_source
     from pytest_dispatchguard.paths import absolute
     from pytest_dispatchguard.report.traces.options import Options
 
     cwd = working_folder()
     config = None if arguments.config is None else absolute(cwd / arguments.config)
     root = find_root([absolute(cwd / (arguments.project or Path()))], config)
+
+    def text_of(path: str) -> str | None:
+        found = read_source(root / path, path)
+        return found.text if isinstance(found, Source) else None
+
     return Options(
         color=arguments.output is None and colored(arguments.color),
         top=arguments.top,
         linted=arguments.lint,
         root=str(root),
         shown=from_here(root),
+        sources=text_of,
     )
 
 

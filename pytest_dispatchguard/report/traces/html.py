@@ -9,8 +9,9 @@ from pytest_dispatchguard.model.measurements import Interval
 from pytest_dispatchguard.model.trace_changes import TraceComparison
 from pytest_dispatchguard.model.traces import Step, Told, Trace
 from pytest_dispatchguard.report.charts import charts, svg
-from pytest_dispatchguard.report.html.elements import Html, el, joined, link, prose, wide
+from pytest_dispatchguard.report.html.elements import Html, diff, el, joined, link, prose, wide
 from pytest_dispatchguard.report.html.shell import document
+from pytest_dispatchguard.report.options import Sources
 from pytest_dispatchguard.report.traces import changes
 from pytest_dispatchguard.report.traces.options import Options
 from pytest_dispatchguard.report.traces.rows import (
@@ -226,18 +227,18 @@ def _wait_table(title: str, rows: Sequence[Waited], options: Options) -> Html:
     for one in rows[: options.top]:
         place = [el("code", one.place(options.shown))]
         place += [el("p", one.around)] if one.line.file else []
-        found = joined(*map(_finding, one.findings))
+        found = joined(*(_finding(finding, options.sources) for finding in one.findings))
         cells.append([*map(_text, wait_cells(one)), _text(one.kind), joined(*place), found])
     table = _table(f"Table: {title}", (*WAITS, "for", "place", "finding"), cells)
     return joined(table, _rest(len(rows) - len(cells)))
 
 
-def _finding(finding: Finding) -> Html:
+def _finding(finding: Finding, sources: Sources) -> Html:
     page = link(docs_url(finding.code), f"{finding.code}")
     told = el("p", page, f" line {finding.span.line}: ", prose(statement(finding)))
     if finding.fix is None:
         return told
-    return joined(told, el("p", "Fix: ", prose(remedy(finding.fix))))
+    return joined(told, el("p", "Fix: ", prose(remedy(finding.fix))), diff(finding, sources))
 
 
 def _costs(costs: Sequence[Cost], options: Options) -> list[Html]:
@@ -245,7 +246,10 @@ def _costs(costs: Sequence[Cost], options: Options) -> list[Html]:
         [
             *map(_text, cost.cells),
             el("code", cost.place(options.shown)),
-            joined(*(el("p", remark) for remark in cost.remarks), *map(_finding, cost.findings)),
+            joined(
+                *(el("p", remark) for remark in cost.remarks),
+                *(_finding(finding, options.sources) for finding in cost.findings),
+            ),
         ]
         for cost in costs[: options.top]
     ]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from pytest_dispatchguard.report.options import Sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,3 +21,5 @@ class Options:
     """The project, as the command was told of it."""
     shown: Callable[[str], str] = str
     """How a file of the project is named."""
+    sources: Sources = field(default=lambda path: None)
+    """The text of a file of the project, from which changes of fixes are made."""

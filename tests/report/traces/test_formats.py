@@ -131,6 +131,15 @@ def test_the_page_has_charts_and_tables(one: Told, options: Options) -> None:
     assert len(bars) == 3 * 4  # busy, waits, late, queued: nothing stands behind a data loader
 
 
+def test_the_page_shows_what_a_fix_changes(one: Told, options: Options) -> None:
+    source = "\n" * 43 + "        total += loss.item()\n"
+    there = replace(options, sources=lambda path: source if path == "train.py" else None)
+    page = Page(render([one], None, "html", there))
+    assert "-        total += loss.item()" in page.words
+    assert [name for name, _ in page.seen].count("ins") == 1
+    assert "ins" not in [name for name, _ in Page(render([one], None, "html", options)).seen]
+
+
 def test_the_page_of_a_comparison_begins_with_it(
     before_and_after: list[Told], options: Options
 ) -> None:
