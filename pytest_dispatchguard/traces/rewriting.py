@@ -10,6 +10,8 @@ from typing import Any, TextIO
 
 from pytest_dispatchguard.traces.stream import Header, Tell, events
 
+_DEEPEST = 50
+
 
 def rewritten(
     path: Path, more: Iterable[Mapping[str, Any]], out: TextIO, tell: Tell | None = None
@@ -38,15 +40,18 @@ _encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 def _json(value: object) -> str:
     try:
         return _encode(value)
-    except ValueError:  # of NaN and the infinite, which PyTorch writes
-        return _encode(_finite(value))
+    except (ValueError, RecursionError):  # of NaN and the infinite, which PyTorch writes
+        return _encode(_plain(value))
 
 
-def _finite(value: object) -> object:
+def _plain(value: object, depth: int = 0) -> object:
+    """A value that JSON has; what lies deeper than any viewer looks is null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
+    if isinstance(value, dict | list) and depth > _DEEPEST:
+        return None
     if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
+        return {key: _plain(one, depth + 1) for key, one in value.items()}
     if isinstance(value, list):
-        return [_finite(one) for one in value]
+        return [_plain(one, depth + 1) for one in value]
     return value

@@ -65,6 +65,14 @@ def test_numbers_that_json_lacks_are_null(tmp_path: Path) -> None:
     assert event == {"ph": "X", "ts": None, "args": {"a": [None, 1]}}
 
 
+def test_depth_is_no_harm(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    deep = "[" * 400 + "NaN" + "]" * 400
+    path.write_text(f'{{"traceEvents": [{{"ph": "X", "args": {{"a": {deep}}}}}]}}')
+    (event, _) = again(path)["traceEvents"]
+    assert event["ph"] == "X" and "null" in json.dumps(event)
+
+
 def test_members_do_not_pile_up(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     others = {f"m{n}": n for n in range(5000)} | {"long": "x" * 100_000}

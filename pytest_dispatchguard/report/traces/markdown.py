@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from pytest_dispatchguard.model.findings import Finding
@@ -122,6 +123,7 @@ def _comparison(comparison: TraceComparison, told: Sequence[Told], options: Opti
     return out + "\n"
 
 
+_BAR = re.compile(r"(?<!\\)\|")
 _FIGURES = frozenset({*WAITS, *COSTS, *RANKS, "before", "after"})
 
 
@@ -134,7 +136,8 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     ]
     room = LIMIT // 4
     for number, row in enumerate(rows):
-        cells = [row[i].replace("|", "\\|") if "`" in row[i] else row[i] for i in shown]
+        # Bars end a cell even in code.
+        cells = [_BAR.sub(r"\\|", row[i]) for i in shown]
         lines.append(f"| {' | '.join(cells)} |\n")
         room -= len(lines[-1])
         if room < 0:

@@ -253,7 +253,7 @@ def parts_of_a_step(trace: Trace) -> list[tuple[str, float]]:
 def sentence(told: Told, waits: Waits, shown: Callable[[str], str] = str) -> str:
     """The verdict on one trace; a single place that keeps the device idle is named."""
     keeping = [one for one in waits.all if one.idle > 0]
-    named = keeping[0].place(shown) if len(keeping) == 1 else ""
+    named = keeping[0].place(shown) if len({one.place(shown) for one in keeping}) == 1 else ""
     if named and not named.startswith("in "):
         named = f"at {named}" if keeping[0].line.file else f"in {named}"
     return verdict(told.trace, named)

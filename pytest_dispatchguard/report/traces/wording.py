@@ -96,8 +96,12 @@ def _unit(trace: Trace) -> str:
 def _parts(trace: Trace, named: str) -> list[str]:
     """What stands behind idle times, the largest first."""
     causes = trace.causes
-    waits = sum(wait.idle_us > 0 for wait in trace.waits)
-    of_waits = f"waits {named}" if named else f"waits at {count(waits, 'place')}"
+    places = {
+        wait.line if wait.line.file else called(wait.call, wait.operator, wait.annotation)
+        for wait in trace.waits
+        if wait.idle_us > 0 and wait.times_in_steps
+    }
+    of_waits = f"waits {named}" if named else f"waits at {count(len(places), 'place')}"
     told = [
         (causes["waits"], f"behind {of_waits}"),
         (causes["late launches"], "behind launches that come too late"),

@@ -195,6 +195,16 @@ def test_markdown_stays_short_enough_for_a_comment(options: Options) -> None:
     assert "left out here for their length" in text
 
 
+def test_bars_end_no_cell(options: Options) -> None:
+    finding = replace(ITEM, message="`a | b` or a | b \\| c")
+    one = told(trace())
+    joined = (replace(one.joined[0], findings=(finding,)), *one.joined[1:])
+    text = render([replace(one, joined=joined)], None, "markdown", options)
+    (row,) = [line for line in text.splitlines() if "DG402" in line]
+    head = text.splitlines()[text.splitlines().index(row) - 2]
+    assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", row)) == head.count("|")
+
+
 def test_a_place_is_told_once(options: Options) -> None:
     two = (
         wait(STEP, (200.0, 210.0, 190.0)),
