@@ -251,12 +251,26 @@ def parts_of_a_step(trace: Trace) -> list[tuple[str, float]]:
 
 
 def sentence(told: Told, waits: Waits, shown: Callable[[str], str] = str) -> str:
-    """The verdict on one trace; a single place that keeps the device idle is named."""
-    keeping = [one for one in waits.all if one.idle > 0]
-    named = keeping[0].place(shown) if len({one.place(shown) for one in keeping}) == 1 else ""
-    if named and not named.startswith("in "):
-        named = f"at {named}" if keeping[0].line.file else f"in {named}"
-    return verdict(told.trace, named)
+    """The verdict on one trace, with the place whose waits keep the device idle for longest."""
+    keeping: dict[str, float] = {}
+    for one in waits.all:
+        if one.idle > 0:
+            place = one.place(shown)
+            at = (
+                place
+                if place.startswith("in ")
+                else f"at {place}"
+                if one.line.file
+                else f"in {place}"
+            )
+            keeping[at] = keeping.get(at, 0.0) + one.idle
+    if not keeping:
+        return verdict(told.trace)
+    most = max(keeping, key=lambda at: keeping[at])
+    if len(keeping) == 1:
+        return verdict(told.trace, f"waits {most}")
+    places = count(len(keeping), "place")
+    return verdict(told.trace, f"waits at {places} ({percent(keeping[most])} {most})")
 
 
 RANKS = ("rank", "steps", "a step", "device idle", "host", "waits a step")

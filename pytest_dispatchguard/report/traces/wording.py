@@ -53,9 +53,8 @@ def called(call: str, operator: str, annotation: str) -> str:
     return " in ".join(filter(None, (call, operator, annotation)))
 
 
-def verdict(trace: Trace, named: str = "") -> str:
-    """Whether the host keeps the device idle, in one sentence with the evidence. `named` is the one place
-    whose waits do, where it is one."""
+def verdict(trace: Trace, waits: str = "waits") -> str:
+    """Whether the host keeps the device idle, in one sentence with the evidence; `waits` says which do."""
     if trace.damage:
         return (
             f"the file is damaged: {trace.damage}; idle times cannot be told from a part, and what follows "
@@ -71,7 +70,7 @@ def verdict(trace: Trace, named: str = "") -> str:
     idle = trace.idle_share
     if trace.host_bound:
         return (
-            f"the device is idle {percent(idle)} of {_unit(trace)}: {', '.join(_parts(trace, named))}; "
+            f"the device is idle {percent(idle)} of {_unit(trace)}: {', '.join(_parts(trace, waits))}; "
             f"{_work(trace)}"
         )
     if idle < 1 - BUSY_ENOUGH:
@@ -93,17 +92,11 @@ def _unit(trace: Trace) -> str:
     return "a step" if trace.has_steps else "the trace"
 
 
-def _parts(trace: Trace, named: str) -> list[str]:
+def _parts(trace: Trace, waits: str) -> list[str]:
     """What stands behind idle times, the largest first."""
     causes = trace.causes
-    places = {
-        wait.line if wait.line.file else called(wait.call, wait.operator, wait.annotation)
-        for wait in trace.waits
-        if wait.idle_us > 0 and wait.times_in_steps
-    }
-    of_waits = f"waits {named}" if named else f"waits at {count(len(places), 'place')}"
     told = [
-        (causes["waits"], f"behind {of_waits}"),
+        (causes["waits"], f"behind {waits}"),
         (causes["late launches"], "behind launches that come too late"),
         (causes["input"], "behind the data loader"),
         (trace.queued_us, "though the next kernel is queued"),

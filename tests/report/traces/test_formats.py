@@ -119,7 +119,8 @@ def test_the_page_has_charts_and_tables(one: Told, options: Options) -> None:
     assert [name for name, _ in page.seen].count("svg") == 2
     assert {"summary", "device", "waits", "overhead"} <= set(page.ids())
     assert (
-        "The device is idle 50% of a step: 30% behind waits at 2 places, 15% behind" in page.words
+        "The device is idle 50% of a step: 30% behind waits at 2 places (20% at train.py:44 in step), "
+        "15% behind" in page.words
     )
     assert "train.py:44 in step" in page.words and "DG402" in page.words
     assert "Waits that the linter does not know" in page.words

@@ -30,7 +30,7 @@ def of_steps(**idle: float) -> Trace:
         (
             of_steps(),
             (
-                "the device is idle 50% of a step: 30% behind waits at 2 places, 15% behind "
+                "the device is idle 50% of a step: 30% behind waits, 15% behind "
                 "launches that come too late, 5% though the next kernel is queued; work on the "
                 "waits first, then on host overhead"
             ),
@@ -39,7 +39,7 @@ def of_steps(**idle: float) -> Trace:
             of_steps(idle_us=480, waits_us=20, late_us=460),
             (
                 "the device is idle 48% of a step: 46% behind launches that come too late, 2% "
-                "behind waits at 2 places; host overhead is what to work on"
+                "behind waits; host overhead is what to work on"
             ),
         ),
         (
@@ -51,7 +51,7 @@ def of_steps(**idle: float) -> Trace:
         ),
         (
             of_steps(idle_us=310, waits_us=310, late_us=0),
-            "the device is idle 31% of a step: 31% behind waits at 2 places; the waits are what to work on",
+            "the device is idle 31% of a step: 31% behind waits; the waits are what to work on",
         ),
         (
             of_steps(idle_us=30, waits_us=10, late_us=5),
@@ -105,6 +105,17 @@ def test_a_trace_without_a_device() -> None:
 def test_the_one_place_that_keeps_the_device_idle_is_named(line: Line, named: str) -> None:
     one = Told(trace(waits=(wait(line, (1.0, 1.0, 1.0), 900.0),)))
     assert named in sentence(one, waits_of([one], linted=False))
+
+
+def test_of_several_places_the_worst_is_named() -> None:
+    two = (
+        wait(LOSS, (1.0, 1.0, 1.0), 300.0),
+        wait(LOSS, (1.0, 1.0, 1.0), 300.0, operator="aten::to"),
+        wait(STEP, (1.0, 1.0, 1.0), 300.0),
+    )
+    one = Told(trace(waits=two))
+    told_of = sentence(one, waits_of([one], linted=False))
+    assert "behind waits at 2 places (20% at net/loss.py:12 in loss)," in told_of
 
 
 def test_a_function_is_not_taken_for_its_line() -> None:
