@@ -125,7 +125,7 @@ def _prepared(request: Request, session: Session) -> Check:
     if request.traces is None:
         return check
     files = (file.rel for file in discovery.project)
-    traces = request.traces(files, Texts(discovery, check.texts))
+    traces = request.traces(files, Texts(discovery, check.texts), request.progress)
     return replace(check, session=replace(session, ran=traces.ran), traces=traces)
 
 

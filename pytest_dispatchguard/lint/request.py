@@ -68,7 +68,7 @@ class Request:
     stdin: bytes | None = None
     """Text in place of the one file named in `paths`."""
     progress: Progress | None = None
-    traces: Callable[[Iterable[str], TextOf], Traces] | None = None
+    traces: Callable[[Iterable[str], TextOf, Progress | None], Traces] | None = None
     """Reads traces of the project, which is given by the paths of its files."""
 
 

@@ -43,12 +43,12 @@ class Traces:
 
 
 def reader(
-    files: Sequence[Path], moved: Sequence[tuple[str, str]], tell: Progress | None
-) -> Callable[[Iterable[str], TextOf], Traces]:
+    files: Sequence[Path], moved: Sequence[tuple[str, str]]
+) -> Callable[[Iterable[str], TextOf, Progress | None], Traces]:
     """What reads traces for a project, once for as long as its files are the same."""
     known: dict[frozenset[str], tuple[Trace, ...]] = {}
 
-    def traces(paths: Iterable[str], text_of: TextOf) -> Traces:
+    def traces(paths: Iterable[str], text_of: TextOf, tell: Progress | None) -> Traces:
         found = frozenset(paths)
         if found not in known:
             known.clear()

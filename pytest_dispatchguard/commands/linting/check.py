@@ -131,7 +131,7 @@ def _once(arguments: argparse.Namespace, request: Request) -> int:
     from pytest_dispatchguard.report.progress import progress
 
     with progress() as tell:
-        checked = check(_with_progress(request, tell, arguments))
+        checked = check(_with_progress(request, tell))
     for problem in checked.problems:
         say(problem)
     found = _tell(arguments, checked)
@@ -140,21 +140,54 @@ def _once(arguments: argparse.Namespace, request: Request) -> int:
     return CLEAN if arguments.exit_zero or not found else FOUND
 
 
-def _with_progress(request: Request, tell: Any, arguments: argparse.Namespace) -> Request:
+def _with_progress(request: Request, tell: Any) -> Request:
     from dataclasses import replace
 
-    traces = None
-    if arguments.trace:
-        from pytest_dispatchguard.traced.measured import reader
-
-        traces = reader(arguments.trace, arguments.map, tell)
-    return replace(request, progress=tell, traces=traces)
+    return replace(request, progress=tell)
 
 
 def _request(arguments: argparse.Namespace) -> Request:
     from pytest_dispatchguard.lint.processes.workers import default_jobs
     from pytest_dispatchguard.lint.request import Request
 
+    _refuse(arguments)
+    paths = tuple(arguments.paths) or (Path(),)
+    stdin = None
+    if Path("-") in paths:
+        if len(paths) > 1:
+            raise UserError("- (standard input) goes alone, without other paths")
+        stdin = sys.stdin.buffer.read()
+        paths = (arguments.stdin_filename or Path("stdin.py"),)
+    elif arguments.stdin_filename:
+        raise UserError("--stdin-filename goes with the path -")
+    traces = None
+    if arguments.trace:
+        from pytest_dispatchguard.traced.measured import reader
+
+        traces = reader(arguments.trace, arguments.map)
+    given = given_settings(arguments)
+    mode = "unsafe" if arguments.unsafe_fixes else "safe"
+    return Request(
+        paths=paths,
+        cwd=working_folder(),
+        config_file=arguments.config,
+        settings=given,
+        fix=mode if arguments.fix or arguments.diff else "no",  # type: ignore[arg-type]  # one of the modes
+        write=not arguments.diff,
+        diff_base=arguments.diff_base,
+        add_ignores=arguments.add_ignore,
+        write_baseline=arguments.write_baseline,
+        prune_baseline=arguments.prune_baseline,
+        jobs=arguments.jobs or default_jobs(),
+        cache=not arguments.no_cache,
+        stdin=stdin,
+        min_cost=arguments.min_cost,
+        traces=traces,
+    )
+
+
+def _refuse(arguments: argparse.Namespace) -> None:
+    """Options that do not go together."""
     if arguments.fix and arguments.diff:
         raise UserError("--fix and --diff exclude each other: --diff shows what --fix would do")
     if arguments.add_ignore and (arguments.fix or arguments.diff or arguments.write_baseline):
@@ -183,33 +216,6 @@ def _request(arguments: argparse.Namespace) -> Request:
         raise UserError(
             "--write-baseline goes without --fix, --diff, --diff-base and --prune-baseline"
         )
-    paths = tuple(arguments.paths) or (Path(),)
-    stdin = None
-    if Path("-") in paths:
-        if len(paths) > 1:
-            raise UserError("- (standard input) goes alone, without other paths")
-        stdin = sys.stdin.buffer.read()
-        paths = (arguments.stdin_filename or Path("stdin.py"),)
-    elif arguments.stdin_filename:
-        raise UserError("--stdin-filename goes with the path -")
-    given = given_settings(arguments)
-    mode = "unsafe" if arguments.unsafe_fixes else "safe"
-    return Request(
-        paths=paths,
-        cwd=working_folder(),
-        config_file=arguments.config,
-        settings=given,
-        fix=mode if arguments.fix or arguments.diff else "no",  # type: ignore[arg-type]  # one of the modes
-        write=not arguments.diff,
-        diff_base=arguments.diff_base,
-        add_ignores=arguments.add_ignore,
-        write_baseline=arguments.write_baseline,
-        prune_baseline=arguments.prune_baseline,
-        jobs=arguments.jobs or default_jobs(),
-        cache=not arguments.no_cache,
-        stdin=stdin,
-        min_cost=arguments.min_cost,
-    )
 
 
 def _tell(arguments: argparse.Namespace, checked: Checked) -> bool:
