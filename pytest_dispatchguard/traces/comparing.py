@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from itertools import zip_longest
 from statistics import fmean, variance
 
@@ -105,10 +106,12 @@ def _half(before: Sequence[float], after: Sequence[float]) -> float:
     if a + b <= 0:
         return 0.0
     freedom = (a + b) * (a + b) / (a * a / (len(before) - 1) + b * b / (len(after) - 1))
-    return _t_quantile(freedom) * math.sqrt(a + b)
+    # Cut off, it asks for more rather than less, and traces with many waits ask for few quantiles.
+    return _t_quantile(max(1, int(freedom + 1e-9))) * math.sqrt(a + b)
 
 
-def _t_quantile(freedom: float) -> float:
+@cache
+def _t_quantile(freedom: int) -> float:
     """Between what and its negative Student's t lies as surely as `_LEVEL`: by the angle whose tangent is
     t over the root of the degrees of freedom, in which its density is a power of the cosine."""
     scale = 2 * math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2))

@@ -7,6 +7,8 @@ import random
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pytest_dispatchguard.model.trace_changes import TraceComparison
 from pytest_dispatchguard.model.traces import Device, Line, Step, Trace, Wait
@@ -103,6 +105,45 @@ def test_damage_leaves_idle_shares_unknown() -> None:
 )
 def test_the_quantile_is_student_s(freedom: float, quantile: float) -> None:
     assert _t_quantile(freedom) == pytest.approx(quantile, rel=2e-4)
+
+
+FIGURES = st.lists(st.floats(0.1, 1e4), min_size=2, max_size=5)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 5), st.sampled_from(["step", "loss"])), max_size=4),
+    st.lists(st.tuples(st.integers(1, 5), st.sampled_from(["step", "loss"])), max_size=4),
+    FIGURES,
+    FIGURES,
+)
+def test_backwards_is_the_opposite(
+    before: list[tuple[int, str]], after: list[tuple[int, str]], a: list[float], b: list[float]
+) -> None:
+    def made(places: list[tuple[int, str]], us: list[float]) -> Trace:
+        lines = [Line("train.py", line, function) for line, function in dict.fromkeys(places)]
+        return trace(*(wait(tuple(us), line) for line in lines), steps=tuple(us))
+
+    old, new = made(before, a), made(after, b)
+    there, back = compared(old, new), compared(new, old)
+    opposite = {"came": "went", "went": "came", "grew": "shrank", "shrank": "grew", "same": "same"}
+    assert sorted((one.what, one.sure) for one in there.waits) == sorted(
+        (opposite[one.what], one.sure) for one in back.waits
+    )
+    assert there.step_us.way == -back.step_us.way
+    # Each wait of both is told of once.
+    assert sorted(one.earlier.line for one in there.waits if one.earlier) == sorted(
+        wait.line for wait in old.waits
+    )
+    assert sorted(one.later.line for one in there.waits if one.later) == sorted(
+        wait.line for wait in new.waits
+    )
+
+
+def test_many_waits_take_no_longer_than_reading_them() -> None:
+    many = [wait((5.0, 6.0 + n % 7, 7.0), Line("train.py", n, f"f{n}")) for n in range(3000)]
+    counted = _t_quantile.cache_info().misses
+    assert len(compared(trace(*many), trace(*many)).waits) == 3000
+    assert _t_quantile.cache_info().misses - counted <= 4
 
 
 def test_false_alarms_are_as_rare_as_promised() -> None:
