@@ -91,12 +91,12 @@ def traced(write: Write) -> Path:
 def test_waits_are_told_with_their_findings(traced: Path, run: Run) -> None:
     done = run("trace", "trace.json.gz", "--no-cache", cwd=traced)
     assert (done.status, done.err) == (0, "")
-    lines = done.out.splitlines()
-    assert lines[0].startswith("trace.json.gz: the device is idle 80% of a step: ")
-    known, unknown = done.out.index("that the linter knows"), done.out.index("does not know")
-    assert known < done.out.index("net.py:6 in forward") < done.out.index("DG401") < unknown
-    assert unknown < done.out.index("in odd (net.py:15)")
-    assert "Overhead by place" in done.out
+    verdict, _, rest = done.out.partition("\n")
+    assert verdict.startswith("trace.json.gz: the device is idle 80% of a step: ")
+    assert "22% behind waits at 2 places (20% at net.py:6 in forward)" in verdict
+    known, unknown = rest.index("that the linter knows"), rest.index("does not know")
+    assert known < rest.index("net.py:6 in forward") < rest.index("DG401") < unknown
+    assert unknown < rest.index("in odd (net.py:15)") < rest.index("Overhead by place")
 
 
 def test_the_same_without_the_linter(traced: Path, run: Run) -> None:
