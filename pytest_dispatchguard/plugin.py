@@ -92,10 +92,27 @@ def pytest_configure(config: pytest.Config) -> None:
     if asked.record or asked.lint:
         _watch(config, asked)
     # The processes of pytest-xdist send their reports on.
-    if asked.mode is not None and not hasattr(config, "workerinput"):
+    if not hasattr(config, "workerinput"):
+        _gather(config, asked, saving)
+
+
+def _gather(config: pytest.Config, asked: options.Options, saving: Path | None) -> None:
+    """Has what tests and traces tell gathered, in the one process that tells it."""
+    traces = None
+    if asked.traces:
+        from pytest_dispatchguard.model.errors import UserError
+        from pytest_dispatchguard.pytest_run.traces import Traces
+
+        try:
+            traces = Traces(config.rootpath, asked.traces)
+        except UserError as error:
+            raise _usage(error) from None
+        config.pluginmanager.register(traces, "dispatchguard-traces")
+    if asked.mode is not None or (traces is not None and asked.json is not None):
         from pytest_dispatchguard.pytest_run.verdicts import Gatherer
 
-        config.pluginmanager.register(Gatherer(config, asked, saving), "dispatchguard-verdicts")
+        gatherer = Gatherer(config, asked, saving, traces)
+        config.pluginmanager.register(gatherer, "dispatchguard-verdicts")
 
 
 def _watch(config: pytest.Config, asked: options.Options) -> None:

@@ -34,11 +34,17 @@ class Seen:
     kinds: dict[str, Counter[str]] = field(default_factory=dict)
     """Of each parameter: kinds of values (`tensor`, `module`, else the name of the type), and how often each
     was met among the calls that were looked at."""
+    per_step: float = 0.0
+    """Calls in one step of a training, in the trace where there were most; 0 where no trace tells."""
+    loops: bool = False
+    """Whether its loops ran in every step of a trace, though it was called once for many."""
 
     def add(self, other: Seen) -> None:
         """Adds what was seen in another run."""
         self.calls += other.calls
         self.callees.update(other.callees)
+        self.per_step = max(self.per_step, other.per_step)
+        self.loops = self.loops or other.loops
         for name, kinds in other.kinds.items():
             self.kinds.setdefault(name, Counter()).update(kinds)
 
@@ -87,6 +93,8 @@ def packed(profile: Profile) -> str:
                 parameter: dict(kinds.most_common(MOST_KINDS))
                 for parameter, kinds in sorted(seen.kinds.items())
             },
+            **({"per_step": seen.per_step} if seen.per_step else {}),
+            **({"loops": True} if seen.loops else {}),
         }
     return json.dumps({"dispatchguard-profile": SCHEMA, "files": files}, indent=0) + "\n"
 
@@ -126,6 +134,11 @@ def _unpacked(data: Mapping[str, Any]) -> Profile:
                 for parameter, found in row["kinds"].items()
             }
             profile.functions[path, name] = Seen(
-                str(row["digest"]), int(row["calls"]), Counter(callees), kinds
+                str(row["digest"]),
+                int(row["calls"]),
+                Counter(callees),
+                kinds,
+                float(row.get("per_step", 0.0)),
+                bool(row.get("loops", False)),
             )
     return profile

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from pytest_dispatchguard.config.globs import glob_pattern
 from pytest_dispatchguard.config.load import load_config, unread_python
 from pytest_dispatchguard.config.project_root import find_root, is_project
 from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.traces import TraceLimits
 
 CODES = ("DG001", "DG002", "DG101", "DG102", "DG401", "DG402", "DG601", "DG602")
 
@@ -341,3 +343,25 @@ def test_versions_of_python_that_can_be_read(requires: str) -> None:
 def test_versions_of_python_that_cannot_be_read_are_told(requires: str) -> None:
     (told,) = unread_python(Config(root=Path(), requires_python=requires))
     assert f'requires-python: "{requires}" is not a version specifier' in told
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ("waits_per_step = -1", "waits_per_step must be a number from 0"),
+        ("waits_per_step = true", "waits_per_step must be a number from 0"),
+        ("waits_per_step = inf", "waits_per_step must be a number from 0"),
+        ("idle_share = 10", "idle_share must be a share from 0 to 1"),
+        ("idle_share = nan", "idle_share must be a share from 0 to 1"),
+        ("idle_shares = 0", 'unknown limit "idle_shares"; did you mean "idle_share"?'),
+    ],
+)
+def test_wrong_limits_of_traces_are_told(tmp_path: Path, limits: str, said: str) -> None:
+    project(tmp_path, f"[tool.dispatchguard.trace]\n{limits}\n")
+    assert complaint(tmp_path) == f"pyproject.toml: [tool.dispatchguard] trace: {said}"
+
+
+def test_limits_of_traces_are_those_that_traces_are_held_against(tmp_path: Path) -> None:
+    project(tmp_path, "[tool.dispatchguard.trace]\nwaits_per_step = 2\nidle_share = 0.1\n")
+    limits = dict(load(tmp_path).trace)
+    assert limits == asdict(TraceLimits(waits_per_step=2, idle_share=0.1))

@@ -28,7 +28,7 @@ ARROWS = {
     "cli": frozenset({"", "commands", "model", "spelling", "visible"}),
     "commands": BASE
     | PARTS
-    | {"", "daemon", "history", "post", "prices", "pytest_run", "server", "traces"},
+    | {"", "daemon", "history", "post", "prices", "pytest_run", "server", "traced", "traces"},
     "config": frozenset({"model", "paths", "spelling"}),
     "daemon": frozenset({"", "startup"}),
     "edits": frozenset({"model"}),
@@ -43,7 +43,7 @@ ARROWS = {
     "prices": frozenset({"model", "project_folder"}),
     "profile": frozenset({"config", "model", "project_folder"}),
     "project_folder": frozenset({"model"}),
-    "pytest_run": BASE | PARTS | {"", "history", "traces"},
+    "pytest_run": BASE | PARTS | {"", "history", "traced", "traces"},
     "report": frozenset({"edits", "model", "visible"}),
     "runtime": BASE | {"", "hookspecs"},
     "server": BASE | {"", "lint", "report"},
@@ -52,6 +52,7 @@ ARROWS = {
     "paths": frozenset(),
     "spelling": frozenset(),
     "startup": frozenset(),
+    "traced": BASE | {"", "lint", "prices", "traces"},
     "traces": frozenset({"model", "visible"}),
     "visible": frozenset(),
 }
@@ -76,10 +77,10 @@ FLOORS = {
     ),
     "measure": (("timing",), ("layers",), ("budgets",), ("workers",), ("revisions", "specimens")),
     "traces": (
-        ("stream", "frames", "vocabulary", "timeline", "idle"),
-        ("recorded",),
+        ("stream", "frames", "vocabulary", "timeline", "idle", "operators"),
+        ("recorded", "joining", "comparing", "rewriting"),
         ("replay",),
-        ("analysis",),
+        ("analysis", "marking"),
     ),
     "report": (
         ("diff", "fingerprint", "hot", "lines", "markdown_text", "options", "progress"),
@@ -88,6 +89,7 @@ FLOORS = {
         ("budgets",),
         ("formats",),
         ("html", "review"),
+        ("traces",),
     ),
     "runtime": (
         ("code", "program", "torch_private"),

@@ -98,6 +98,12 @@ def test_defaults_are_those_of_the_configuration(setting: Any) -> None:
         "notes = 'yes'",
         "budgets = 3",
         "budgets = { a = 3 }",
+        "trace = 3",
+        "trace = { waits = 3 }",
+        "trace = { waits_per_step = -1 }",
+        "trace = { waits_per_step = 'few' }",
+        "trace = { waits_per_step = true }",
+        "trace = { idle_share = 1.1 }",
     ],
 )
 def test_what_the_configuration_refuses_the_schema_refuses(wrong: str, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ COMMANDS = {
     "price": "measure what each rule's pattern costs on this machine",
     "review": "report the findings and budget changes that a branch introduces",
     "report": "write an HTML page of findings, device syncs and budgets",
+    "trace": "show where a profiler trace waits for the device, and what keeps the device idle",
     "history": "show how budgets developed, and find the commit that moved a counter",
     "merge": "merge --overhead-json files, for example from the shards of a CI job",
     "init": "set up a project: configuration, pre-commit hook, CI job and a first budget test",
@@ -28,6 +29,7 @@ COMMANDS = {
 _GROUPS = {
     "linting": ("check", "rule", "rules", "hot", "review", "clean"),
     "measuring": ("run", "guards", "layers", "price", "report", "history", "merge"),
+    "tracing": ("trace",),
     "setup": ("init", "config", "completion", "server", "daemon"),
 }
 _FOLDERS = {name: folder for folder, names in _GROUPS.items() for name in names}

@@ -126,6 +126,38 @@ def how_read(command: Any) -> None:
     command.add_argument("--no-cache", action="store_true", help="do not read or write the cache")
 
 
+def trace_options(command: Any) -> None:
+    """Traces that findings are held against."""
+    command.add_argument(
+        "--trace",
+        action="append",
+        default=[],
+        type=named_path,
+        metavar="FILE",
+        help="take costs, and which functions are hot, from a trace of PyTorch's profiler; repeatable",
+    )
+    map_option(command)
+
+
+def map_option(command: Any) -> None:
+    """Where the files of a trace are."""
+    command.add_argument(
+        "--map",
+        action="append",
+        type=_moved,
+        default=[],
+        metavar="FROM=TO",
+        help="paths in the trace that begin with FROM are at TO, relative to the project",
+    )
+
+
+def _moved(text: str) -> tuple[str, str]:
+    before, sign, after = text.partition("=")
+    if not (before and sign):
+        raise argparse.ArgumentTypeError(f"{text!r} is not FROM=TO, such as /workspace/src=src")
+    return before, after
+
+
 def given_settings(arguments: argparse.Namespace) -> dict[str, Any]:
     """The settings given on the command line."""
     names = ("select", "extend_select", "ignore", "pedantic", "notes", "strict", "baseline")

@@ -53,6 +53,8 @@ class Config:
     """Whether notes fail a run."""
     budgets: tuple[tuple[str, Mapping[str, Any]], ...] = ()
     """Globs of test IDs, and the limits of these tests; the pytest plugin reads them."""
+    trace: tuple[tuple[str, float], ...] = ()
+    """Limits for traces by name; the pytest plugin reads them."""
     requires_python: str | None = None
     """`requires-python` of the project."""
     torch_requirement: str | None = None

@@ -20,6 +20,7 @@ from pytest_dispatchguard.config.validation import (
     glob_list,
     name_list,
     string_list,
+    trace_limits,
 )
 from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.paths import absolute, is_file, is_folder
@@ -76,6 +77,15 @@ def budgets_of(pyproject: Path | None) -> tuple[tuple[str, Mapping[str, Any]], .
     return budget_table(table["budgets"], where) if "budgets" in table else ()
 
 
+def trace_limits_of(pyproject: Path) -> tuple[tuple[str, float], ...]:
+    """`[tool.dispatchguard.trace]`: limits for traces."""
+    if not is_file(pyproject):
+        return ()
+    table = own_table(read_toml(pyproject, pyproject.name), pyproject.name, bare=False)
+    where = f"{pyproject.name}: [tool.dispatchguard] trace"
+    return trace_limits(table["trace"], where) if "trace" in table else ()
+
+
 def _from_table(
     table: Mapping[str, Any], shown: str, known_codes: Collection[str], folder: Path
 ) -> dict[str, Any]:
@@ -89,6 +99,7 @@ def _from_table(
         "file": lambda value, where: file_path(value, where, folder),
         "flag": boolean,
         "budgets": budget_table,
+        "trace": trace_limits,
     }
     kinds = {setting.key: setting.kind for setting in SETTINGS}
     settings = {}

@@ -9,7 +9,16 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 Kind = Literal[
-    "codes", "codes by glob", "globs", "patterns", "folders", "names", "file", "flag", "budgets"
+    "codes",
+    "codes by glob",
+    "globs",
+    "patterns",
+    "folders",
+    "names",
+    "file",
+    "flag",
+    "budgets",
+    "trace",
 ]
 
 ALL = "ALL"
@@ -122,6 +131,14 @@ SETTINGS = (
         "Limits for tests, by test ID, in which * and ? are wildcards. The pytest plugin reads them.",
     ),
     Setting(
+        "trace",
+        "trace",
+        "{}",
+        "trace = { waits_per_step = 2, idle_share = 0.1 }",
+        "Limits for the traces of `pytest --overhead-trace`: how often the host may wait for the device in a "
+        "step, and for what share of the steps the device may be idle.",
+    ),
+    Setting(
         "pedantic",
         "flag",
         "false",
@@ -148,6 +165,7 @@ KINDS: Mapping[Kind, str] = {
     "file": "path",
     "flag": "true or false",
     "budgets": "table of test IDs to limits",
+    "trace": "table of limits",
 }
 """The names of the kinds, for people."""
 
@@ -206,5 +224,13 @@ _TYPES: Mapping[Kind, Mapping[str, Any]] = {
     "budgets": {
         "type": "object",
         "additionalProperties": {"type": "object", "additionalProperties": _LIMIT},
+    },
+    "trace": {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "waits_per_step": {"type": "number", "minimum": 0},
+            "idle_share": {"type": "number", "minimum": 0, "maximum": 1},
+        },
     },
 }

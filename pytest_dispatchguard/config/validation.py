@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -114,6 +115,28 @@ def budget_table(value: object, where: str) -> tuple[tuple[str, Mapping[str, Any
             f"{where} must be a table of test IDs to limits, such as "
             '{"tests/test_ops.py::*" = {dispatches = 1}}'
         )
+    return tuple(value.items())
+
+
+_TRACE_LIMITS: Mapping[str, float] = {"waits_per_step": math.inf, "idle_share": 1}
+"""The limits that a trace may have, and the highest of each."""
+
+
+def trace_limits(value: object, where: str) -> tuple[tuple[str, float], ...]:
+    """A table of limits for traces."""
+    if not isinstance(value, dict):
+        raise UserError(
+            f"{where} must be a table of limits, such as {{waits_per_step = 2, idle_share = 0.1}}"
+        )
+    for name, limit in value.items():
+        if name not in _TRACE_LIMITS:
+            raise UserError(f'{where}: unknown limit "{name}"; {did_you_mean(name, _TRACE_LIMITS)}')
+        most = _TRACE_LIMITS[name]
+        # The comparison is false for what is not a number.
+        number = isinstance(limit, (int, float)) and not isinstance(limit, bool)
+        if not number or not 0 <= limit <= most or math.isinf(limit):
+            wanted = "a share from 0 to 1" if most == 1 else "a number from 0"
+            raise UserError(f"{where}: {name} must be {wanted}")
     return tuple(value.items())
 
 

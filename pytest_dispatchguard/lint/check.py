@@ -121,7 +121,12 @@ def _prepared(request: Request, session: Session) -> Check:
         changes = git_diff.changes(config.root, request.diff_base)
     accepted = _baseline(request, config)
     own = prices.load(config.root / prices.NAME)
-    return Check(request, session, discovery, stdin, changes, accepted, own)
+    check = Check(request, session, discovery, stdin, changes, accepted, own)
+    if request.traces is None:
+        return check
+    files = (file.rel for file in discovery.project)
+    traces = request.traces(files, Texts(discovery, check.texts), request.progress)
+    return replace(check, session=replace(session, ran=traces.ran), traces=traces)
 
 
 def _check(check: Check) -> Checked:

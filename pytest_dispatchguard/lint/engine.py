@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from pytest_dispatchguard.lint.incremental.cached_briefs import cached_briefs
+from pytest_dispatchguard.lint.incremental.cached_briefs import cached_briefs, solved_briefs
 from pytest_dispatchguard.lint.pipeline.judge_files import judge_files, target_of
 from pytest_dispatchguard.lint.pipeline.outcome import Outcome, outcome_of
 from pytest_dispatchguard.lint.pipeline.progress import Progress, no_progress
@@ -48,7 +48,7 @@ def run_afresh(
     targets = [f.rel for f in discovery.targets if f.rel in survey.scouted]
     progress("finding what is hot", 0, 1)
     project = call_graph(config, survey, None)
-    hot = hot_functions(config, survey, catalog, project)
+    hot = hot_functions(config, survey, catalog, project, ran=session.ran)
     briefs = briefs_of(config, project, hot)
     progress("finding what is hot", 1, 1)
     judged = judge_files(config, survey, targets, briefs, catalog, None, pool, progress)
@@ -70,7 +70,13 @@ def _run_cached(
     survey = scout_files(config, discovery, cache, pool, texts, progress, _get_ready(session))
     catalog = session.catalog
     targets = [f.rel for f in discovery.targets if f.rel in survey.scouted]
-    briefs = cached_briefs(config, survey, catalog, cache, progress, keep=keep)
+    if session.ran is None:
+        briefs = cached_briefs(config, survey, catalog, cache, progress, keep=keep)
+    else:
+        # The cache keeps one state, which is that of runs without it.
+        progress("finding what is hot", 0, 1)
+        briefs = solved_briefs(config, survey, catalog, cache, ran=session.ran)
+        progress("finding what is hot", 1, 1)
     judged = judge_files(config, survey, targets, briefs, catalog, cache, pool, progress)
     read = Texts(discovery, survey.texts)
     return outcome_of(config, survey, targets, judged, catalog.infos, briefs, read)

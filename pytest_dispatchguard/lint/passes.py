@@ -4,14 +4,15 @@ touch, what is not shown, and what costs too little. Fixing takes several passes
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pytest_dispatchguard import prices
 from pytest_dispatchguard.config.config import selected
 from pytest_dispatchguard.lint import engine
 from pytest_dispatchguard.lint.pipeline.outcome import Outcome, unreadable_input
-from pytest_dispatchguard.lint.request import Request
+from pytest_dispatchguard.lint.pipeline.survey import Texts
+from pytest_dispatchguard.lint.request import Request, Traces
 from pytest_dispatchguard.lint.results.reported import is_shown
 from pytest_dispatchguard.lint.session import Session
 from pytest_dispatchguard.lint.sources.files import Discovery, Source, Unreadable, read_source
@@ -38,6 +39,7 @@ class Check:
     accepted: baselines.Baseline | None
     prices: PriceTable | None
     """The project's own, as measured on its machine."""
+    traces: Traces | None = None
 
     @property
     def texts(self) -> dict[str, str]:
@@ -46,7 +48,8 @@ class Check:
 
     def is_cheap(self, finding: Finding) -> bool:
         """Whether a finding costs less than asked for; one without a price does not."""
-        return finding.price is not None and finding.rank < self.request.min_cost
+        told = finding.price is not None or finding.traced is not None
+        return told and finding.us < self.request.min_cost
 
     def speaking(self) -> set[str]:
         """The codes of the rules that may report something."""
@@ -97,7 +100,14 @@ def _lint(check: Check, texts: Mapping[str, str]) -> Outcome:
     session = check.session
     if isinstance(check.stdin, Unreadable):
         return unreadable_input(session.config, session.catalog.infos, check.stdin)
-    return engine.run(session, check.discovery, texts=texts, progress=check.request.progress)
+    outcome = engine.run(session, check.discovery, texts=texts, progress=check.request.progress)
+    if check.traces is None:
+        return outcome
+    # What is silenced has its share of what was measured, too.
+    found = (*outcome.findings, *outcome.suppressed)
+    told = tuple(check.traces.measured(found, Texts(check.discovery, texts)))
+    number = len(outcome.findings)
+    return replace(outcome, findings=told[:number], suppressed=told[number:])
 
 
 def _match(check: Check, outcome: Outcome) -> baselines.Match | None:

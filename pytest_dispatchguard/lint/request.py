@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pytest_dispatchguard.config.config import Config
 from pytest_dispatchguard.lint.pipeline.progress import Progress
@@ -21,6 +21,25 @@ from pytest_dispatchguard.lint.sources.files import (
     require_python,
 )
 from pytest_dispatchguard.paths import absolute, exists
+
+if TYPE_CHECKING:
+    from pytest_dispatchguard.model.findings import Finding
+    from pytest_dispatchguard.profile import Profile
+
+TextOf = Callable[[str], "str | None"]
+"""The text of a file, by its path relative to the root; None where it cannot be read."""
+
+
+class Traces(Protocol):
+    """What traces say of a project."""
+
+    @property
+    def ran(self) -> Profile:
+        """The functions that ran."""
+
+    def measured(self, findings: Sequence[Finding], text_of: TextOf) -> list[Finding]:
+        """The findings, each with how long the host was seen to wait there."""
+
 
 FixMode = Literal["no", "safe", "unsafe"]
 
@@ -49,6 +68,8 @@ class Request:
     stdin: bytes | None = None
     """Text in place of the one file named in `paths`."""
     progress: Progress | None = None
+    traces: Callable[[Iterable[str], TextOf, Progress | None], Traces] | None = None
+    """Reads traces of the project, which is given by the paths of its files."""
 
 
 def inputs(request: Request, config: Config) -> tuple[Discovery, Source | Unreadable | None]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_dispatchguard.config.config import Config
 from pytest_dispatchguard.config.load import load_config
@@ -19,6 +19,9 @@ from pytest_dispatchguard.lint.store.cache import Cache, cache_path
 from pytest_dispatchguard.lint.store.staleness import fingerprint
 from pytest_dispatchguard.paths import absolute, is_folder
 
+if TYPE_CHECKING:
+    from pytest_dispatchguard.profile import Profile
+
 
 @dataclass(frozen=True, slots=True)
 class Session:
@@ -29,6 +32,8 @@ class Session:
     """Gives the catalog of rules; slow the first time, so it is asked for while other processes work."""
     cache: Cache | None
     pool: Pool
+    ran: Profile | None = None
+    """What ran of the project, beside what its recorded profile says: in a trace."""
 
     @property
     def catalog(self) -> Catalog:

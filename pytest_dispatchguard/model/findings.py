@@ -15,6 +15,7 @@ Safety = Literal["safe", "unsafe"]
 ROUNDS = 10
 """What a loop counts for where nobody saw how many rounds it has."""
 _WAIT_US = 1e6
+_TRACED_US = 1e12
 SCHEMA = 1
 """The number of the JSON layout that findings are written in. Fields are added, never renamed."""
 
@@ -125,6 +126,24 @@ class Ran:
 
 
 @dataclass(frozen=True, slots=True)
+class Traced:
+    """How long the host waited at a place while a trace was recorded."""
+
+    us: float
+    """In a step, the mean."""
+    times: float
+    """Waits in a step, the mean."""
+    idle_us: float
+    """For how much of a step the device was idle because of it."""
+    device: str = ""
+    """What was waited for: ``NVIDIA A100-SXM4-80GB``; empty where the trace does not say."""
+    steps: int = 0
+    """Of the trace; 0 where it has none, and the figures are those of the whole trace."""
+    shared: int = 1
+    """Findings that the trace cannot tell apart: one of them made the host wait so long, or all together."""
+
+
+@dataclass(frozen=True, slots=True)
 class Elsewhere:
     """Where a pattern stands, when it is told at the call that made its function hot."""
 
@@ -170,6 +189,8 @@ class Finding:
     """Where it waited while a program ran, loop by loop; empty for what was read, or ran in tests."""
     cell: Cell | None = None
     """Where in a notebook; None in all other files."""
+    traced: Traced | None = None
+    """How long it took in a trace; None where no trace tells."""
 
     @property
     def sort_key(self) -> tuple[str, int, int, str, str]:
@@ -185,7 +206,14 @@ class Finding:
     @property
     def rank(self) -> float:
         """By what those that cost most come first. Loops count for `ROUNDS` rounds, and waits for more than
-        anything on the host."""
+        anything on the host; what was measured in a trace comes before all that was not."""
+        return self.us if self.traced is None else _TRACED_US + self.us
+
+    @property
+    def us(self) -> float:
+        """What it costs, in microseconds: measured in a trace, else estimated."""
+        if self.traced is not None:
+            return self.traced.us
         if self.price is None:
             return 0.0
         rounds = ROUNDS if self.hot is not None and self.hot.loop and not self.hot.seen else 1

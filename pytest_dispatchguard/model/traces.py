@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from pytest_dispatchguard.model.findings import Finding
@@ -130,6 +130,20 @@ class Overhead:
 
 
 @dataclass(frozen=True, slots=True)
+class Ran:
+    """How often a function ran."""
+
+    calls: int = 0
+    """None of a place that is known from stacks of operators alone."""
+    in_steps: int = 0
+    """Of its calls, those that began in a step."""
+    steps: int = 0
+    """The steps in which it was called, or called something."""
+    callees: Mapping[Line, int] = field(default_factory=dict)
+    """Other functions of the user's that it called, by itself or through libraries, and how often."""
+
+
+@dataclass(frozen=True, slots=True)
 class Depth:
     """How much is queued at some moment."""
 
@@ -174,8 +188,13 @@ class Trace:
     events: int = 0
     damage: str = ""
     """Why the file could not be read to its end; empty where it was."""
-    functions: Mapping[Line, int] | None = None
-    """How often functions of the project were called; None where the trace has no stacks."""
+    functions: Mapping[Line, Ran] | None = None
+    """How often functions of the user's ran; None where the trace has no stacks."""
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether its windows are steps of a training, and not the whole trace as one."""
+        return self.marked or len(self.steps) > 1
 
     @property
     def device(self) -> Device | None:
@@ -239,6 +258,12 @@ class Joined:
     overhead: Overhead | None
     findings: tuple[Finding, ...]
     """Of the line; where a trace knows only the function, those in it that can make such waits."""
+    suspects: Mapping[Wait, tuple[Finding, ...]] | None = None
+    """Which of the findings can be behind each wait; None where that was not looked at, and all can."""
+
+    def behind(self, wait: Wait) -> tuple[Finding, ...]:
+        """Those of the findings that can be why the host waited."""
+        return self.findings if self.suspects is None else self.suspects.get(wait, ())
 
     @property
     def us_per_step(self) -> float:
@@ -257,5 +282,69 @@ class Told:
     @property
     def unknown(self) -> tuple[Wait, ...]:
         """Waits for which the linter has nothing."""
-        known = {joined.line for joined in self.joined if joined.findings}
-        return tuple(wait for wait in self.trace.waits if wait.line not in known)
+        places = {joined.line: joined for joined in self.joined}
+        return tuple(
+            wait
+            for wait in self.trace.waits
+            if wait.line not in places or not places[wait.line].behind(wait)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TraceLimits:
+    """What a trace may have at most; None where there is no limit."""
+
+    waits_per_step: float | None = None
+    """Waits of the host for the device; in the whole trace where it has no steps."""
+    idle_share: float | None = None
+    """The share of the steps in which the device has nothing to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedTrace:
+    """A trace, held against its limits."""
+
+    told: Told
+    limits: TraceLimits
+
+    @property
+    def waits_per_step(self) -> float:
+        """How often the host waited in a step, the mean."""
+        return sum(wait.times_per_step for wait in self.told.trace.waits)
+
+    @property
+    def exceeded(self) -> tuple[str, ...]:
+        """The names of the limits that it does not keep."""
+        figures = {"waits_per_step": self.waits_per_step, "idle_share": self.told.trace.idle_share}
+        limits = asdict(self.limits)
+        return tuple(
+            name
+            for name, figure in figures.items()
+            if limits[name] is not None and figure > limits[name]
+        )
+
+    @property
+    def limited(self) -> bool:
+        """Whether there is any limit."""
+        return self.limits != TraceLimits()
+
+    @property
+    def unknown(self) -> str:
+        """Why the limits cannot be checked; empty where they can be."""
+        trace = self.told.trace
+        if trace.damage:
+            return f"the trace is damaged: {trace.damage}"
+        unseen = not trace.devices and (self.limits.idle_share is not None or not trace.waits)
+        if self.limited and unseen:
+            return "the trace has no work of a device: record it with `ProfilerActivity.CUDA`"
+        return ""
+
+    @property
+    def waits(self) -> list[tuple[Wait, tuple[Finding, ...]]]:
+        """The waits in steps, with what the linter says of their places: those that cost most first."""
+        places = {one.line: one for one in self.told.joined}
+        found = [wait for wait in self.told.trace.waits if wait.times_in_steps]
+        found.sort(key=lambda wait: (-wait.idle_us, -wait.us_per_step, wait.line))
+        return [
+            (wait, places[wait.line].behind(wait) if wait.line in places else ()) for wait in found
+        ]

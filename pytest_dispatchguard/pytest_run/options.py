@@ -46,6 +46,8 @@ class Options(NamedTuple):
     """Whether operations are to be told line by line."""
     record: bool
     """Whether what runs is to be recorded."""
+    traces: tuple[Path, ...]
+    """Traces to hold against their limits when the tests have run."""
     worker: str | None
     """The ends of pipes, in a worker of another run."""
 
@@ -287,6 +289,12 @@ def add(parser: pytest.Parser) -> None:
     )
     group.addoption("--overhead-ops", action="store_true", default=None, help=by_line)
     parser.addini("overhead_ops", by_line, type="bool", default=False)
+    traces = (
+        "when the tests have run, check a trace of PyTorch's profiler against the limits in "
+        "[tool.dispatchguard.trace], and fail the run if it exceeds them; repeatable"
+    )
+    group.addoption("--overhead-trace", action="append", metavar="FILE", help=traces)
+    parser.addini("overhead_trace", traces, type="args", default=[])
     group.addoption("--overhead-worker", help=argparse.SUPPRESS)
 
 
@@ -348,14 +356,16 @@ def read(config: pytest.Config) -> Options:
         bool(config.getoption(f"--overhead-{name}") or config.getini(f"overhead_{name}"))
         for name in ("record", "ops")
     )
+    traces = _traces(config)
     if worker is not None:  # which measures, and nothing else
-        record, ops, found["lint"] = False, False, None
+        record, ops, traces, found["lint"] = False, False, (), None
     if ops and found["lint"] is None:
         found["lint"] = "text"
-    options = Options(mode=found.pop("budget"), worker=worker, record=record, ops=ops, **found)
+    mode = found.pop("budget")
+    options = Options(mode=mode, worker=worker, record=record, ops=ops, traces=traces, **found)
     for file in (options.json, options.report, options.histogram, options.lint_output):
         # A worker writes none, and may run in another tree.
-        asked = options.lint if file is options.lint_output else options.mode
+        asked = options.lint if file is options.lint_output else options.mode or options.traces
         if asked and not worker and file is not None and not file.parent.is_dir():
             raise pytest.UsageError(f"{file}: the directory does not exist; create it first")
     _refuse_unknown("budget", options.mode, MODES)
@@ -365,6 +375,13 @@ def read(config: pytest.Config) -> Options:
         _refuse_unknown("lint", options.lint, FORMATS)
     _refuse(config, options)
     return options
+
+
+def _traces(config: pytest.Config) -> tuple[Path, ...]:
+    named = config.getoption("--overhead-trace")
+    if named:
+        return tuple(config.invocation_params.dir / name for name in named)
+    return tuple(config.rootpath / name for name in config.getini("overhead_trace"))
 
 
 def _refuse_unknown(name: str, word: str | None, known: Collection[str]) -> None:
@@ -402,6 +419,8 @@ def _refuse(config: pytest.Config, options: Options) -> None:
         )
         if config.getoption(f"--overhead-{name}") is not None
     ]
+    if options.traces and given[:1] == ["--overhead-json"]:
+        del given[0]  # what traces tell is written there, too
     if given and options.mode is None:
         raise pytest.UsageError(f"{given[0]} needs --overhead-budget: else nothing is measured")
     of_times = ("--overhead-save", "--overhead-compare", "--overhead-histogram")

@@ -16,14 +16,23 @@ if TYPE_CHECKING:
     from pytest_dispatchguard.history.trends import Began
     from pytest_dispatchguard.measure.revisions.run_files import Taken
     from pytest_dispatchguard.model.verdicts import Verdict
+    from pytest_dispatchguard.pytest_run.traces import Traces
 
 
 class Gatherer:
     """Takes verdicts from the reports of tests, which also come from the processes of pytest-xdist. What it
     needs of ours is imported with the first verdict: a run without any needs none of it."""
 
-    def __init__(self, config: pytest.Config, options: Options, saving: Path | None) -> None:
+    def __init__(
+        self,
+        config: pytest.Config,
+        options: Options,
+        saving: Path | None,
+        traces: Traces | None = None,
+    ) -> None:
         self.config = config
+        self.traces = traces
+        """What is written beside the verdicts."""
         self.options = options
         self.saving = saving
         """The file that what is measured is kept in."""
@@ -161,7 +170,8 @@ class Gatherer:
 
         try:
             if self.options.json is not None:
-                told = as_json(self.verdicts, _installed_versions(), self.losses.found())
+                traces = None if self.traces is None else self.traces.checked
+                told = as_json(self.verdicts, _installed_versions(), self.losses.found(), traces)
                 _write(self.options.json, told.encode())
             report = self.options.report
             if report is not None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from statistics import median
 
-from pytest_dispatchguard.model.traces import Device, Overhead, Step, Trace, Wait
+from pytest_dispatchguard.model.traces import Device, Overhead, Ran, Step, Trace, Wait
 from pytest_dispatchguard.traces.frames import Files
 from pytest_dispatchguard.traces.idle import Windows, windows
 from pytest_dispatchguard.traces.recorded import Recorded, read
-from pytest_dispatchguard.traces.replay import Replay, Waits, depths
+from pytest_dispatchguard.traces.replay import Replay, Waits, Watch, depths
 from pytest_dispatchguard.traces.stream import Tell
 from pytest_dispatchguard.traces.timeline import Timeline
 
@@ -17,13 +17,15 @@ _POINTS = 200
 """Of the line that shows how much was queued."""
 
 
-def analyzed(path: Path, files: Files | None = None, tell: Tell | None = None) -> Trace:
+def analyzed(
+    path: Path, files: Files | None = None, tell: Tell | None = None, watch: Watch | None = None
+) -> Trace:
     """What a trace tells. `files` are those of the project, whose places are preferred; `tell` is told how
-    many bytes are read, of how many."""
+    many bytes are read, of how many; `watch` is told of single waits, idle times and calls."""
     with Timeline() as timeline:
         recorded = read(path, timeline, files or Files(), tell)
         steps, marked = windows(recorded.steps, recorded.optimized, recorded.first, recorded.last)
-        replay = Replay(recorded, steps)
+        replay = Replay(recorded, steps, watch)
         replay.run(timeline)
         return _trace(recorded, replay, steps, marked)
 
@@ -57,7 +59,11 @@ def _trace(recorded: Recorded, replay: Replay, steps: Windows, marked: bool) -> 
     leads = [lead for _, lead, _ in replay.samples.values]
     functions = None
     if recorded.stacks:
-        functions = {line: costs.calls for line, costs in replay.costs.items() if costs.calls}
+        functions = {
+            line: Ran(costs.calls, costs.in_steps, costs.steps, costs.callees)
+            for line, costs in replay.costs.items()
+            if line.file and (costs.calls or costs.steps)
+        }
     return Trace(
         path=str(recorded.path),
         rank=recorded.rank,

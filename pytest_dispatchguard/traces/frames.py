@@ -45,6 +45,8 @@ class Files:
             if path.startswith(before):
                 path = after + path[len(before) :]
                 break
+        if path in self.paths:
+            return path
         parts = PurePosixPath(path).parts
         installed = max((i for i, part in enumerate(parts) if part in _INSTALLED), default=-1)
         parts = parts[installed + 1 :]

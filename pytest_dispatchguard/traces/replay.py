@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from pytest_dispatchguard.model.traces import NOWHERE, Depth, Line, WaitKind
 from pytest_dispatchguard.traces import timeline as kinds
@@ -71,6 +72,17 @@ class Costs:
     tiny: int = 0
     fused: int = 0
     calls: int = 0
+    in_steps: int = 0
+    steps: int = 0
+    """In which anything happened there."""
+    last_step: int = -1
+    callees: dict[Line, int] = field(default_factory=dict)
+
+    def happened(self, step: int | None) -> None:
+        """Counts the steps, which come in order."""
+        if step is not None and step != self.last_step:
+            self.last_step = step
+            self.steps += 1
 
 
 @dataclass(slots=True)
@@ -89,6 +101,7 @@ class StepSums:
 class DeviceSums:
     """What was added up of one device."""
 
+    number: int
     kernels: int = 0
     busy: float = 0.0
     busy_until: float | None = None
@@ -145,10 +158,25 @@ class _Thread:
     inputs: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_RECENT))
 
 
+class Watch(Protocol):
+    """Is told of single events, in the order of time."""
+
+    def waited(self, wait: OneWait, thread: int) -> None:
+        """The host waits."""
+
+    def idled(self, part: Part, device: int) -> None:
+        """A device has nothing to do."""
+
+    def called(self, line: Line, start: float) -> None:
+        """A thread comes to a place in the user's code."""
+
+
 class Replay:
     """The state of a run that is gone through again."""
 
-    def __init__(self, recorded: Recorded, steps: Windows) -> None:
+    def __init__(self, recorded: Recorded, steps: Windows, watch: Watch | None = None) -> None:
+        self._watch = watch
+        self._device_numbers: list[int] = recorded.devices.items
         self._names: list[str] = recorded.names.items
         self._lines: list[Line | None] = recorded.lines.items
         self._steps = steps
@@ -200,8 +228,10 @@ class Replay:
                 self._costs(line).host -= end - start
             costs = self._costs(own)
             costs.host += end - start
-            costs.calls += 1
+            self._called(line, own, costs, self._steps.at(start))
             line, operator = own, ""
+            if self._watch is not None:
+                self._watch.called(own, start)
         elif kind == kinds.OPERATOR:
             text = self._names[name]
             if INPUT.search(text):
@@ -216,6 +246,9 @@ class Replay:
                 costs = self._costs(line)
                 costs.operators += 1
                 costs.inside += end - start
+                costs.happened(self._steps.at(start))
+                if of_stack and self._watch is not None:
+                    self._watch.called(line, start)
                 if line.exact or not line.file:
                     # Without Python frames, its operators are all that is known of a place.
                     costs.host += end - start
@@ -227,6 +260,15 @@ class Replay:
                 annotation = text
         stack.append(_Frame(end, line, operator, annotation))
 
+    def _called(self, caller: Line, own: Line, costs: Costs, step: int | None) -> None:
+        costs.calls += 1
+        costs.in_steps += step is not None
+        costs.happened(step)
+        if caller.file:
+            above = self._costs(caller)
+            above.happened(step)
+            above.callees[own] = above.callees.get(own, 0) + 1
+
     def _runtime(self, start: float, end: float, lane: int, name: int, link: int) -> None:
         thread = self._thread(lane, start)
         stack = thread.stack
@@ -235,7 +277,11 @@ class Replay:
         costs = self._costs(frame.line)
         kind = wait_kind(call)
         if kind is not None:
-            self._wait(thread, start, end, name, kind, frame)
+            waits = self._wait(start, end, name, kind, frame)
+            thread.waits.append(OneWait(start, end, waits))
+            if self._watch is not None:
+                self._watch.waited(thread.waits[-1], lane)
+            costs.happened(self._steps.at(start))
             costs.host -= end - start
             if frame.operator:
                 costs.inside -= end - start
@@ -257,9 +303,7 @@ class Replay:
                 start, end, frame.line, lane, self._launched, launches_graph(call)
             )
 
-    def _wait(
-        self, thread: _Thread, start: float, end: float, name: int, kind: WaitKind, frame: _Frame
-    ) -> None:
+    def _wait(self, start: float, end: float, name: int, kind: WaitKind, frame: _Frame) -> Waits:
         key = (frame.line, name, frame.operator, frame.annotation)
         waits = self.waits.get(key)
         if waits is None:
@@ -276,7 +320,7 @@ class Replay:
             sums = waits.by_step.setdefault(step, [0, 0.0])
             sums[0] += 1
             sums[1] += us
-        thread.waits.append(OneWait(start, end, waits))
+        return waits
 
     def _costs(self, line: Line) -> Costs:
         costs = self.costs.get(line)
@@ -290,7 +334,7 @@ class Replay:
         device = self.devices.get(lane)
         if device is None:
             sums = [StepSums() for _ in range(len(self._steps))]
-            device = self.devices[lane] = DeviceSums(steps=sums)
+            device = self.devices[lane] = DeviceSums(self._device_numbers[lane], steps=sums)
             if len(self._steps):
                 device.busy_until = self._steps.starts[0]
         return device
@@ -351,6 +395,8 @@ class Replay:
             start, end, launched, thread.waits, thread.inputs, closes=not (last and not closed)
         )
         for part in parts:
+            if self._watch is not None:
+                self._watch.idled(part, device.number)
             if isinstance(part.wait, OneWait):
                 part.wait.waits.idle += part.us
             for step, us in self._steps.shares(part.start, part.end):

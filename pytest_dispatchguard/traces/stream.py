@@ -31,6 +31,7 @@ _EMPTY = 1 << 26
 _RATIO, _PACKED = 400, 1 << 28
 """What a packed file may unpack to: so many times its size, or so many bytes. Traces have 10 to 100 times."""
 _KEPT = ("deviceProperties", "computeProperties", "distributedInfo", "schemaVersion", "traceName")
+_MOST_MEMBERS, _LONGEST = 100, 10_000
 _BETWEEN = re.compile(r"[\s,]*")
 _COLON = re.compile(r"\s*:\s*")
 _SPACE = re.compile(r"\s*")
@@ -122,8 +123,14 @@ class _Reader:
                 yield from self._items()
                 continue
             value = self._value()
-            if key in _KEPT:
+            if isinstance(key, str) and (key in _KEPT or self._is_short(value)):
                 self._header.values[key] = value
+
+    def _is_short(self, value: object) -> bool:
+        """Whether a member may be kept that only a copy of the file needs."""
+        if len(self._header.values) >= _MOST_MEMBERS:
+            return False
+        return isinstance(value, int | float) or (isinstance(value, str) and len(value) < _LONGEST)
 
     def _items(self) -> Iterator[dict[str, Any]]:
         scan, between, header = self._scan, _BETWEEN.match, self._header

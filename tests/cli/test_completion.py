@@ -60,6 +60,8 @@ def test_bash_offers_commands(offered: Offered) -> None:
         (("check", "--format", "=", "ma"), ["markdown"]),
         (("check", "--format", "="), "text json sarif github gitlab rdjson markdown html".split()),
         (("review", "--format", "git"), ["github", "gitlab"]),
+        (("trace", "--format", ""), ["text", "json", "markdown", "html", "perfetto"]),
+        (("trace", "--no-"), ["--no-lint", "--no-compare", "--no-cache"]),
         (("check", "src"), []),
         (("check", "--config", "py"), []),
         (("check", "--fix", "--diff-b"), ["--diff-base"]),

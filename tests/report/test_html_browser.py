@@ -14,6 +14,11 @@ import pytest
 
 from pytest_dispatchguard.report.html.findings import SHOWN
 from pytest_dispatchguard.report.html.page import Known, page
+from pytest_dispatchguard.report.traces import render
+from pytest_dispatchguard.report.traces.options import Options as TraceOptions
+from pytest_dispatchguard.traces.comparing import compared
+
+from .traces.conftest import told, trace
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright drives the browser")
 
@@ -48,10 +53,11 @@ def show(browser: Any, tmp_path: Path) -> Iterator[Open]:
     contexts, said, asked = [], [], []
     files: dict[int, Path] = {}
 
-    def show(known: Known, size: tuple[int, int] = DESK, **settings: Any) -> Any:
+    def show(known: Known | str, size: tuple[int, int] = DESK, **settings: Any) -> Any:
         if id(known) not in files:
             files[id(known)] = tmp_path / f"page{len(files)}.html"
-            files[id(known)].write_text(page(known), encoding="utf-8")
+            text = known if isinstance(known, str) else page(known)
+            files[id(known)].write_text(text, encoding="utf-8")
         context = browser.new_context(
             viewport={"width": size[0], "height": size[1]}, reduced_motion="reduce", **settings
         )
@@ -98,6 +104,22 @@ def test_it_fits_in_both_themes_and_on_a_phone(
         assert opened.evaluate("document.documentElement.scrollWidth") <= size[0]
         ground = opened.evaluate("getComputedStyle(document.body).backgroundColor")
         assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(13, 17, 23)"}[theme]
+
+
+@pytest.mark.parametrize("compares", [False, True])
+def test_a_page_of_traces_fits_too(show: Open, tmp_path: Path, compares: bool) -> None:
+    made = trace(path=f"{'long/' * 30}trace.json", waits=trace().waits * 3)
+    traces = [told(made), told(made)]
+    changes = compared(made, trace(waits=())) if compares else None
+    text = render(traces, changes, "html", TraceOptions(root="/home/me"))
+    for theme, size in ("light", PHONE), ("dark", DESK):
+        opened = show(text, size, color_scheme=theme)
+        assert len(opened.screenshot(path=tmp_path / f"{theme}.png")) > 20_000
+        assert opened.evaluate("document.documentElement.scrollWidth") <= size[0]
+        assert "DG402" in opened.locator("#waits").inner_text()
+        drawn = opened.locator("#device svg")
+        assert drawn.count() == (2 if compares else 1)
+        assert drawn.first.bounding_box()["width"] > size[0] / 2
 
 
 def test_text_that_would_break_a_page_does_nothing(

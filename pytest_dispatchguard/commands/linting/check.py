@@ -17,6 +17,7 @@ from pytest_dispatchguard.commands.options import (
     named_path,
     output_options,
     paths_argument,
+    trace_options,
     which_rules,
     working_folder,
 )
@@ -57,6 +58,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "exits after half an hour without work",
     )
     how_read(how)
+    trace_options(parser.add_argument_group("traces"))
 
 
 def _fix_options(fixes: argparse._ArgumentGroup) -> None:
@@ -150,32 +152,7 @@ def _request(arguments: argparse.Namespace) -> Request:
     from pytest_dispatchguard.lint.processes.workers import default_jobs
     from pytest_dispatchguard.lint.request import Request
 
-    if arguments.fix and arguments.diff:
-        raise UserError("--fix cannot be combined with --diff, which shows what --fix would do")
-    if arguments.add_ignore and (arguments.fix or arguments.diff or arguments.write_baseline):
-        raise UserError("--add-ignore cannot be combined with --fix, --diff or --write-baseline")
-    if arguments.unsafe_fixes and not (arguments.fix or arguments.diff):
-        raise UserError("--unsafe-fixes requires --fix or --diff")
-    if arguments.diff and (arguments.format or arguments.statistics):
-        raise UserError("--diff cannot be combined with --format or --statistics: it prints a diff")
-    if arguments.statistics and arguments.format not in (None, "text", "json"):
-        raise UserError(
-            f"--statistics cannot be combined with --format {arguments.format}; use text or json"
-        )
-    if arguments.show_files and arguments.show_settings:
-        raise UserError("--show-files cannot be combined with --show-settings")
-    if arguments.watch and (
-        arguments.daemon or arguments.write_baseline or Path("-") in arguments.paths
-    ):
-        raise UserError("--watch cannot be combined with --daemon, --write-baseline or the path -")
-    if arguments.prune_baseline and arguments.diff:
-        raise UserError("--prune-baseline cannot be combined with --diff, which changes nothing")
-    if arguments.write_baseline and (
-        arguments.fix or arguments.diff or arguments.prune_baseline or arguments.diff_base
-    ):
-        raise UserError(
-            "--write-baseline cannot be combined with --fix, --diff, --diff-base or --prune-baseline"
-        )
+    _refuse(arguments)
     paths = tuple(arguments.paths) or (Path(),)
     stdin = None
     if Path("-") in paths:
@@ -185,6 +162,11 @@ def _request(arguments: argparse.Namespace) -> Request:
         paths = (arguments.stdin_filename or Path("stdin.py"),)
     elif arguments.stdin_filename:
         raise UserError("--stdin-filename requires the path -")
+    traces = None
+    if arguments.trace:
+        from pytest_dispatchguard.traced.measured import reader
+
+        traces = reader(arguments.trace, arguments.map)
     given = given_settings(arguments)
     mode = "unsafe" if arguments.unsafe_fixes else "safe"
     return Request(
@@ -202,7 +184,40 @@ def _request(arguments: argparse.Namespace) -> Request:
         cache=not arguments.no_cache,
         stdin=stdin,
         min_cost=arguments.min_cost,
+        traces=traces,
     )
+
+
+def _refuse(arguments: argparse.Namespace) -> None:
+    """Refuse options that contradict each other."""
+    if arguments.fix and arguments.diff:
+        raise UserError("--fix cannot be combined with --diff, which shows what --fix would do")
+    if arguments.add_ignore and (arguments.fix or arguments.diff or arguments.write_baseline):
+        raise UserError("--add-ignore cannot be combined with --fix, --diff or --write-baseline")
+    if arguments.unsafe_fixes and not (arguments.fix or arguments.diff):
+        raise UserError("--unsafe-fixes requires --fix or --diff")
+    if arguments.diff and (arguments.format or arguments.statistics):
+        raise UserError("--diff cannot be combined with --format or --statistics: it prints a diff")
+    if arguments.statistics and arguments.format not in (None, "text", "json"):
+        raise UserError(
+            f"--statistics cannot be combined with --format {arguments.format}; use text or json"
+        )
+    if arguments.map and not arguments.trace:
+        raise UserError("--map requires --trace")
+    if arguments.show_files and arguments.show_settings:
+        raise UserError("--show-files cannot be combined with --show-settings")
+    if arguments.watch and (
+        arguments.daemon or arguments.write_baseline or Path("-") in arguments.paths
+    ):
+        raise UserError("--watch cannot be combined with --daemon, --write-baseline or the path -")
+    if arguments.prune_baseline and arguments.diff:
+        raise UserError("--prune-baseline cannot be combined with --diff, which changes nothing")
+    if arguments.write_baseline and (
+        arguments.fix or arguments.diff or arguments.prune_baseline or arguments.diff_base
+    ):
+        raise UserError(
+            "--write-baseline cannot be combined with --fix, --diff, --diff-base or --prune-baseline"
+        )
 
 
 def _tell(arguments: argparse.Namespace, checked: Checked) -> bool:

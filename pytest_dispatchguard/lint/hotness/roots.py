@@ -14,6 +14,7 @@ from pytest_dispatchguard.lint.callgraph.project import Project, class_of, dotte
 from pytest_dispatchguard.lint.facts import CallFact, FunctionFact
 from pytest_dispatchguard.lint.hotness.cold import Coldness, in_tests
 from pytest_dispatchguard.lint.hotness.patterns import Patterns, decorator_names, picked_by
+from pytest_dispatchguard.lint.hotness.profile import Observed
 from pytest_dispatchguard.lint.knowledge.libraries import (
     HOT_ANYWHERE,
     HOT_DECORATORS,
@@ -25,6 +26,10 @@ from pytest_dispatchguard.lint.knowledge.libraries import (
 _PROCESSOR = re.compile(r".*[:.]\w*(?:Attn|Attention)\w*Processor\w*\.__call__")
 """Recognized by the name of the class: attention modules call the processor they are given, and
 processors have no common base class."""
+
+
+_OFTEN = 1.5
+"""Calls a step from which a function counts as called more than once in each."""
 
 
 class Root(NamedTuple):
@@ -54,6 +59,24 @@ def named_roots(project: Project, hot: Patterns) -> dict[str, Root]:
         if picked:
             exact = picked == dotted_id(function_id) or picked.startswith("@")
             roots[function_id] = Root(function_id, f"hot-roots: {picked}", surely=exact)
+    return roots
+
+
+def ran_roots(project: Project, observed: Observed) -> dict[str, Root]:
+    """The functions that ran in every step of a trace, or whose loops did."""
+    roots: dict[str, Root] = {}
+    for function_id, seen in observed.seen.items():
+        if function_id not in project.functions:
+            continue
+        if seen.per_step >= 1:
+            once = seen.per_step < _OFTEN
+            often = "in every" if once else f"{seen.per_step:.3g} times a"
+            reason = f"called {often} step of a trace"
+            per: Literal["call", "step"] = "step" if once else "call"
+            roots[function_id] = Root(function_id, reason, per, surely=True)
+        elif seen.loops:
+            reason = "a loop that ran in every step of a trace"
+            roots[function_id] = Root(function_id, reason, "step", only_loops=True, surely=True)
     return roots
 
 

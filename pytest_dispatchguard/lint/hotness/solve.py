@@ -22,7 +22,7 @@ from pytest_dispatchguard.lint.hotness.cold import Coldness
 from pytest_dispatchguard.lint.hotness.patterns import patterns
 from pytest_dispatchguard.lint.hotness.profile import Observed, with_seen
 from pytest_dispatchguard.lint.hotness.reachability import ReachContext, Reached, reachable
-from pytest_dispatchguard.lint.hotness.roots import Root, find_roots, named_roots
+from pytest_dispatchguard.lint.hotness.roots import Root, find_roots, named_roots, ran_roots
 from pytest_dispatchguard.lint.knowledge.libraries import Known
 
 
@@ -83,9 +83,33 @@ def solve(
     recorded = observed or Observed()
     extra = {base: Known(frozenset(methods)) for base, methods in (library_roots or {}).items()}
     named = named_roots(project, patterns(hot_roots))
-    surely = frozenset(target for target, root in named.items() if root.surely)
-    coldness = Coldness(project, patterns(cold), surely)
+    ran = ran_roots(project, recorded)
+    surely = {target for target, root in named.items() if root.surely}
+    coldness = Coldness(project, patterns(cold), frozenset(surely))
     roots = find_roots(project, named, extra, coldness)
+    heat = _heat(project, coldness, roots, recorded, step)
+    unexpected = {
+        target: root
+        for target, root in ran.items()
+        if target not in heat.hot or heat.hot[target].users
+    }
+    if not unexpected:
+        return heat
+    # They ran, though nothing in the code says that they do.
+    coldness = Coldness(project, patterns(cold), frozenset(surely | unexpected.keys()))
+    known = {root.target: root for root in roots}
+    together = {**unexpected, **known}
+    roots = [together[target] for target in sorted(together)]
+    return _heat(project, coldness, roots, recorded, step)
+
+
+def _heat(
+    project: Project,
+    coldness: Coldness,
+    roots: Sequence[Root],
+    recorded: Observed,
+    step: Callable[[], object] | None,
+) -> Heat:
     plain: dict[str, tuple[Edge, ...]] = {}
 
     def ways(function_id: str) -> tuple[Edge, ...]:

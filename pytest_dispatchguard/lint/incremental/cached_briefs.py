@@ -20,6 +20,7 @@ from pytest_dispatchguard.project_folder import PROFILE
 
 if TYPE_CHECKING:
     from pytest_dispatchguard.lint.incremental.last_solution import Known
+    from pytest_dispatchguard.profile import Profile
 
 # The solver and `next_solution` are imported where they run: a run over an unchanged project needs neither,
 # and would spend most of its time importing them.
@@ -69,11 +70,12 @@ def solved_briefs(
     catalog: Catalog,
     cache: Cache | None,
     step: Callable[[], object] | None = None,
+    ran: Profile | None = None,
 ) -> Briefs:
-    """The briefs from a full solve; see `hotness.solve` for `step`."""
+    """The briefs from a full solve; `ran` adds to what was recorded, for `step` see `hotness.solve`."""
     from pytest_dispatchguard.lint.pipeline.solve import solve
 
-    return briefs_of(config, *solve(config, survey, catalog, cache, step))
+    return briefs_of(config, *solve(config, survey, catalog, cache, step, ran))
 
 
 def project_key(config: Config, survey: Survey, catalog: Catalog) -> str:

@@ -13,7 +13,7 @@ from pytest_dispatchguard.lint.hotness.profile import Observed, observed
 from pytest_dispatchguard.lint.judge.catalog import Catalog
 from pytest_dispatchguard.lint.pipeline.survey import Survey, facts_of, packaged, text_of
 from pytest_dispatchguard.lint.store.cache import Cache
-from pytest_dispatchguard.profile import load
+from pytest_dispatchguard.profile import Profile, load
 from pytest_dispatchguard.project_folder import PROFILE
 
 
@@ -29,14 +29,16 @@ def hot_functions(
     catalog: Catalog,
     project: Project,
     step: Callable[[], object] | None = None,
+    ran: Profile | None = None,
 ) -> hotness.Heat:
-    """Find the hot functions of a call graph; for `step` see `hotness.solve`."""
+    """Find the hot functions of a call graph; `ran` adds to what was recorded, for `step` see
+    `hotness.solve`."""
     return hotness.solve(
         project,
         hot_roots=config.hot_roots,
         cold=config.cold,
         library_roots=catalog.hot_roots,
-        observed=_recorded(config, survey, project),
+        observed=_recorded(config, survey, project, ran),
         step=step,
     )
 
@@ -47,17 +49,21 @@ def solve(
     catalog: Catalog,
     cache: Cache | None,
     step: Callable[[], object] | None = None,
+    ran: Profile | None = None,
 ) -> tuple[Project, hotness.Heat]:
     """Build the call graph and find what is hot in it."""
     project = call_graph(config, survey, cache)
-    return project, hot_functions(config, survey, catalog, project, step)
+    return project, hot_functions(config, survey, catalog, project, step, ran)
 
 
-def _recorded(config: Config, survey: Survey, project: Project) -> Observed | None:
-    """What the project's profile says of the functions as they are now."""
-    if not (config.root / PROFILE).exists():
-        return None
-    profile = load(config.root / PROFILE)
+def _recorded(
+    config: Config, survey: Survey, project: Project, ran: Profile | None
+) -> Observed | None:
+    """What the project's profile, and what else ran, say of the functions as they are now."""
+    profile = load(config.root / PROFILE) if (config.root / PROFILE).exists() else None
+    if ran is not None:
+        profile = profile or Profile()
+        profile.merge(ran)
     if profile is None:
         return None
     return observed(profile, project.files, project.module_of, partial(text_of, survey))

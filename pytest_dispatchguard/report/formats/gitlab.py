@@ -11,7 +11,7 @@ from pytest_dispatchguard.report.fingerprint import fingerprints
 from pytest_dispatchguard.report.formats.json_ import dump
 from pytest_dispatchguard.report.formats.markdown import shown_fix
 from pytest_dispatchguard.report.options import Options, Sources
-from pytest_dispatchguard.report.wording import cost, heat, ordered, severity, statement
+from pytest_dispatchguard.report.wording import costs, heat, ordered, severity, statement
 
 _SEVERITIES = {"error": "major", "warning": "minor", "note": "info", "hint": "info"}
 
@@ -42,8 +42,8 @@ def _entry(finding: Finding, fingerprint: str, sources: Sources) -> dict[str, An
 def _description(finding: Finding) -> str:
     # GitLab shows a description as one line of plain text.
     parts = [f"{finding.code} {finding.rule}: {' '.join(statement(finding).split())}"]
-    if finding.price is not None:
-        parts.append(cost(finding.price))
+    if costs(finding):
+        parts.append(costs(finding))
     if finding.hot is not None:
         parts.append(f"hot: {heat(finding.hot)}")
     return "; ".join(parts)

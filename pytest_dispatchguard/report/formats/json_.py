@@ -16,6 +16,7 @@ from pytest_dispatchguard.model.findings import (
     Hot,
     Price,
     Span,
+    Traced,
 )
 from pytest_dispatchguard.model.reports import Report
 from pytest_dispatchguard.report.budgets.operations import as_objects
@@ -81,6 +82,19 @@ def finding_object(finding: Finding) -> dict[str, Any]:
         "cell": None
         if finding.cell is None
         else {"number": finding.cell.number, "line": finding.cell.line},
+        "traced": None if finding.traced is None else traced_object(finding.traced),
+    }
+
+
+def traced_object(traced: Traced) -> dict[str, Any]:
+    """How long a place took in a trace, as a plain dict."""
+    return {
+        "us": traced.us,
+        "times": traced.times,
+        "idle_us": traced.idle_us,
+        "device": traced.device or None,
+        "steps": traced.steps,
+        "shared": traced.shared,
     }
 
 

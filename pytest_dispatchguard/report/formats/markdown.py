@@ -15,13 +15,14 @@ from pytest_dispatchguard.report.diff import unified
 from pytest_dispatchguard.report.markdown_text import CODE, LIMIT, code, escape, fence_around
 from pytest_dispatchguard.report.options import Options, Sources
 from pytest_dispatchguard.report.wording import (
-    cost,
+    costs,
     count,
     dearest_files_first,
     docs_url,
     footing,
     headline,
     heat_notes,
+    in_trace,
     noted,
     remedy,
     statement,
@@ -53,7 +54,9 @@ def _noted(report: Report, room: int) -> str:
     out = f"\n<details><summary>{title}</summary>\n\n"
     shown = 0
     for note in found[: report.most_notes]:
-        line = f"- {linked(note)} {code(f'{note.path}:{note.span.line}')}: {escape(note.message)}\n"
+        measured = "" if note.traced is None else f"**{in_trace(note.traced)}**: "
+        place = code(f"{note.path}:{note.span.line}")
+        line = f"- {linked(note)} {place}: {measured}{escape(note.message)}\n"
         if len(out) + len(line) > room:
             break
         out, shown = out + line, shown + 1
@@ -107,8 +110,8 @@ def reasons(finding: Finding) -> list[str]:
     facts = []
     if finding.hot is not None:
         facts.append(f"hot: {_heat(finding.hot)}")
-    if finding.price is not None:
-        facts.append(f"**{cost(finding.price)}**")
+    if costs(finding):
+        facts.append(f"**{escape(costs(finding))}**")
     return ["", " · ".join(facts)] if facts else []
 
 

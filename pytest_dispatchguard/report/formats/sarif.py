@@ -8,12 +8,12 @@ from urllib.parse import quote
 from pytest_dispatchguard.model.findings import Edit, Elsewhere, Finding, Fix, RuleInfo, Span
 from pytest_dispatchguard.model.reports import Report
 from pytest_dispatchguard.report.fingerprint import fingerprints
-from pytest_dispatchguard.report.formats.json_ import dump, hot_object
+from pytest_dispatchguard.report.formats.json_ import dump, hot_object, traced_object
 from pytest_dispatchguard.report.options import Options
 from pytest_dispatchguard.report.wording import (
     HOME,
     NAME,
-    cost,
+    costs,
     docs_url,
     heat,
     ordered,
@@ -115,6 +115,7 @@ def _result(finding: Finding, rule_index: int, fingerprint: str) -> dict[str, An
             "certainty": finding.certainty,
             "hot": None if finding.hot is None else hot_object(finding.hot),
             "priceUs": None if finding.price is None else finding.price.us,
+            **({} if finding.traced is None else {"traced": traced_object(finding.traced)}),
         },
     }
     if finding.fix is not None:
@@ -139,8 +140,8 @@ def _message(finding: Finding) -> str:
     lines = [statement(finding)]
     if finding.hot is not None:
         lines.append(f"hot: {heat(finding.hot)}")
-    if finding.price is not None:
-        lines.append(cost(finding.price))
+    if costs(finding):
+        lines.append(costs(finding))
     return "\n".join(lines)
 
 

@@ -17,11 +17,12 @@ from pytest_dispatchguard.report.options import Options, Sources
 from pytest_dispatchguard.report.wording import (
     NOTES,
     accounts,
-    cost,
+    costs,
     count,
     footing,
     headline,
     heat,
+    in_trace,
     noted,
     place,
     ranked,
@@ -91,8 +92,10 @@ def _notes(report: Report, options: Options) -> Iterator[Line]:
 
 def _note(finding: Finding, width: int) -> Line:
     where = f"    {place(finding)} "
+    measured = "" if finding.traced is None else f"{in_trace(finding.traced)}: "
     message, cut = _shortened(
-        _visible(_one_line(finding.message)), max(width - len(where) - len(finding.code) - 2, 20)
+        measured + _visible(_one_line(finding.message)),
+        max(width - len(where) - len(finding.code) - 2, 20),
     )
     return [
         (where, "dim"),
@@ -143,8 +146,8 @@ def _finding(finding: Finding, sources: Sources, options: Options) -> Iterator[L
         yield [(f"  {line}", "")]
     if finding.hot is not None:
         yield [(f"  hot: {_fitted_heat(finding.hot, width - len('  hot: '))}", "dim")]
-    if finding.price is not None:
-        yield [(f"  {cost(finding.price)}", "magenta")]
+    if costs(finding):
+        yield [(f"  {_one_line(costs(finding))}", "magenta")]
     yield from _excerpt(finding, sources(finding.path), width)
     if finding.fix is not None:
         yield from _fix(finding, finding.fix, sources(finding.path), width)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import groupby
 
-from pytest_dispatchguard.model.findings import Certainty, Finding, Hot, Price
+from pytest_dispatchguard.model.findings import Certainty, Finding, Hot
 from pytest_dispatchguard.report.html.elements import (
     Html,
     diff,
@@ -22,10 +22,12 @@ from pytest_dispatchguard.report.html.elements import (
 from pytest_dispatchguard.report.options import Sources
 from pytest_dispatchguard.report.wording import (
     cost,
+    costs,
     count,
     dearest_files_first,
     docs_url,
     heat_notes,
+    in_trace,
     microseconds,
     remedy,
 )
@@ -161,7 +163,9 @@ def _place(finding: Finding) -> str:
 def _tags(finding: Finding) -> list[str]:
     price, fix = finding.price, finding.fix
     told = [] if finding.certainty == "sure" else [str(finding.certainty)]
-    if price is not None:
+    if finding.traced is not None:
+        told.append(in_trace(finding.traced))
+    elif price is not None:
         told += [count(price.waits, "wait")] if price.waits else []
         told += [f"≈ {microseconds(price.us)} µs"] if price.us is not None else []
     if fix is not None:
@@ -175,8 +179,8 @@ def _body(finding: Finding, sources: Sources) -> list[Html]:
     told = [el("p", page, *where)]
     if finding.hot is not None:
         told.append(el("p", "Hot: ", heat(finding.hot)))
-    if finding.price is not None:
-        told.append(el("p", "Costs: ", cost(finding.price)))
+    if costs(finding):
+        told.append(el("p", "Costs: ", costs(finding)))
     there = finding.elsewhere
     if there is not None:
         place = f"{there.path}:{there.span.line}"
@@ -244,14 +248,17 @@ def _root(root: str, found: Sequence[tuple[int, Finding]]) -> Html:
             "→ ",
             el("a", f"{finding.path}:{_place(finding)}", href=f"#f{number}"),
             *([" in ", el("code", finding.function)] if finding.function else []),
-            f": {_waiting(finding.price)}{_loop(finding.hot)} ({finding.code})",
+            f": {_waiting(finding)}{_loop(finding.hot)} ({finding.code})",
         )
         for number, finding in found
     ]
     return el("li", name, told + (" at least" if least else ""), el("ul", *places))
 
 
-def _waiting(price: Price | None) -> str:
+def _waiting(finding: Finding) -> str:
+    price = finding.price
+    if finding.traced is not None:
+        return costs(finding)
     if price is None:
         return "it is not known how often it waits"
     return f"waits {count(price.waits, 'time')}" if price.waits else cost(price)

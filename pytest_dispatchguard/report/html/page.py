@@ -11,18 +11,16 @@ from pytest_dispatchguard.model.operations import OperationsAt
 from pytest_dispatchguard.model.reports import Report
 from pytest_dispatchguard.model.verdicts import Verdict
 from pytest_dispatchguard.report.budgets import operations
-from pytest_dispatchguard.report.charts import svg
 from pytest_dispatchguard.report.html import budgets as html_budgets
 from pytest_dispatchguard.report.html import findings as html_findings
 from pytest_dispatchguard.report.html.elements import (
     Html,
-    asset,
     el,
     embedded,
-    hashed,
     prose,
     wide,
 )
+from pytest_dispatchguard.report.html.shell import document
 from pytest_dispatchguard.report.options import Options, Sources
 from pytest_dispatchguard.report.wording import NAME, accounts, count, fixable, footing, headline
 
@@ -60,50 +58,14 @@ def page(known: Known) -> str:
         parts.append(("operations", "Operations", _operations(report.operations)))
     if report is not None:
         parts.append(("findings", "Findings", html_findings.section(findings, sources)))
-    style, script = svg.themes() + asset("page.css"), asset("page.js")
     told = embedded([]) if report is None else html_findings.data(findings, sources)
-    body = el(
-        "body",
-        el("a", "Skip to the end of the menu", href="#main", class_="skip"),
-        _head([(name, title) for name, title, _ in parts]),
-        el("main", *(part for _, _, part in parts), id="main", tabindex="-1"),
-        el("script", Html(told), type="application/json", id="data"),
-    )
-    head = el(
-        "head",
-        el("meta", charset="utf-8"),
-        el("meta", http_equiv="Content-Security-Policy", content=_policy(style, script)),
-        el("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        el("meta", name="referrer", content="no-referrer"),
-        el("title", _title(known)),
-        el("style", Html(style)),
-        el("script", Html(script)),
-    )
-    return f"<!doctype html>\n{el('html', head, body, lang='en')}\n"
-
-
-def _policy(style: str, script: str) -> str:
-    """Nothing from other hosts; only the page's own script and style."""
-    return (
-        f"default-src 'none'; style-src {hashed(style)}; script-src {hashed(script)}; "
-        "base-uri 'none'; form-action 'none'"
-    )
+    return document(_title(known), parts, told)
 
 
 def _title(known: Known) -> str:
     parts = [] if known.report is None else [count(len(known.report.findings), "finding")]
     parts += [] if known.verdicts is None else [count(len(known.verdicts), "budget")]
     return f"{NAME}: {', '.join(parts)}" if parts else NAME
-
-
-def _head(sections: Sequence[tuple[str, str]]) -> Html:
-    links = [el("li", el("a", title, href=f"#{name}")) for name, title in sections]
-    return el(
-        "header",
-        el("p", NAME, class_="name"),
-        el("nav", el("ul", *links), aria_label="Parts of this page"),
-        el("button", "Theme: as the system", type="button", id="theme", hidden=True),
-    )
 
 
 def _summary(known: Known) -> Html:

@@ -19,7 +19,7 @@ from pytest_dispatchguard.report.formats.markdown import linked, listed, reasons
 from pytest_dispatchguard.report.markdown_text import LIMIT, code, escape, fence_around
 from pytest_dispatchguard.report.options import Options, Sources
 from pytest_dispatchguard.report.suggestions import Lines, whole_lines
-from pytest_dispatchguard.report.wording import NAME, bill, cost, count, remedy, statement
+from pytest_dispatchguard.report.wording import NAME, bill, costs, count, remedy, statement
 from pytest_dispatchguard.visible import one_line
 
 _MOST_OF_BUDGETS = LIMIT // 2
@@ -165,7 +165,7 @@ def _gone(findings: Sequence[Finding]) -> Iterator[str]:
     yield "\n#### Resolved\n\n"
     for finding in findings[:_MOST_GONE]:
         where = f" in {code(finding.function)}" if finding.function else ""
-        price = f": {cost(finding.price)}" if finding.price is not None else ""
+        price = f": {escape(costs(finding))}" if costs(finding) else ""
         yield f"- {linked(finding)}{where}, {code(finding.path)}{price}\n"
     if len(findings) > _MOST_GONE:
         yield f"- … and {len(findings) - _MOST_GONE} more\n"
