@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from pytest_dispatchguard.lint.pipeline.progress import Progress
 from pytest_dispatchguard.model.findings import Finding, Traced
 from pytest_dispatchguard.model.traces import Trace
 from pytest_dispatchguard.profile import Profile
 from pytest_dispatchguard.traced.ran import profile_of
-from pytest_dispatchguard.traced.told import Progress, read
+from pytest_dispatchguard.traced.told import read
 from pytest_dispatchguard.traces.frames import Files
 from pytest_dispatchguard.traces.joining import TextOf, joined
 

@@ -14,12 +14,11 @@ from pytest_dispatchguard.traces.frames import Files
 from pytest_dispatchguard.traces.joining import joined
 
 if TYPE_CHECKING:
+    from pytest_dispatchguard.lint.pipeline.progress import Progress
     from pytest_dispatchguard.lint.session import Session
     from pytest_dispatchguard.lint.sources.files import Discovery
     from pytest_dispatchguard.model.findings import Finding
     from pytest_dispatchguard.traces.replay import Watch
-
-Progress = Callable[[str, int, int], None]
 
 
 def told(

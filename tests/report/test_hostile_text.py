@@ -14,7 +14,16 @@ from unicodedata import category
 
 import pytest
 
-from pytest_dispatchguard.model.findings import Edit, Finding, Fix, Hot, HotPlace, RuleInfo, Span
+from pytest_dispatchguard.model.findings import (
+    Edit,
+    Finding,
+    Fix,
+    Hot,
+    HotPlace,
+    RuleInfo,
+    Span,
+    Traced,
+)
 from pytest_dispatchguard.model.history import Culprit
 from pytest_dispatchguard.model.measurements import CostlyLine
 from pytest_dispatchguard.model.reports import Report
@@ -55,6 +64,7 @@ def nasty(report_of: Callable[..., Report]) -> Report:
             hot=Hot(NASTY, (NASTY, NASTY), NASTY),
             fix=fix,
             source=NASTY,
+            traced=Traced(1.0, 1.0, 0.5, NASTY, 3),
         )
         for level in ("sure", "note", "maybe")
     ]

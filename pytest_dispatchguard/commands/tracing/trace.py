@@ -25,8 +25,8 @@ from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.model.traces import Told, Trace
 
 if TYPE_CHECKING:
+    from pytest_dispatchguard.lint.pipeline.progress import Progress
     from pytest_dispatchguard.report.traces.options import Options
-    from pytest_dispatchguard.traced.told import Progress
     from pytest_dispatchguard.traces.replay import Watch
 
 _FORMATS = ("text", "json", "markdown", "html", "perfetto")
