@@ -18,8 +18,9 @@ from pytest_dispatchguard.traces.stream import Header, Tell, events
 from pytest_dispatchguard.traces.timeline import Timeline
 from pytest_dispatchguard.traces.vocabulary import OPTIMIZER, STEP, Place, place_of
 
-_MOST_NAMES, _MOST_STEPS, _MOST_LANES = 300_000, 100_000, 60_000
+_MOST_NAMES, _MOST_STEPS, _MOST_THREADS, _MOST_DEVICES = 300_000, 20_000, 60_000, 64
 _LONGEST_NAME = 300
+_LONGEST_KEY = 2_000
 _LATEST = 1e17
 """Microseconds: the year 5138. What says that it began later is no time."""
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
@@ -67,8 +68,8 @@ class Recorded:
     names: Table = field(default_factory=lambda: Table("(other)", _MOST_NAMES))
     lines: Table = field(default_factory=lambda: Table(None, _MOST_NAMES))
     """Places in the user's code: of Python frames, and of the stacks of operators."""
-    threads: Table = field(default_factory=lambda: Table(("", ""), _MOST_LANES))
-    devices: Table = field(default_factory=lambda: Table(-1, _MOST_LANES))
+    threads: Table = field(default_factory=lambda: Table(("", ""), _MOST_THREADS))
+    devices: Table = field(default_factory=lambda: Table(-1, _MOST_DEVICES))
     steps: list[tuple[float, float, str]] = field(default_factory=list)
     """Marked steps: begin, end, name."""
     optimized: list[float] = field(default_factory=list)
@@ -128,7 +129,8 @@ class _Reader:
         self._recorded = recorded
         self._files = files
         self._known: dict[str, int] = {}
-        self._frames: dict[str, int] = {}
+        self._frames: dict[str | int, int] = {}
+        """By what a trace has; stacks, which are long, by their hash."""
 
     def add(self, event: dict[str, Any], place: Place) -> None:
         """Adds an event that lasts for some time."""
@@ -151,7 +153,7 @@ class _Reader:
             lane = self._device(event, args)
             link = _integer(args.get("correlation"))
         else:
-            lane = recorded.threads.number((str(event.get("pid")), str(event.get("tid"))))
+            lane = recorded.threads.number((_id(event.get("pid")), _id(event.get("tid"))))
             if place == "runtime":
                 link = _integer(args.get("correlation"))
             elif place == "python":
@@ -173,7 +175,7 @@ class _Reader:
         known = self._known.get(name)
         if known is None:
             known = self._recorded.names.number(clean(name))
-            if len(self._known) < _MOST_NAMES:
+            if len(self._known) < _MOST_NAMES and len(name) <= _LONGEST_KEY:
                 self._known[name] = known
         return known
 
@@ -182,7 +184,7 @@ class _Reader:
         if known is None:
             line = parsed(name[:4096], self._files, exact=False)
             known = self._recorded.lines.number(_clean_line(line))
-            if len(self._frames) < _MOST_NAMES:
+            if len(self._frames) < _MOST_NAMES and len(name) <= _LONGEST_KEY:
                 self._frames[name] = known
         return known
 
@@ -191,12 +193,13 @@ class _Reader:
         if not stack or not isinstance(stack, str):
             return 0
         self._recorded.stacks = True
-        known = self._frames.get(stack)
+        key = hash(stack)
+        known = self._frames.get(key)
         if known is None:
             line = of_stack(stack, self._files, exact=old)
             known = self._recorded.lines.number(_clean_line(line))
             if len(self._frames) < _MOST_NAMES:
-                self._frames[stack] = known
+                self._frames[key] = known
         return known
 
     def _device(self, event: Mapping[str, Any], args: Mapping[str, Any]) -> int:
@@ -216,6 +219,11 @@ def _clean_line(line: Line | None) -> Line | None:
     if line is None:
         return None
     return Line(clean(line.file), line.line, clean(line.function), line.exact, line.ours)
+
+
+def _id(value: object) -> str:
+    """What a process or a thread is called; not all of it where it is no name."""
+    return str(value)[:64]
 
 
 def _number(value: object) -> float:

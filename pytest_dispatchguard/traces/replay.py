@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from pytest_dispatchguard.model.traces import NOWHERE, Depth, Line, WaitKind
 from pytest_dispatchguard.traces import timeline as kinds
@@ -13,6 +14,7 @@ from pytest_dispatchguard.traces.idle import Launched, Part, Windows, explained
 from pytest_dispatchguard.traces.recorded import Recorded
 from pytest_dispatchguard.traces.timeline import Record
 from pytest_dispatchguard.traces.vocabulary import (
+    BACKWARD,
     INPUT,
     OPTIMIZER,
     STEP,
@@ -29,6 +31,10 @@ _PENDING = 200_000
 _CHAIN = 4
 """So many tiny kernels in a row are worth fusing."""
 _SAMPLES = 4_096
+_DEEPEST = 5_000
+"""Frames of a thread: Python itself allows a thousand, unless told otherwise."""
+_MOST_PLACES = 4_000_000
+"""Places of waits times steps: a figure of each is kept for each."""
 
 
 @dataclass(slots=True)
@@ -55,6 +61,8 @@ class OneWait:
 
     start: float
     end: float
+    left: float
+    """Of its length, what accounts for no gap yet."""
     waits: Waits
 
 
@@ -139,8 +147,18 @@ class Sampled:
 
 
 @dataclass(slots=True)
+class _Call:
+    """A call of the runtime that is going on."""
+
+    end: float
+    waits: bool
+    launch: _Launch | None = None
+
+
+@dataclass(slots=True)
 class _Thread:
     stack: list[_Frame] = field(default_factory=list)
+    call: _Call = field(default_factory=lambda: _Call(-1.0, False))
     waits: deque[OneWait] = field(default_factory=lambda: deque(maxlen=_RECENT))
     inputs: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_RECENT))
 
@@ -157,6 +175,9 @@ class Replay:
         self._launched = 0
         self._main = 0
         """The thread that launched last."""
+        self._stacks = 0
+        """The thread that entered a Python function last."""
+        self._most_places = max(20, _MOST_PLACES // max(1, len(steps)))
         self.devices: dict[int, DeviceSums] = {}
         self.waits: dict[tuple[Line, int, str, str], Waits] = {}
         self.costs: dict[Line, Costs] = {}
@@ -196,6 +217,7 @@ class Replay:
             own = self._lines[link]
             if own is None or (line.ours and not own.ours):
                 return  # code beside the project that the project calls: its time is the caller's
+            self._stacks = lane
             if line.file:
                 self._costs(line).host -= end - start
             costs = self._costs(own)
@@ -211,6 +233,8 @@ class Replay:
             if of_stack:
                 assert own is not None
                 line = own
+            elif not stack and text.startswith(BACKWARD):
+                line = self._caller_of_backward(start)
             if not operator:
                 operator = text
                 costs = self._costs(line)
@@ -225,7 +249,13 @@ class Replay:
                 thread.inputs.append((start, end))
             elif not text.startswith((STEP, OPTIMIZER)):
                 annotation = text
-        stack.append(_Frame(end, line, operator, annotation))
+        if len(stack) < _DEEPEST:
+            stack.append(_Frame(end, line, operator, annotation))
+
+    def _caller_of_backward(self, start: float) -> Line:
+        """The place that waits for autograd, which has threads of its own, without Python stacks."""
+        stack = self._thread(self._stacks, start).stack
+        return stack[-1].line if stack else NOWHERE
 
     def _runtime(self, start: float, end: float, lane: int, name: int, link: int) -> None:
         thread = self._thread(lane, start)
@@ -234,37 +264,59 @@ class Replay:
         call = self._names[name]
         costs = self._costs(frame.line)
         kind = wait_kind(call)
-        if kind is not None:
+        # What the driver does for the runtime is told as well: `cuStreamSynchronize` of a
+        # `cudaStreamSynchronize`. It is one wait, one launch.
+        within = thread.call if end <= thread.call.end else None
+        if within is None:
+            thread.call = _Call(end, kind is not None)
+        if kind is not None and not (within and within.waits):
+            thread.call.waits = True
             self._wait(thread, start, end, name, kind, frame)
-            costs.host -= end - start
-            if frame.operator:
+            if frame.operator or frame.line.file:
+                costs.host -= end - start
+            if frame.operator or (within and frame.line.file):
                 costs.inside -= end - start
-            elif not frame.line.file:
-                costs.host += end - start
-        elif not frame.operator and frame.line.file:
+        elif within is None and not frame.operator and frame.line.file:
             costs.inside += end - start
         if launches(call):
-            self._launched += 1
-            self._main = lane
-            costs.launches += 1
-            step = self._steps.at(start)
-            if step is not None:
-                self.step_launches[step] += 1
-            if len(self._pending) >= _PENDING:
-                for old in list(self._pending)[: _PENDING // 2]:
-                    del self._pending[old]
-            self._pending[link] = _Launch(
-                start, end, frame.line, lane, self._launched, launches_graph(call)
-            )
+            if within and within.launch:
+                self._pending[link] = within.launch
+            else:
+                self._launch(thread, start, end, lane, link, frame.line, launches_graph(call))
+
+    def _launch(
+        self,
+        thread: _Thread,
+        start: float,
+        end: float,
+        lane: int,
+        link: int,
+        line: Line,
+        graph: bool,
+    ) -> None:
+        self._launched += 1
+        self._main = lane
+        self._costs(line).launches += 1
+        step = self._steps.at(start)
+        if step is not None:
+            self.step_launches[step] += 1
+        if len(self._pending) >= _PENDING:
+            for old in list(self._pending)[: _PENDING // 2]:
+                del self._pending[old]
+        thread.call.launch = _Launch(start, end, line, lane, self._launched, graph)
+        self._pending[link] = thread.call.launch
 
     def _wait(
         self, thread: _Thread, start: float, end: float, name: int, kind: WaitKind, frame: _Frame
     ) -> None:
         key = (frame.line, name, frame.operator, frame.annotation)
         waits = self.waits.get(key)
+        if waits is None and len(self.waits) >= self._most_places:
+            key = (NOWHERE, 0, "", "")
+            waits = self.waits.get(key)
         if waits is None:
-            call = self._names[name]
-            waits = Waits(frame.line, call, kind, frame.operator, frame.annotation)
+            line, number, operator, annotation = key
+            waits = Waits(line, self._names[number], kind, operator, annotation)
             self.waits[key] = waits
         us = end - start
         waits.times += 1
@@ -276,7 +328,7 @@ class Replay:
             sums = waits.by_step.setdefault(step, [0, 0.0])
             sums[0] += 1
             sums[1] += us
-        thread.waits.append(OneWait(start, end, waits))
+        thread.waits.append(OneWait(start, end, us, waits))
 
     def _costs(self, line: Line) -> Costs:
         costs = self.costs.get(line)
@@ -343,16 +395,15 @@ class Replay:
         thread = self._threads.get(launch.thread if launch is not None else self._main, _Thread())
         launched = Launched(launch.start, launch.end) if launch is not None else None
         last = bool(len(self._steps)) and end >= self._steps.ends[-1]
-        for wait in thread.waits:
-            if wait.start <= start <= wait.end:
-                wait.waits.gap += end - start
-                break
-        parts = explained(
-            start, end, launched, thread.waits, thread.inputs, closes=not (last and not closed)
-        )
+        waits = [*takewhile(lambda wait: wait.end >= start, reversed(thread.waits))][::-1]
+        inputs = [*takewhile(lambda one: one[1] > start, reversed(thread.inputs))][::-1]
+        if waits and waits[0].start <= start:
+            waits[0].waits.gap += end - start
+        parts = explained(start, end, launched, waits, inputs, closes=not (last and not closed))
         for part in parts:
             if isinstance(part.wait, OneWait):
                 part.wait.waits.idle += part.us
+                part.wait.left -= part.us
             for step, us in self._steps.shares(part.start, part.end):
                 sums = device.steps[step]
                 sums.idle += us

@@ -11,6 +11,7 @@ import codecs
 import gzip
 import json
 import re
+import stat
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -28,13 +29,15 @@ _LARGEST = 1 << 24
 """Characters of one event, at most. The largest that PyTorch writes have some ten thousand."""
 _EMPTY = 1 << 26
 """Characters without one event after which a file counts as damaged: what a bomb unpacks to."""
-_RATIO, _PACKED = 400, 1 << 28
+_RATIO, _PACKED = 400, 1 << 26
 """What a packed file may unpack to: so many times its size, or so many bytes. Traces have 10 to 100 times."""
 _KEPT = ("deviceProperties", "computeProperties", "distributedInfo", "schemaVersion", "traceName")
 _BETWEEN = re.compile(r"[\s,]*")
 _COLON = re.compile(r"\s*:\s*")
 _SPACE = re.compile(r"\s*")
-_UNREADABLE = (StopIteration, ValueError, RecursionError)
+_UNREADABLE = (ValueError, RecursionError)
+_LITERAL = 12
+"""Characters that may be a part of a number or a word: `-Infinity`, `\\ud83d\\ude00`."""
 
 
 class _DamageError(Exception):
@@ -54,7 +57,12 @@ def events(path: Path, header: Header, tell: Tell | None = None) -> Iterator[dic
     """The events of a trace, plain or packed with gzip. A file that is damaged or cut off is read as far as
     it goes; `header.damage` then says why it ends."""
     try:
-        size = path.stat().st_size
+        about = path.stat()
+        if not (stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode)):
+            raise UserError(
+                f"{path}: the trace cannot be read: it is no file; write it to one first"
+            )
+        size = about.st_size
         with path.open("rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
             file.seek(0)
@@ -74,9 +82,9 @@ def events(path: Path, header: Header, tell: Tell | None = None) -> Iterator[dic
         reason = error.strerror or str(error)
         raise UserError(f"{path}: the trace cannot be read: {reason}") from None
     if not header.events:
-        about = header.damage or "it has no `traceEvents`"
+        reason = header.damage or "it has no `traceEvents`"
         raise UserError(
-            f"{path} is no profiler trace ({about}); write one with `prof.export_chrome_trace(...)`"
+            f"{path} is no profiler trace ({reason}); write one with `prof.export_chrome_trace(...)`"
         )
 
 
@@ -100,7 +108,8 @@ class _Reader:
         """What the file itself said when it could not be read any further."""
 
     def events(self) -> Iterator[dict[str, Any]]:
-        self._more()
+        if not self._more() and not self._text:
+            raise _DamageError(f"it {self._broken or 'is empty'}")
         self._text = self._text.removeprefix("\ufeff")
         self._skip(_SPACE)
         if self._take("["):
@@ -173,8 +182,8 @@ class _Reader:
             try:
                 value, end = self._scan(self._text, self._at)
             except _UNREADABLE as error:
-                # Broken, or not all of it is here.
-                if len(self._text) - self._at > _LARGEST or isinstance(error, RecursionError):
+                large = len(self._text) - self._at > _LARGEST
+                if large or not self._may_go_on(error):
                     raise _DamageError(f"what begins at {self._place()} is no event") from None
                 if not self._more(most):
                     raise self._end() from None
@@ -185,6 +194,14 @@ class _Reader:
                 continue  # the number may go on
             self._at += length
             return value
+
+    def _may_go_on(self, error: Exception) -> bool:
+        """Whether a value is unreadable because not all of it is here."""
+        if not isinstance(error, json.JSONDecodeError):
+            return False  # nested too deep, or a number with too many digits
+        return error.pos >= len(self._text) - _LITERAL or error.msg.startswith(
+            "Unterminated string"
+        )
 
     def _more(self, most: int = _CHUNK) -> bool:
         """Moves the window; False at the end of the file."""

@@ -33,6 +33,8 @@ _RUNTIMES = ("_runtime", "_driver")
 
 STEP = "ProfilerStep"
 OPTIMIZER = "Optimizer.step#"
+BACKWARD = "autograd::engine::evaluate_function"
+"""What the threads of autograd are in all the time."""
 INPUT = re.compile(r"enumerate\(DataLoader\)|DataLoader.*__next__|\[pl\].*dataloader_next")
 """What PyTorch and Lightning call the wait for a data loader."""
 
