@@ -30,6 +30,7 @@ _KINDS: Mapping[Place, int] = {
     "python": kinds.PYTHON,
     "operator": kinds.OPERATOR,
     "runtime": kinds.RUNTIME,
+    "driver": kinds.DRIVER,
     "device": kinds.DEVICE,
 }
 
@@ -154,7 +155,7 @@ class _Reader:
             link = _integer(args.get("correlation"))
         else:
             lane = recorded.threads.number((_id(event.get("pid")), _id(event.get("tid"))))
-            if place == "runtime":
+            if place in ("runtime", "driver"):
                 link = _integer(args.get("correlation"))
             elif place == "python":
                 recorded.stacks = True

@@ -175,8 +175,10 @@ class Replay:
         self._launched = 0
         self._main = 0
         """The thread that launched last."""
-        self._stacks = 0
-        """The thread that entered a Python function last."""
+        self._ids: list[tuple[str, str]] = recorded.threads.items
+        self._leaders: dict[str, int] = {}
+        """Of a process, the thread that runs its steps, else its Python code: it waits while threads of
+        autograd work."""
         self._most_places = max(20, _MOST_PLACES // max(1, len(steps)))
         self.devices: dict[int, DeviceSums] = {}
         self.waits: dict[tuple[Line, int, str, str], Waits] = {}
@@ -191,7 +193,7 @@ class Replay:
         for start, minus, kind, lane, name, link in records:
             if kind == kinds.DEVICE:
                 self._kernel(start, start - minus, lane, name, link)
-            elif kind == kinds.RUNTIME:
+            elif kind in (kinds.RUNTIME, kinds.DRIVER):
                 self._runtime(start, start - minus, lane, name, link)
             else:
                 self._enter(start, start - minus, kind, lane, name, link)
@@ -217,7 +219,7 @@ class Replay:
             own = self._lines[link]
             if own is None or (line.ours and not own.ours):
                 return  # code beside the project that the project calls: its time is the caller's
-            self._stacks = lane
+            self._leaders.setdefault(self._ids[lane][0], lane)
             if line.file:
                 self._costs(line).host -= end - start
             costs = self._costs(own)
@@ -234,7 +236,7 @@ class Replay:
                 assert own is not None
                 line = own
             elif not stack and text.startswith(BACKWARD):
-                line = self._caller_of_backward(start)
+                line = self._follow(thread, lane, start)
             if not operator:
                 operator = text
                 costs = self._costs(line)
@@ -247,15 +249,22 @@ class Replay:
             text = self._names[name]
             if INPUT.search(text):
                 thread.inputs.append((start, end))
-            elif not text.startswith((STEP, OPTIMIZER)):
+            elif text.startswith(STEP):
+                self._leaders[self._ids[lane][0]] = lane
+            elif not text.startswith(OPTIMIZER):
                 annotation = text
         if len(stack) < _DEEPEST:
             stack.append(_Frame(end, line, operator, annotation))
 
-    def _caller_of_backward(self, start: float) -> Line:
-        """The place that waits for autograd, which has threads of its own, without Python stacks."""
-        stack = self._thread(self._stacks, start).stack
-        return stack[-1].line if stack else NOWHERE
+    def _follow(self, thread: _Thread, lane: int, start: float) -> Line:
+        """The place that calls a thread of autograd, which has no Python stack. The two work by turns, so
+        waits of one delay launches of the other."""
+        leader = self._leaders.get(self._ids[lane][0])
+        if leader is None or leader == lane:
+            return NOWHERE
+        caller = self._thread(leader, start)
+        thread.waits, thread.inputs = caller.waits, caller.inputs
+        return caller.stack[-1].line if caller.stack else NOWHERE
 
     def _runtime(self, start: float, end: float, lane: int, name: int, link: int) -> None:
         thread = self._thread(lane, start)

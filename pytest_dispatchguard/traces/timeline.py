@@ -12,7 +12,7 @@ from struct import Struct
 from types import TracebackType
 from typing import IO
 
-ANNOTATION, PYTHON, OPERATOR, RUNTIME, DEVICE = range(5)
+ANNOTATION, PYTHON, OPERATOR, RUNTIME, DRIVER, DEVICE = range(6)
 """Kinds of events; of those that begin and end together, the lower lies around the higher."""
 
 Record = tuple[float, float, int, int, int, int]
