@@ -18,7 +18,9 @@ from pytest_dispatchguard.traces.stream import Header, Tell, events
 from pytest_dispatchguard.traces.timeline import Timeline
 from pytest_dispatchguard.traces.vocabulary import OPTIMIZER, STEP, Place, place_of
 
-_MOST_NAMES, _MOST_STEPS, _MOST_THREADS, _MOST_DEVICES = 300_000, 20_000, 60_000, 64
+_MOST_NAMES, _MOST_STEPS, _MOST_THREADS, _MOST_DEVICES = 100_000, 20_000, 10_000, 64
+_MOST_CALLS = 110_000
+"""Names, with those of calls of the runtime that come when all others have their number."""
 _LONGEST_NAME = 300
 _LONGEST_KEY = 2_000
 _LATEST = 1e17
@@ -47,12 +49,12 @@ class Table:
     def __post_init__(self) -> None:
         self.number(self.other)
 
-    def number(self, item: Any) -> int:
-        """The number of a thing."""
+    def number(self, item: Any, most: int = 0) -> int:
+        """The number of a thing. Some are given more room than others."""
         found = self.numbers.get(item)
         if found is not None:
             return found
-        if len(self.items) >= self.most:
+        if len(self.items) >= max(self.most, most):
             return 0
         self.numbers[item] = len(self.items)
         self.items.append(item)
@@ -170,14 +172,15 @@ class _Reader:
                     link = self._stack(args, event["cat"] == "Operator")
         recorded.first = min(recorded.first, start)
         recorded.last = max(recorded.last, start + us)
-        recorded.timeline.add((start, -us, kind, lane, self._name(name), link))
-
-    def _name(self, name: str) -> int:
         known = self._known.get(name)
         if known is None:
-            known = self._recorded.names.number(clean(name))
-            if len(self._known) < _MOST_NAMES and len(name) <= _LONGEST_KEY:
-                self._known[name] = known
+            known = self._name(name, _MOST_CALLS if place in ("runtime", "driver") else 0)
+        recorded.timeline.add((start, -us, kind, lane, known, link))
+
+    def _name(self, name: str, most: int) -> int:
+        known = self._recorded.names.number(clean(name), most)
+        if known and len(name) <= _LONGEST_KEY:
+            self._known[name] = known
         return known
 
     def _frame(self, name: str) -> int:

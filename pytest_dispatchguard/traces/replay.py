@@ -33,8 +33,11 @@ _CHAIN = 4
 _SAMPLES = 4_096
 _DEEPEST = 5_000
 """Frames of a thread: Python itself allows a thousand, unless told otherwise."""
-_MOST_PLACES = 4_000_000
+_MOST_PLACES = 20_000
+_MOST_FIGURES = 4_000_000
 """Places of waits times steps: a figure of each is kept for each."""
+_MOST_SUMS = 500_000
+"""Devices times steps, likewise."""
 
 
 @dataclass(slots=True)
@@ -179,7 +182,9 @@ class Replay:
         self._leaders: dict[str, int] = {}
         """Of a process, the thread that runs its steps, else its Python code: it waits while threads of
         autograd work."""
-        self._most_places = max(20, _MOST_PLACES // max(1, len(steps)))
+        number = max(1, len(steps))
+        self._most_places = min(_MOST_PLACES, max(20, _MOST_FIGURES // number))
+        self._most_devices = max(8, _MOST_SUMS // number)
         self.devices: dict[int, DeviceSums] = {}
         self.waits: dict[tuple[Line, int, str, str], Waits] = {}
         self.costs: dict[Line, Costs] = {}
@@ -275,7 +280,7 @@ class Replay:
         kind = wait_kind(call)
         # What the driver does for the runtime is told as well: `cuStreamSynchronize` of a
         # `cudaStreamSynchronize`. It is one wait, one launch.
-        within = thread.call if end <= thread.call.end else None
+        within = thread.call if start < thread.call.end >= end else None
         if within is None:
             thread.call = _Call(end, kind is not None)
         if kind is not None and not (within and within.waits):
@@ -349,6 +354,9 @@ class Replay:
 
     def _device(self, lane: int) -> DeviceSums:
         device = self.devices.get(lane)
+        if device is None and len(self.devices) >= self._most_devices:
+            lane = 0  # that of all others
+            device = self.devices.get(lane)
         if device is None:
             sums = [StepSums() for _ in range(len(self._steps))]
             device = self.devices[lane] = DeviceSums(steps=sums)

@@ -29,11 +29,13 @@ _LARGEST = 1 << 24
 """Characters of one event, at most. The largest that PyTorch writes have some ten thousand."""
 _EMPTY = 1 << 26
 """Characters without one event after which a file counts as damaged: what a bomb unpacks to."""
+_SHORTEST, _FEW = 16, 10_000
+"""Characters that events have on average, at least; of so many, those of a file may have fewer."""
 _RATIO, _PACKED = 400, 1 << 26
 """What a packed file may unpack to: so many times its size, or so many bytes. Traces have 10 to 100 times."""
 _KEPT = ("deviceProperties", "computeProperties", "distributedInfo", "schemaVersion", "traceName")
 _BETWEEN = re.compile(r"[\s,]*")
-_COLON = re.compile(r"\s*:\s*")
+_COLON = re.compile(r"[\s:]*")
 _SPACE = re.compile(r"\s*")
 _UNREADABLE = (ValueError, RecursionError)
 _LITERAL = 12
@@ -101,6 +103,9 @@ class _Reader:
         self._at = 0
         self._before = 0
         """Characters that have left the window."""
+        self._counted = 0
+        """Events that had been read when the window moved, and what else stands among them."""
+        self._others = 0
         self._read = 0
         """Bytes, unpacked."""
         self._over = False
@@ -109,7 +114,7 @@ class _Reader:
 
     def events(self) -> Iterator[dict[str, Any]]:
         if not self._more() and not self._text:
-            raise _DamageError(f"it {self._broken or 'is empty'}")
+            raise _DamageError(f"it breaks off ({self._broken})" if self._broken else "it is empty")
         self._text = self._text.removeprefix("\ufeff")
         self._skip(_SPACE)
         if self._take("["):
@@ -154,6 +159,8 @@ class _Reader:
             if isinstance(value, dict):
                 header.events += 1
                 yield value
+            else:
+                self._others += 1
 
     def _take(self, character: str) -> bool:
         if not self._text.startswith(character, self._at):
@@ -213,6 +220,10 @@ class _Reader:
             data = b""
             self._broken = " ".join(str(error).split())
         self._over = not data
+        items = self._header.events + self._others
+        if items - self._counted > max(_FEW, self._at // _SHORTEST):
+            raise _DamageError(f"what comes before {self._place()} are no events")
+        self._counted = items
         self._read += len(data)
         self._before += self._at
         self._text = self._text[self._at :] + self._decode(data, final=self._over)
