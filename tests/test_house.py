@@ -83,7 +83,7 @@ FLOORS = {
         ("analysis", "marking"),
     ),
     "report": (
-        ("diff", "fingerprint", "hot", "lines", "markdown_text", "options", "progress"),
+        ("diff", "figures", "fingerprint", "hot", "lines", "markdown_text", "options", "progress"),
         ("placed", "statistics", "suggestions", "wording"),
         ("charts", "prices", "rules"),
         ("budgets",),

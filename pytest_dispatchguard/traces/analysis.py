@@ -95,7 +95,8 @@ def _wait(waits: Waits, steps: int) -> Wait:
         gap_us=round(waits.gap, 3),
         longest_us=round(waits.longest, 3),
         step_times=tuple(int(times) for times, _ in by_step),
-        step_us=tuple(round(us, 3) for _, us in by_step),
+        # Steps without any, most of them, share one zero.
+        step_us=tuple(us and round(us, 3) for _, us in by_step),
     )
 
 

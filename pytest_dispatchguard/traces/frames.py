@@ -98,7 +98,7 @@ def of_stack(stack: str, files: Files, *, exact: bool) -> Line | None:
     for frame in stack.split(";"):
         line = parsed(frame.strip(), files, exact=exact)
         if line is not None:
-            if line.ours:
+            if line.ours or not files.paths:
                 return line
             first = first or line
     return first

@@ -16,6 +16,8 @@ class Waited(Protocol):
 
     start: float
     end: float
+    left: float
+    """Of its length, what accounts for no gap yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,9 @@ def explained(
     launched what comes after the gap, in order. Without a launch (`closes` false: the gap ends because the
     step does) what no wait explains is the host's, which gave the device nothing.
 
-    A wait accounts for no more than its own length: without it the host would have been that much earlier."""
+    A wait accounts for no more than what is left of its length: without it the host would have been that
+    much earlier. One that begins with the launch or later, as the copy that it waits for itself, has not
+    delayed that."""
     if launched is not None and launched.end <= start:
         yield Part(start, end, "queued")
         return
@@ -65,15 +69,17 @@ def explained(
     for wait in waits:
         if wait.end < start or at >= end:
             continue
-        if launched is not None and wait.start >= launched.end:
+        if launched is not None and wait.start >= launched.start:
             break
         began = max(at, wait.start)
         if began >= end:
             break
+        # One in which the gap begins has kept the host for all of its length.
+        until = min(end, began + wait.left)
+        if until <= began:
+            continue
         if began > at:
             yield from _late(at, began, inputs)
-        # One in which the gap begins has kept the host for all of its length.
-        until = min(end, began + (wait.end - wait.start))
         yield Part(began, until, "waits", wait)
         at = until
     if at < end:

@@ -18,8 +18,11 @@ from pytest_dispatchguard.traces.stream import Header, Tell, events
 from pytest_dispatchguard.traces.timeline import Timeline
 from pytest_dispatchguard.traces.vocabulary import OPTIMIZER, STEP, Place, place_of
 
-_MOST_NAMES, _MOST_STEPS, _MOST_LANES = 300_000, 100_000, 60_000
+_MOST_NAMES, _MOST_STEPS, _MOST_THREADS, _MOST_DEVICES = 100_000, 20_000, 10_000, 64
+_MOST_CALLS = 110_000
+"""Names, with those of calls of the runtime that come when all others have their number."""
 _LONGEST_NAME = 300
+_LONGEST_KEY = 2_000
 _LATEST = 1e17
 """Microseconds: the year 5138. What says that it began later is no time."""
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
@@ -29,6 +32,7 @@ _KINDS: Mapping[Place, int] = {
     "python": kinds.PYTHON,
     "operator": kinds.OPERATOR,
     "runtime": kinds.RUNTIME,
+    "driver": kinds.DRIVER,
     "device": kinds.DEVICE,
 }
 
@@ -45,12 +49,12 @@ class Table:
     def __post_init__(self) -> None:
         self.number(self.other)
 
-    def number(self, item: Any) -> int:
-        """The number of a thing."""
+    def number(self, item: Any, most: int = 0) -> int:
+        """The number of a thing. Some are given more room than others."""
         found = self.numbers.get(item)
         if found is not None:
             return found
-        if len(self.items) >= self.most:
+        if len(self.items) >= max(self.most, most):
             return 0
         self.numbers[item] = len(self.items)
         self.items.append(item)
@@ -67,8 +71,8 @@ class Recorded:
     names: Table = field(default_factory=lambda: Table("(other)", _MOST_NAMES))
     lines: Table = field(default_factory=lambda: Table(None, _MOST_NAMES))
     """Places in the user's code: of Python frames, and of the stacks of operators."""
-    threads: Table = field(default_factory=lambda: Table(("", ""), _MOST_LANES))
-    devices: Table = field(default_factory=lambda: Table(-1, _MOST_LANES))
+    threads: Table = field(default_factory=lambda: Table(("", ""), _MOST_THREADS))
+    devices: Table = field(default_factory=lambda: Table(-1, _MOST_DEVICES))
     steps: list[tuple[float, float, str]] = field(default_factory=list)
     """Marked steps: begin, end, name."""
     optimized: list[float] = field(default_factory=list)
@@ -128,7 +132,8 @@ class _Reader:
         self._recorded = recorded
         self._files = files
         self._known: dict[str, int] = {}
-        self._frames: dict[str, int] = {}
+        self._frames: dict[str | int, int] = {}
+        """By what a trace has; stacks, which are long, by their hash."""
 
     def add(self, event: dict[str, Any], place: Place) -> None:
         """Adds an event that lasts for some time."""
@@ -151,8 +156,8 @@ class _Reader:
             lane = self._device(event, args)
             link = _integer(args.get("correlation"))
         else:
-            lane = recorded.threads.number((str(event.get("pid")), str(event.get("tid"))))
-            if place == "runtime":
+            lane = recorded.threads.number((_id(event.get("pid")), _id(event.get("tid"))))
+            if place in ("runtime", "driver"):
                 link = _integer(args.get("correlation"))
             elif place == "python":
                 recorded.stacks = True
@@ -167,14 +172,15 @@ class _Reader:
                     link = self._stack(args, event["cat"] == "Operator")
         recorded.first = min(recorded.first, start)
         recorded.last = max(recorded.last, start + us)
-        recorded.timeline.add((start, -us, kind, lane, self._name(name), link))
-
-    def _name(self, name: str) -> int:
         known = self._known.get(name)
         if known is None:
-            known = self._recorded.names.number(clean(name))
-            if len(self._known) < _MOST_NAMES:
-                self._known[name] = known
+            known = self._name(name, _MOST_CALLS if place in ("runtime", "driver") else 0)
+        recorded.timeline.add((start, -us, kind, lane, known, link))
+
+    def _name(self, name: str, most: int) -> int:
+        known = self._recorded.names.number(clean(name), most)
+        if known and len(name) <= _LONGEST_KEY:
+            self._known[name] = known
         return known
 
     def _frame(self, name: str) -> int:
@@ -182,7 +188,7 @@ class _Reader:
         if known is None:
             line = parsed(name[:4096], self._files, exact=False)
             known = self._recorded.lines.number(_clean_line(line))
-            if len(self._frames) < _MOST_NAMES:
+            if len(self._frames) < _MOST_NAMES and len(name) <= _LONGEST_KEY:
                 self._frames[name] = known
         return known
 
@@ -191,12 +197,13 @@ class _Reader:
         if not stack or not isinstance(stack, str):
             return 0
         self._recorded.stacks = True
-        known = self._frames.get(stack)
+        key = hash(stack)
+        known = self._frames.get(key)
         if known is None:
             line = of_stack(stack, self._files, exact=old)
             known = self._recorded.lines.number(_clean_line(line))
             if len(self._frames) < _MOST_NAMES:
-                self._frames[stack] = known
+                self._frames[key] = known
         return known
 
     def _device(self, event: Mapping[str, Any], args: Mapping[str, Any]) -> int:
@@ -216,6 +223,11 @@ def _clean_line(line: Line | None) -> Line | None:
     if line is None:
         return None
     return Line(clean(line.file), line.line, clean(line.function), line.exact, line.ours)
+
+
+def _id(value: object) -> str:
+    """What a process or a thread is called; not all of it where it is no name."""
+    return str(value)[:64]
 
 
 def _number(value: object) -> float:

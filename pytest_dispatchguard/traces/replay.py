@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Protocol
 
 from pytest_dispatchguard.model.traces import NOWHERE, Depth, Line, WaitKind
@@ -14,6 +15,7 @@ from pytest_dispatchguard.traces.idle import Launched, Part, Windows, explained
 from pytest_dispatchguard.traces.recorded import Recorded
 from pytest_dispatchguard.traces.timeline import Record
 from pytest_dispatchguard.traces.vocabulary import (
+    BACKWARD,
     INPUT,
     OPTIMIZER,
     STEP,
@@ -30,6 +32,13 @@ _PENDING = 200_000
 _CHAIN = 4
 """So many tiny kernels in a row are worth fusing."""
 _SAMPLES = 4_096
+_DEEPEST = 5_000
+"""Frames of a thread: Python itself allows a thousand, unless told otherwise."""
+_MOST_PLACES = 20_000
+_MOST_FIGURES = 4_000_000
+"""Places of waits times steps: a figure of each is kept for each."""
+_MOST_SUMS = 500_000
+"""Devices times steps, likewise."""
 
 
 @dataclass(slots=True)
@@ -56,6 +65,8 @@ class OneWait:
 
     start: float
     end: float
+    left: float
+    """Of its length, what accounts for no gap yet."""
     waits: Waits
 
 
@@ -152,8 +163,18 @@ class Sampled:
 
 
 @dataclass(slots=True)
+class _Call:
+    """A call of the runtime that is going on."""
+
+    end: float
+    waits: bool
+    launch: _Launch | None = None
+
+
+@dataclass(slots=True)
 class _Thread:
     stack: list[_Frame] = field(default_factory=list)
+    call: _Call = field(default_factory=lambda: _Call(-1.0, False))
     waits: deque[OneWait] = field(default_factory=lambda: deque(maxlen=_RECENT))
     inputs: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_RECENT))
 
@@ -185,6 +206,13 @@ class Replay:
         self._launched = 0
         self._main = 0
         """The thread that launched last."""
+        self._ids: list[tuple[str, str]] = recorded.threads.items
+        self._leaders: dict[str, int] = {}
+        """Of a process, the thread that runs its steps, else its Python code: it waits while threads of
+        autograd work."""
+        number = max(1, len(steps))
+        self._most_places = min(_MOST_PLACES, max(20, _MOST_FIGURES // number))
+        self._most_devices = max(8, _MOST_SUMS // number)
         self.devices: dict[int, DeviceSums] = {}
         self.waits: dict[tuple[Line, int, str, str], Waits] = {}
         self.costs: dict[Line, Costs] = {}
@@ -198,7 +226,7 @@ class Replay:
         for start, minus, kind, lane, name, link in records:
             if kind == kinds.DEVICE:
                 self._kernel(start, start - minus, lane, name, link)
-            elif kind == kinds.RUNTIME:
+            elif kind in (kinds.RUNTIME, kinds.DRIVER):
                 self._runtime(start, start - minus, lane, name, link)
             else:
                 self._enter(start, start - minus, kind, lane, name, link)
@@ -224,6 +252,7 @@ class Replay:
             own = self._lines[link]
             if own is None or (line.ours and not own.ours):
                 return  # code beside the project that the project calls: its time is the caller's
+            self._leaders.setdefault(self._ids[lane][0], lane)
             if line.file:
                 self._costs(line).host -= end - start
             costs = self._costs(own)
@@ -241,6 +270,8 @@ class Replay:
             if of_stack:
                 assert own is not None
                 line = own
+            elif not stack and text.startswith(BACKWARD):
+                line = self._follow(thread, lane, start)
             if not operator:
                 operator = text
                 costs = self._costs(line)
@@ -256,9 +287,22 @@ class Replay:
             text = self._names[name]
             if INPUT.search(text):
                 thread.inputs.append((start, end))
-            elif not text.startswith((STEP, OPTIMIZER)):
+            elif text.startswith(STEP):
+                self._leaders[self._ids[lane][0]] = lane
+            elif not text.startswith(OPTIMIZER):
                 annotation = text
-        stack.append(_Frame(end, line, operator, annotation))
+        if len(stack) < _DEEPEST:
+            stack.append(_Frame(end, line, operator, annotation))
+
+    def _follow(self, thread: _Thread, lane: int, start: float) -> Line:
+        """The place that calls a thread of autograd, which has no Python stack. The two work by turns, so
+        waits of one delay launches of the other."""
+        leader = self._leaders.get(self._ids[lane][0])
+        if leader is None or leader == lane:
+            return NOWHERE
+        caller = self._thread(leader, start)
+        thread.waits, thread.inputs = caller.waits, caller.inputs
+        return caller.stack[-1].line if caller.stack else NOWHERE
 
     def _called(self, caller: Line, own: Line, costs: Costs, step: int | None) -> None:
         costs.calls += 1
@@ -276,39 +320,68 @@ class Replay:
         call = self._names[name]
         costs = self._costs(frame.line)
         kind = wait_kind(call)
-        if kind is not None:
-            waits = self._wait(start, end, name, kind, frame)
-            thread.waits.append(OneWait(start, end, waits))
+        # What the driver does for the runtime is told as well: `cuStreamSynchronize` of a
+        # `cudaStreamSynchronize`. It is one wait, one launch.
+        within = thread.call if start < thread.call.end >= end else None
+        if within is None:
+            thread.call = _Call(end, kind is not None)
+        if kind is not None and not (within and within.waits):
+            thread.call.waits = True
+            one = self._wait(thread, start, end, name, kind, frame)
             if self._watch is not None:
-                self._watch.waited(thread.waits[-1], lane)
+                self._watch.waited(one, lane)
             costs.happened(self._steps.at(start))
-            costs.host -= end - start
-            if frame.operator:
+            if frame.operator or frame.line.file:
+                costs.host -= end - start
+            if frame.operator or (within and frame.line.file):
                 costs.inside -= end - start
-            elif not frame.line.file:
-                costs.host += end - start
-        elif not frame.operator and frame.line.file:
+        elif within is None and not frame.operator and frame.line.file:
             costs.inside += end - start
         if launches(call):
-            self._launched += 1
-            self._main = lane
-            costs.launches += 1
-            step = self._steps.at(start)
-            if step is not None:
-                self.step_launches[step] += 1
-            if len(self._pending) >= _PENDING:
-                for old in list(self._pending)[: _PENDING // 2]:
-                    del self._pending[old]
-            self._pending[link] = _Launch(
-                start, end, frame.line, lane, self._launched, launches_graph(call)
-            )
+            if within and within.launch:
+                self._pending[link] = within.launch
+            else:
+                self._launch(thread, start, end, lane, link, frame.line, launches_graph(call))
 
-    def _wait(self, start: float, end: float, name: int, kind: WaitKind, frame: _Frame) -> Waits:
+    def _launch(
+        self,
+        thread: _Thread,
+        start: float,
+        end: float,
+        lane: int,
+        link: int,
+        line: Line,
+        graph: bool,
+    ) -> None:
+        self._launched += 1
+        self._main = lane
+        self._costs(line).launches += 1
+        step = self._steps.at(start)
+        if step is not None:
+            self.step_launches[step] += 1
+        if len(self._pending) >= _PENDING:
+            for old in list(self._pending)[: _PENDING // 2]:
+                del self._pending[old]
+        thread.call.launch = _Launch(start, end, line, lane, self._launched, graph)
+        self._pending[link] = thread.call.launch
+
+    def _wait(
+        self,
+        thread: _Thread,
+        start: float,
+        end: float,
+        name: int,
+        kind: WaitKind,
+        frame: _Frame,
+    ) -> OneWait:
         key = (frame.line, name, frame.operator, frame.annotation)
         waits = self.waits.get(key)
+        if waits is None and len(self.waits) >= self._most_places:
+            key = (NOWHERE, 0, "", "")
+            waits = self.waits.get(key)
         if waits is None:
-            call = self._names[name]
-            waits = Waits(frame.line, call, kind, frame.operator, frame.annotation)
+            line, number, operator, annotation = key
+            waits = Waits(line, self._names[number], kind, operator, annotation)
             self.waits[key] = waits
         us = end - start
         waits.times += 1
@@ -320,7 +393,9 @@ class Replay:
             sums = waits.by_step.setdefault(step, [0, 0.0])
             sums[0] += 1
             sums[1] += us
-        return waits
+        one = OneWait(start, end, us, waits)
+        thread.waits.append(one)
+        return one
 
     def _costs(self, line: Line) -> Costs:
         costs = self.costs.get(line)
@@ -332,6 +407,9 @@ class Replay:
 
     def _device(self, lane: int) -> DeviceSums:
         device = self.devices.get(lane)
+        if device is None and len(self.devices) >= self._most_devices:
+            lane = 0  # that of all others
+            device = self.devices.get(lane)
         if device is None:
             sums = [StepSums() for _ in range(len(self._steps))]
             device = self.devices[lane] = DeviceSums(self._device_numbers[lane], steps=sums)
@@ -387,18 +465,17 @@ class Replay:
         thread = self._threads.get(launch.thread if launch is not None else self._main, _Thread())
         launched = Launched(launch.start, launch.end) if launch is not None else None
         last = bool(len(self._steps)) and end >= self._steps.ends[-1]
-        for wait in thread.waits:
-            if wait.start <= start <= wait.end:
-                wait.waits.gap += end - start
-                break
-        parts = explained(
-            start, end, launched, thread.waits, thread.inputs, closes=not (last and not closed)
-        )
+        waits = [*takewhile(lambda wait: wait.end >= start, reversed(thread.waits))][::-1]
+        inputs = [*takewhile(lambda one: one[1] > start, reversed(thread.inputs))][::-1]
+        if waits and waits[0].start <= start:
+            waits[0].waits.gap += end - start
+        parts = explained(start, end, launched, waits, inputs, closes=not (last and not closed))
         for part in parts:
             if self._watch is not None:
                 self._watch.idled(part, device.number)
             if isinstance(part.wait, OneWait):
                 part.wait.waits.idle += part.us
+                part.wait.left -= part.us
             for step, us in self._steps.shares(part.start, part.end):
                 sums = device.steps[step]
                 sums.idle += us

@@ -11,6 +11,7 @@ import codecs
 import gzip
 import json
 import re
+import stat
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -28,14 +29,18 @@ _LARGEST = 1 << 24
 """Characters of one event, at most. The largest that PyTorch writes have some ten thousand."""
 _EMPTY = 1 << 26
 """Characters without one event after which a file counts as damaged: what a bomb unpacks to."""
-_RATIO, _PACKED = 400, 1 << 28
+_SHORTEST, _FEW = 16, 10_000
+"""Characters that events have on average, at least; of so many, those of a file may have fewer."""
+_RATIO, _PACKED = 400, 1 << 26
 """What a packed file may unpack to: so many times its size, or so many bytes. Traces have 10 to 100 times."""
 _KEPT = ("deviceProperties", "computeProperties", "distributedInfo", "schemaVersion", "traceName")
 _MOST_MEMBERS, _LONGEST = 100, 10_000
 _BETWEEN = re.compile(r"[\s,]*")
-_COLON = re.compile(r"\s*:\s*")
+_COLON = re.compile(r"[\s:]*")
 _SPACE = re.compile(r"\s*")
-_UNREADABLE = (StopIteration, ValueError, RecursionError)
+_UNREADABLE = (ValueError, RecursionError)
+_LITERAL = 12
+"""Characters that may be a part of a number or a word: `-Infinity`, `\\ud83d\\ude00`."""
 
 
 class _DamageError(Exception):
@@ -55,7 +60,12 @@ def events(path: Path, header: Header, tell: Tell | None = None) -> Iterator[dic
     """The events of a trace, plain or packed with gzip. A file that is damaged or cut off is read as far as
     it goes; `header.damage` then says why it ends."""
     try:
-        size = path.stat().st_size
+        about = path.stat()
+        if not (stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode)):
+            raise UserError(
+                f"{path}: the trace cannot be read: it is no file; write it to one first"
+            )
+        size = about.st_size
         with path.open("rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
             file.seek(0)
@@ -75,9 +85,9 @@ def events(path: Path, header: Header, tell: Tell | None = None) -> Iterator[dic
         reason = error.strerror or str(error)
         raise UserError(f"{path}: the trace cannot be read: {reason}") from None
     if not header.events:
-        about = header.damage or "it has no `traceEvents`"
+        reason = header.damage or "it has no `traceEvents`"
         raise UserError(
-            f"{path} is no profiler trace ({about}); write one with `prof.export_chrome_trace(...)`"
+            f"{path} is no profiler trace ({reason}); write one with `prof.export_chrome_trace(...)`"
         )
 
 
@@ -94,6 +104,9 @@ class _Reader:
         self._at = 0
         self._before = 0
         """Characters that have left the window."""
+        self._counted = 0
+        """Events that had been read when the window moved, and what else stands among them."""
+        self._others = 0
         self._read = 0
         """Bytes, unpacked."""
         self._over = False
@@ -101,7 +114,8 @@ class _Reader:
         """What the file itself said when it could not be read any further."""
 
     def events(self) -> Iterator[dict[str, Any]]:
-        self._more()
+        if not self._more() and not self._text:
+            raise _DamageError(f"it breaks off ({self._broken})" if self._broken else "it is empty")
         self._text = self._text.removeprefix("\ufeff")
         self._skip(_SPACE)
         if self._take("["):
@@ -152,6 +166,8 @@ class _Reader:
             if isinstance(value, dict):
                 header.events += 1
                 yield value
+            else:
+                self._others += 1
 
     def _take(self, character: str) -> bool:
         if not self._text.startswith(character, self._at):
@@ -180,8 +196,8 @@ class _Reader:
             try:
                 value, end = self._scan(self._text, self._at)
             except _UNREADABLE as error:
-                # Broken, or not all of it is here.
-                if len(self._text) - self._at > _LARGEST or isinstance(error, RecursionError):
+                large = len(self._text) - self._at > _LARGEST
+                if large or not self._may_go_on(error):
                     raise _DamageError(f"what begins at {self._place()} is no event") from None
                 if not self._more(most):
                     raise self._end() from None
@@ -193,6 +209,14 @@ class _Reader:
             self._at += length
             return value
 
+    def _may_go_on(self, error: Exception) -> bool:
+        """Whether a value is unreadable because not all of it is here."""
+        if not isinstance(error, json.JSONDecodeError):
+            return False  # nested too deep, or a number with too many digits
+        return error.pos >= len(self._text) - _LITERAL or error.msg.startswith(
+            "Unterminated string"
+        )
+
     def _more(self, most: int = _CHUNK) -> bool:
         """Moves the window; False at the end of the file."""
         if self._over:
@@ -203,6 +227,10 @@ class _Reader:
             data = b""
             self._broken = " ".join(str(error).split())
         self._over = not data
+        items = self._header.events + self._others
+        if items - self._counted > max(_FEW, self._at // _SHORTEST):
+            raise _DamageError(f"what comes before {self._place()} are no events")
+        self._counted = items
         self._read += len(data)
         self._before += self._at
         self._text = self._text[self._at :] + self._decode(data, final=self._over)

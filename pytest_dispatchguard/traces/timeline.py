@@ -6,12 +6,13 @@ from __future__ import annotations
 import heapq
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from struct import Struct
 from types import TracebackType
 from typing import IO
 
-ANNOTATION, PYTHON, OPERATOR, RUNTIME, DEVICE = range(5)
+ANNOTATION, PYTHON, OPERATOR, RUNTIME, DRIVER, DEVICE = range(6)
 """Kinds of events; of those that begin and end together, the lower lies around the higher."""
 
 Record = tuple[float, float, int, int, int, int]
@@ -20,8 +21,8 @@ device), its name, and what links it: the correlation of calls and kernels, the 
 
 _IN_MEMORY = 200_000
 """Records that are sorted at once: some 40 MB."""
-_BLOCK = 2_048
-"""Records of each piece in memory while pieces are merged."""
+_MERGED = 100_000
+"""Records in memory while pieces are merged."""
 _PACKED = Struct("<ddBHIq")
 
 
@@ -50,7 +51,8 @@ class Timeline:
         trace: TracebackType | None,
     ) -> None:
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):  # what could not be written is told already
+                self._file.close()
 
     def add(self, record: Record) -> None:
         """Adds one."""
@@ -72,14 +74,16 @@ class Timeline:
         start = self._file.seek(0, 2)
         pack = _PACKED.pack
         self._file.write(b"".join(pack(*record) for record in self._waiting))
+        self._file.flush()  # a full disk shows here, not while it is read or closed
         self._pieces.append(_Piece(start, len(self._waiting)))
         self._waiting.clear()
 
     def _read(self, piece: _Piece) -> Iterator[Record]:
         assert self._file is not None
         at, left = piece.start, piece.records
+        block = max(16, _MERGED // len(self._pieces))
         while left:
-            records = min(left, _BLOCK)
+            records = min(left, block)
             self._file.seek(at)
             data = self._file.read(records * _PACKED.size)
             yield from _PACKED.iter_unpack(data)

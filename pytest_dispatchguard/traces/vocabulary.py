@@ -9,7 +9,7 @@ from typing import Literal
 
 from pytest_dispatchguard.model.traces import WaitKind
 
-Place = Literal["annotation", "python", "operator", "runtime", "device"]
+Place = Literal["annotation", "python", "operator", "runtime", "driver", "device"]
 
 _PLACES: dict[str, Place] = {
     "user_annotation": "annotation",
@@ -27,12 +27,14 @@ _PLACES: dict[str, Place] = {
     "mtia_ccp_events": "device",
     "hpu_op": "device",
 }
-_RUNTIMES = ("_runtime", "_driver")
+_RUNTIME, _DRIVER = "_runtime", "_driver"
 """How the categories end of what a vendor's library does on the host, ``cuda_runtime``; those of ROCm say
 ``cuda``, too."""
 
 STEP = "ProfilerStep"
 OPTIMIZER = "Optimizer.step#"
+BACKWARD = "autograd::engine::evaluate_function"
+"""What the threads of autograd are in all the time."""
 INPUT = re.compile(r"enumerate\(DataLoader\)|DataLoader.*__next__|\[pl\].*dataloader_next")
 """What PyTorch and Lightning call the wait for a data loader."""
 
@@ -63,8 +65,10 @@ def place_of(category: object) -> Place | None:
     if not isinstance(category, str):
         return None
     found = _PLACES.get(category)
-    if found is None and category.endswith(_RUNTIMES):
+    if found is None and category.endswith(_RUNTIME):
         return "runtime"
+    if found is None and category.endswith(_DRIVER):
+        return "driver"
     return found
 
 

@@ -8,10 +8,11 @@ from math import fsum
 
 from pytest_dispatchguard.model.measurements import Interval
 from pytest_dispatchguard.report.charts import svg
-from pytest_dispatchguard.report.charts.axes import LARGEST, figure, finite, number
+from pytest_dispatchguard.report.charts.axes import LARGEST, finite
 from pytest_dispatchguard.report.charts.lines import Mark, Series, lines
 from pytest_dispatchguard.report.charts.rows import Bar, Row, drawn_rows, tick
 from pytest_dispatchguard.report.charts.svg import Caption
+from pytest_dispatchguard.report.figures import figure, number
 
 __all__ = ["Caption", "Category", "Layer", "Mark", "Series", "bars", "legend", "lines", "waterfall"]
 

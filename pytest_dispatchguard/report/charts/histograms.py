@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_dispatchguard.report.charts import svg
-from pytest_dispatchguard.report.charts.axes import Axis, domain, figure, finite, number, written
+from pytest_dispatchguard.report.charts.axes import Axis, domain, finite
 from pytest_dispatchguard.report.charts.charts import legend
 from pytest_dispatchguard.report.charts.svg import Caption
+from pytest_dispatchguard.report.figures import figure, number, written
 
 _SIDES = ("subject", "reference")
 _UNIT = "µs"

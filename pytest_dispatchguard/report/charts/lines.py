@@ -9,8 +9,9 @@ from statistics import fmean
 
 from pytest_dispatchguard.model.measurements import Interval
 from pytest_dispatchguard.report.charts import svg
-from pytest_dispatchguard.report.charts.axes import LARGEST, Axis, domain, figure, finite, number
+from pytest_dispatchguard.report.charts.axes import LARGEST, Axis, domain, finite
 from pytest_dispatchguard.report.charts.svg import Caption
+from pytest_dispatchguard.report.figures import figure, number
 
 _TALL = 340.0
 _APART = 20.0

@@ -8,7 +8,8 @@ from itertools import pairwise
 
 from pytest_dispatchguard.model.measurements import Interval
 from pytest_dispatchguard.report.charts import svg
-from pytest_dispatchguard.report.charts.axes import Axis, domain, finite, number, written
+from pytest_dispatchguard.report.charts.axes import Axis, domain, finite
+from pytest_dispatchguard.report.figures import number, written
 
 _INDENT, _DEEPEST = 16.0, 8
 _LABEL = 28.0

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from pytest_dispatchguard.model.measurements import Interval
 from pytest_dispatchguard.report.charts import svg
-from pytest_dispatchguard.report.charts.axes import Axis, domain, figure, number
+from pytest_dispatchguard.report.charts.axes import Axis, domain
 from pytest_dispatchguard.report.charts.charts import (
     Caption,
     Category,
@@ -29,6 +29,7 @@ from pytest_dispatchguard.report.charts.charts import (
     waterfall,
 )
 from pytest_dispatchguard.report.charts.lines import apart
+from pytest_dispatchguard.report.figures import figure, number
 
 Element = ElementTree.Element
 NAMESPACE = "{http://www.w3.org/2000/svg}"
