@@ -22,7 +22,7 @@ _MOST_NAMES, _MOST_STEPS, _MOST_THREADS, _MOST_DEVICES = 100_000, 20_000, 10_000
 _MOST_CALLS = 110_000
 """Names, with those of calls of the runtime that come when all others have their number."""
 _LONGEST_NAME = 300
-_LONGEST_KEY = 2_000
+_LONGEST_KEY, _LONGEST_ID = 2_000, 64
 _LATEST = 1e17
 """Microseconds: the year 5138. What says that it began later is no time."""
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
@@ -132,20 +132,22 @@ class _Reader:
         self._recorded = recorded
         self._files = files
         self._known: dict[str, int] = {}
+        self._threads: dict[tuple[Any, Any], int] = {}
         self._frames: dict[str | int, int] = {}
         """By what a trace has; stacks, which are long, by their hash."""
 
     def add(self, event: dict[str, Any], place: Place) -> None:
         """Adds an event that lasts for some time."""
         start, us = event.get("ts"), event.get("dur", 0)
-        if type(start) is not float:
+        if type(start) is not float and type(start) is not int:
             start = _number(start)
-        if type(us) is not float:
+        if type(us) is not float and type(us) is not int:
             us = _number(us)
         name = event.get("name")
         # The comparisons are false for what is not a number.
         if not (0 <= start < _LATEST and 0 <= us < _LATEST) or not isinstance(name, str):
             return
+        start, us = float(start), float(us)
         recorded = self._recorded
         args = event.get("args")
         if not isinstance(args, dict):
@@ -156,7 +158,7 @@ class _Reader:
             lane = self._device(event, args)
             link = _integer(args.get("correlation"))
         else:
-            lane = recorded.threads.number((_id(event.get("pid")), _id(event.get("tid"))))
+            lane = self._thread(event.get("pid"), event.get("tid"))
             if place in ("runtime", "driver"):
                 link = _integer(args.get("correlation"))
             elif place == "python":
@@ -170,12 +172,24 @@ class _Reader:
                     kind = kinds.ANNOTATION
                 elif place == "operator":
                     link = self._stack(args, event["cat"] == "Operator")
-        recorded.first = min(recorded.first, start)
-        recorded.last = max(recorded.last, start + us)
+        if start < recorded.first:
+            recorded.first = start
+        if start + us > recorded.last:
+            recorded.last = start + us
         known = self._known.get(name)
         if known is None:
             known = self._name(name, _MOST_CALLS if place in ("runtime", "driver") else 0)
         recorded.timeline.add((start, -us, kind, lane, known, link))
+
+    def _thread(self, process: object, thread: object) -> int:
+        if type(process) is not int or type(thread) not in (int, str):
+            return self._recorded.threads.number((_id(process), _id(thread)))
+        known = self._threads.get((process, thread))
+        if known is None:
+            known = self._recorded.threads.number((_id(process), _id(thread)))
+            if len(self._threads) < _MOST_THREADS and len(_id(thread)) < _LONGEST_ID:
+                self._threads[process, thread] = known
+        return known
 
     def _name(self, name: str, most: int) -> int:
         known = self._recorded.names.number(clean(name), most)
@@ -227,7 +241,7 @@ def _clean_line(line: Line | None) -> Line | None:
 
 def _id(value: object) -> str:
     """What a process or a thread is called; not all of it where it is no name."""
-    return str(value)[:64]
+    return str(value)[:_LONGEST_ID]
 
 
 def _number(value: object) -> float:

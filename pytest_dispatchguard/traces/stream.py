@@ -39,6 +39,8 @@ _BETWEEN = re.compile(r"[\s,]*")
 _COLON = re.compile(r"[\s:]*")
 _SPACE = re.compile(r"\s*")
 _UNREADABLE = (ValueError, RecursionError)
+_EXPONENT = 2
+"""Characters at the end of a number that are none of it until a digit follows: `.`, `e-`."""
 _LITERAL = 12
 """Characters that may be a part of a number or a word: `-Infinity`, `\\ud83d\\ude00`."""
 
@@ -204,8 +206,9 @@ class _Reader:
                 most *= 2
                 continue
             length = end - self._at
-            if end == len(self._text) and self._text[-1].isdigit() and self._more():
-                continue  # the number may go on
+            number = isinstance(value, (int, float))
+            if number and end >= len(self._text) - _EXPONENT and self._more():
+                continue  # it may go on
             self._at += length
             return value
 

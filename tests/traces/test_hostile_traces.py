@@ -265,8 +265,12 @@ try:
     told["places"] = len(trace.waits)
 except UserError as error:
     told = {"error": str(error)}
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(json.dumps({**told, "mib": peak / (1024 if sys.platform == "linux" else 1 << 20)}))
+status = Path("/proc/self/status")
+if status.exists():  # what getrusage says begins with the memory of the process that started this one
+    peak = next(int(line.split()[1]) for line in status.open() if line.startswith("VmHWM:"))
+else:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+print(json.dumps({**told, "mib": peak / 1024}))
 """
 needs_limits = pytest.mark.skipif(os.name == "nt", reason="memory is measured as POSIX does")
 
@@ -396,7 +400,7 @@ KINDS = {
 @needs_limits
 @pytest.mark.parametrize("event", KINDS, ids=lambda event: event.__name__)
 def test_many_events(tmp_path: Path, event: Callable[[int], str]) -> None:
-    number = 200_000 // KINDS[event]
+    number = (200_000 if event is same else 50_000) // KINDS[event]
     result = apart(many(tmp_path / "many.json", number, event))
     assert result["damage"] == "" and result["events"] >= number
     if event in (same, other_annotations, other_threads):
