@@ -11,7 +11,7 @@ from pytest_dispatchguard.traces.marking import Marks
 from pytest_dispatchguard.traces.replay import OneWait, Waits
 
 LINE = Line("train.py", 44, "step", ours=True)
-WAIT = OneWait(10.0, 30.0, Waits(LINE, "cudaStreamSynchronize", "stream", "aten::item", ""))
+WAIT = OneWait(10.0, 30.0, 20.0, Waits(LINE, "cudaStreamSynchronize", "stream", "aten::item", ""))
 
 
 def test_waits_and_what_they_keep_idle() -> None:
