@@ -55,7 +55,8 @@ def _trace(recorded: Recorded, replay: Replay, steps: Windows, marked: bool) -> 
                 replay.step_launches[n],
             )
         )
-    waits = [_wait(one, len(steps)) for one in replay.waits.values()]
+    busiest = devices[0].number if devices else None
+    waits = [_wait(one, len(steps), busiest) for one in replay.waits.values()]
     leads = [lead for _, lead, _ in replay.samples.values]
     functions = None
     if recorded.stacks:
@@ -81,7 +82,7 @@ def _trace(recorded: Recorded, replay: Replay, steps: Windows, marked: bool) -> 
     )
 
 
-def _wait(waits: Waits, steps: int) -> Wait:
+def _wait(waits: Waits, steps: int, device: int | None) -> Wait:
     by_step = [waits.by_step.get(n, (0, 0.0)) for n in range(steps)]
     return Wait(
         line=waits.line,
@@ -91,8 +92,8 @@ def _wait(waits: Waits, steps: int) -> Wait:
         annotation=waits.annotation,
         times=waits.times,
         us=round(waits.us, 3),
-        idle_us=round(waits.idle, 3),
-        gap_us=round(waits.gap, 3),
+        idle_us=round(waits.idle.get(device, 0.0), 3) if device is not None else 0.0,
+        gap_us=round(waits.gap.get(device, 0.0), 3) if device is not None else 0.0,
         longest_us=round(waits.longest, 3),
         step_times=tuple(int(times) for times, _ in by_step),
         # Steps without any, most of them, share one zero.

@@ -52,8 +52,10 @@ class Waits:
     annotation: str
     times: int = 0
     us: float = 0.0
-    idle: float = 0.0
-    gap: float = 0.0
+    idle: dict[int, float] = field(default_factory=dict)
+    """By device: for how long it was idle because of them."""
+    gap: dict[int, float] = field(default_factory=dict)
+    """By device: its gaps that begin in them."""
     longest: float = 0.0
     by_step: dict[int, list[float]] = field(default_factory=dict)
     """Of a step: how many, and how long."""
@@ -66,8 +68,10 @@ class OneWait:
     start: float
     end: float
     left: float
-    """Of its length, what accounts for no gap yet."""
+    """Of its length, what accounts for no gap yet of the device that is looked at."""
     waits: Waits
+    used: dict[int, float] = field(default_factory=dict)
+    """Of its length, what accounts for gaps, by device."""
 
 
 @dataclass(slots=True)
@@ -467,15 +471,20 @@ class Replay:
         last = bool(len(self._steps)) and end >= self._steps.ends[-1]
         waits = [*takewhile(lambda wait: wait.end >= start, reversed(thread.waits))][::-1]
         inputs = [*takewhile(lambda one: one[1] > start, reversed(thread.inputs))][::-1]
+        number = device.number
         if waits and waits[0].start <= start:
-            waits[0].waits.gap += end - start
+            gaps = waits[0].waits.gap
+            gaps[number] = gaps.get(number, 0.0) + end - start
+        for wait in waits:
+            wait.left = wait.end - wait.start - wait.used.get(number, 0.0)
         parts = explained(start, end, launched, waits, inputs, closes=not (last and not closed))
         for part in parts:
             if self._watch is not None:
                 self._watch.idled(part, device.number)
             if isinstance(part.wait, OneWait):
-                part.wait.waits.idle += part.us
-                part.wait.left -= part.us
+                idle, used = part.wait.waits.idle, part.wait.used
+                idle[number] = idle.get(number, 0.0) + part.us
+                used[number] = used.get(number, 0.0) + part.us
             for step, us in self._steps.shares(part.start, part.end):
                 sums = device.steps[step]
                 sums.idle += us
