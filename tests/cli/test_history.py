@@ -317,7 +317,7 @@ def test_bisect_needs_a_move_in_the_history_and_one_subject(
     store.add(database, Run("2026-01-01T00:00:00.0Z", {}, Checkout(commit, "", False)), kept)
     done = run("history", "--bisect", "t.py::test_a", cwd=pytester.path)
     assert done.status == 2
-    assert 'may be any of "t.py::test_a (f)", "t.py::test_a (g)"; name one' in done.err
+    assert 'matches several tests: "t.py::test_a (f)", "t.py::test_a (g)"; name one' in done.err
     done = run("history", "--bisect", "t.py::test_a (f)", cwd=pytester.path)
     assert "no counter of t.py::test_a moved from one commit to another" in done.err
 

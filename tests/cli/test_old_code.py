@@ -113,7 +113,7 @@ def test_writing_for_some_paths_keeps_the_entries_of_others(project: Path, run: 
 
 def test_a_baseline_that_is_none_is_one_line(project: Path, run: Run) -> None:
     (project / "b.json").write_text('{"tool": "dispatchguard", ]')
-    assert "not a baseline" in one_line(run("check", "--baseline", "b.json"))
+    assert "not valid JSON" in one_line(run("check", "--baseline", "b.json"))
     assert run("check", "--baseline", "b.json", "--write-baseline").status == 0
     assert run("check", "--baseline", "b.json").status == 0
 

@@ -479,7 +479,7 @@ def test_the_summary_says_what_only_pedantic_tells(write: Write, run: Run) -> No
     )
     quiet, loud = run("check"), run("check", "--pedantic")
     assert (quiet.status, loud.status) == (0, 1)
-    assert "1 uncertain, shown with --pedantic" in quiet.out
+    assert "1 uncertain (see --pedantic)" in quiet.out
     assert "uncertain" not in loud.out
     numbers = [json.loads(run("check", *w, "--format", "json").out) for w in ([], ["--pedantic"])]
     assert [n["summary"]["unheard"] for n in numbers] == [1, 0]

@@ -62,7 +62,7 @@ def test_the_settings_in_effect_can_be_read_back(project: Path, run: Run) -> Non
 
 
 def test_both_at_once_are_refused(project: Path, run: Run) -> None:
-    assert "name one" in one_line(run("check", "--show-files", "--show-settings"))
+    assert "cannot be combined" in one_line(run("check", "--show-files", "--show-settings"))
 
 
 def test_the_settings_there_are(run: Run) -> None:

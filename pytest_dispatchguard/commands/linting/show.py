@@ -38,7 +38,7 @@ def settings_in(request: Request) -> str:
         if value is None:
             lines.append(f"# {setting.key} is not set")
         else:
-            pairs = setting.kind in ("codes by glob", "budgets")
+            pairs = setting.kind in ("codes by glob", "budgets", "trace")
             lines.append(f"{setting.key} = {_toml(dict(value) if pairs else value)}")
     return "\n".join(lines) + "\n"
 
