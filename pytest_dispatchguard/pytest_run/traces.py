@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -54,6 +54,12 @@ class Traces:
             if checked.unknown:
                 raise UserError(f"{one.trace.path}: {checked.unknown}")
             self.checked.append(checked)
+
+    def as_objects(self) -> list[dict[str, Any]]:
+        """What was checked, for a file beside the verdicts."""
+        from pytest_dispatchguard.report.traces.limits import as_object
+
+        return [as_object(one) for one in self.checked]
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Tells what exceeds its limit, and where that comes from."""

@@ -170,7 +170,7 @@ class Gatherer:
 
         try:
             if self.options.json is not None:
-                traces = None if self.traces is None else self.traces.checked
+                traces = None if self.traces is None else self.traces.as_objects()
                 told = as_json(self.verdicts, _installed_versions(), self.losses.found(), traces)
                 _write(self.options.json, told.encode())
             report = self.options.report

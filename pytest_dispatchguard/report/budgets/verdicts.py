@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_dispatchguard.model.compiled import Compiled, Guards
 from pytest_dispatchguard.model.findings import Finding
@@ -19,9 +19,6 @@ from pytest_dispatchguard.report.budgets.blame import Dearer, dearer, held_again
 from pytest_dispatchguard.report.budgets.layers import as_object, relative, waterfall
 from pytest_dispatchguard.report.budgets.sorting import in_order
 from pytest_dispatchguard.visible import one_line, visible, without_commands
-
-if TYPE_CHECKING:
-    from pytest_dispatchguard.model.traces import CheckedTrace
 
 SCHEMA = 1
 """The number of the JSON layout. Fields are added, never renamed."""
@@ -373,7 +370,7 @@ def as_json(
     verdicts: Sequence[Verdict],
     machine: Mapping[str, str],
     missing: Sequence[Missing] = (),
-    traces: Sequence[CheckedTrace] | None = None,
+    traces: Sequence[Mapping[str, Any]] | None = None,
 ) -> str:
     """All verdicts as one object, with what is missing of the run, and the traces that were checked."""
     tests = [_row(v) for v in sorted(verdicts, key=lambda v: (v.node_id, v.subject))]
@@ -381,9 +378,7 @@ def as_json(
     if missing:
         found["missing"] = [asdict(one) for one in missing]
     if traces is not None:
-        from pytest_dispatchguard.report.traces.limits import as_object as of_trace
-
-        found["traces"] = [of_trace(one) for one in traces]
+        found["traces"] = [dict(one) for one in traces]
     return json.dumps(found, indent=1) + "\n"
 
 
