@@ -32,6 +32,8 @@ def profiles(draw: st.DrawFn) -> Profile:
                         Counter
                     ),
                 ),
+                st.sampled_from([0.0, 0.25, 12.0]),
+                st.booleans(),
             ),
         )
     )
@@ -57,6 +59,7 @@ def test_runs_add_up_and_the_newer_text_wins(one: Profile, other: Profile) -> No
             assert (seen.digest, seen.calls) == before[name]
         elif name in before and before[name][0] == newer.digest:
             assert seen.calls >= before[name][1]
+            assert seen.per_step >= newer.per_step and seen.loops >= newer.loops
         else:
             assert seen == newer
 

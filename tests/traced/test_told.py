@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -160,3 +162,33 @@ def test_a_generator_that_goes_on_is_the_function_it_began_as(project: Path) -> 
 
 def test_lambdas_and_modules_are_no_functions_of_a_profile(project: Path) -> None:
     assert not profile(project, Call("model.py(1): <module>"), Call("model.py(4): Gate")).functions
+
+
+def old_trace(path: Path, *stacks: str) -> Path:
+    """A trace of 2021, in which operators have stacks and functions are not recorded."""
+    events = []
+    for step in range(3):
+        at = step * 1000.0
+        events.append(old_event("Operator", f"ProfilerStep#{step}", at, 1000.0))
+        for number, stack in enumerate(stacks):
+            inside = at + 10 + 200 * number
+            operator = old_event("Operator", "aten::item", inside, 120.0)
+            operator["args"] = {"Call stack": stack}
+            events += [operator, old_event("Runtime", "cudaStreamSynchronize", inside + 10, 100.0)]
+    path.write_text(json.dumps({"traceEvents": events}))
+    return path
+
+
+def old_event(category: str, name: str, start: float, us: float) -> dict[str, Any]:
+    return {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": 1, "ts": start, "dur": us}
+
+
+def test_a_trace_of_2021_knows_lines_and_no_calls(project: Path) -> None:
+    stacks = ("model.py(12): measure;run.py(3): <module>", "model.py(26): each;run.py(4): <module>")
+    path = old_trace(project / "old.json", *stacks)
+    (found,) = told([path], project, (), cache=False)
+    assert codes(found) == {"measure": [("DG412", 12)], "each": [("DG411", 26)]}
+    known = profile_of([found.trace], lambda rel: (project / rel).read_text()).functions
+    measure, each = known["model.py", "measure"], known["model.py", "Batches.each"]
+    assert measure.per_step == 1, "outside of loops, its line runs as often as it"
+    assert each.loops and each.per_step == 0
