@@ -88,5 +88,9 @@ def _findings(
     asked = replace(discovery, targets=targets)
     outcome = engine.run(session, asked, progress=tell)
     own = prices.load(session.config.root / prices.NAME)
-    found = (*outcome.findings, *outcome.suppressed)
+    silenced = (
+        replace(finding, message=f"{finding.message} (silenced by a comment)")
+        for finding in outcome.suppressed
+    )
+    found = (*outcome.findings, *silenced)
     return tuple(prices.priced(found, session.catalog.prices, own))

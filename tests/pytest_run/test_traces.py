@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -138,6 +139,11 @@ def test_figures_are_written_beside_verdicts(traced: pytest.Pytester) -> None:
     assert waits[0]["operator"] == "aten::is_nonzero"
     assert waits[0]["findings"] == [{"code": "DG401", "line": 6}]
     assert waits[1]["findings"] == []
+    merged = traced.run(sys.executable, "-m", "pytest_dispatchguard", "merge", "told.json")
+    assert (
+        json.loads(merged.stdout.str())["traces"]
+        == json.loads((traced.path / "told.json").read_text())["traces"]
+    )
 
 
 def test_a_json_file_still_needs_something_to_write(traced: pytest.Pytester) -> None:

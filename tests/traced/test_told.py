@@ -92,7 +92,9 @@ def test_what_ran_in_every_step_is_hot_though_nothing_calls_it(project: Path) ->
 
 
 def test_what_a_comment_silences_is_told_all_the_same(project: Path) -> None:
-    assert codes(one(project, Call(SILENCED, ["aten::item"]))) == {"silenced": [("DG411", 20)]}
+    found = one(project, Call(SILENCED, ["aten::item"]))
+    assert codes(found) == {"silenced": [("DG411", 20)]}
+    assert found.joined[0].findings[0].message.endswith(" (silenced by a comment)")
 
 
 def test_files_at_other_paths_are_found_by_their_end_or_by_a_map(project: Path) -> None:

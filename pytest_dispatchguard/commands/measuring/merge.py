@@ -34,12 +34,14 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; return the exit status."""
     from pytest_dispatchguard.history.trends import Began, keep, merged, place_of
+    from pytest_dispatchguard.report.budgets.read_json import traces_in
     from pytest_dispatchguard.report.budgets.verdicts import as_json
 
     cwd = working_folder()
     verdicts, machine = merged(arguments.files, cwd)
     if arguments.output is not None or arguments.history is None:
-        put(arguments, as_json(verdicts, machine), sys.stdout)
+        traces = [row for file in arguments.files for row in traces_in(cwd / file)]
+        put(arguments, as_json(verdicts, machine, traces=traces or None), sys.stdout)
     if arguments.history is not None:
         keep(verdicts, machine, Began.now(cwd), place_of(arguments.history, cwd))
     return CLEAN

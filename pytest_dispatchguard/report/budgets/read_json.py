@@ -38,6 +38,12 @@ def load(path: Path) -> tuple[list[Verdict], dict[str, str]]:
         ) from None
 
 
+def traces_in(path: Path) -> list[Row]:
+    """What a file that holds verdicts says of traces, as it stands there."""
+    rows = json.loads(path.read_text(encoding="utf-8")).get("traces", [])
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+
+
 def unpacked(text: str) -> tuple[list[Verdict], dict[str, str]]:
     """Verdicts and machine from their JSON; raises `ValueError` if it is invalid. Details that the JSON
     does not have (how a time was measured) stay unknown."""
