@@ -144,7 +144,7 @@ def test_files_of_the_trace_may_be_elsewhere(project: Path, run: Run) -> None:
     [
         (("--trace", "nothing.json"), "nothing.json: the trace cannot be read"),
         (("--trace", "model.py"), "model.py is no profiler trace"),
-        (("--map", "a=b"), "--map says where the files of a --trace are"),
+        (("--map", "a=b"), "--map requires --trace"),
         (("--trace", "model.py", "--map", "a"), "'a' is not FROM=TO"),
     ],
 )

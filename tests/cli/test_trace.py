@@ -248,7 +248,7 @@ def test_ranks_are_told_together(traced: Path, run: Run) -> None:
 def test_fewer_places(traced: Path, run: Run) -> None:
     done = run("trace", "trace.json.gz", "--no-lint", "--top", "1", cwd=traced)
     assert "in forward" in done.out and "… and 1 place more: --top shows more" in done.out
-    assert "is not a number from 1" in one_line(run("trace", "x", "--top", "0", cwd=traced))
+    assert "is not a positive whole number" in one_line(run("trace", "x", "--top", "0", cwd=traced))
 
 
 def test_what_ran_is_recorded(traced: Path, run: Run) -> None:
