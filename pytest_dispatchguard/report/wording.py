@@ -8,7 +8,6 @@ from typing import Literal
 
 from pytest_dispatchguard.model.findings import Certainty, Finding, Fix, Hot, Price, Ran, Traced
 from pytest_dispatchguard.model.reports import Report
-from pytest_dispatchguard.report.figures import figure
 
 NAME = "dispatchguard"
 HOME = "https://pytest-dispatchguard.readthedocs.io/"
@@ -206,6 +205,10 @@ def microseconds(us: float) -> str:
 
 def duration(us: float) -> str:
     """A time with three digits: ``91.8 µs``, ``1.84 ms``, ``1.05 s``."""
+    from pytest_dispatchguard.report.figures import (
+        figure,  # of traces alone: most reports need none
+    )
+
     if us < 0.05:
         return "0 µs"
     for unit, size in (("s", 1e6), ("ms", 1e3)):

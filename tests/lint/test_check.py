@@ -96,7 +96,7 @@ def test_a_file_that_the_scout_fails_at_is_told_and_hides_nothing(
 
 
 def test_a_baseline_must_be_named(request_: Request) -> None:
-    with pytest.raises(UserError, match="which baseline"):
+    with pytest.raises(UserError, match="no baseline given"):
         check(replace(request_, prune_baseline=True))
 
 

@@ -173,7 +173,7 @@ def test_somebody_elses_database_is_left_alone(path: Path) -> None:
         other.commit()
     before = path.read_bytes()
     with closing_cache(path) as opened:
-        assert "left alone" in opened.notes[0]
+        assert "not a dispatchguard cache" in opened.notes[0]
         opened.put_many("facts", {"a": "1"})
         assert opened.get_many("facts", ["a"]) == {}
     assert path.read_bytes() == before

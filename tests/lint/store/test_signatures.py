@@ -52,13 +52,13 @@ def test_a_shared_key(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"short", b" " * 100])
 def test_what_is_no_key_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "key").write_bytes(content)
-    with pytest.raises(UserError, match="is no key of a cache"):
+    with pytest.raises(UserError, match="not a cache key"):
         own_seals({VARIABLE: str(tmp_path / "key")})
 
 
 def test_a_home_that_cannot_be_written_to(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match="cannot be kept"):
+    with pytest.raises(UserError, match="cannot be stored"):
         own_seals({HOME: str(tmp_path / "file")})
 
 

@@ -71,7 +71,8 @@ BASES = st.builds(
     st.none() | MEASURED,
     st.none() | INTERVALS,
     TEXTS,
-    LINES,
+    untimed=TEXTS,
+    lines=LINES,
     layers=LAYERS,
     compiled=st.none() | COMPILED,
 )
@@ -104,6 +105,7 @@ SAMPLES = st.builds(
     st.tuples(st.lists(NUMBERS, max_size=3), st.lists(NUMBERS, max_size=3)),
     st.none() | INTERVALS,
     TEXTS,
+    st.none() | INTERVALS,
 )
 
 
