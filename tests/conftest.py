@@ -7,8 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +16,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from . import started
+from . import gpu_mark, started
+from .gpu_mark import pytest_runtest_makereport  # noqa: F401 - a hook
 
 # No test may fail because a machine is slow.
 settings.register_profile("any pace", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -28,7 +28,6 @@ pytest_plugins = ["pytester"]
 ROOT = Path(__file__).resolve().parents[1]
 QUICKEST = Path(__file__).with_name("lint")
 """Where thousands of tests take milliseconds each."""
-NO_CUDA = "no cuda device here"
 UNTIL = os.environ.get("DISPATCHGUARD_TESTS_UNTIL")
 """When `make test-quick` is to end, in seconds of the clock."""
 Python = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -42,33 +41,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """`make test-quick` ends within its minute (tests/quick.py). Tests marked `gpu` need CUDA."""
+    """`make test-quick` ends within its minute (tests/quick.py)."""
     if UNTIL is not None and time.time() > float(UNTIL):
         pytest.skip("the minute is over; `make test` runs all tests")
-    if item.get_closest_marker("gpu") is not None and not _has_cuda():
-        pytest.skip(NO_CUDA)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item,
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """`make gpu` finds the tests that need CUDA by their mark: none may skip for its want without."""
-    report = yield
-    marked = item.get_closest_marker("gpu") is not None
-    if report.skipped and NO_CUDA in str(report.longrepr) and not marked:
-        report.outcome = "failed"
-        report.longrepr = f"skipped for want of CUDA: mark it gpu, for `make gpu` ({item.nodeid})"
-    return report
-
-
-@cache
-def _has_cuda() -> bool:
-    try:
-        import torch
-    except ImportError:
-        return False
-    return bool(torch.cuda.is_available())
+    gpu_mark.skip_without_cuda(item)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -352,9 +352,9 @@ def test_other():
 def test_no_test_skips_for_want_of_cuda_without_the_mark(
     pytester: pytest.Pytester, run_pytest: Any, mark: str
 ) -> None:
-    pytester.makeconftest((ROOT / "tests" / "conftest.py").read_text(encoding="utf-8"))
-    pytester.makeini("[pytest]\nmarkers = gpu: needs CUDA\n")
+    pytester.makeconftest((ROOT / "tests" / "gpu_mark.py").read_text(encoding="utf-8"))
     pytester.makepyfile(SKIPPING.format(mark=mark))
+    pytester.makeini("[pytest]\nmarkers = gpu: needs CUDA\n")
     result = run_pytest()
     result.assert_outcomes(skipped=1 + bool(mark), failed=not mark)
     if not mark:

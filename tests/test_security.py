@@ -68,6 +68,6 @@ def test_settings_name_no_code() -> None:
     known = """
         root file nested torch_requirement requires_python
         select extend_select ignore per_file_ignores exclude src hot_roots cold tensor_types tree_modules
-        baseline budgets pedantic notes strict
+        baseline budgets pedantic notes strict trace
     """.split()
     assert {one.name for one in dataclasses.fields(Config)} == set(known)

@@ -88,8 +88,8 @@ def wrong_functions(trace: Trace) -> list[str]:
     if len(trace.steps) != STEPS or not trace.marked:
         wrong.append(f"{len(trace.steps)} steps are told, {STEPS} were traced")
     called: Counter[str] = Counter()
-    for line, times in (trace.functions or {}).items():
-        called[line.function] += times if line.ours else 0
+    for line, ran in (trace.functions or {}).items():
+        called[line.function] += ran.calls if line.ours else 0
     for function in (*training.PLANTED, training.weights_moved.__name__):
         if called[function] != STEPS:
             wrong.append(f"{function} was called {STEPS} times, told are {called[function]}")
