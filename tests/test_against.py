@@ -104,7 +104,9 @@ def row(repository: Repository) -> dict[str, Any]:
     return only
 
 
-@pytest.mark.parametrize("repository", ["", "src"], indirect=True)
+@pytest.mark.parametrize(
+    "repository", ["", pytest.param("src", marks=pytest.mark.thorough)], indirect=True
+)
 def test_a_wrapper_closure_fails(repository: Repository, run: Any) -> None:
     repository.source.write_text(WRAPPED)
     (repository.path / "untracked.txt").write_text("mine")
@@ -318,10 +320,14 @@ def entry(x):
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        ("os._exit(3)", "the process that measured it ended by itself with status 3"),
+        pytest.param(
+            "os._exit(3)",
+            "the process that measured it ended by itself with status 3",
+            marks=pytest.mark.thorough,
+        ),
         ("os.kill(os.getpid(), 9)", "the process that measured it was killed by SIGKILL"),
         ("raise KeyError('lost')", "it could not be timed there"),
-        ("time.sleep(30)", "without an answer"),
+        pytest.param("time.sleep(30)", "without an answer", marks=pytest.mark.thorough),
     ],
     ids=["exits", "killed", "raises", "hangs"],
 )

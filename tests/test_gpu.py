@@ -154,7 +154,7 @@ print(*(child.pid for child in children), flush=True)
 @pytest.mark.parametrize(
     ("then", "status"),
     [
-        ("time.sleep(60)", "failed"),
+        pytest.param("time.sleep(60)", "failed", marks=pytest.mark.thorough),
         ("import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)", "failed"),
         ("time.sleep(1)", "held"),
     ],

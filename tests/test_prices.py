@@ -71,7 +71,8 @@ def test_prices_are_of_what_proves_itself(table: PriceTable) -> None:
             assert not on_host.waits and on_host.dry is None
             assert on_host.us is not None
             assert on_host.low is not None and on_host.high is not None
-            assert 0 < on_host.low <= on_host.us <= on_host.high
+            # A number next to nothing, divided among places, may be none.
+            assert 0 <= on_host.low <= on_host.us <= on_host.high
 
 
 def test_one_price_of_several_forms() -> None:

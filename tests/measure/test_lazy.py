@@ -161,6 +161,7 @@ def test_counts_are_the_same_in_every_process(root: Path, lazy: str) -> None:
     assert found[0]["lazy_ops"] > 4
 
 
+@pytest.mark.thorough  # the parts of it are held by the tests around
 def test_a_suite_on_the_cpu_and_on_the_lazy_device(
     pytester: pytest.Pytester, run_pytest: Run, lazy: str
 ) -> None:

@@ -642,7 +642,7 @@ LINES = (
 )
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.thorough)])
 def test_what_is_shown_of_a_saved_project_is_what_the_command_says(root: Path, seed: int) -> None:
     rng = random.Random(seed)
 

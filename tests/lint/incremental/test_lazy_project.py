@@ -57,9 +57,12 @@ def on_demand(whole: Project, read: list[str] | None = None) -> Project:
     return project_on_demand(whole.modules, families, facts)
 
 
+OUR_OWN = pytest.param(folder(OURS), marks=pytest.mark.thorough)
+
+
 @pytest.mark.parametrize(
     "texts",
-    [demo(), *(folder(Path(str(m.__file__)).parent) for m in (rich, pyperf)), folder(OURS)],
+    [demo(), *(folder(Path(str(m.__file__)).parent) for m in (rich, pyperf)), OUR_OWN],
     ids=["demo", "rich", "pyperf", "ours"],
 )
 def test_says_the_same_whatever_is_asked_first(texts: dict[str, str]) -> None:

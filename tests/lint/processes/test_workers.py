@@ -32,7 +32,7 @@ def die(number: int) -> int:
     return number
 
 
-@pytest.mark.parametrize("jobs", [1, 2, 10_000])
+@pytest.mark.parametrize("jobs", [1, 2, pytest.param(10_000, marks=pytest.mark.thorough)])
 def test_results_come_in_order(jobs: int) -> None:
     with Pool(jobs) as pool:
         for _ in range(2):
