@@ -1,6 +1,6 @@
 """What differs from process to process though the code does not, and by how much it moves a call.
 
-    python bench/process_luck.py        # some 10 minutes
+    python bench/process_luck.py        # some 5 minutes
 
 One process stays, and others take turns with it one after the other (the lock step that compares two
 revisions), alike but for one thing: the layout of addresses, the hash seed, the size of the environment,
@@ -75,7 +75,7 @@ SUBJECTS = {{
     "a product": (product, wide),
 }}
 """
-PROCESSES = 8
+PROCESSES = 5
 SUBJECTS = ("a wrapper", "a layer", "twelve layers", "a product")
 _FIXED = 0x0040000
 _CHANCE = random.Random(7)

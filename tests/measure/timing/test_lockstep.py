@@ -128,6 +128,19 @@ def test_patience_ends() -> None:
         Partner(mine, 1, 0.05).hear(GO)
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs affinities")
+def test_both_run_on_the_same_core_meanwhile() -> None:
+    before = os.sched_getaffinity(0)
+    cores = []
+    with pipes() as (mine, theirs):
+        child = in_child(lambda: follow(some(50), None, Partner(theirs, 1, 20.0), 1.0, 0.99))
+        seen = Call(lambda: cores.append(os.sched_getaffinity(0)) if len(cores) < 10 else None)
+        lead(seen, None, Partner(mine, 1, 20.0), 0.1, 0.99)
+        assert ended(child) == 0
+    assert {len(one) for one in cores} == {1}
+    assert os.sched_getaffinity(0) == before
+
+
 def test_fresh_state_is_made_before_every_block() -> None:
     """Also before the calls that warm up."""
     made = []
