@@ -18,8 +18,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,8 @@ from typing import Any
 from publishing import study, table, written_by
 
 from pytest_dispatchguard.measure.timing.calling import Call
-from pytest_dispatchguard.measure.timing.lockstep import Ends, Partner, follow, lead
+from pytest_dispatchguard.measure.timing.lockstep import Ends, Partner, follow, lead, turns_of
+from pytest_dispatchguard.measure.workers.lockstep import Pipes
 
 MODULE = """
 import torch
@@ -198,8 +199,10 @@ def serve(reading: int, writing: int, layout: str) -> int:
         subject, part, meeting = json.loads(line)
         function, given = subjects.SUBJECTS[subject]
         partner = Partner(Ends(reading, writing), meeting, 60.0)
-        timed = lead if part == "lead" else follow
-        found = timed(Call(function, (given,)), None, partner, 1.0, 0.999)
+        turns = turns_of(Call(function, (given,)), None)
+        found = (
+            lead(turns, partner, 1.0, 0.999) if part == "lead" else follow(turns, partner, 0.999)
+        )
         change = found.change
         print(json.dumps(change and [change.value, change.low, change.high]), flush=True)
     return 0
@@ -221,21 +224,12 @@ class Row:
         return statistics.stdev(self.changes) if len(self.changes) > 1 else math.nan
 
 
-@contextmanager
-def _pipes() -> Iterator[tuple[Ends, Ends]]:
-    here, there = os.pipe(), os.pipe()
-    try:
-        yield Ends(here[0], there[1]), Ends(there[0], here[1])
-    finally:
-        for end in (*here, *there):
-            os.close(end)
-
-
 def measured(factor: str, processes: int, home: Path) -> list[Row]:
     """The rows of one factor."""
     rows = {subject: Row(factor, subject) for subject in SUBJECTS}
     meeting = 0
-    with _pipes() as (mine, theirs):
+    with closing(Pipes()) as pipes:
+        mine, theirs = pipes.of(0, base=True), pipes.of(0, base=False)
         usual, stays = Luck(), None
         for _ in range(processes):
             if factor == PAIRS:

@@ -25,7 +25,7 @@ from pytest_dispatchguard.measure.budgets.messages import Request, Samples
 from pytest_dispatchguard.measure.budgets.verdicts import Timing, judged, require_references
 from pytest_dispatchguard.measure.layers.layers import of_subject
 from pytest_dispatchguard.measure.timing.devices import KINDS, LAZY, here
-from pytest_dispatchguard.measure.timing.lockstep import Ends, Partner, follow, lead
+from pytest_dispatchguard.measure.timing.lockstep import Ends, Partner, follow, lead, turns_of
 from pytest_dispatchguard.measure.timing.subject import Overhead, Subject
 from pytest_dispatchguard.measure.timing.timing import Sample
 from pytest_dispatchguard.model.errors import UserError
@@ -134,11 +134,11 @@ def _in_lockstep(
             subject = known[name]
             with subject.in_mode():
                 subject.prepare()
-                timed = partial(
-                    lead if request.lockstep == "lead" else follow,
-                    *(subject.call, subject.reference, partner, seconds, request.confidence),
-                )
-                samples[number] = [timed(prepare=subject.fresh, device=here(device))]
+                turns = turns_of(subject.call, subject.reference, subject.fresh, here(device))
+                if request.lockstep == "lead":
+                    samples[number] = [lead(turns, partner, seconds, request.confidence)]
+                else:
+                    samples[number] = [follow(turns, partner, request.confidence)]
     return SettledTest(
         "", [Verdict(node_id, name, "pass", {}) for name in request.subjects], samples
     )

@@ -94,7 +94,7 @@ def _lost() -> UserError:
 
 
 @dataclass(slots=True)
-class _Turns:
+class Turns:
     """The turns of one process."""
 
     block: Block
@@ -102,6 +102,7 @@ class _Turns:
     empty: Block
     prepare: Callable[[], object] | None
     device: Device
+    clock: Clock
     loops: int = 1
     reference_loops: int = 1
     times: list[float] = field(default_factory=list)
@@ -141,16 +142,16 @@ class _Turns:
         return took
 
 
-def _turns(
+def turns_of(
     subject: Call,
     reference: Call | None,
-    prepare: Callable[[], object] | None,
-    device: Device,
-    clock: Clock,
-) -> _Turns:
-    blocks = [None if call is None else call.block(clock) for call in (subject, reference)]
-    assert blocks[0] is not None
-    return _Turns(blocks[0], blocks[1], empty_block(clock), prepare, device)
+    prepare: Callable[[], object] | None = None,
+    device: Device = HOST,
+    clock: Clock = time.perf_counter_ns,
+) -> Turns:
+    """The turns of a process that times these calls."""
+    against = None if reference is None else reference.block(clock)
+    return Turns(subject.block(clock), against, empty_block(clock), prepare, device, clock)
 
 
 @contextmanager
@@ -172,20 +173,10 @@ def _on_one_core() -> Iterator[None]:
             os.sched_setaffinity(0, before)
 
 
-def lead(
-    subject: Call,
-    reference: Call | None,
-    partner: Partner,
-    seconds: float,
-    confidence: float,
-    *,
-    prepare: Callable[[], object] | None = None,
-    device: Device = HOST,
-    clock: Clock = time.perf_counter_ns,
-) -> Sample:
+def lead(turns: Turns, partner: Partner, seconds: float, confidence: float) -> Sample:
     """Leads until more blocks would say no more, or the time is up. The sample's `change` is how many times
     what a call takes there it takes here."""
-    turns = _turns(subject, reference, prepare, device, clock)
+    clock = turns.clock
     other: list[float] = []
     with undisturbed(), _on_one_core():
         own = turns.calibrate()
@@ -216,19 +207,8 @@ def lead(
                     look *= 2
 
 
-def follow(
-    subject: Call,
-    reference: Call | None,
-    partner: Partner,
-    seconds: float,
-    confidence: float,
-    *,
-    prepare: Callable[[], object] | None = None,
-    device: Device = HOST,
-    clock: Clock = time.perf_counter_ns,
-) -> Sample:
+def follow(turns: Turns, partner: Partner, confidence: float) -> Sample:
     """Takes turns until the one that leads, which keeps the time, has enough."""
-    turns = _turns(subject, reference, prepare, device, clock)
     with undisturbed(), _on_one_core():
         own = turns.calibrate()
         partner.hear(HELLO)
@@ -247,7 +227,7 @@ def _fine_enough(found: Sample, confidence: float) -> bool:
     return change is not None and change.high - change.low < pairs_share(confidence) * change.value
 
 
-def _sample(turns: _Turns, other: Sequence[float], confidence: float) -> Sample:
+def _sample(turns: Turns, other: Sequence[float], confidence: float) -> Sample:
     nothing = median(sorted(turns.nothing)) if turns.nothing else 0.0
 
     def of_a_call(took: float) -> float:

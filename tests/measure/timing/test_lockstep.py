@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pytest
 
@@ -21,7 +21,9 @@ from pytest_dispatchguard.measure.timing.lockstep import (
     Partner,
     follow,
     lead,
+    turns_of,
 )
+from pytest_dispatchguard.measure.workers.lockstep import Pipes
 from pytest_dispatchguard.model.errors import UserError
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
@@ -29,12 +31,8 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 
 @contextmanager
 def pipes() -> Iterator[tuple[Ends, Ends]]:
-    here, there = os.pipe(), os.pipe()
-    try:
-        yield Ends(here[0], there[1]), Ends(there[0], here[1])
-    finally:
-        for end in (*here, *there):
-            os.close(end)
+    with closing(Pipes()) as made:
+        yield made.of(0, base=False), made.of(0, base=True)
 
 
 def in_child(work: Callable[[], object]) -> int:
@@ -60,8 +58,10 @@ def some(times: int) -> Call:
 
 def compared(here: Call, there: Call, meeting: int = 1, seconds: float = 0.3) -> float:
     with pipes() as (mine, theirs):
-        child = in_child(lambda: follow(there, None, Partner(theirs, meeting, 20.0), 1.0, 0.99))
-        found = lead(here, some(100), Partner(mine, meeting, 20.0), seconds, 0.99)
+        child = in_child(
+            lambda: follow(turns_of(there, None), Partner(theirs, meeting, 20.0), 0.99)
+        )
+        found = lead(turns_of(here, some(100)), Partner(mine, meeting, 20.0), seconds, 0.99)
         assert ended(child) == 0
     assert found.change is not None
     assert found.change.low <= found.change.value <= found.change.high
@@ -84,11 +84,11 @@ def test_both_make_blocks_of_the_same_number_of_calls() -> None:
         sent = _.writing
 
         def followed() -> None:
-            found = follow(some(3000), None, Partner(theirs, 1, 20.0), 1.0, 0.99)
+            found = follow(turns_of(some(3000), None), Partner(theirs, 1, 20.0), 0.99)
             os.write(sent, str(found.loops[0]).encode())
 
         child = in_child(followed)
-        found = lead(some(10), None, Partner(mine, 1, 20.0), 0.1, 0.99)
+        found = lead(turns_of(some(10), None), Partner(mine, 1, 20.0), 0.1, 0.99)
         assert ended(child) == 0
         assert int(os.read(answers.reading, 64)) == found.loops[0]
 
@@ -100,12 +100,12 @@ def test_what_was_said_in_other_meetings_is_passed_over() -> None:
         assert Partner(mine, 2, 5.0).hear(DONE) == (DONE, 7)
 
 
-@pytest.mark.parametrize("role", [lead, follow])
-def test_a_partner_that_is_lost_ends_the_meeting(role: Callable[..., object]) -> None:
+@pytest.mark.parametrize("rest", [(lead, 0.1, 0.99), (follow, 0.99)], ids=["leads", "follows"])
+def test_a_partner_that_is_lost_ends_the_meeting(rest: tuple[Callable[..., object], float]) -> None:
     with pipes() as (mine, theirs):
         Partner(theirs, 1, 0.0).say(LOST)
         with pytest.raises(UserError, match="the process of the other revision is gone"):
-            role(some(10), None, Partner(mine, 1, 20.0), 0.1, 0.99)
+            rest[0](turns_of(some(10), None), Partner(mine, 1, 20.0), *rest[1:])
 
 
 def test_a_partner_whose_pipe_is_closed_is_lost() -> None:
@@ -133,9 +133,9 @@ def test_both_run_on_the_same_core_meanwhile() -> None:
     before = os.sched_getaffinity(0)
     cores = []
     with pipes() as (mine, theirs):
-        child = in_child(lambda: follow(some(50), None, Partner(theirs, 1, 20.0), 1.0, 0.99))
+        child = in_child(lambda: follow(turns_of(some(50), None), Partner(theirs, 1, 20.0), 0.99))
         seen = Call(lambda: cores.append(os.sched_getaffinity(0)) if len(cores) < 10 else None)
-        lead(seen, None, Partner(mine, 1, 20.0), 0.1, 0.99)
+        lead(turns_of(seen, None), Partner(mine, 1, 20.0), 0.1, 0.99)
         assert ended(child) == 0
     assert {len(one) for one in cores} == {1}
     assert os.sched_getaffinity(0) == before
@@ -156,9 +156,8 @@ def test_fresh_state_is_made_before_every_block() -> None:
 
         thread = threading.Thread(target=answering)
         thread.start()
-        found = lead(
-            some(10), None, Partner(mine, 1, 20.0), 0.1, 0.99, prepare=lambda: made.append(1)
-        )
+        turns = turns_of(some(10), None, lambda: made.append(1))
+        found = lead(turns, Partner(mine, 1, 20.0), 0.1, 0.99)
         thread.join()
     assert found.loops[0] == 4
     assert len(made) >= 2 * found.pairs
