@@ -111,6 +111,13 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
 
 
+def checked_page(title: str, said: str, body: Sequence[str], wrong: Sequence[str]) -> str:
+    """The page of a bench that also checks something: what it says, its table, and what was wrong."""
+    return "\n".join(
+        [f"# {title}", "", said, "", *body, "", *(f"- wrong: {one}" for one in wrong), ""]
+    )
+
+
 def figures(interval: Interval) -> dict[str, float | None]:
     """A figure with its interval; ends that nobody knows are null."""
     found = {"value": interval.value, "low": interval.low, "high": interval.high}

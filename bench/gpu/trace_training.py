@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench_lint import HOME, machine
 from gpu import training
-from publishing import RESULTS, publish, table
+from publishing import RESULTS, checked_page, publish, table
 
 from pytest_dispatchguard.model.traces import Trace, Wait
 from pytest_dispatchguard.traces.analysis import analyzed
@@ -135,18 +135,8 @@ def page(results: Mapping[str, Any]) -> str:
         f"{len(results['steps'])} steps on {about['device']}, torch {about['torch']}: "
         f"the device is idle for {results['idle_share']:.0%} of them."
     )
-    return "\n".join(
-        [
-            "# A traced training",
-            "",
-            said,
-            "",
-            *(table(head, rows) if rows else ["No waits."]),
-            "",
-            *(f"- wrong: {line}" for line in results["wrong"]),
-            "",
-        ]
-    )
+    body = table(head, rows) if rows else ["No waits."]
+    return checked_page("A traced training", said, body, results["wrong"])
 
 
 if __name__ == "__main__":

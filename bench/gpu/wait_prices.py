@@ -34,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from bench_lint import HOME, machine
 from gpu.holding import waited_for
 from gpu.stand_in import stand_in
-from publishing import RESULTS, publish, save, table
+from publishing import RESULTS, checked_page, publish, save, table
 
 from pytest_dispatchguard import prices
 from pytest_dispatchguard.measure.specimens.forms import loaded, moved, waits
@@ -209,18 +209,8 @@ def page(results: Mapping[str, Any]) -> str:
         f"{about['gpu']}, torch {about['torch']}. Microseconds that a call keeps the host, medians: "
         f"with the GPU idle, and behind {queue['kernels']} kernels that take it {queue['us']:,.0f} µs."
     )
-    return "\n".join(
-        [
-            "# Prices of waits",
-            "",
-            said,
-            "",
-            *table(head, rows),
-            "",
-            *(f"- wrong: {line}" for line in results["wrong"]),
-            "",
-        ]
-    )
+    body = table(head, rows)
+    return checked_page("Prices of waits", said, body, results["wrong"])
 
 
 if __name__ == "__main__":
