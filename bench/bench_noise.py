@@ -19,26 +19,22 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import random
 import re
 import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-import venv
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 from bench_lint import BenchError, machine, version_of
 from publishing import whole
+from timing_peers import CLOCK, busy_core, own_rows, peer_python, peers
 
 RESULTS = Path(__file__).resolve().parent / "results" / "noise.json"
 HOME = Path(__file__).resolve().parent.parent
@@ -49,10 +45,6 @@ FOUND = {0.01: 99, 0.02: 100, 0.05: 100, 0.10: 100}
 """The slowdowns, and how many of 100 planted ones are to be found."""
 FALSE_ALARMS, SECONDS_EACH = 1, 5.0
 """The other goals: in 1,000 verdicts at most, and for each verdict at most."""
-PEERS = ("pytest-benchmark", "pytest-codspeed", "pyperf")
-LONGER = ("--benchmark-max-time=20",)
-"""pytest-benchmark plans its rounds from one call, the first and slowest, and so ends long before its time
-is up; with this it takes about what a verdict takes here."""
 
 PLAIN = "def {name}(x, y):\n    return add(x, y)\n"
 # What creeps into wrappers, by what it is called: one of these is taken for every size that is asked for.
@@ -132,23 +124,6 @@ import subjects
 
 X, Y = torch.randn(4), torch.randn(4)
 pyperf.Runner().bench_func("call", getattr(subjects, os.environ["NAME"]), X, Y)
-"""
-# The seconds of every test, as the run that waits for them sees them; workers write none.
-CLOCK = """\
-import json
-import os
-import time
-
-STARTED = {}
-
-
-def pytest_runtest_logstart(nodeid, location):
-    STARTED[nodeid] = time.monotonic()
-
-
-def pytest_runtest_logfinish(nodeid, location):
-    with open(os.environ["SECONDS"], "a") as file:
-        print(json.dumps([nodeid, time.monotonic() - STARTED[nodeid]]), file=file)
 """
 # An extra test starts both workers of a run; its verdict is not counted, nor is the time of torch's import.
 STARTER = ("same", 1.002)
@@ -392,15 +367,16 @@ def measure(options: argparse.Namespace, results: Results, scratch: Path) -> Non
         results.versions[name] = version_of(name)
     if not results.versions["torch"]:
         raise BenchError("torch is not installed in this environment")
-    peers = peer_python(options, results, scratch) if options.peers else None
+    home = options.venvs or scratch / "venvs"
+    python = peer_python(home, results.versions) if options.peers else None
     write_subjects(scratch, options.device)
     results.cases = cases(scratch, options)
     results.write()
     for condition in options.conditions:
-        with load(condition == "busy"):
+        with busy_core(wanted=condition == "busy"):
             own_verdicts(condition, options, results, scratch, rng)
-            if peers is not None:
-                peer_verdicts(condition, options, results, peers, scratch, rng)
+            if python is not None:
+                peer_verdicts(condition, options, results, python, scratch, rng)
     results.complete = True
     results.write()
 
@@ -466,33 +442,6 @@ def sized(scratch: Path, plants: Mapping[str, float], *flags: str) -> dict[str, 
     return out
 
 
-# -- load -------------------------------------------------------------------------------------------
-
-BUSY = """
-import os
-parent = os.getppid()
-while os.getppid() == parent:
-    for _ in range(1_000_000):
-        pass
-"""
-
-
-@contextmanager
-def load(wanted: bool) -> Iterator[None]:
-    """Keeps one core busy; the process ends with the block, and by itself where this one is killed."""
-    if not wanted:
-        yield
-        return
-    process = subprocess.Popen([sys.executable, "-c", BUSY])
-    try:
-        yield
-        if process.poll() is not None:
-            raise BenchError("the busy process ended before its time")
-    finally:
-        process.kill()
-        process.wait()
-
-
 # -- this project -----------------------------------------------------------------------------------
 
 
@@ -544,21 +493,7 @@ def own_run(scratch: Path, plan: Sequence[tuple[str, float]], *flags: str) -> li
     """The verdicts of one pytest run, in the order of its tests."""
     folder = scratch / "own"
     (folder / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
-    (folder / "seconds").unlink(missing_ok=True)
-    (folder / "out.json").unlink(missing_ok=True)
-    here = entry_points(group="pytest11", name="dispatchguard")
-    known = () if here else ("-p", "pytest_dispatchguard.plugin")
-    command = [sys.executable, "-m", "pytest", *known, "-q", "-p", "no:cacheprovider"]
-    command += ["-p", "no:randomly", "--overhead-budget=check", "--overhead-json=out.json", *flags]
-    done = subprocess.run(
-        command, cwd=folder, env=environment(SECONDS="seconds"), capture_output=True, text=True
-    )
-    if done.returncode not in (0, 1) or not (folder / "out.json").exists():
-        raise BenchError(
-            f"pytest exited with {done.returncode}: {(done.stdout + done.stderr)[-800:]}"
-        )
-    seconds = read_seconds(folder / "seconds")
-    rows = {row["nodeid"]: row for row in json.loads((folder / "out.json").read_text())["tests"]}
+    rows, seconds = own_rows(folder, *flags)
     out = []
     for number in range(len(plan)):
         node = f"test_noise.py::test_verdict[{number}]"
@@ -580,48 +515,7 @@ def timed(run: Callable[[], object], times: int) -> float:
     return round(statistics.median(took), 2)
 
 
-def read_seconds(path: Path) -> dict[str, float]:
-    """What the suites' conftest wrote."""
-    return dict(json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
-
-
-def environment(**more: str) -> dict[str, str]:
-    """The variables of this process, but those that keep Python from using what it has compiled, and with
-    the project's own folder where it runs from its checkout."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON") or k == "PYTHONPATH"}
-    return {**kept, **more}
-
-
 # -- peers ------------------------------------------------------------------------------------------
-
-Runs = Mapping[str, Sequence[Any]]
-"""By the name of a function, what each run said of it."""
-
-
-def peer_python(options: argparse.Namespace, results: Results, scratch: Path) -> Path:
-    """The Python of an environment that has the peers and the same torch."""
-    folder = (options.venvs or scratch / "venvs") / "noise-peers"
-    python = folder / "bin" / "python"
-    torch = version_of("torch").partition("+")[0]
-    if not (folder / "made").exists():
-        say("installing the peers")
-        venv.create(folder, with_pip=True, symlinks=True)
-        pip = [str(python), "-m", "pip", "install", "-q", *PEERS, f"torch=={torch}"]
-        if subprocess.run(pip, check=False, env=peer_environment()).returncode != 0:
-            raise BenchError("the peers could not be installed; --no-peers leaves them out")
-        (folder / "made").touch()
-    asked = "import sys; from importlib.metadata import version; print(*map(version, sys.argv[1:]))"
-    said = subprocess.run(
-        [str(python), "-c", asked, *PEERS], check=True, capture_output=True, text=True
-    )
-    results.versions.update(zip(PEERS, said.stdout.split(), strict=True))
-    return python
-
-
-def peer_environment(**more: str) -> dict[str, str]:
-    """Of the peers: nothing of this project's."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
-    return {**kept, "OMP_NUM_THREADS": "1", **more}
 
 
 def peer_verdicts(
@@ -634,23 +528,10 @@ def peer_verdicts(
 ) -> None:
     """Each peer: runs of the old code and runs of the new one, and each of the one compared with each of
     the others."""
-    folder = scratch / "peers"
-    peers: dict[str, tuple[int, Callable[[list[str]], dict[str, Any]], Callable[..., Any]]] = {
-        "pytest-benchmark": (options.peer_trials, partial(benchmark_run, python, folder), grown),
-        "pytest-benchmark, given as long": (
-            options.peer_trials,
-            partial(benchmark_run, python, folder, flags=LONGER),
-            grown,
-        ),
-        "pytest-codspeed": (options.peer_trials, partial(codspeed_run, python, folder), grown),
-        "pyperf": (
-            options.pyperf_trials,
-            partial(pyperf_run, python, folder),
-            partial(pyperf_compared, python),
-        ),
-    }
     heads = [case.function for case in results.cases]
-    for tool, (trials, run, compare) in peers.items():
+    for peer in peers(python, scratch / "peers", "test_noise.py"):
+        of_pyperf = peer.name == "pyperf"
+        trials = options.pyperf_trials if of_pyperf else options.peer_trials
         old: list[Any] = []
         new: dict[str, list[Any]] = {name: [] for name in heads}
         for trial in range(trials):
@@ -658,121 +539,24 @@ def peer_verdicts(
             arms = [["plain"], heads]
             rng.shuffle(arms)
             for names in arms:
-                for name, said in run(names).items():
+                for name, said in peer.run(names).items():
                     (old if name == "plain" else new[name]).append(said)
-            say(f"{condition}: {tool}, {trial + 1} of {trials} runs of each side")
-        if tool == "pyperf":
+            say(f"{condition}: {peer.name}, {trial + 1} of {trials} runs of each side")
+        if of_pyperf:
             alone = old[0]["seconds"] + new["same"][0]["seconds"]
         else:
-            alone = timed(lambda run=run: (run(["plain"]), run(["same"])), options.repeats)
-        results.whole.setdefault(tool, {})[condition] = round(alone, 2)
+            alone = timed(
+                lambda peer=peer: (peer.run(["plain"]), peer.run(["same"])), options.repeats
+            )
+        results.whole.setdefault(peer.name, {})[condition] = round(alone, 2)
         for case in results.cases:
-            tally = results.tallies[tool, condition, case.name] = Tally(tool, condition, case.name)
+            key = (peer.name, condition, case.name)
+            tally = results.tallies[key] = Tally(*key)
             for before in old:
                 for after in new[case.function]:
-                    verdict, ratio = compare(before, after, case.limit)
+                    verdict, ratio = peer.compare(before, after, case.limit)
                     tally.add(verdict, before["seconds"] + after["seconds"], ratio)
         results.write()
-
-
-def grown(
-    before: Mapping[str, float], after: Mapping[str, float], limit: float
-) -> tuple[str, float]:
-    ratio = after["value"] / before["value"]
-    return ("fail" if ratio > limit else "pass"), ratio
-
-
-def peer_pytest(python: Path, folder: Path, names: list[str], *flags: str) -> dict[str, float]:
-    """One run of a peer's pytest plugin: the seconds of its tests."""
-    (folder / "seconds").unlink(missing_ok=True)
-    done = subprocess.run(
-        [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *flags],
-        cwd=folder,
-        env=peer_environment(NAMES=json.dumps(names), SECONDS="seconds"),
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode != 0:
-        raise BenchError(
-            f"a peer exited with {done.returncode}: {(done.stdout + done.stderr)[-800:]}"
-        )
-    return read_seconds(folder / "seconds")
-
-
-def benchmark_run(
-    python: Path, folder: Path, names: list[str], flags: Sequence[str] = ()
-) -> dict[str, Any]:
-    """By name, the mean that pytest-benchmark saves."""
-    common = ("-p", "no:codspeed", "--benchmark-json=saved.json")
-    seconds = peer_pytest(python, folder, names, *common, *flags)
-    rows = json.loads((folder / "saved.json").read_text(encoding="utf-8"))["benchmarks"]
-    return {
-        row["params"]["name"]: {
-            "value": row["stats"]["mean"],
-            "seconds": seconds[f"test_noise.py::{row['name']}"],
-        }
-        for row in rows
-    }
-
-
-def codspeed_run(python: Path, folder: Path, names: list[str]) -> dict[str, Any]:
-    """By name, the median that pytest-codspeed writes."""
-    for old in (folder / ".codspeed").glob("*.json"):
-        old.unlink()
-    flags = ("-p", "no:benchmark", "--codspeed", "--codspeed-mode=walltime")
-    seconds = peer_pytest(python, folder, names, *flags)
-    (written,) = (folder / ".codspeed").glob("*.json")
-    rows = json.loads(written.read_text(encoding="utf-8"))["benchmarks"]
-    out = {}
-    for row in rows:
-        name = row["name"].partition("[")[2].removesuffix("]")
-        node = f"test_noise.py::test_call[{name}]"
-        out[name] = {"value": row["stats"]["median_ns"], "seconds": seconds[node]}
-    return out
-
-
-def pyperf_run(python: Path, folder: Path, names: list[str]) -> dict[str, Any]:
-    """By name, the file that pyperf writes."""
-    out = {}
-    for name in names:
-        number = len(list(folder.glob("pyperf-*.json")))
-        path = folder / f"pyperf-{number}.json"
-        start = time.monotonic()
-        done = subprocess.run(
-            [
-                str(python),
-                "arm.py",
-                "-q",
-                "-o",
-                path.name,
-                "--inherit-environ=NAME,OMP_NUM_THREADS",
-            ],
-            cwd=folder,
-            env=peer_environment(NAME=name),
-            capture_output=True,
-            text=True,
-        )
-        if done.returncode != 0:
-            raise BenchError(f"pyperf exited with {done.returncode}: {done.stderr[-800:]}")
-        out[name] = {"value": str(path), "seconds": time.monotonic() - start}
-    return out
-
-
-def pyperf_compared(
-    python: Path, before: Mapping[str, Any], after: Mapping[str, Any], limit: float
-) -> tuple[str, float | None]:
-    """What `compare_to` says at its defaults: it knows of no limit."""
-    command = [str(python), "-m", "pyperf", "compare_to", before["value"], after["value"]]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=True, env=peer_environment()
-    )
-    said = done.stdout
-    found = re.search(r"(\d+\.\d+)x (slower|faster)", said)
-    ratio = None if found is None else float(found[1])
-    if found is not None and ratio is not None and found[2] == "faster":
-        ratio = 1 / ratio
-    slower = "slower" in said and "not significant" not in said.lower()
-    return ("fail" if slower else "pass"), ratio
 
 
 # -- results ----------------------------------------------------------------------------------------

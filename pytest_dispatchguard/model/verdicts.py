@@ -55,6 +55,9 @@ class Base:
     """Why there is nothing to compare with; empty where there is."""
     untimed: str = ""
     """Why it could not be timed, though times were to decide; empty where it could."""
+    implied_us: Interval | None = None
+    """What the instructions by which counters differ are estimated to take, where times cannot tell: by what
+    an instruction takes on this machine, and never measured."""
     lines: tuple[CostlyLine, ...] = ()
     layers: Layers | None = None
     """Where its time goes; None where nobody asked."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import PurePath
 
+from pytest_dispatchguard.measure.timing.instruction_price import implied_us
 from pytest_dispatchguard.measure.timing.measurements import AGAINST_BASE, kept, unfit
 from pytest_dispatchguard.model.compiled import Compiled
 from pytest_dispatchguard.model.measurements import CostlyLine, Interval, Measurement
@@ -28,6 +29,12 @@ def _limit(verdict: Verdict, base: Base) -> Limit | None:
         if limit.name == AGAINST_BASE:
             return limit
     return None if dict(base.counters) == dict(verdict.counters) else _REGRESSION
+
+
+def is_open(verdict: Verdict, base: Base) -> bool:
+    """Whether times are needed, and could not decide so far: more of them may, whatever counters say."""
+    limit, change = _limit(verdict, base), base.change
+    return limit is not None and change is not None and kept(limit, change) is None
 
 
 def against(verdict: Verdict, base: Base) -> Verdict:
@@ -63,11 +70,46 @@ def against(verdict: Verdict, base: Base) -> Verdict:
     if base.untimed and limit is not None:
         outcome = "fail" if outcome == "fail" else "undecided"
         dearer.append(f"{AGAINST_BASE}: {base.name} could not be timed: {base.untimed}")
+    base, estimate = _implied(verdict, base)
+    if dearer:
+        dearer += estimate
     told = "; ".join([*([verdict.reason] if verdict.reason else []), *dearer])
     worst = max((verdict.verdict, outcome), key=_ORDER.index)
     lines = _extra(verdict.lines, base.lines) if base.lines else verdict.lines
     compiled = _new_guards(verdict.compiled, base.compiled)
     return replace(verdict, verdict=worst, reason=told, base=base, lines=lines, compiled=compiled)
+
+
+def _implied(verdict: Verdict, base: Base) -> tuple[Base, list[str]]:
+    """The base with what moved instructions are estimated to take, where times cannot tell; and that in
+    words."""
+    name = "instructions"
+    moved = verdict.counters.get(name, 0) - base.counters.get(name, 0)
+    counted = name in verdict.counters and name in base.counters and name not in verdict.varying
+    change = base.change
+    told = change is not None and not change.low <= 1 <= change.high
+    if not moved or not counted or told:
+        return base, []
+    us = implied_us(moved)
+    each = sorted(abs(end / moved * 1000) for end in (us.low, us.high))
+    least, most = sorted(map(abs, (us.low, us.high)))
+    words = (
+        f"{abs(moved)} {'more' if moved > 0 else 'fewer'} instructions: estimated "
+        f"{_short(least)} to {_short(most)} µs {'more' if moved > 0 else 'less'}, at {_short(each[0])} to "
+        f"{_short(each[1])} ns each on this machine; {_not_measured(change)}"
+    )
+    return replace(base, implied_us=us), [words]
+
+
+def _not_measured(change: Interval | None) -> str:
+    if change is None:
+        return "this was not timed"
+    return "times cannot tell"
+
+
+def _short(number: float) -> str:
+    """Two digits that count."""
+    return f"{number:.2g}" if number < 100 else f"{number:.0f}"
 
 
 def _new_guards(now: Compiled | None, before: Compiled | None) -> Compiled | None:

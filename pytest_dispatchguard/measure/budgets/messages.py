@@ -105,6 +105,7 @@ def _verdict(row: Mapping[str, Any]) -> Verdict:
             "lines": _lines(base),
             "layers": _layers(base.get("layers")),
             "compiled": _compiled(base.get("compiled")),
+            "implied_us": _interval(base.get("implied_us")),
         }
         base = Base(**{**base, **rest, "measured": measured, "change": change})
     return Verdict(

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from pytest_dispatchguard.measure.budgets.comparison import against, needs_times
+from pytest_dispatchguard.measure.budgets.comparison import against, is_open, needs_times
 from pytest_dispatchguard.measure.budgets.messages import (
     Request,
     pack_samples,
@@ -309,7 +309,7 @@ class Measuring:
                 for v, base in zip(alone, bases, strict=True)
             ]
             over = paired.pairs >= PROCESSES or options.seconds - paired.seconds < _LEAST_SECONDS
-            if paired.broken or over or not _undecided(list(map(against, alone, told))):
+            if paired.broken or over or not any(map(is_open, alone, told)):
                 return told
 
     def _meet(

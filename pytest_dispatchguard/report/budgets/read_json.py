@@ -96,6 +96,7 @@ def _base(value: object) -> Base:
         counters=_counts(row, "counters"),
         measured=None if row.get("host_us") is None else _measured(row),
         change=_maybe(row, "change", _interval),
+        implied_us=_maybe(row, "implied_us", _interval),
         note=_text(row, "reason"),
         layers=_maybe(row, "layers", _layers),
         compiled=_maybe(row, "compiled", _compiled),

@@ -429,6 +429,7 @@ def _base(base: Base | None) -> dict[str, Any] | None:
         "subject_us": measured.subject_us.value if measured else None,
         "counters": dict(base.counters),
         "change": _figure(base.change),
+        "implied_us": _figure(base.implied_us),
         "reason": base.note,
         "reference_us": measured.reference_us.value if measured and measured.reference_us else None,
         "extra_us": _figure(measured.extra_us if measured else None),

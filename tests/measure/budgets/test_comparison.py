@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_dispatchguard.measure.budgets.comparison import against, needs_times
+from pytest_dispatchguard.measure.budgets import comparison
+from pytest_dispatchguard.measure.budgets.comparison import against, is_open, needs_times
 from pytest_dispatchguard.model.compiled import Compiled, Guards
 from pytest_dispatchguard.model.measurements import CostlyLine, Interval, Measurement
 from pytest_dispatchguard.model.verdicts import Base, Limit, Verdict
@@ -29,6 +30,62 @@ def verdict(ratio: float = 2.0, *limits: Limit, **counters: int) -> Verdict:
 
 def base(ratio: float = 2.0, wide: float = 0.001, **counters: int) -> Base:
     return Base("main", {**COUNTERS, **counters}, measured(ratio, wide))
+
+
+@pytest.fixture(autouse=True)
+def price(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An instruction takes 5 ns, or 2 to 10."""
+    monkeypatch.setattr(
+        comparison,
+        "implied_us",
+        lambda number: Interval(number * 0.005, *sorted((number * 0.002, number * 0.01))),
+    )
+
+
+def test_instructions_that_moved_are_estimated_where_times_cannot_tell() -> None:
+    unsure = against(verdict(2.0, instructions=110), base(2.0, 0.05))
+    assert unsure.base is not None
+    assert unsure.base.implied_us == Interval(0.5, 0.2, 1.0)
+    assert unsure.reason.endswith(
+        "100 more instructions: estimated 0.2 to 1 µs more, at 2 to 10 ns each on this machine; times "
+        "cannot tell"
+    )
+    untimed = against(replace(verdict(2.0, instructions=110), measured=None), base(2.0))
+    assert untimed.reason.endswith("this was not timed")
+
+
+def test_what_times_tell_is_not_estimated() -> None:
+    slower = against(verdict(2.2, instructions=110), base(2.0))
+    assert slower.base is not None
+    assert slower.base.implied_us is None
+    assert "estimated" not in slower.reason
+    same = against(verdict(2.0), base(2.0, 0.05))
+    assert same.base is not None
+    assert same.base.implied_us is None
+
+
+def test_fewer_instructions_are_estimated_without_a_complaint() -> None:
+    fewer = against(verdict(2.0, instructions=5), base(2.0, 0.01))
+    assert fewer.verdict == "pass"
+    assert fewer.reason == ""
+    assert fewer.base is not None
+    assert fewer.base.implied_us == Interval(-0.025, -0.05, -0.01)
+
+
+def test_what_varies_from_call_to_call_implies_nothing() -> None:
+    varying = replace(verdict(2.0, instructions=110), varying=("instructions",))
+    told = against(varying, base(2.0, 0.05))
+    assert told.base is not None
+    assert told.base.implied_us is None
+
+
+def test_times_stay_open_whatever_counters_say() -> None:
+    limited = verdict(2.0, Limit("regression", 1.02), instructions=110)
+    wide = replace(base(), change=Interval(1.01, 0.99, 1.03))
+    assert against(limited, wide).verdict == "fail"
+    assert is_open(limited, wide)
+    assert not is_open(limited, replace(wide, change=Interval(1.01, 1.0, 1.015)))
+    assert not is_open(limited, base())
 
 
 def test_a_counter_that_grew_fails_whatever_the_time() -> None:

@@ -72,6 +72,7 @@ BASES = st.builds(
     st.none() | INTERVALS,
     TEXTS,
     untimed=TEXTS,
+    implied_us=st.none() | INTERVALS,
     lines=LINES,
     layers=LAYERS,
     compiled=st.none() | COMPILED,

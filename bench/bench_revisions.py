@@ -1,0 +1,566 @@
+"""How well two revisions are told apart: false alarms of a revision against itself, and slowdowns found.
+
+    python bench/bench_revisions.py                     # some two hours; 40 minutes with --runs 12
+    python bench/bench_revisions.py --runs 2 --no-peers
+
+A git repository is made with seven kinds of call, from a wrapper of 1 us to a training step of 1 ms. Its work
+tree has calls whose code is as committed, and calls that got slower by 2% and by 5%: by checks of their
+argument, as many as the size takes, whose true cost is measured first within one process, old code against
+new. Then `pytest --overhead-against=HEAD` measures all, again and again: each run starts its pairs of
+processes anew. The limit is half the slowdown: 1.01 for A/A and 2%, 1.025 for 5%; counters are left out. A
+verdict `fail` of unchanged code is a false alarm, of a planted slowdown it is one found. All is done as the
+machine is, and with a process beside it that keeps the other core busy.
+
+The peers get the same pairs: each side is saved by a run of its own and compared by the tool's own means
+(pyperf's `compare_to`) or, where it has none offline, at the same limit (pytest-benchmark's mean,
+CodSpeed's walltime).
+
+After every run the table and the numbers are written whole: a bench that is killed leaves what it did.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench_lint import BenchError, machine, version_of
+from publishing import publish, table
+from timing_peers import CLOCK, Peer, busy_core, own_rows, peer_python, peers
+
+RESULTS = Path(__file__).resolve().parent / "results" / "revisions.json"
+CONDITIONS = ("quiet", "busy")
+KINDS = ("wrapper", "functional", "layer", "tree", "stack", "product", "training")
+SAME = "A/A"
+SLOWER = {"2% slower": (1.02, 1.01), "5% slower": (1.05, 1.025)}
+"""By what they are called: how many times dearer, and the limit."""
+FALSE_ALARMS, SECONDS_EACH = 1, 15.0
+"""Of 1,000 comparisons at most, and for each of them at most."""
+FOUND = {"2% slower": 95, "5% slower": 99}
+"""Of 100."""
+COPIES = 4
+"""Tests of unchanged code, of each kind in a run."""
+LONGEST = 300_000
+"""Checks, at most, that are planted in a call."""
+
+SUBJECTS = '''\
+"""Calls of seven kinds. `CHECKS` says how often each checks its argument, which is what slows it down."""
+import json
+from pathlib import Path
+
+import torch
+from torch import nn
+
+CHECKS = json.loads(Path(__file__).with_name("checks.json").read_text())
+LONG = ("stack", "product", "training")
+"""Of these, checks are called in a loop; in the others they are lines of code."""
+CHECK = "    if x is None: raise TypeError\\n"
+add = torch.add
+torch.manual_seed(0)
+
+
+def check(x):
+    if x is None:
+        raise TypeError
+
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(8, 8)
+
+    def forward(self, x, mask=None):
+        x = self.inner(x)
+        return torch.relu(x if mask is None else x * mask)
+
+
+LAYER = Layer()
+STACK = nn.Sequential(*(Layer() for _ in range(12)))
+MODEL = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 4))
+OPTIMIZER = torch.optim.Adam(MODEL.parameters(), foreach=False)
+TREE = {"a": [1, (2, 3), {"b": 4}], "c": {"d": [5, 6], "e": (7, [8, 9])}}
+
+
+def leaves(tree):
+    if isinstance(tree, dict):
+        return [leaf for name in sorted(tree) for leaf in leaves(tree[name])]
+    if isinstance(tree, (list, tuple)):
+        return [leaf for one in tree for leaf in leaves(one)]
+    return [tree]
+
+
+def call_wrapper(x):
+    return add(x, x)
+
+
+def call_functional(x):
+    return nn.functional.softmax(nn.functional.relu(x), dim=-1)
+
+
+def call_layer(x):
+    return LAYER(x)
+
+
+def call_tree(x):
+    return sum(leaves(TREE))
+
+
+def call_stack(x):
+    return STACK(x)
+
+
+def call_product(x):
+    return torch.matmul(x, x).sum()
+
+
+def call_training(x):
+    OPTIMIZER.zero_grad()
+    loss = (MODEL(x) ** 2).mean()
+    loss.backward()
+    OPTIMIZER.step()
+    return loss.detach()
+
+
+ARGUMENTS = {
+    "wrapper": torch.randn(4),
+    "functional": torch.randn(4),
+    "layer": torch.randn(4, 8),
+    "tree": 1,
+    "stack": torch.randn(4, 8),
+    "product": torch.randn(160, 160),
+    "training": torch.randn(8, 16),
+}
+
+
+def subject(kind, number=0):
+    """A call of that kind, with `number` checks of its argument before it. Each subject is code of its
+    own, as a test's would be."""
+    text = Path(__file__).read_text()
+    body = text.partition(f"def call_{kind}(x):\\n")[2].partition("\\n\\n\\n")[0]
+    one = f"    for _ in range({number}): check(x)\\n" if number and kind in LONG else CHECK * number
+    space = {}
+    exec(f"def call(x):\\n{one}{body}\\n", globals(), space)
+    return space["call"], ARGUMENTS[kind]
+
+
+def as_now(name):
+    """The call of a test, in this revision."""
+    kind, case, _ = name.split("~")
+    return subject(kind, CHECKS.get(case, {}).get(kind, 0))
+'''
+SUITE = """\
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import subjects
+
+torch.set_num_threads(1)
+PLAN = json.loads(Path(__file__).with_name("plan.json").read_text())
+ANY = dict.fromkeys(
+    ("instructions", "py_calls", "c_calls", "py_allocations", "dispatches", "functions",
+     "tensor_allocations"), 10**9)
+
+
+@pytest.mark.parametrize("name", [
+    pytest.param(name, id=name, marks=pytest.mark.overhead_budget(regression=limit, **ANY))
+    for name, limit in PLAN
+])
+def test_verdict(overhead, name):
+    overhead(*subjects.as_now(name))
+"""
+SIZES = """\
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import subjects
+
+torch.set_num_threads(1)
+
+
+NUMBERS, LIMIT = json.loads(Path(__file__).with_name("sizes.json").read_text())
+
+
+@pytest.mark.parametrize("kind", list(NUMBERS))
+@pytest.mark.overhead_budget(ratio=LIMIT)
+def test_size(overhead, kind):
+    call, x = subjects.subject(kind, NUMBERS[kind])
+    plain, x = subjects.subject(kind)
+    overhead(call, x).against(plain, x).unchecked()
+"""
+PEER_SUITE = """\
+import json
+import os
+
+import pytest
+import torch
+
+import subjects
+
+torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize("name", json.loads(os.environ["NAMES"]))
+def test_call(benchmark, name):
+    benchmark(*subjects.as_now(name))
+"""
+PYPERF_SCRIPT = """\
+import os
+
+import pyperf
+import torch
+
+import subjects
+
+torch.set_num_threads(1)
+pyperf.Runner().bench_func("call", *subjects.as_now(os.environ["NAME"]))
+"""
+
+
+@dataclass
+class Tally:
+    """The verdicts of one tool on one kind of comparison."""
+
+    tool: str
+    condition: str
+    case: str
+    verdicts: dict[str, int] = field(default_factory=dict)
+    seconds: list[float] = field(default_factory=list)
+    changes: list[float] = field(default_factory=list)
+    widths: list[float] = field(default_factory=list)
+    """Half of each interval, as a part."""
+    kinds: list[str] = field(default_factory=list)
+    processes: list[int] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+    """Of verdicts that are wrong."""
+
+    @property
+    def count(self) -> int:
+        return sum(self.verdicts.values())
+
+    @property
+    def failed(self) -> int:
+        return self.verdicts.get("fail", 0)
+
+
+class Results:
+    """What was measured so far, and where it is written."""
+
+    def __init__(self, output: Path) -> None:
+        self.output = output
+        self.tallies: dict[tuple[str, str, str], Tally] = {}
+        self.about: dict[str, Any] = {**machine(), "torch": version_of("torch")}
+        self.sizes: dict[str, dict[str, float]] = {}
+        self.call_us: dict[str, float] = {}
+        self.started = time.monotonic()
+
+    def of(self, tool: str, condition: str, case: str) -> Tally:
+        """The tally of a tool in a condition."""
+        key = (tool, condition, case)
+        return self.tallies.setdefault(key, Tally(*key))
+
+    def write(self) -> None:
+        """Writes numbers and page."""
+        results = {
+            "machine": self.about,
+            "seconds": round(time.monotonic() - self.started),
+            "true_sizes": self.sizes,
+            "call_us": self.call_us,
+            "tallies": [asdict(one) for one in self.tallies.values()],
+        }
+        publish(self.output, results, self.page(results["seconds"]))
+
+    def page(self, seconds: int) -> str:
+        """The tables."""
+        about = self.about
+        head = ["tool", "condition", SAME, *SLOWER, "seconds each, median", "most"]
+        rows = []
+        for tool, condition in dict.fromkeys(key[:2] for key in self.tallies):
+            of = [self.tallies.get((tool, condition, case)) for case in (SAME, *SLOWER)]
+            seen = [second for one in of if one for second in one.seconds]
+            took = [f"{statistics.median(seen):.1f}", f"{max(seen):.1f}"] if seen else ["", ""]
+            rows.append([tool, condition, *map(cell, of), *took])
+        kinds = [
+            [
+                kind,
+                f"{self.call_us.get(kind, 0):,.1f} µs",
+                *(f"{sizes.get(kind, 0) - 1:.2%}" for sizes in self.sizes.values()),
+                *(self._spread(kind, condition) for condition in CONDITIONS),
+            ]
+            for kind in KINDS
+        ]
+        return "\n".join(
+            [
+                "# Two revisions, told apart",
+                "",
+                f"Written by `make bench-revisions` in {seconds} s: {about['cpu']}, {about['cores']} "
+                f"cores, Python {about['python']}, torch {about['torch']}, one thread.",
+                "",
+                "Verdicts `fail`: false alarms in the column A/A, slowdowns found in others; u: undecided.",
+                "The limit is half the slowdown (1.01 for A/A); pyperf knows of no limit.",
+                "",
+                *table(head, rows),
+                "",
+                "The kinds of calls, what was planted in truth, and how far a revision seems from itself:",
+                "standard deviation and the largest of all comparisons, and the median half interval.",
+                "",
+                *table(["kind", "a call takes", *self.sizes, *CONDITIONS], kinds),
+                "",
+                *self.goals(),
+                "",
+            ]
+        )
+
+    def _spread(self, kind: str, condition: str) -> str:
+        one = self.tallies.get(("dispatchguard", condition, SAME))
+        pairs = zip(one.kinds, one.changes, one.widths, strict=True) if one else ()
+        found = [(change - 1, wide) for its, change, wide in pairs if its == kind]
+        if len(found) < 2:
+            return ""
+        off = [change for change, _ in found]
+        wide = statistics.median(w for _, w in found)
+        return f"{statistics.stdev(off):.2%}, {max(map(abs, off)):.2%}; ±{wide:.2%}"
+
+    def goals(self) -> list[str]:
+        """Which goals are met, a line each."""
+        out = []
+        for condition in CONDITIONS:
+            of = {
+                case: self.tallies.get(("dispatchguard", condition, case))
+                for case in (SAME, *SLOWER)
+            }
+            same = of[SAME]
+            if same is None:
+                continue
+            most = FALSE_ALARMS * max(1.0, same.count / 1000)
+            out.append(line(same.failed <= most, f"{condition}: {cell(same)} false alarms"))
+            for case, least in FOUND.items():
+                one = of[case]
+                if one is not None and one.count:
+                    fine = one.failed >= least / 100 * one.count
+                    out.append(line(fine, f"{condition}: {case}, {cell(one)} found"))
+            seen = [second for one in of.values() if one for second in one.seconds]
+            said = f"{condition}: at most {max(seen):.1f} s a test"
+            out.append(line(max(seen) <= SECONDS_EACH, said))
+        return out
+
+
+def line(met: bool, text: str) -> str:
+    """A goal, as a line of the page."""
+    return f"- goal {'met' if met else 'MISSED'}: {text}"
+
+
+def cell(tally: Tally | None) -> str:
+    """A tally in few words."""
+    if tally is None or not tally.count:
+        return ""
+    unsure, broken = tally.verdicts.get("undecided", 0), tally.verdicts.get("error", 0)
+    return (
+        f"{tally.failed} of {tally.count}"
+        + (f" ({unsure} u)" if unsure else "")
+        + (f" ({broken} errors)" if broken else "")
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measures; 1 if a goal is missed."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runs", type=int, default=36, help="runs in each condition (default: 36)")
+    parser.add_argument("--conditions", nargs="+", choices=CONDITIONS, default=list(CONDITIONS))
+    parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--peer-runs", type=int, default=4, help="of each side (default: 4)")
+    parser.add_argument("--venvs", type=Path, help="keep the peers' environment in this folder")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    options = parser.parse_args(arguments)
+    results = Results(options.output)
+    rng = random.Random(options.seed)
+    try:
+        with tempfile.TemporaryDirectory(prefix="bench-revisions-") as scratch:
+            measure(options, results, Path(scratch), rng)
+    except BenchError as error:
+        print(f"bench_revisions: {error}", file=sys.stderr)
+        return 2
+    return int(any("MISSED" in goal for goal in results.goals()))
+
+
+def measure(
+    options: argparse.Namespace, results: Results, scratch: Path, rng: random.Random
+) -> None:
+    """All conditions, this project first."""
+    folder = scratch / "project"
+    checks = planted(folder, results)
+    make_repository(folder, checks)
+    for condition in options.conditions:
+        with busy_core(wanted=condition == "busy"):
+            start = time.monotonic()
+            for number in range(options.runs):
+                one_run(folder, condition, results, rng)
+                results.write()
+                left = (time.monotonic() - start) / (number + 1) * (options.runs - number - 1)
+                say(f"{condition}: run {number + 1} of {options.runs}, {left / 60:.0f} min left")
+    if options.no_peers:
+        return
+    python = peer_python(options.venvs or scratch / "venvs", results.about)
+    for condition in options.conditions:
+        with busy_core(wanted=condition == "busy"):
+            for peer in peers(python, folder, "test_peers.py"):
+                peer_verdicts(peer, condition, options.peer_runs, results, rng)
+                results.write()
+
+
+def write_project(folder: Path, checks: Mapping[str, Mapping[str, int]]) -> None:
+    """The files of a revision."""
+    folder.mkdir(exist_ok=True)
+    files = {
+        "subjects.py": SUBJECTS,
+        "test_speed.py": SUITE,
+        "test_peers.py": PEER_SUITE,
+        "conftest.py": CLOCK,
+        "arm.py": PYPERF_SCRIPT,
+        "checks.json": json.dumps(checks),
+        "plan.json": "[]",
+        "pytest.ini": "[pytest]\npython_files = test_speed.py\n",
+        ".gitignore": "plan.json\n.dispatchguard\n__pycache__\n*.json\n!checks.json\n",
+    }
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def make_repository(folder: Path, checks: Mapping[str, Mapping[str, int]]) -> None:
+    """Commits the quick revision; the work tree has the slow one."""
+    write_project(folder, {})
+    who = ("-c", "user.name=bench", "-c", "user.email=bench@example.org")
+    for words in (("init", "-q"), ("add", "-A"), (*who, "commit", "-q", "-m", "as it was")):
+        subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True)
+    write_project(folder, checks)
+
+
+def planted(folder: Path, results: Results) -> dict[str, dict[str, int]]:
+    """How many checks slow each kind down by as much as is asked, by case; and their true sizes."""
+    say("how much a check costs in each kind of call")
+    write_project(folder, {})
+    (folder / "test_sizes.py").write_text(SIZES, encoding="utf-8")
+    probe = {"wrapper": 4, "functional": 8, "layer": 40, "tree": 20}
+    probe |= {"stack": 100, "product": 60, "training": 300}
+    first = sizes(folder, probe, 1.04, 3)
+    results.call_us = {kind: round(us, 2) for kind, (_, us) in first.items()}
+    out = {}
+    for case, (times, _) in SLOWER.items():
+        numbers = {
+            kind: min(LONGEST, max(1, round(probe[kind] * (times - 1) / max(ratio - 1, 1e-5))))
+            for kind, (ratio, _) in first.items()
+        }
+        for _ in range(3):  # what a check costs depends on how many there are
+            seen = sizes(folder, numbers, times, 4)
+            short = {kind: (times - 1) / max(seen[kind][0] - 1, 1e-5) for kind in KINDS}
+            if all(0.85 < part < 1.0 for part in short.values()):
+                break
+            numbers = {
+                kind: number
+                if 0.85 < short[kind] < 1.0
+                else max(1, math.ceil(number * short[kind]))
+                for kind, number in numbers.items()
+            }
+        seen = sizes(folder, numbers, times, 6)
+        results.sizes[case] = {kind: round(ratio, 5) for kind, (ratio, _) in seen.items()}
+        out[case] = numbers
+        say(f"{case}: {results.sizes[case]}")
+    (folder / "test_sizes.py").unlink()
+    return out
+
+
+def sizes(
+    folder: Path, numbers: Mapping[str, int], limit: float, seconds: float
+) -> dict[str, tuple[float, float]]:
+    """By kind: how many times dearer a call is with so many checks, and its time in microseconds. Near to
+    the limit all the time is used."""
+    (folder / "sizes.json").write_text(json.dumps([numbers, limit]), encoding="utf-8")
+    rows, _ = own_rows(folder, f"--overhead-max-time={seconds:g}", "test_sizes.py")
+    out = {}
+    for node, row in rows.items():
+        if row["ratio"] is None:
+            raise BenchError(f"{node}: {row['reason']}")
+        out[node.partition("[")[2].rstrip("]")] = (row["ratio"]["value"], row["reference_us"])
+    return out
+
+
+def one_run(folder: Path, condition: str, results: Results, rng: random.Random) -> None:
+    """A run of all kinds: four copies as they were, and one of each slowdown."""
+    plan = [(f"{kind}~{SAME}~{i}", 1.01) for kind in KINDS for i in range(COPIES)]
+    plan += [(f"{kind}~{case}~0", limit) for case, (_, limit) in SLOWER.items() for kind in KINDS]
+    rng.shuffle(plan)
+    (folder / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+    rows, seconds = own_rows(folder, "--overhead-against=HEAD", "test_speed.py")
+    for node, verdict in rows.items():
+        kind, case, _ = node.partition("[")[2].rstrip("]").split("~")
+        tally = results.of("dispatchguard", condition, case)
+        tally.verdicts[verdict["verdict"]] = tally.verdicts.get(verdict["verdict"], 0) + 1
+        tally.seconds.append(round(seconds[node], 2))
+        change = (verdict.get("base") or {}).get("change")
+        if change is None:
+            say(f"{node}: {verdict['reason']}")
+        else:
+            tally.kinds.append(kind)
+            tally.changes.append(round(change["value"], 5))
+            tally.widths.append(round((change["high"] - change["low"]) / 2 / change["value"], 5))
+        if (verdict["verdict"] == "fail") != (case in SLOWER):
+            tally.reasons.append(f"{node}: {verdict['reason']}")
+
+
+def peer_verdicts(
+    peer: Peer, condition: str, runs: int, results: Results, rng: random.Random
+) -> None:
+    """A peer on the same pairs: each saved run of the old revision held against each of the new one."""
+    names = [f"{kind}~{case}~0" for case in (SAME, *SLOWER) for kind in KINDS]
+    old: list[Mapping[str, Any]] = []
+    new: list[Mapping[str, Any]] = []
+    quick = [f"{kind}~{SAME}~0" for kind in KINDS]
+    if peer.name == "pyperf":
+        runs = max(2, runs // 2)
+    for number in range(runs):
+        sides = [(old, quick), (new, names)]
+        rng.shuffle(sides)
+        for kept, asked in sides:
+            kept.append(peer.run(asked))
+        say(f"{condition}: {peer.name}, {number + 1} of {runs} runs of each side")
+    for case in (SAME, *SLOWER):
+        tally = results.of(peer.name, condition, case)
+        limit = 1.01 if case == SAME else SLOWER[case][1]
+        for before in old:
+            for after in new:
+                for kind in KINDS:
+                    one, other = before[f"{kind}~{SAME}~0"], after[f"{kind}~{case}~0"]
+                    verdict, change = peer.compare(one, other, limit)
+                    tally.verdicts[verdict] = tally.verdicts.get(verdict, 0) + 1
+                    tally.seconds.append(round(one["seconds"] + other["seconds"], 2))
+                    if change is not None:
+                        tally.kinds.append(kind)
+                        tally.changes.append(round(change, 5))
+                        tally.widths.append(0.0)
+
+
+def say(text: str) -> None:
+    """Progress, apart from the table."""
+    print(f"bench_revisions: {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
