@@ -308,8 +308,10 @@ class Results:
             [
                 "# Two revisions, told apart",
                 "",
-                f"Written by `make bench-revisions` in {seconds} s: {about['cpu']}, {about['cores']} "
-                f"cores, Python {about['python']}, torch {about['torch']}, one thread.",
+                (
+                    f"Written by `make bench-revisions` in {seconds} s: {about['cpu']}, {about['cores']} "
+                    f"cores, Python {about['python']}, torch {about['torch']}, one thread."
+                ),
                 "",
                 "Verdicts `fail`: false alarms in the column A/A, slowdowns found in others; u: undecided.",
                 "The limit is half the slowdown (1.01 for A/A); pyperf knows of no limit.",
