@@ -1,5 +1,9 @@
 """The pytest hooks and nothing else: every pytest run loads this module, so it imports nothing of ours but
-the options before a test or an option asks for it."""
+the options before a test or an option asks for it.
+
+PYTEST_DONT_REWRITE: nothing here asserts, and where Python may not keep what it compiles, it would be
+rewritten at every start.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 """What the command line and pytest's settings may say of budgets. Every pytest run reads this module, so it
-imports nothing of ours before it must."""
+imports nothing of ours before it must.
+
+PYTEST_DONT_REWRITE: as in `plugin`.
+"""
 
 from __future__ import annotations
 
