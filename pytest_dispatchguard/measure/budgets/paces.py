@@ -6,13 +6,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from pytest_dispatchguard.measure.timing.intervals import PROCESSES, t_quantile
+from pytest_dispatchguard.measure.timing.intervals import PROCESSES, median, t_quantile
 from pytest_dispatchguard.model.measurements import Beside, Interval, Pace
 from pytest_dispatchguard.model.verdicts import Base, Limit, Verdict
 
-# Standard deviations, as logarithms: of one process from another of a run, and of how calls of different
-# kinds change from one run to another on the same machine (`make bench-saved`) and on different ones.
-_PROCESSES, _KINDS, _KINDS_ELSEWHERE = 0.02, 0.03, 0.3
+# Standard deviations, as logarithms (`make bench-saved`): of one process from another of a run; of how another
+# call changes from run to run than control calls do, on one machine and on two; and one control call than
+# another.
+_PROCESSES, _KINDS, _KINDS_ELSEWHERE, _CONTROLS = 0.02, 0.03, 0.3, 0.025
 _PROCESSES_KNOWN, _KINDS_KNOWN = 4, 15
 """How many processes and calls these are worth, beside those that are seen."""
 
@@ -43,7 +44,7 @@ def between(
         _mean(one) - _mean(other)
         for one, other in zip(_by_call(here), _by_call(there), strict=True)
     ]
-    centre = math.fsum(changes) / len(names)
+    centre = median(sorted(changes))
     kinds = _kinds(changes, level, _KINDS if alike else _KINDS_ELSEWHERE)
     noise = _noise(here, there, level, _mean)
     wide = math.hypot(kinds, noise)
@@ -67,15 +68,14 @@ def _subject(
     others, the interval is wider by all that is divided out."""
     if not all(one.subject_us > 0 for one in (*now, *before)):
         return None
+    # The subject first, then the control calls, of the same process.
     here, there = (
-        [
-            [math.log(one.subject_us) - _mean(row)]
-            for one, row in zip(run, _logs(run, names), strict=True)
-        ]
+        [(math.log(one.subject_us), *row) for one, row in zip(run, _logs(run, names), strict=True)]
         for run in (now, before)
     )
-    change = _difference(here, there, _mean)
-    return _around(change, math.hypot(kinds, _noise(here, there, level, _mean)) + abs(centre))
+    change = _difference(here, there, lambda row: row[0]) - centre
+    noise = _noise(here, there, level, lambda row: row[0] - _mean(row[1:]))
+    return _around(change, math.hypot(kinds, noise) + abs(centre))
 
 
 def _common(run: Sequence[Beside]) -> list[str]:
@@ -119,8 +119,8 @@ def _of_processes(values: Sequence[float], level: float) -> float:
 
 
 def _kinds(changes: Sequence[float], level: float, spread: float) -> float:
-    """By how much the change of one more call may differ from the mean of these."""
-    centre, freedom = _mean(changes), _KINDS_KNOWN + len(changes) - 1
+    """By how much the change of one more call may differ from the middle of these."""
+    centre, freedom = median(sorted(changes)), _KINDS_KNOWN + len(changes) - 1
     seen = math.fsum((change - centre) ** 2 for change in changes)
     sd = math.sqrt((_KINDS_KNOWN * spread**2 + seen) / freedom)
     return t_quantile(level, freedom) * sd * math.sqrt(1 + 1 / len(changes))
@@ -137,8 +137,7 @@ def _certainly_apart(here: Logs, there: Logs, level: float) -> float:
 
             off = abs(_difference(here, there, pair))
             chance = math.hypot(
-                _noise(here, there, level, pair),
-                math.sqrt(2) * t_quantile(level, _KINDS_KNOWN) * _KINDS,
+                _noise(here, there, level, pair), t_quantile(level, _KINDS_KNOWN) * _CONTROLS
             )
             found = max(found, off - chance)
     return found
