@@ -25,11 +25,15 @@ from pathlib import Path
 from typing import Any
 
 from bench_lint import BenchError, machine, version_of
-from publishing import RESULTS, publish, table
+from publishing import RESULTS, publish, table, written_by
 
 from pytest_dispatchguard.measure.budgets.comparison import against
 from pytest_dispatchguard.measure.budgets.paces import paced
 from pytest_dispatchguard.measure.revisions import run_files
+from pytest_dispatchguard.measure.timing.calibration import undisturbed
+from pytest_dispatchguard.measure.timing.calling import Call
+from pytest_dispatchguard.measure.timing.controls import Controls
+from pytest_dispatchguard.measure.timing.timing import sample
 from pytest_dispatchguard.model.measurements import Interval, Measurement
 from pytest_dispatchguard.model.verdicts import Base, Limit, Verdict
 
@@ -117,6 +121,8 @@ def test_many_held(overhead):
 def test_same_held(overhead):
     overhead(torch.add, X, X).against(torch.add, X, X)
 """
+_TRACKED, _AROUND = 40, 150
+"""Measurements in one process, and blocks of control calls before and after each."""
 _BUSY = "data = bytearray(1 << 22)\nwhile True:\n    data = bytearray(data)\n"
 
 
@@ -169,7 +175,7 @@ def run(folder: Path, surrounding: Surrounding, *options: str) -> None:
             check=False,
             capture_output=True,
             text=True,
-            preexec_fn=settle,  # noqa: PLW1509 - nothing here has threads
+            preexec_fn=settle,
         )
     if done.returncode not in (0, 1):
         raise BenchError(f"pytest ended with {done.returncode}:\n{done.stdout}{done.stderr}")
@@ -201,8 +207,45 @@ def measured(say: Any) -> dict[str, Any]:
     return {
         "runs": [{"name": one.name, "at_s": s} for one, s in zip(RUNS, at, strict=True)],
         "by_pytest": told,
-        "compared": [row for row in compared(saved)],
+        "compared": list(compared(saved)),
+        "tracked": tracked(say),
     }
+
+
+def _wrapped(x: Any, y: Any) -> Any:
+    return x.add(y)
+
+
+def tracked(say: Any) -> dict[str, float]:
+    """How far a call's time goes apart over many measurements in one process, a core busy in every other of
+    them: as it is, held against control calls among its blocks, and against some before and after it."""
+    import torch
+
+    say("control calls among the blocks of a subject, and around it")
+    torch.set_num_threads(1)
+    four = torch.ones(4)
+    logs: dict[str, list[float]] = {"alone": [], "among": [], "around": []}
+    for number in range(_TRACKED):
+        with around(ONE_BUSY if number % 2 else QUIET), undisturbed():
+            outside, inside = Controls(), Controls()
+            outside.rounds(_AROUND)
+            found = sample(
+                *(Call(_wrapped, (four, four)), None),
+                enough=lambda _: False,
+                seconds=0.4,
+                confidence=CONFIDENCE,
+                beside=inside.beside,
+            )
+            outside.rounds(_AROUND)
+        log = math.log(found.subject_us.value)
+        logs["alone"].append(log)
+        logs["among"].append(log - _middle(inside))
+        logs["around"].append(log - _middle(outside))
+    return {name: round(statistics.stdev(values), 4) for name, values in logs.items()}
+
+
+def _middle(controls: Controls) -> float:
+    return statistics.fmean(map(math.log, controls.found_us().values()))
 
 
 def compared(saved: Sequence[Mapping[str, Base]]) -> Iterator[dict[str, Any]]:
@@ -267,100 +310,80 @@ def _figures(change: Interval) -> dict[str, float]:
 
 def page(results: Mapping[str, Any]) -> str:
     """The results for people."""
-    about = results["machine"]
-    rows = results["compared"]
+    rows, tracked_by = results["compared"], results["tracked"]
     by_pytest = Counter(verdict for run in results["by_pytest"] for verdict in run.values())
-    lines = [
-        "# Saved runs",
-        "",
-        f"{len(results['runs'])} runs of one suite, each saved; nothing in it changes, so that every "
-        f"difference is of the machine. The limit is {REGRESSION.most:g} times the other run, at the "
-        f"confidence of {CONFIDENCE}.",
-        "",
-        f"Written by `make bench-saved` in {results['seconds']} s: {about['cpu']}, {about['cores']} "
-        f"cores, Python {about['python']}, torch {about['torch']}; load "
-        f"{' and '.join(map(str, about['load_before_and_after']))} before and after. Other work ran on "
-        "this machine meanwhile, and each run is short (two seconds at most for a test).",
-        "",
-        "## The same call in two runs",
-        "",
-        *table(
-            (
-                "calls",
-                "comparisons",
-                "fail",
-                "undecided",
-                "pass",
-                "times then: median off",
-                "most",
-                "interval: median ±",
-            ),
-            [
-                *_a_a(rows, held=False, controls=True),
-                *_a_a(rows, held=False, controls=False),
-                *_a_a(rows, held=True, controls=True),
-                *_a_a(rows, held=True, controls=False),
-            ],
-        ),
-        "",
-        f"pytest itself, each later run compared with the first: "
-        f"{', '.join(f'{number} {word}' for word, number in sorted(by_pytest.items()))}.",
-        "",
-        "## Slowdowns that are found",
-        "",
-        "The times of one run are multiplied, and the comparison made again: how many fail.",
-        "",
-        *table(("calls", *(f"{times:g} times" for times in SLOWER)), _found(rows)),
-        "",
-        "## How far the control calls were from each other",
-        "",
-        *table(("runs", "pace, least to most", "certainly apart, most"), _paces(results)),
-        "",
-    ]
-    return "\n".join(lines)
-
-
-def _a_a(rows: Sequence[Any], *, held: bool, controls: bool) -> list[list[str]]:
-    chosen = [row for row in rows if row["held"] == held]
-    figures = [
-        (row["verdict"], row["change"])
-        if controls
-        else (row["without_controls"]["verdict"], row["without_controls"])
-        for row in chosen
-    ]
-    counts = Counter(verdict for verdict, _ in figures)
-    off = [abs(math.log(change["value"])) for _, change in figures]
-    wide = [math.log(change["high"] / change["low"]) / 2 for _, change in figures]
-    name = (
-        f"{'with' if held else 'without'} a reference, {'with' if controls else 'without'} controls"
+    kinds = [(held, controls) for held in (False, True) for controls in (True, False)]
+    said = (
+        f"{len(results['runs'])} runs of one suite, each saved, within "
+        f"{results['runs'][-1]['at_s'] // 60 + 1} minutes; nothing in it changes, so that every difference "
+        f"is of the machine. Each is held against each other. The limit is {REGRESSION.most:g} times the "
+        f"other run, at a confidence of {CONFIDENCE}. A test is measured for two seconds at most, and "
+        "other work ran on this machine meanwhile."
     )
-    return [
+    by_itself = f"`pytest --overhead-compare` itself, of each later run with the first: {_words(by_pytest)}."
+    where_timed = (
+        f"In one process, with a core busy in every other of {_TRACKED} measurements, the time of a call "
+        f"has a standard deviation of {tracked_by['alone']:.1%}; divided by that of control calls among "
+        f"its blocks, of {tracked_by['among']:.1%}; before and after it, of {tracked_by['around']:.1%}."
+    )
+    head = (
+        *("calls", "comparisons", "fail", "undecided", "pass"),
+        *("change off by", "at most", "interval ±"),
+    )
+    return "\n".join(
         [
-            name,
-            str(len(figures)),
-            *(str(counts[word]) for word in ("fail", "undecided", "pass")),
-            f"{math.exp(statistics.median(off)) - 1:.1%}",
-            f"{math.exp(max(off)) - 1:.1%}",
-            f"{math.exp(statistics.median(wide)) - 1:.0%}",
+            *("# Saved runs", "", said, "", written_by("bench-saved", results), ""),
+            *("## The same call in two runs", ""),
+            *table(head, [_same(rows, held, controls) for held, controls in kinds]),
+            *("", by_itself, "", "## Slowdowns that are found", ""),
+            *("The times of one run are multiplied, and it is compared again: how many fail.", ""),
+            *table(
+                ("calls", *(f"{times:g} times" for times in SLOWER)),
+                [_found(rows, held, controls) for held, controls in kinds],
+            ),
+            *("", "## The pace that control calls show", ""),
+            *table(("runs", "times as long", "a control call, off", "at most"), _paces(results)),
+            *("", where_timed, ""),
         ]
+    )
+
+
+def _words(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{number} {word}" for word, number in sorted(counts.items()))
+
+
+def _called(held: bool, controls: bool) -> str:
+    name = f"{'with' if held else 'without'} a reference"
+    return name if controls else f"{name}, control calls left out"
+
+
+def _same(rows: Sequence[Any], held: bool, controls: bool) -> list[str]:
+    chosen = [row for row in rows if row["held"] == held]
+    figures = [row if controls else row["without_controls"] for row in chosen]
+    changes = [row["change"] if controls else row for row in figures]
+    counts = Counter(row["verdict"] for row in figures)
+    off = [abs(math.log(change["value"])) for change in changes]
+    wide = [math.log(change["high"] / change["low"]) / 2 for change in changes]
+    return [
+        _called(held, controls),
+        str(len(figures)),
+        *(str(counts[word]) for word in ("fail", "undecided", "pass")),
+        *_percents((statistics.median(off), max(off), statistics.median(wide))),
     ]
 
 
-def _found(rows: Sequence[Any]) -> list[list[str]]:
-    found = []
-    for held in (False, True):
-        for controls in (True, False):
-            chosen = [row["slower"] for row in rows if row["held"] == held]
-            name = f"{'with' if held else 'without'} a reference, {'with' if controls else 'without'} controls"
-            cells = []
-            for times in SLOWER:
-                verdicts = [
-                    row[f"{times:g}"]["verdict" if controls else "without_controls"]
-                    for row in chosen
-                ]
-                cells.append(f"{verdicts.count('fail') / len(verdicts):.0%}")
-            found.append([name, *cells])
-    return found
+def _percents(logs: Sequence[float]) -> list[str]:
+    return [f"{math.exp(log) - 1:.1%}" for log in logs]
+
+
+def _found(rows: Sequence[Any], held: bool, controls: bool) -> list[str]:
+    chosen = [row["slower"] for row in rows if row["held"] == held]
+    name = "verdict" if controls else "without_controls"
+    verdicts = [[row[f"{times:g}"][name] for row in chosen] for times in SLOWER]
+    return [
+        _called(held, controls),
+        *(f"{found.count('fail') / len(found):.0%}" for found in verdicts),
+    ]
 
 
 def _paces(results: Mapping[str, Any]) -> list[list[str]]:
@@ -373,13 +396,14 @@ def _paces(results: Mapping[str, Any]) -> list[list[str]]:
             if names[row["now"]] == name and names[row["before"]] == QUIET.name
         ]
         values = [row["pace"]["value"] for row in rows]
-        apart = max(row["apart"] for row in rows)
+        off = [
+            abs(math.log(change / row["pace"]["value"]))
+            for row in rows
+            for change in row["each"].values()
+        ]
+        spread = f"{min(values):.3f} to {max(values):.3f}"
         found.append(
-            [
-                f"{name}, against quiet",
-                f"{min(values):.3f} to {max(values):.3f}",
-                f"{math.exp(apart) - 1:.1%}",
-            ]
+            [f"{name}, against quiet", spread, *_percents((statistics.median(off), max(off)))]
         )
     return found
 

@@ -10,9 +10,8 @@ from pytest_dispatchguard.measure.timing.intervals import PROCESSES, median, t_q
 from pytest_dispatchguard.model.measurements import Beside, Interval, Pace
 from pytest_dispatchguard.model.verdicts import Base, Limit, Verdict
 
-# Standard deviations, as logarithms (`make bench-saved`): of one process from another of a run; of how another
-# call changes from run to run than control calls do, on one machine and on two; and one control call than
-# another.
+# Standard deviations, as logarithms (`make bench-saved`): between processes of a run; between the changes of
+# control calls and of another call from run to run, on one machine and on two; and among control calls.
 _PROCESSES, _KINDS, _KINDS_ELSEWHERE, _CONTROLS = 0.02, 0.03, 0.3, 0.025
 _PROCESSES_KNOWN, _KINDS_KNOWN = 4, 15
 """How many processes and calls these are worth, beside those that are seen."""

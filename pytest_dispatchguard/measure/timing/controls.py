@@ -108,9 +108,15 @@ class Controls:
         due = int(_SHARE * took / self._round_ns) if self._round_ns > 0 else _LEAST_ROUNDS
         if due < _LEAST_ROUNDS and not first:
             return
+        self.rounds(min(max(due, _LEAST_ROUNDS), _MOST_ROUNDS))
+
+    def rounds(self, number: int) -> None:
+        """Times so many blocks of each."""
+        if not self._blocks:
+            self._start()
         for _ in range(_WARM):
             self._round()
-        for _ in range(min(max(due, _LEAST_ROUNDS), _MOST_ROUNDS)):
+        for _ in range(number):
             for name, ns in self._round().items():
                 self._ns[name].append(ns)
         self._last = self.clock()
