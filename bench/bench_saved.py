@@ -273,16 +273,17 @@ def _row(now: Base, before: Base) -> dict[str, Any]:
         "pace": _figures(base.pace.change),
         "each": {name: round(change, 4) for name, change in base.pace.each.items()},
         "apart": round(base.pace.apart, 4),
-        "slower": {
-            f"{times:g}": {
-                "verdict": _held(_slowed(now.measured, times), before).verdict,
-                "without_controls": _held(
-                    _slowed(now.measured, times), before, paced_too=False
-                ).verdict,
-            }
-            for times in SLOWER
-        },
+        "fails_from": _fails_from(now.measured, before, paced_too=True),
+        "without_controls_from": _fails_from(now.measured, before, paced_too=False),
     }
+
+
+def _fails_from(now: Measurement, before: Base, *, paced_too: bool) -> float | None:
+    """The least slowdown that fails; None if none does."""
+    for times in SLOWER:
+        if _held(_slowed(now, times), before, paced_too=paced_too).verdict == "fail":
+            return times
+    return None
 
 
 def _held(now: Measurement, before: Base, *, paced_too: bool = True) -> Verdict:
@@ -377,13 +378,10 @@ def _percents(logs: Sequence[float]) -> list[str]:
 
 
 def _found(rows: Sequence[Any], held: bool, controls: bool) -> list[str]:
-    chosen = [row["slower"] for row in rows if row["held"] == held]
-    name = "verdict" if controls else "without_controls"
-    verdicts = [[row[f"{times:g}"][name] for row in chosen] for times in SLOWER]
-    return [
-        _called(held, controls),
-        *(f"{found.count('fail') / len(found):.0%}" for found in verdicts),
-    ]
+    name = "fails_from" if controls else "without_controls_from"
+    least = [row[name] or math.inf for row in rows if row["held"] == held]
+    found = [sum(one <= times for one in least) / len(least) for times in SLOWER]
+    return [_called(held, controls), *(f"{part:.0%}" for part in found)]
 
 
 def _paces(results: Mapping[str, Any]) -> list[list[str]]:
