@@ -65,7 +65,8 @@ class Options(NamedTuple):
 
         kept = self.mode == "update" or self.save is not None or self.histogram is not None
         seconds = 0.0 if self.mode == "count" else self.max_time  # none: counters alone
-        return HowToMeasure(self.confidence, seconds, self.workers, self.timeout, kept)
+        saved = self.save is not None
+        return HowToMeasure(self.confidence, seconds, self.workers, self.timeout, kept, saved)
 
 
 class _Option(NamedTuple):

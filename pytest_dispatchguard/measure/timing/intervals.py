@@ -66,7 +66,7 @@ def over_processes(
     seen = sum((i.value - centre) ** 2 for i in intervals)
     freedom = _SPREAD_KNOWN + count - 1
     sd = math.sqrt((_SPREAD_KNOWN * spread**2 + seen) / freedom)
-    between = _t_quantile(1 - _each(confidence, looks), freedom) * sd / math.sqrt(count)
+    between = t_quantile(1 - _each(confidence, looks), freedom) * sd / math.sqrt(count)
     below = math.sqrt(sum((i.value - i.low) ** 2 for i in intervals)) / count
     above = math.sqrt(sum((i.high - i.value) ** 2 for i in intervals)) / count
     return Interval(
@@ -87,13 +87,13 @@ def between_runs(values: Sequence[float], spread: float, runs: float, confidence
     freedom = _PROCESSES_KNOWN + len(logs) - 1
     sd = math.sqrt((_PROCESSES_KNOWN * spread**2 + seen) / freedom)
     level = 1 - (1 - confidence) / 2 / PROCESSES
-    between = _t_quantile(level, freedom) * sd / math.sqrt(len(logs))
-    return math.hypot(between, _t_quantile(level, _RUNS_KNOWN) * runs)
+    between = t_quantile(level, freedom) * sd / math.sqrt(len(logs))
+    return math.hypot(between, t_quantile(level, _RUNS_KNOWN) * runs)
 
 
 def between_share(spread: float, confidence: float) -> float:
     """The half width that remains with one process, however long it measures."""
-    return _t_quantile(1 - _each(confidence), _SPREAD_KNOWN) * spread
+    return t_quantile(1 - _each(confidence), _SPREAD_KNOWN) * spread
 
 
 def _each(confidence: float, looks: int = LOOKS * PROCESSES) -> float:
@@ -117,7 +117,7 @@ def _rank(count: int, chance: float) -> int | None:
 
 
 @lru_cache(maxsize=1024)
-def _t_quantile(level: float, freedom: int) -> float:
+def t_quantile(level: float, freedom: int) -> float:
     """Student's quantile by the expansion of Cornish and Fisher: right to 0.5% from 30 degrees on, and
     some percent too small at the few that runs are held against each other with."""
     z = NormalDist().inv_cdf(level)

@@ -14,7 +14,7 @@ from pytest_dispatchguard.measure.timing.intervals import (
     over_processes,
 )
 from pytest_dispatchguard.measure.timing.timing import Sample
-from pytest_dispatchguard.model.measurements import Interval, Measurement
+from pytest_dispatchguard.model.measurements import Beside, Interval, Measurement
 from pytest_dispatchguard.model.verdicts import Limit
 
 OF_TIME = ("ratio", "extra_us", "host_us", "device_us")
@@ -82,6 +82,7 @@ def measurement(samples: Sequence[Sample], confidence: float) -> Measurement:
         grows=max(s.grows for s in samples),
         note=_note(samples, subject_us, device_us),
         apart=between_runs(times, _ABSOLUTE, _RUNS_ABSOLUTE, confidence),
+        beside=tuple(Beside(s.subject_us.value, s.controls) for s in samples if s.controls),
     )
     ratios = [s.ratio for s in samples if s.ratio is not None]
     if not ratios:

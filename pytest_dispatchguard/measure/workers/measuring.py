@@ -23,6 +23,7 @@ from pytest_dispatchguard.measure.budgets.messages import (
     unpack_samples,
     unpack_verdicts,
 )
+from pytest_dispatchguard.measure.budgets.paces import paced
 from pytest_dispatchguard.measure.budgets.session import keyed
 from pytest_dispatchguard.measure.timing.intervals import PROCESSES
 from pytest_dispatchguard.measure.timing.lockstep import Ends
@@ -56,6 +57,8 @@ class Options:
     timeout: float = 60.0
     fully: bool = False
     """Whether ratios are kept, and so are to be as sure as one process can make them."""
+    saving: bool = False
+    """Whether the run is saved, for later ones to be compared with."""
 
 
 @dataclass(slots=True)
@@ -250,6 +253,7 @@ class Measuring:
             self.options.timeout + seconds,
             found.samples,
             fully or self.options.fully or self.saved is not None,
+            self.options.saving or self.saved is not None,
         )
         source.ask(found, request, lambda: self.tell(item.name, self.done, self.of))
 
@@ -277,7 +281,11 @@ class Measuring:
         self, verdicts: Sequence[Verdict], saved: Mapping[str, Base]
     ) -> list[Verdict]:
         none = Base(self.base_name, {}, note=f"{self.base_name} has no such subject")
-        return [against(verdict, saved.get(key, none)) for key, verdict in keyed(verdicts)]
+        confidence = self.options.confidence
+        return [
+            against(verdict, paced(verdict, saved.get(key, none), confidence))
+            for key, verdict in keyed(verdicts)
+        ]
 
     def _compare_with_base(self, item: pytest.Item, found: Found, source: Source) -> None:
         alone, before = found.verdicts, Found()
