@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import FunctionType
 
 from pytest_dispatchguard.runtime.compiled import counts as compiled
-from pytest_dispatchguard.runtime.counters import allocations
+from pytest_dispatchguard.runtime.counters import allocations, native
 from pytest_dispatchguard.runtime.counters.calls import calls
 from pytest_dispatchguard.runtime.counters.instructions import instructions_by_place
 from pytest_dispatchguard.runtime.hooks.garbage_collector import collector_off
@@ -19,9 +19,10 @@ OF_TORCH = ("dispatches", "functions", "tensor_allocations")
 OF_LAZY = ("lazy_ops",)
 OF_GHOST = ("syncs",)
 OF_COMPILER = compiled.NAMES
-NAMES = OF_PYTHON + OF_TORCH + OF_COMPILER + OF_LAZY + OF_GHOST
+OF_PROCESSOR = (native.NAME,)
+NAMES = OF_PYTHON + OF_TORCH + OF_COMPILER + OF_LAZY + OF_GHOST + OF_PROCESSOR
 """All counters, in the order of reports. Those of the compiler are counted where a call runs compiled code,
-the last ones on the lazy device or the ghost."""
+the next ones on the lazy device or the ghost, the last one in a process of its own."""
 ALWAYS = tuple(name for name in OF_PYTHON + OF_TORCH if name != "py_allocations")
 """The default counters; the others take a hundred times as long."""
 COUNTABLE = OF_PYTHON + OF_TORCH if allocations.COUNTABLE else ALWAYS
