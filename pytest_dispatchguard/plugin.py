@@ -299,7 +299,7 @@ def _complaint(config: pytest.Config, verdicts: Sequence[Any]) -> str:
 
 
 @pytest.fixture
-def overhead(request: pytest.FixtureRequest) -> Overhead:
+def overhead(request: pytest.FixtureRequest) -> Generator[Overhead, None, None]:
     """Names a callable whose host overhead is under budget: ``overhead(f, x).against(g, x)``."""
     from pytest_dispatchguard.measure.timing.subject import Overhead
 
@@ -314,7 +314,8 @@ def overhead(request: pytest.FixtureRequest) -> Overhead:
             )
     named = Overhead()
     request.node.stash[_NAMED] = named
-    return named
+    yield named
+    named.close()
 
 
 @pytest.fixture

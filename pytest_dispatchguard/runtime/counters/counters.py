@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FunctionType
 
 from pytest_dispatchguard.runtime.compiled import counts as compiled
@@ -28,6 +28,8 @@ ALWAYS = tuple(name for name in OF_PYTHON + OF_TORCH if name != "py_allocations"
 COUNTABLE = OF_PYTHON + OF_TORCH if allocations.COUNTABLE else ALWAYS
 """The counters that work on this Python."""
 
+OWN_CODE = "<dispatchguard>"
+"""The file of code that makes calls, which is not counted."""
 _WARM_UPS = 2
 """Calls before counting, so that one-time setup is not counted."""
 
@@ -41,6 +43,11 @@ class Counts:
     """Counters that differ from call to call; the maximum is kept."""
     compiled: bool = False
     """Whether it ran compiled code; known where instructions were counted."""
+
+    def less(self, other: Counts) -> Counts:
+        """These counters without those of what ran beside the call."""
+        left = {n: max(0, v - other.values.get(n, 0)) for n, v in self.values.items()}
+        return replace(self, values=left)
 
 
 def count(
@@ -79,7 +86,7 @@ def _once(
     if "instructions" in names:
         prepare()
         places = instructions_by_place(run)
-        found["instructions"] = places.total()
+        found["instructions"] = sum(n for (path, _), n in places.items() if path != OWN_CODE)
         if compiler.compiler_is_there():
             files = {path for path, _ in places}
     if "py_calls" in names or "c_calls" in names:
