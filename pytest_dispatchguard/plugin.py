@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from pytest_dispatchguard.measure.timing.subject import Overhead
     from pytest_dispatchguard.measure.workers.measuring import Measuring
+    from pytest_dispatchguard.measure.workers.native import Native
 
 _OPTIONS: pytest.StashKey[options.Options] = pytest.StashKey()
 _NAMED: pytest.StashKey[Any] = pytest.StashKey()
@@ -31,7 +32,8 @@ _VERDICTS: pytest.StashKey[Any] = pytest.StashKey()
 _MARKER = (
     "overhead_budget(**limits): what a call may cost on the host: against eager torch (ratio, extra_us), "
     "by itself (host_us, device_us), against a base (regression), and in exact counters (instructions, "
-    "py_calls, c_calls, py_allocations, dispatches, functions, tensor_allocations, lazy_ops, syncs; of "
+    "py_calls, c_calls, py_allocations, dispatches, functions, tensor_allocations, lazy_ops, syncs, "
+    "native_instructions; of "
     "compiled code: guards, guard_us, graphs, graph_breaks, recompiles, cache_size, fake_dispatches, "
     "fake_mode_dispatches, proxy_dispatches, fake_cache_hits, fake_cache_misses)."
 )
@@ -198,7 +200,10 @@ def _count(config: pytest.Config, asked: options.Options) -> None:
         return [plugin for plugin in found if plugin is not None]
 
     config.pluginmanager.register(
-        counting.Counting(asked.timeout, watchers, partial(_workers, config, asked)),
+        counting.Counting(
+            *(asked.timeout, watchers, partial(_workers, config, asked)),
+            *(partial(_native, config, asked), partial(_complaint, config)),
+        ),
         "dispatchguard-counting",
     )
 
@@ -221,7 +226,7 @@ def _workers(config: pytest.Config, asked: options.Options) -> Measuring:
     from pytest_dispatchguard.model.errors import UserError
 
     launch = measuring.launch_of(config)
-    base = saved = pipes = None
+    base = saved = pipes = there = None
     try:
         if asked.against is not None:
             _end_by_exception()
@@ -230,7 +235,8 @@ def _workers(config: pytest.Config, asked: options.Options) -> Measuring:
             pipes = Pipes()
             config.add_cleanup(pipes.close)
             turns = partial(pipes.of, base=True)
-            base = measuring.Source(partial(revision.launch, launch), asked.workers, turns)
+            there = partial(revision.launch, launch)
+            base = measuring.Source(there, asked.workers, turns)
         elif asked.compare is not None:
             file = run_files.found(config.rootpath, config.invocation_params.dir, asked.compare)
             saved = run_files.load(file, asked.compare)
@@ -247,7 +253,18 @@ def _workers(config: pytest.Config, asked: options.Options) -> Measuring:
         base_name=asked.against or asked.compare or "",
         saved=saved,
         tell=_progress(config),
+        native=_native(config, asked, there),
     )
+
+
+def _native(
+    config: pytest.Config, asked: options.Options, base: Callable[[], Any] | None = None
+) -> Native:
+    """What has native instructions counted; `base` starts workers of another revision."""
+    from pytest_dispatchguard.measure.workers.measuring import launch_of
+    from pytest_dispatchguard.measure.workers.native import Native
+
+    return Native(lambda: launch_of(config), base, asked.timeout, everywhere=asked.native)
 
 
 def _end_by_exception() -> None:
@@ -286,7 +303,7 @@ def _complaint(config: pytest.Config, verdicts: Sequence[Any]) -> str:
 
 
 @pytest.fixture
-def overhead(request: pytest.FixtureRequest) -> Overhead:
+def overhead(request: pytest.FixtureRequest) -> Generator[Overhead, None, None]:
     """Names a callable whose host overhead is under budget: ``overhead(f, x).against(g, x)``."""
     from pytest_dispatchguard.measure.timing.subject import Overhead
 
@@ -301,7 +318,8 @@ def overhead(request: pytest.FixtureRequest) -> Overhead:
             )
     named = Overhead()
     request.node.stash[_NAMED] = named
-    return named
+    yield named
+    named.close()
 
 
 @pytest.fixture

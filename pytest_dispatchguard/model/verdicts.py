@@ -10,6 +10,16 @@ from pytest_dispatchguard.model.compiled import Compiled
 from pytest_dispatchguard.model.layers import Layers
 from pytest_dispatchguard.model.measurements import CostlyLine, Interval, Measurement, Pace
 
+ROUGHLY = {"native_instructions": 0.002}
+"""Counters that do not repeat to the unit, and by which share of themselves they may differ between two runs
+of the same code: both may be 0.1% off."""
+
+
+def has_moved(name: str, before: float, now: float) -> bool:
+    """Whether a counter differs by more than it may without reason."""
+    return abs(now - before) > ROUGHLY.get(name, 0) * before
+
+
 Outcome = Literal["pass", "fail", "undecided", "skipped", "error"]
 
 

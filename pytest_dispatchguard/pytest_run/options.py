@@ -49,6 +49,8 @@ class Options(NamedTuple):
     """Whether operations are to be told line by line."""
     record: bool
     """Whether what runs is to be recorded."""
+    native: bool
+    """Whether native instructions are counted, also where they have no limit."""
     traces: tuple[Path, ...]
     """Traces to hold against their limits when the tests have run."""
     worker: str | None
@@ -293,6 +295,12 @@ def add(parser: pytest.Parser) -> None:
     )
     group.addoption("--overhead-ops", action="store_true", default=None, help=by_line)
     parser.addini("overhead_ops", by_line, type="bool", default=False)
+    natively = (
+        "count native instructions of all subjects, not only of those with a limit on native_instructions: "
+        "by perf_event_open, or by valgrind, which takes half a minute to import torch"
+    )
+    group.addoption("--overhead-native", action="store_true", default=None, help=natively)
+    parser.addini("overhead_native", natively, type="bool", default=False)
     traces = (
         "when the tests have run, check a trace of PyTorch's profiler against the limits in "
         "[tool.dispatchguard.trace], and fail the run if it exceeds them; repeatable"
@@ -356,9 +364,9 @@ def read(config: pytest.Config) -> Options:
     """What the command line says, else pytest's settings, else what is usual."""
     found = {option.name.replace("-", "_"): _value(config, option) for option in _ALL}
     worker = config.getoption("--overhead-worker")
-    record, ops = (
+    record, ops, native = (
         bool(config.getoption(f"--overhead-{name}") or config.getini(f"overhead_{name}"))
-        for name in ("record", "ops")
+        for name in ("record", "ops", "native")
     )
     traces = _traces(config)
     if worker is not None:  # which measures, and nothing else
@@ -366,7 +374,8 @@ def read(config: pytest.Config) -> Options:
     if ops and found["lint"] is None:
         found["lint"] = "text"
     mode = found.pop("budget")
-    options = Options(mode=mode, worker=worker, record=record, ops=ops, traces=traces, **found)
+    found |= {"record": record, "ops": ops, "native": native, "traces": traces}
+    options = Options(mode=mode, worker=worker, **found)
     for file in (options.json, options.report, options.histogram, options.lint_output):
         # A worker writes none, and may run in another tree.
         asked = options.lint if file is options.lint_output else options.mode or options.traces
@@ -423,6 +432,7 @@ def _refuse(config: pytest.Config, options: Options) -> None:
         )
         if config.getoption(f"--overhead-{name}") is not None
     ]
+    given += ["--overhead-native"] if config.getoption("--overhead-native") else []
     if options.traces and given[:1] == ["--overhead-json"]:
         del given[0]  # what traces tell is written there, too
     if given and options.mode is None:

@@ -15,7 +15,7 @@ from pytest_dispatchguard.lint.review import Asked, Reviewed, reviewed
 from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.model.history import CounterMove
 from pytest_dispatchguard.model.reviews import BudgetChange, Review
-from pytest_dispatchguard.model.verdicts import Verdict
+from pytest_dispatchguard.model.verdicts import Verdict, has_moved
 from pytest_dispatchguard.post import github, gitlab
 from pytest_dispatchguard.post.sending import Host, Posted, send
 from pytest_dispatchguard.post.web import SECONDS as SECONDS
@@ -139,7 +139,7 @@ def _change(verdict: Verdict) -> BudgetChange | None:
     moved = tuple(
         CounterMove(name, was[name], now)
         for name, now in verdict.counters.items()
-        if name in was and was[name] != now and name not in verdict.varying
+        if name in was and has_moved(name, was[name], now) and name not in verdict.varying
     )
     if not moved and verdict.verdict in ("pass", "skipped"):
         return None

@@ -29,8 +29,8 @@ _HEADER = """\
 _MARGIN = 0.05
 """The margin of a recorded ratio over the measured one, for differences between machines."""
 
-NAMES = ("ratio", *counters.NAMES)
-"""The recorded values."""
+NAMES = ("ratio", *(name for name in counters.NAMES if name not in counters.OF_PROCESSOR))
+"""The recorded values. Native instructions depend on the processor, and are not recorded."""
 
 Recorded = dict[str, dict[str, dict[str, float]]]
 """Values by test (and subject) and version."""
@@ -91,7 +91,7 @@ def updated(
     """The record with the new results, and without what is `gone`."""
     found = {key: dict(versions) for key, versions in recorded.items() if not gone(key)}
     for key, verdict in verdicts:
-        figures: dict[str, float] = dict(verdict.counters)
+        figures: dict[str, float] = {n: v for n, v in verdict.counters.items() if n in NAMES}
         before = found.get(key, {}).get(version, {}).get("ratio")
         ratio = verdict.measured.ratio if verdict.measured is not None else None
         if ratio is not None and math.isfinite(ratio.high):

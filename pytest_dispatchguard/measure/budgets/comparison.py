@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 
@@ -13,7 +13,7 @@ from pytest_dispatchguard.measure.timing.instruction_price import implied_us
 from pytest_dispatchguard.measure.timing.measurements import AGAINST_BASE, kept, unfit
 from pytest_dispatchguard.model.compiled import Compiled
 from pytest_dispatchguard.model.measurements import CostlyLine, Interval, Measurement, Pace
-from pytest_dispatchguard.model.verdicts import Base, Limit, Outcome, Verdict
+from pytest_dispatchguard.model.verdicts import ROUGHLY, Base, Limit, Outcome, Verdict
 
 _REGRESSION = Limit(AGAINST_BASE, 1.05)
 """The default limit: how many times slower than its base a subject may be."""
@@ -29,7 +29,12 @@ def _limit(verdict: Verdict, base: Base) -> Limit | None:
     for limit in verdict.limits:
         if limit.name == AGAINST_BASE:
             return limit
-    return None if dict(base.counters) == dict(verdict.counters) else _REGRESSION
+    return None if _of_python(base.counters) == _of_python(verdict.counters) else _REGRESSION
+
+
+def _of_python(counters: Mapping[str, int]) -> dict[str, int]:
+    """The counters that repeat to the unit."""
+    return {name: number for name, number in counters.items() if name not in ROUGHLY}
 
 
 def is_open(verdict: Verdict, base: Base) -> bool:

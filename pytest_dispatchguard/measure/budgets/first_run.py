@@ -29,7 +29,7 @@ def first_run(subject: Subject) -> FirstRun:
         subject.prepare()
         before = {} if subject.fresh else kept(_inputs(subject))
         result = subject.call.once()()
-        _refuse_unused(result)
+        _refuse_unused(result, "the subject")
         note = _changed(subject, before)
         if subject.reference is None:
             return FirstRun("", note)
@@ -37,6 +37,7 @@ def first_run(subject: Subject) -> FirstRun:
             result = kept(result)  # the reference may use the same tensors
         subject.prepare()
         expected = subject.reference.once()()
+        _refuse_unused(expected, "its reference")
     if subject.tolerance is None:
         return FirstRun("", note)
     try:
@@ -67,10 +68,17 @@ def _changed(subject: Subject, before: dict[str, Any]) -> str:
     return ""
 
 
-def _refuse_unused(result: object) -> None:
+def _refuse_unused(result: object, what: str) -> None:
     """A generator or coroutine has done nothing yet."""
     if isinstance(result, Coroutine):
         result.close()  # else Python warns that it was never awaited
     if isinstance(result, Generator | Coroutine | AsyncGenerator):
         made = type(result).__name__.replace("_", " ")
-        raise UserError(f"the subject only makes a {made}: name a function that uses it up")
+        article = "an" if made[0] in "aeiou" else "a"
+        name = "awaited" if isinstance(result, Coroutine) else "exhausted"
+        instead = (
+            f"name the subject by overhead.{name}(f, ...)"
+            if what == "the subject"
+            else "name a function that uses it up"
+        )
+        raise UserError(f"{what} only makes {article} {made}: {instead}")

@@ -41,6 +41,14 @@ class Request:
     """The number of the meeting, the same for both."""
     subjects: Sequence[str] = ()
     """The names of the subjects that take turns, in order."""
+    native: str = ""
+    """What counts native instructions, and nothing else: `perf_event_open`, or the folder that callgrind
+    writes to. Empty if they are not asked for."""
+
+    @property
+    def is_of_one_thing(self) -> bool:
+        """Whether it asks for layers or native instructions, and nothing else."""
+        return bool(self.layers or self.native)
 
     def packed(self) -> str:
         """The request as one line."""

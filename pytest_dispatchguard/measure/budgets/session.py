@@ -22,6 +22,7 @@ from pytest_dispatchguard.measure.budgets.first_run import first_run
 from pytest_dispatchguard.measure.budgets.limits import Marker, limits_for
 from pytest_dispatchguard.measure.budgets.machine import installed_versions
 from pytest_dispatchguard.measure.budgets.messages import Request, Samples
+from pytest_dispatchguard.measure.budgets.native import counted_alone
 from pytest_dispatchguard.measure.budgets.verdicts import Timing, judged, require_references
 from pytest_dispatchguard.measure.layers.layers import of_subject
 from pytest_dispatchguard.measure.timing.devices import KINDS, LAZY, here
@@ -94,9 +95,9 @@ def settle(
             if differ:
                 said = f"{subject.name} and its reference disagree: {differ}\n{note}".rstrip()
                 verdicts.append(Verdict(node_id, subject.name, "fail", {}, reason=said))
-            elif asked is not None and asked.request is not None and asked.request.layers:
+            elif asked is not None and asked.request is not None and asked.request.is_of_one_thing:
                 with without_trace_logs():
-                    verdicts.append(_taken_apart(node_id, subject, asked.request.layers, device))
+                    verdicts.append(_one_thing(node_id, subject, asked.request, device))
             elif asked is not None:
                 recorded = asked.recorded.get(key_of(node_id, subject.name, several), {}).get(
                     version_here
@@ -142,6 +143,13 @@ def _in_lockstep(
     return SettledTest(
         "", [Verdict(node_id, name, "pass", {}) for name in request.subjects], samples
     )
+
+
+def _one_thing(node_id: str, subject: Subject, request: Request, device: str | None) -> Verdict:
+    """What a request asks for that asks for neither the usual counters nor times."""
+    if request.native:
+        return counted_alone(node_id, subject, request.native)
+    return _taken_apart(node_id, subject, request.layers, device)
 
 
 def _taken_apart(node_id: str, subject: Subject, seconds: float, device: str | None) -> Verdict:

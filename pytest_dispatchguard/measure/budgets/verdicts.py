@@ -146,6 +146,9 @@ def _count(
 ) -> tuple[counters.Counts, compiled.Found | None, str]:
     """Counts one call, what is compiled for it included, and extends the note."""
     counts = counters.count(run, asked, subject.prepare)
+    idle = subject.call.idle()
+    if idle is not None and counts.values:
+        counts = counts.less(counters.count(idle, asked))
     given = subject.call.args, dict(subject.call.kwargs)
     made = compiled.counted(run, subject.prepare, given) if counts.compiled else None
     if made is None:

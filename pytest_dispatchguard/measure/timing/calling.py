@@ -7,10 +7,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import CodeType, FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
+
+from pytest_dispatchguard.runtime.counters.counters import OWN_CODE
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 Block = Callable[[Iterable[None]], int]
 """Makes one call for each item, and returns how long all of them took."""
+
+
+Use = Literal["call", "await", "iterate", "iterate async"]
+"""What is done with what a function returns: nothing; or it is awaited; or iterated to its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,40 +29,61 @@ class Call:
     function: Callable[..., Any]
     args: Sequence[Any] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
+    use: Use = "call"
+    loop: Callable[[], AbstractEventLoop] | None = None
+    """Gives the event loop that runs what is asynchronous."""
 
     @property
     def form(self) -> str:
         """The call as source, ``f(a0, a1, axis=k0)``: the form alone changes times by some percent."""
-        names = _names(self)
-        if _spelt(self):
-            return f"f({', '.join(names)})"
-        return "f(*args, **kwargs)"
+        call = f"f({', '.join(_names(self))})" if _spelt(self) else "f(*args, **kwargs)"
+        return _STATEMENTS[self.use].format(call)
 
     def once(self) -> FunctionType:
-        """A function without parameters that makes the call."""
-        if not _spelt(self):
-            return _starred(self)
-        made = _scope(_once_code(len(self.args), tuple(self.kwargs)))["make"]
-        run: FunctionType = made(self.function, *self.args, *self.kwargs.values())
+        """A function without parameters that makes the call, and returns all that it gives."""
+        names, values, call = _parts(self)
+        return self._runner(tuple(names), values, _RESULTS[self.use].format(call))
+
+    def idle(self) -> FunctionType | None:
+        """What `once` runs beside the call; None if that is nothing, else the event loop with nothing to
+        do."""
+        return self._runner((), [], "None") if self.loop is not None else None
+
+    def _runner(self, names: tuple[str, ...], values: Sequence[Any], result: str) -> FunctionType:
+        if self.loop is None:
+            made = _scope(_once_code(_ONCE, names, result))["make"]
+            run: FunctionType = made(*values)
+        else:
+            made = _scope(_once_code(_ONCE_IN_LOOP, names, result))["make"]
+            run = made(self.loop().run_until_complete, *values)
         return run
 
     def block(self, clock: Callable[[], int]) -> Block:
         """A block of calls. Its code is compiled for it alone: blocks with shared code would share the
-        interpreter's specializations, and undo each other's."""
-        made = _scope(compile(_block_source(self), "<dispatchguard>", "exec"))["make"]
-        block: Block = (
-            made(clock, self.function, *self.args, *self.kwargs.values())
-            if _spelt(self)
-            else made(clock, self.function, self.args, self.kwargs)
-        )
-        return block
+        interpreter's specializations, and undo each other's. Asynchronous calls share one coroutine, so that
+        starting the event loop is not timed."""
+        names, values, call = _parts(self)
+        given = "".join(f", {name}" for name in names)
+        defaults = "".join(f", {name}={name}" for name in names)
+        source = _BLOCK.format(given, defaults, _STATEMENTS[self.use].format(call))
+        if self.loop is not None:
+            source = source.replace("def block", "async def block")
+        made = _scope(compile(source, OWN_CODE, "exec"))["make"]
+        block: Block = made(clock, *values)
+        return block if self.loop is None else _in_loop(self.loop(), block)
+
+
+def _in_loop(loop: AbstractEventLoop, block: Callable[[Iterable[None]], Any]) -> Block:
+    def run(times: Iterable[None]) -> int:
+        took: int = loop.run_until_complete(block(times))
+        return took
+
+    return run
 
 
 def empty_block(clock: Callable[[], int]) -> Block:
     """An empty block, whose time is subtracted from the others."""
-    block: Block = _scope(compile(_BLOCK.format("", "", "pass"), "<dispatchguard>", "exec"))[
-        "make"
-    ](clock)
+    block: Block = _scope(compile(_BLOCK.format("", "", "pass"), OWN_CODE, "exec"))["make"](clock)
     return block
 
 
@@ -68,7 +98,7 @@ def block_of(
     defaults = "".join(f", v{i}=v{i}" for i in range(len(names)))
     source = _BLOCK.format(parameters, defaults, "\n            ".join(lines) or "pass")
     source = source.replace("        start = clock()", f"        {taken}\n        start = clock()")
-    made = _scope(compile(source, "<dispatchguard>", "exec"))["make"]
+    made = _scope(compile(source, OWN_CODE, "exec"))["make"]
     block: Block = made(clock, *values.values())
     return block
 
@@ -85,13 +115,41 @@ def make(clock{0}):
 """
 
 
-def _block_source(call: Call) -> str:
-    if not _spelt(call):
-        return _BLOCK.format(", f, a, k", ", f=f, a=a, k=k", "f(*a, **k)")
-    names = ["f", *_variables(len(call.args), len(call.kwargs))]
-    parameters = "".join(f", {name}" for name in names)
-    defaults = "".join(f", {name}={name}" for name in names)
-    return _BLOCK.format(parameters, defaults, call.form)
+_STATEMENTS: Mapping[Use, str] = {
+    "call": "{0}",
+    "await": "await {0}",
+    "iterate": "for _ in {0}: pass",
+    "iterate async": "async for _ in {0}: pass",
+}
+_RESULTS: Mapping[Use, str] = {
+    "call": "{0}",
+    "await": "await {0}",
+    "iterate": "[*{0}]",
+    "iterate async": "[_ async for _ in {0}]",
+}
+_ONCE = """
+def make({0}):
+    def run():
+        return {1}
+    return run
+"""
+_ONCE_IN_LOOP = """
+def make(to_end{0}):
+    async def wait():
+        return {1}
+    def run():
+        return to_end(wait())
+    return run
+"""
+
+
+def _parts(call: Call) -> tuple[list[str], list[Any], str]:
+    """The names that the source of a call uses, their values, and the source."""
+    if _spelt(call):
+        names = ["f", *_variables(len(call.args), len(call.kwargs))]
+        values = [call.function, *call.args, *call.kwargs.values()]
+        return names, values, f"f({', '.join(_names(call))})"
+    return ["f", "a", "k"], [call.function, call.args, call.kwargs], "f(*a, **k)"
 
 
 def _variables(positional: int, keywords: int) -> list[str]:
@@ -125,30 +183,12 @@ def spelt(
 
 
 @lru_cache(maxsize=256)
-def _once_code(positional: int, keywords: tuple[str, ...]) -> CodeType:
-    given = [f"a{i}" for i in range(positional)]
-    given += [f"{name}=k{i}" for i, name in enumerate(keywords)]
-    source = (
-        f"def make({', '.join(['f', *_variables(positional, len(keywords))])}):\n"
-        f"    def run():\n"
-        f"        return f({', '.join(given)})\n"
-        f"    return run\n"
-    )
-    return compile(source, "<dispatchguard>", "exec")
+def _once_code(template: str, names: tuple[str, ...], result: str) -> CodeType:
+    given = ", ".join(names) if template is _ONCE else "".join(f", {name}" for name in names)
+    return compile(template.format(given, result), OWN_CODE, "exec")
 
 
 def _scope(code: CodeType) -> dict[str, Any]:
     scope: dict[str, Any] = {}
     exec(code, scope)
     return scope
-
-
-def _starred(call: Call) -> FunctionType:
-    """A call for keywords that are no valid names."""
-    function, args, kwargs = call.function, call.args, call.kwargs
-
-    def run() -> Any:
-        return function(*args, **kwargs)
-
-    assert isinstance(run, FunctionType)
-    return run

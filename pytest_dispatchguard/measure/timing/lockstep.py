@@ -35,8 +35,8 @@ _WARM = 8
 """Of a block, so many parts are called before it, untimed: while it slept the other used the caches."""
 _LEAST_WARM = 2
 _SETTLE = 30e-6
-"""Seconds that a process sleeps before a turn: the other, which has just spoken, still has to fall asleep, and
-would do so on this core within the turn. And both come to all turns from sleep."""
+"""Seconds that a process sleeps before a turn: the other, which has just spoken, still has to fall asleep,
+and would do so on this core within the turn. And both come to all turns from sleep."""
 _PR_SET_TIMERSLACK, _EXACT = 29, 1
 _FIRST_LOOK = 25
 _LEAST_SECONDS = 0.1

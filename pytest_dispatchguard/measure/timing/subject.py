@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_dispatchguard.measure.timing.calling import Call
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 Mode = Literal["grad", "no_grad", "inference"]
 
@@ -23,8 +27,15 @@ class Tolerance:
 class Subject:
     """A callable under budget. Every method returns the subject, so that they chain."""
 
-    def __init__(self, call: Call, name: str) -> None:
+    def __init__(
+        self,
+        call: Call,
+        name: str,
+        loop: Callable[[], Callable[[], AbstractEventLoop]] | None = None,
+    ) -> None:
+        """`loop` finds an event loop for a reference that needs one."""
         self.call = call
+        self._loop = loop
         self.name = name
         self.reference: Call | None = None
         self.tolerance: Tolerance | None = Tolerance()
@@ -32,9 +43,17 @@ class Subject:
         self._mode: Mode | None = None
 
     def against(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Subject:
-        """The reference call that the subject is compared with."""
+        """The reference call that the subject is compared with. It is awaited as the subject is if it is a
+        coroutine function, and iterated as the subject is."""
         _must_be_callable(function, "against")
-        self.reference = Call(function, args, kwargs)
+        use = self.call.use
+        if use == "await" and not _is(inspect.iscoroutinefunction, function):
+            use = "call"  # eager torch needs no loop
+        if use.startswith("iterate"):
+            asynchronous = _is(inspect.isasyncgenfunction, function)
+            use = "iterate async" if asynchronous else "iterate"
+        loop = self._loop() if self._loop and use in ("await", "iterate async") else None
+        self.reference = Call(function, args, kwargs, use, loop)
         return self
 
     def named(self, name: str) -> Subject:
@@ -92,13 +111,60 @@ class Overhead:
 
     def __init__(self) -> None:
         self.subjects: list[Subject] = []
+        self._own_loop: AbstractEventLoop | None = None
 
     def __call__(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Subject:
         """Adds a subject: a function and its arguments."""
         _must_be_callable(function, "overhead")
-        subject = Subject(Call(function, args, kwargs), _name(function))
+        return self._added(Call(function, args, kwargs))
+
+    def awaited(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Subject:
+        """Adds a subject that returns a coroutine, or another awaitable: it is awaited in an event loop that
+        runs already, the one that runs here if there is one."""
+        _must_be_callable(function, "overhead.awaited")
+        return self._added(Call(function, args, kwargs, "await", self._loop()))
+
+    def exhausted(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Subject:
+        """Adds a subject that returns a generator, or another iterable: it is iterated to its end. An
+        asynchronous generator function is iterated in an event loop, as in `awaited`."""
+        _must_be_callable(function, "overhead.exhausted")
+        if _is(inspect.isasyncgenfunction, function):
+            return self._added(Call(function, args, kwargs, "iterate async", self._loop()))
+        return self._added(Call(function, args, kwargs, "iterate"))
+
+    def _added(self, call: Call) -> Subject:
+        subject = Subject(call, _name(call.function), self._loop)
         self.subjects.append(subject)
         return subject
+
+    def _loop(self) -> Callable[[], AbstractEventLoop]:
+        """Gives the loop that runs now, unless it is closed by then; else one of its own."""
+        import asyncio  # takes longer than many a test, and few are asynchronous
+
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:
+            running = None
+
+        def loop() -> AbstractEventLoop:
+            if running is not None and not running.is_closed():
+                return running
+            if self._own_loop is None:
+                self._own_loop = asyncio.new_event_loop()
+            return self._own_loop
+
+        return loop
+
+    def close(self) -> None:
+        """Closes its own loop, if it has one."""
+        if self._own_loop is not None:
+            self._own_loop.run_until_complete(self._own_loop.shutdown_asyncgens())
+            self._own_loop.close()
+
+
+def _is(kind: Callable[[object], bool], function: object) -> bool:
+    """Whether a function, or the call of an object, is of a kind: a coroutine function, for example."""
+    return kind(function) or kind(getattr(function, "__call__", None))  # noqa: B004 - not whether it is there
 
 
 def _must_be_callable(function: object, where: str) -> None:

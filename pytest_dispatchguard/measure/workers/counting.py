@@ -19,12 +19,17 @@ import pytest
 from pytest_dispatchguard.measure.workers import coverage
 from pytest_dispatchguard.measure.workers.children import Answer, Child, Ends, may_fork
 from pytest_dispatchguard.measure.workers.measuring import (
+    Found,
     Measuring,
+    amended,
     failed,
     is_measured,
     report_from,
     tear_down,
+    verdicts_of,
 )
+from pytest_dispatchguard.measure.workers.native import Native
+from pytest_dispatchguard.model.verdicts import Verdict
 
 _PATIENCE = 3.0
 """Seconds the server has to end what it has started."""
@@ -58,8 +63,13 @@ class Counting:
         timeout: float,
         watchers: Callable[[], Sequence[Watcher]],
         workers: Callable[[], Measuring],
+        native: Callable[[], Native],
+        complaint: Callable[[Sequence[Verdict]], str],
     ) -> None:
         self.timeout = timeout
+        self._start_native = native
+        self._native: Native | None = None
+        self._complaint = complaint
         self._watchers = watchers
         self._start_workers = workers
         self._measuring: Measuring | None = None
@@ -91,8 +101,9 @@ class Counting:
                 for report in self._ask({}).get("reports", ()):
                     session.config.hook.pytest_runtest_logreport(report=report_from(report))
             self._server.end(_PATIENCE)
-        if self._measuring is not None:
-            self._measuring.pytest_unconfigure()
+        for workers in (self._measuring, self._native):
+            if workers is not None:
+                workers.end()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(
@@ -125,11 +136,21 @@ class Counting:
         lost = answer.get("lost", answer.get("died"))
         if lost is None:
             self._take(item, answer)
-            return [report_from(report) for report in answer["reports"]]
+            return self._with_native(item, [report_from(report) for report in answer["reports"]])
         said = f"{item.name} could not be counted: the process that counted it {lost}"
         report = failed(item, said)
         report.sections = _output(item.config)
         return [report]
+
+    def _with_native(
+        self, item: pytest.Item, reports: list[pytest.TestReport]
+    ) -> Sequence[pytest.TestReport]:
+        """The reports of a test, with its native instructions if they are asked for."""
+        verdicts = verdicts_of(reports)
+        if self._native is None:
+            self._native = self._start_native()
+        told = self._native.added(item, verdicts, lambda: None)
+        return reports if told == verdicts else amended(Found(reports, told), self._complaint)
 
     def _ask(self, request: Mapping[str, Any]) -> Answer:
         assert self._server is not None

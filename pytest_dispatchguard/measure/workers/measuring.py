@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -35,6 +35,9 @@ from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.model.layers import Layers
 from pytest_dispatchguard.model.measurements import Interval
 from pytest_dispatchguard.model.verdicts import Base, Verdict
+
+if TYPE_CHECKING:
+    from pytest_dispatchguard.measure.workers.native import Native
 
 _LEAST_SECONDS = 0.3
 """A process needs at least this time to measure anything."""
@@ -169,6 +172,7 @@ class Measuring:
         base_name: str = "",
         saved: Mapping[str, Base] | None = None,
         tell: Callable[[str, int, int], None] = lambda what, done, of: None,
+        native: Native | None = None,
     ) -> None:
         self.head = head
         self.base = base
@@ -177,6 +181,7 @@ class Measuring:
         self.options = options
         self.complaint = complaint
         self.lock = lock
+        self.native = native
         self.tell = tell
         """Called with what is measured, how many are done, and the total."""
         self.done, self.of = 0, 0
@@ -221,6 +226,7 @@ class Measuring:
                     break
             if found.reports:
                 self._compare(item, found)
+                self._count_native(item, found)
                 self._take_apart(item, found)
         except pytest.fail.Exception as error:  # a plugin's time limit, while we wait
             found = Found(broken=str(error))
@@ -228,7 +234,15 @@ class Measuring:
             return [failed(item, f"{item.name} could not be measured: {found.broken}")]
         for report in found.reports:
             report.nodeid = item.nodeid  # with the suffix of pytest-xdist
-        return _amended(found, self.complaint)
+        return amended(found, self.complaint)
+
+    def _count_native(self, item: pytest.Item, found: Found) -> None:
+        if self.native is not None:
+
+            def tick() -> None:
+                self.tell(item.name, self.done, self.of)
+
+            found.verdicts = self.native.added(item, found.verdicts, tick)
 
     def _left(self, found: Found) -> float:
         return self.options.seconds - found.seconds
@@ -411,9 +425,15 @@ class Measuring:
 
     def pytest_unconfigure(self) -> None:
         """Ends the workers."""
+        self.end()
+
+    def end(self) -> None:
+        """Ends the workers."""
         self.head.end()
         if self.base is not None:
             self.base.end()
+        if self.native is not None:
+            self.native.end()
 
 
 def _at_one_pace(here: Layers, there: Layers | None, ratio: Interval | None) -> Layers | None:
@@ -513,9 +533,7 @@ def carry(report: pytest.TestReport, verdicts: Sequence[Verdict]) -> None:
     vars(report)["overhead"] = pack_verdicts(verdicts)
 
 
-def _amended(
-    found: Found, complaint: Callable[[Sequence[Verdict]], str]
-) -> list[pytest.TestReport]:
+def amended(found: Found, complaint: Callable[[Sequence[Verdict]], str]) -> list[pytest.TestReport]:
     """The reports of a test with its final verdicts."""
     for report in found.reports:
         if report.when == "call" and found.verdicts:

@@ -57,6 +57,10 @@ class Launch:
     path: Sequence[str]
     """`sys.path`."""
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    command: Sequence[str] = ()
+    """What runs Python, such as valgrind; empty if nothing does."""
+    fixed: bool = False
+    """Whether all of its workers have one hash seed and one address layout."""
 
 
 class Worker:
@@ -64,9 +68,10 @@ class Worker:
 
     def __init__(self, launch: Launch, number: int, turns: Ends | None = None) -> None:
         """`turns` are the ends of pipes to a worker of another revision."""
-        command = [sys.executable, *subprocess._args_from_interpreter_flags(), "-c", _START]  # type: ignore[attr-defined]  # multiprocessing's own way
+        flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # multiprocessing's own way
+        command = [*launch.command, sys.executable, *flags, "-c", _START]
         environment = _environment(launch, number)
-        if turns is not None:
+        if turns is not None or (launch.fixed and not launch.command):
             environment["DISPATCHGUARD_FIXED_LAYOUT"] = "1"
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
         requests, self._requests = os.pipe()
@@ -197,7 +202,9 @@ def _environment(launch: Launch, number: int) -> dict[str, str]:
         del found["TORCH_LOGS"]  # torch cannot be imported where it is empty
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         found.setdefault(name, "1")
-    if number or "PYTHONHASHSEED" not in found:
+    if launch.fixed:
+        found["PYTHONHASHSEED"] = "0"
+    elif number or "PYTHONHASHSEED" not in found:
         found["PYTHONHASHSEED"] = str(1 + number)
     found["DISPATCHGUARD_PAD"] = "." * (97 * number)
     found["DISPATCHGUARD_PATH"] = json.dumps([os.fspath(path) for path in launch.path])

@@ -14,7 +14,7 @@ from pytest_dispatchguard.model.findings import Finding
 from pytest_dispatchguard.model.layers import Layers
 from pytest_dispatchguard.model.measurements import CostlyLine, Interval, Measurement
 from pytest_dispatchguard.model.reports import Missing
-from pytest_dispatchguard.model.verdicts import Base, Verdict
+from pytest_dispatchguard.model.verdicts import Base, Verdict, has_moved
 from pytest_dispatchguard.report.budgets import paces
 from pytest_dispatchguard.report.budgets.blame import Slower, compared_layers, slower_layers
 from pytest_dispatchguard.report.budgets.layers import as_object, relative, waterfall
@@ -162,7 +162,7 @@ def _moved(verdict: Verdict) -> str:
     return ", ".join(
         f"{name} {before[name]} → {number}"
         for name, number in verdict.counters.items()
-        if before.get(name, number) != number
+        if has_moved(name, before.get(name, number), number)
     )
 
 

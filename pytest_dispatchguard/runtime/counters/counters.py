@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FunctionType
 
 from pytest_dispatchguard.runtime.compiled import counts as compiled
-from pytest_dispatchguard.runtime.counters import allocations
+from pytest_dispatchguard.runtime.counters import allocations, native
 from pytest_dispatchguard.runtime.counters.calls import calls
 from pytest_dispatchguard.runtime.counters.instructions import instructions_by_place
 from pytest_dispatchguard.runtime.hooks.garbage_collector import collector_off
@@ -19,14 +19,17 @@ OF_TORCH = ("dispatches", "functions", "tensor_allocations")
 OF_LAZY = ("lazy_ops",)
 OF_GHOST = ("syncs",)
 OF_COMPILER = compiled.NAMES
-NAMES = OF_PYTHON + OF_TORCH + OF_COMPILER + OF_LAZY + OF_GHOST
+OF_PROCESSOR = (native.NAME,)
+NAMES = OF_PYTHON + OF_TORCH + OF_COMPILER + OF_LAZY + OF_GHOST + OF_PROCESSOR
 """All counters, in the order of reports. Those of the compiler are counted where a call runs compiled code,
-the last ones on the lazy device or the ghost."""
+the next ones on the lazy device or the ghost, the last one in a process of its own."""
 ALWAYS = tuple(name for name in OF_PYTHON + OF_TORCH if name != "py_allocations")
 """The default counters; the others take a hundred times as long."""
 COUNTABLE = OF_PYTHON + OF_TORCH if allocations.COUNTABLE else ALWAYS
 """The counters that work on this Python."""
 
+OWN_CODE = "<dispatchguard>"
+"""The file of code that makes calls, which is not counted."""
 _WARM_UPS = 2
 """Calls before counting, so that one-time setup is not counted."""
 
@@ -40,6 +43,11 @@ class Counts:
     """Counters that differ from call to call; the maximum is kept."""
     compiled: bool = False
     """Whether it ran compiled code; known where instructions were counted."""
+
+    def less(self, other: Counts) -> Counts:
+        """These counters without those of what ran beside the call."""
+        left = {n: max(0, v - other.values.get(n, 0)) for n, v in self.values.items()}
+        return replace(self, values=left)
 
 
 def count(
@@ -78,7 +86,7 @@ def _once(
     if "instructions" in names:
         prepare()
         places = instructions_by_place(run)
-        found["instructions"] = places.total()
+        found["instructions"] = sum(n for (path, _), n in places.items() if path != OWN_CODE)
         if compiler.compiler_is_there():
             files = {path for path, _ in places}
     if "py_calls" in names or "c_calls" in names:
