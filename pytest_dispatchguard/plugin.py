@@ -220,7 +220,7 @@ def _workers(config: pytest.Config, asked: options.Options) -> Measuring:
     base = saved = pipes = None
     try:
         if asked.against is not None:
-            _end_by_exception()
+            checkout.end_by_exception()
             revision = checkout.Revision(checkout.top_of(config.rootpath), asked.against)
             config.add_cleanup(revision.remove)
             pipes = Pipes()
@@ -244,15 +244,6 @@ def _workers(config: pytest.Config, asked: options.Options) -> Measuring:
         saved=saved,
         tell=_progress(config),
     )
-
-
-def _end_by_exception() -> None:
-    """Lets a polite request to end (`timeout`, a cancelled CI job) run what cleans up, as Ctrl-C does."""
-    import signal
-    import threading
-
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def _progress(config: pytest.Config) -> Callable[[str, int, int], None]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -159,6 +161,12 @@ def _runs(process: int) -> bool:
     except OSError:
         pass  # a process of another user
     return True
+
+
+def end_by_exception() -> None:
+    """Lets a polite request to end (`timeout`, a cancelled CI job) run what cleans up, as Ctrl-C does."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def top_of(folder: Path, option: str = AGAINST) -> Path:

@@ -15,6 +15,7 @@ from pytest_dispatchguard.measure.timing.measurements import measurement, over_p
 from pytest_dispatchguard.measure.timing.timing import Sample
 from pytest_dispatchguard.measure.workers.workers import Worker
 from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.measurements import Interval, Measurement
 from pytest_dispatchguard.model.verdicts import Base, Verdict
 
 _TICK = 0.2
@@ -54,15 +55,23 @@ class Paired:
     broken: str = ""
     """Why there are no more."""
 
+    def change(self, subject: str, confidence: float) -> Interval | None:
+        """How many times what a call of a subject takes in the base it takes; None where nobody knows."""
+        changes = [sample.change for sample in self.head.get(subject, ()) if sample.change]
+        return over_pairs(changes, confidence) if changes else None
+
+    def there(self, subject: str, confidence: float) -> Measurement | None:
+        """What a call of a subject takes in the base; None where nobody knows."""
+        samples = self.base.get(subject)
+        return measurement(samples, confidence) if samples else None
+
     def told_of(self, verdict: Verdict, base: Base, confidence: float) -> Base:
         """The base of a verdict, with what was found."""
-        there = self.base.get(verdict.subject, [])
-        changes = [sample.change for sample in self.head.get(verdict.subject, ()) if sample.change]
-        if not there or not changes:
+        measured = self.there(verdict.subject, confidence)
+        change = self.change(verdict.subject, confidence)
+        if measured is None or change is None:
             return replace(base, untimed=self.broken or "it was not timed")
-        return replace(
-            base, measured=measurement(there, confidence), change=over_pairs(changes, confidence)
-        )
+        return replace(base, measured=measured, change=change)
 
 
 _MEETINGS = count(1)

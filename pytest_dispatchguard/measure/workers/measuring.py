@@ -152,6 +152,54 @@ class Source:
         self._workers.clear()
 
 
+def by_turns(
+    sides: tuple[Source, Source],
+    node_id: str,
+    names: Sequence[str],
+    options: Options,
+    decided: Callable[[Paired], bool],
+    tick: Callable[[], None],
+) -> Paired:
+    """Has subjects of a test timed by turns in two source trees, head and base: in as many pairs of processes
+    as a decision needs."""
+    paired = Paired()
+    while True:
+        left = options.seconds - paired.seconds
+        request = Request(node_id, share(left), options.confidence, options.timeout + share(left))
+        _meet(sides, request, names, paired, tick)
+        over = paired.pairs >= PROCESSES or options.seconds - paired.seconds < _LEAST_SECONDS
+        if paired.broken or over or decided(paired):
+            return paired
+
+
+def _meet(
+    sides: tuple[Source, Source],
+    request: Request,
+    names: Sequence[str],
+    paired: Paired,
+    tick: Callable[[], None],
+) -> None:
+    """Has one more pair of processes measure."""
+    number = paired.pairs % max(sides[0].number, _PAIRS)
+    workers, ends = [], []
+    for side in sides:
+        try:
+            worker = side.worker(number)
+            worker.wait(tick)
+        except UserError as error:
+            side.drop(number, str(error))
+            paired.broken = str(error)
+            return
+        workers.append(worker)
+        ends.append(side.ends(number))
+    start = time.monotonic()
+    gone = meet(workers, ends, request, names, paired, tick)
+    paired.seconds += min(time.monotonic() - start, request.seconds)
+    for side, why in zip(sides, gone, strict=True):
+        if why:
+            side.drop(number, why)
+
+
 class Measuring:
     """The plugin that has tests measured, one at a time."""
 
@@ -297,47 +345,22 @@ class Measuring:
         """The bases, with how subjects differ from them: timed by turns in as many pairs of processes as the
         verdicts need."""
         names = [v.subject for v, base in zip(alone, bases, strict=True) if needs_times(v, base)]
-        paired, options = Paired(), self.options
-        while True:
-            left = options.seconds - paired.seconds
-            request = Request(
-                node_id_of(item), share(left), options.confidence, options.timeout + share(left)
-            )
-            self._meet(source, request, names, paired, item.name)
-            told = [
+        options = self.options
+
+        def told(paired: Paired) -> list[Base]:
+            return [
                 paired.told_of(v, base, options.confidence) if v.subject in names else base
                 for v, base in zip(alone, bases, strict=True)
             ]
-            over = paired.pairs >= PROCESSES or options.seconds - paired.seconds < _LEAST_SECONDS
-            if paired.broken or over or not _undecided(list(map(against, alone, told))):
-                return told
 
-    def _meet(
-        self, source: Source, request: Request, names: Sequence[str], paired: Paired, name: str
-    ) -> None:
-        """Has one more pair of processes measure."""
-        number = paired.pairs % max(self.head.number, _PAIRS)
+        def decided(paired: Paired) -> bool:
+            return not _undecided(list(map(against, alone, told(paired))))
 
         def tick() -> None:
-            self.tell(name, self.done, self.of)
+            self.tell(item.name, self.done, self.of)
 
-        workers, ends = [], []
-        for side in (self.head, source):
-            try:
-                worker = side.worker(number)
-                worker.wait(tick)
-            except UserError as error:
-                side.drop(number, str(error))
-                paired.broken = str(error)
-                return
-            workers.append(worker)
-            ends.append(side.ends(number))
-        start = time.monotonic()
-        gone = meet(workers, ends, request, names, paired, tick)
-        paired.seconds += min(time.monotonic() - start, request.seconds)
-        for side, why in zip((self.head, source), gone, strict=True):
-            if why:
-                side.drop(number, why)
+        sides = self.head, source
+        return told(by_turns(sides, node_id_of(item), names, options, decided, tick))
 
     def _take_apart(self, item: pytest.Item, found: Found) -> None:
         """Adds layers to failing verdicts, for this tree and for the base."""
