@@ -212,7 +212,7 @@ def _workers(config: pytest.Config, asked: options.Options) -> Measuring:
     from functools import partial
 
     from pytest_dispatchguard.measure.revisions import checkout, run_files
-    from pytest_dispatchguard.measure.workers import measuring
+    from pytest_dispatchguard.measure.workers import alone, measuring
     from pytest_dispatchguard.measure.workers.lockstep import Pipes
     from pytest_dispatchguard.model.errors import UserError
 
@@ -220,7 +220,7 @@ def _workers(config: pytest.Config, asked: options.Options) -> Measuring:
     base = saved = pipes = None
     try:
         if asked.against is not None:
-            checkout.end_by_exception()
+            config.add_cleanup(checkout.end_by_exception())
             revision = checkout.Revision(checkout.top_of(config.rootpath), asked.against)
             config.add_cleanup(revision.remove)
             pipes = Pipes()
@@ -238,7 +238,7 @@ def _workers(config: pytest.Config, asked: options.Options) -> Measuring:
         ),
         asked.measuring(),
         complaint=partial(_complaint, config),
-        lock=measuring.lock_of(config),
+        lock=alone.lock_of(config),
         base=base,
         base_name=asked.against or asked.compare or "",
         saved=saved,

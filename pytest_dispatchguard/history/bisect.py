@@ -75,7 +75,7 @@ def bisected(asked: Asked, tell: Tell) -> Culprit:
         raise UserError(f"{OPTION}: {good} and {bad} are the same commit; name two")
     between = (asked, Between(node_id, subject, good, bad, *ends), counter, top)
     with ExitStack() as stack:
-        end_by_exception()
+        stack.callback(end_by_exception())
         return _searched(*between, stack, tell)
 
 

@@ -100,7 +100,7 @@ def meet(
         except UserError as error:
             answers[side] = {"gone": str(error)}
     while waiting:
-        if any("samples" not in answer for answer in answers.values()):
+        if not all(answer.get("samples") for answer in answers.values()):
             for side in waiting:
                 # Said with the ends of the one that it waits for.
                 Partner(ends[1 - side], request.meeting, 0.0).say(LOST)

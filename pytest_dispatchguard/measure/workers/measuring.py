@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +25,7 @@ from pytest_dispatchguard.measure.timing.intervals import PROCESSES
 from pytest_dispatchguard.measure.timing.lockstep import Ends
 from pytest_dispatchguard.measure.timing.measurements import AGAINST_BASE
 from pytest_dispatchguard.measure.timing.timing import Sample
+from pytest_dispatchguard.measure.workers.alone import alone
 from pytest_dispatchguard.measure.workers.lockstep import Paired, meet
 from pytest_dispatchguard.measure.workers.workers import Launch, Worker
 from pytest_dispatchguard.model.errors import UserError
@@ -145,8 +143,14 @@ class Source:
         if ended is not None:
             ended.end()
 
+    def let_go(self) -> None:
+        """Tells the workers to end, without waiting for them."""
+        for worker in self._workers.values():
+            worker.let_go()
+
     def end(self) -> None:
         """Ends the workers."""
+        self.let_go()
         for worker in self._workers.values():
             worker.end()
         self._workers.clear()
@@ -245,7 +249,7 @@ class Measuring:
         if not is_measured(item):
             return None
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-        with _alone(self.lock):
+        with alone(self.lock):
             reports = self.reports(item)
         self.done += 1
         self.tell("", self.done, self.of)
@@ -426,9 +430,10 @@ class Measuring:
 
     def pytest_unconfigure(self) -> None:
         """Ends the workers."""
-        self.head.end()
         if self.base is not None:
+            self.head.let_go()
             self.base.end()
+        self.head.end()
 
 
 def _at_one_pace(here: Layers, there: Layers | None, ratio: Interval | None) -> Layers | None:
@@ -548,50 +553,9 @@ def _amended(
     return found.reports
 
 
-@contextmanager
-def _alone(lock: Path | None) -> Iterator[None]:
-    """Waits until no other process of this run measures."""
-    if lock is None or sys.platform == "win32":
-        yield
-        return
-    handle = _locked(lock)
-    try:
-        yield
-    finally:
-        # A process that waits for it finds it removed, and makes a new one.
-        lock.unlink(missing_ok=True)
-        os.close(handle)
-
-
-def _locked(path: Path) -> int:
-    """Waits for a lock; gives the open file that holds it."""
-    import fcntl
-
-    while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            if os.path.samestat(os.fstat(handle), path.stat()):
-                return handle
-        except FileNotFoundError:
-            pass  # it was removed while this process waited
-        except BaseException:
-            os.close(handle)
-            raise
-        os.close(handle)
-
-
 def launch_of(config: pytest.Config) -> Launch:
     """How workers of this run are started."""
     arguments = list(config.invocation_params.args)
     if config.pluginmanager.hasplugin("_cov"):
         arguments = [*arguments, "--no-cov"]
     return Launch([str(a) for a in arguments], config.invocation_params.dir, list(sys.path))
-
-
-def lock_of(config: pytest.Config) -> Path | None:
-    """The lock file for measuring in one pytest-xdist process at a time; None without pytest-xdist."""
-    inner = getattr(config, "workerinput", None)
-    if inner is None:
-        return None
-    return Path(tempfile.gettempdir()) / f"dispatchguard-{inner['testrunuid']}.lock"
