@@ -226,7 +226,9 @@ def _workers(config: pytest.Config, asked: options.Options) -> Measuring:
             pipes = Pipes()
             config.add_cleanup(pipes.close)
             turns = partial(pipes.of, base=True)
-            base = measuring.Source(partial(revision.launch, launch), asked.workers, turns)
+            base = measuring.Source(
+                partial(revision.launch, launch), asked.workers, turns, asked.against
+            )
         elif asked.compare is not None:
             file = run_files.found(config.rootpath, config.invocation_params.dir, asked.compare)
             saved = run_files.load(file, asked.compare)

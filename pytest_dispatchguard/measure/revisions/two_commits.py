@@ -79,8 +79,9 @@ class TwoCommits:
             here.end()
         change = paired.change(subject, options.confidence)
         there = paired.there(subject, options.confidence)
+        place = "at the good commit, " if paired.broken and not paired.here else ""
         return Compared(
-            change, None if there is None else there.subject_us.value, _brief(paired.broken)
+            change, None if there is None else there.subject_us.value, place + _brief(paired.broken)
         )
 
     def end(self) -> None:

@@ -54,6 +54,8 @@ class Paired:
     pairs: int = 0
     broken: str = ""
     """Why there are no more."""
+    here: bool = False
+    """Whether that lies at the head, not at the base."""
 
     def change(self, subject: str, confidence: float) -> Interval | None:
         """How many times what a call of a subject takes in the base it takes; None where nobody knows."""
@@ -70,7 +72,8 @@ class Paired:
         measured = self.there(verdict.subject, confidence)
         change = self.change(verdict.subject, confidence)
         if measured is None or change is None:
-            return replace(base, untimed=self.broken or "it was not timed")
+            place = "in the work tree, " if self.here else ""
+            return replace(base, untimed=place + self.broken if self.broken else "it was not timed")
         return replace(base, measured=measured, change=change)
 
 
@@ -116,7 +119,9 @@ def meet(
         samples = unpack_samples(answers[side].get("samples") or {})
         for number, name in enumerate(names):
             known.setdefault(name, []).extend(samples.get(number, ()))
-    found.broken = next(filter(None, map(_why, answers.values())), "")
+    # The first to answer: the other can say no more than that it was left alone.
+    lost = [(why, side == 0) for side, answer in answers.items() if (why := _why(answer))]
+    found.broken, found.here = lost[0] if lost else ("", False)
     found.pairs += 1
     return [str(answers[side].get("gone", "")) for side in (0, 1)]
 

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,8 +82,10 @@ class Source:
         launch: Callable[[], Launch],
         workers: int,
         turns: Callable[[int], Ends] | None = None,
+        name: str = "the work tree",
     ) -> None:
         """`turns` gives the ends of the pipes between workers of the same number."""
+        self.name = name
         self._launch = launch
         self.number = workers
         self._turns = turns
@@ -143,6 +146,11 @@ class Source:
         if ended is not None:
             ended.end()
 
+    @property
+    def imports(self) -> bool:
+        """Whether a worker is not ready yet."""
+        return any(worker.forks is None for worker in self._workers.values())
+
     def let_go(self) -> None:
         """Tells the workers to end, without waiting for them."""
         for worker in self._workers.values():
@@ -192,7 +200,7 @@ def _meet(
             worker.wait(tick)
         except UserError as error:
             side.drop(number, str(error))
-            paired.broken = str(error)
+            paired.broken, paired.here = str(error), side is sides[0]
             return
         workers.append(worker)
         ends.append(side.ends(number))
@@ -279,6 +287,11 @@ class Measuring:
             report.nodeid = item.nodeid  # with the suffix of pytest-xdist
         return _amended(found, self.complaint)
 
+    def _tick(self, name: str) -> None:
+        """Says what is measured, or waited for."""
+        sides = [side for side in (self.head, self.base) if side is not None and side.imports]
+        self.tell(f"{name} ({sides[0].name} is importing)" if sides else name, self.done, self.of)
+
     def _left(self, found: Found) -> float:
         return self.options.seconds - found.seconds
 
@@ -303,7 +316,7 @@ class Measuring:
             found.samples,
             fully or self.options.fully or self.saved is not None,
         )
-        source.ask(found, request, lambda: self.tell(item.name, self.done, self.of))
+        source.ask(found, request, partial(self._tick, item.name))
 
     def _compare(self, item: pytest.Item, found: Found) -> None:
         """Compares verdicts with the base or with a saved run."""
@@ -360,10 +373,7 @@ class Measuring:
         def decided(paired: Paired) -> bool:
             return not _undecided(list(map(against, alone, told(paired))))
 
-        def tick() -> None:
-            self.tell(item.name, self.done, self.of)
-
-        sides = self.head, source
+        sides, tick = (self.head, source), partial(self._tick, item.name)
         return told(by_turns(sides, node_id_of(item), names, options, decided, tick))
 
     def _take_apart(self, item: pytest.Item, found: Found) -> None:
@@ -401,7 +411,7 @@ class Measuring:
             self.options.timeout,
             layers=_LAYER_SECONDS,
         )
-        source.ask(apart, request, lambda: self.tell(item.name, self.done, self.of))
+        source.ask(apart, request, partial(self._tick, item.name))
         if apart.broken:
             return {"": Verdict(item.nodeid, "", "error", {}, reason=apart.broken)}
         return {verdict.subject: verdict for verdict in apart.verdicts}

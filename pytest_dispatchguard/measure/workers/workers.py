@@ -165,12 +165,14 @@ class Worker:
         return answer
 
     def _gone(self) -> None:
-        how = fate(self._process.wait())
+        status = self._process.wait()
         self._log.seek(0)
         lines = self._log.read().decode(errors="replace").splitlines()
+        if status == -signal.SIGKILL:
+            lines = []  # from outside, of which it knew nothing
         said = "".join(f"\n    {line}" for line in lines[-_MOST_SAID:] if line.strip())
         self.end()
-        raise UserError(f"the worker {how}{said and '; it said:'}{said}")
+        raise UserError(f"the worker {fate(status)}{said and '; it said:'}{said}")
 
     def let_go(self) -> None:
         """Tells the worker to end, without waiting for it."""
