@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -157,3 +159,49 @@ def test_the_history_says_where_to_look(
     assert f"compared with {first[:12]} by turns, at " in done.out
     done = run("history", "--bisect", TEST, cwd=repository.path)
     assert "no counter of" in done.err
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
+@pytest.mark.parametrize(
+    "how", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.thorough)]
+)
+def test_one_that_is_ended_leaves_nothing(
+    repository: Repository, tmp_path: Path, how: signal.Signals
+) -> None:
+    slow = "import time\n\ntime.sleep(1)\n"
+    commits = repository.commits(slow + summing(1000), slow + summing(2000))
+    words = (
+        "history",
+        "--bisect",
+        TEST,
+        "--counter",
+        "time",
+        "--good",
+        commits[0],
+        "--bad",
+        "HEAD",
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pytest_dispatchguard", *words],
+        cwd=repository.path,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    temporary = tmp_path / "temporary"
+    until = time.monotonic() + 60
+    while not list(temporary.glob("dispatchguard-worker-*")) and time.monotonic() < until:
+        assert process.poll() is None
+        time.sleep(0.01)
+    time.sleep(0.5)
+    process.send_signal(how)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 130 and "Traceback" not in said, said
+    assert repository.git("worktree", "list").count("\n") == 0
+    assert not list(temporary.glob("dispatchguard-*"))
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            where = (folder / "cwd").readlink()
+        except OSError:
+            continue
+        assert not where.is_relative_to(tmp_path), (folder / "cmdline").read_text()

@@ -42,10 +42,12 @@ class Child:
             warnings.simplefilter(
                 "ignore"
             )  # from Python 3.12 on, about threads that do not exist in the child
-            die = _dies_with(os.getpid())
-            self.pid = os.fork()
+            parent, self.pid = os.getpid(), os.fork()
         if self.pid == 0:
-            die()
+            # Nobody would hear its answer, and whoever measures next would meet it at the same pipes.
+            killed_with_parent()
+            if os.getppid() != parent:
+                os._exit(1)
             for end in (self._requests, self._replies, *closed):
                 os.close(end)
             _live(answer, requests, replies)
@@ -156,22 +158,17 @@ class Child:
             time.sleep(0.001)
 
 
-def _dies_with(parent: int) -> Callable[[], None]:
-    """What has Linux end a child with its parent, also if that is killed: nobody would hear its answer, and
-    whoever measures next would meet it at the same pipes."""
+def killed_with_parent(how: int = signal.SIGKILL) -> None:
+    """Has Linux send this process a signal when its parent ends, also if that is killed; 0 for none."""
     if sys.platform != "linux":
-        return lambda: None
-    import ctypes
-
+        return
+    try:
+        import ctypes
+    except ImportError:
+        return  # a Python that was built without it
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
-
-    def die() -> None:
-        if prctl is not None:
-            prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
-
-    return die
+    if prctl is not None:
+        prctl(_PR_SET_PDEATHSIG, how)
 
 
 def _live(answer: Callable[[str, Ends], Answer], requests: int, replies: int) -> NoReturn:

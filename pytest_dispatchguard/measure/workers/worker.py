@@ -19,7 +19,7 @@ from pytest_dispatchguard.measure.budgets.machine import pyperf_metadata
 from pytest_dispatchguard.measure.budgets.messages import Request, pack_samples, unpack_request
 from pytest_dispatchguard.measure.timing.calling import Call
 from pytest_dispatchguard.measure.timing.lockstep import Ends
-from pytest_dispatchguard.measure.workers.children import Child, may_fork
+from pytest_dispatchguard.measure.workers.children import Child, killed_with_parent, may_fork
 from pytest_dispatchguard.measure.workers.work_tree import strays_here
 from pytest_dispatchguard.measure.workers.workers import CHILD
 from pytest_dispatchguard.runtime.counters import counters
@@ -58,6 +58,9 @@ class Worker:
         items = {item.nodeid: item for item in session.items}
         self.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # children share it
         _warm_up()
+        killed_with_parent(
+            0
+        )  # from here on the end of the pipe is seen, and fixtures are torn down
         self._say({"ready": len(items), "forks": may_fork(), "strays": strays_here()})
         waiting = b""
         while True:
@@ -91,8 +94,11 @@ class Worker:
 
     def _say(self, message: dict[str, Any]) -> None:
         data = json.dumps(message, default=str).encode() + b"\n"
-        while data:
-            data = data[os.write(self.replies, data) :]
+        try:
+            while data:
+                data = data[os.write(self.replies, data) :]
+        except BrokenPipeError:
+            self._leave_nothing()
 
     def _measured(self, item: pytest.Item, request: Request) -> dict[str, Any]:
         def run(*_: object) -> dict[str, Any]:

@@ -46,9 +46,21 @@ if os.environ.pop("DISPATCHGUARD_FIXED_LAYOUT", "") and sys.platform == "linux":
     if known != -1 and not known & 0x40000 and personality(known | 0x40000) != -1:
         os.execv(sys.executable, sys.orig_argv)
 """
+# While it imports, it does not see that the run which started it was killed.
+_END_WITH_RUN = """
+import sys
+if sys.platform == "linux":
+    try:
+        import ctypes
+        ctypes.CDLL(None).prctl(1, 9)
+    except (ImportError, AttributeError):
+        pass
+"""
 # The path is set before pytest is found, so that a worker imports what the run that asks it imports.
-_START = _FIXED_LAYOUT + (
-    "import json, os, sys; sys.path[:] = json.loads(os.environ.pop('DISPATCHGUARD_PATH')); "
+_START = (
+    _FIXED_LAYOUT
+    + _END_WITH_RUN
+    + "import json, os, sys; sys.path[:] = json.loads(os.environ.pop('DISPATCHGUARD_PATH')); "
     "import pytest; raise SystemExit(pytest.main(sys.argv[1:]))"
 )
 

@@ -286,6 +286,23 @@ def test_a_base_that_imports_for_long_is_waited_for(
     assert run.left() == []
 
 
+def test_a_run_that_is_killed_takes_along_a_worker_that_imports(
+    repository: Path, start: Callable[..., Run]
+) -> None:
+    write(repository, LIBRARY.format(seconds=60))
+    git(repository, "commit", "--quiet", "-am", "slow to import")
+    write(repository, LIBRARY.format(seconds=0))
+    run = start()
+    assert run.one("base worker")
+    time.sleep(1)
+    run.process.kill()
+    run.end()
+    until = time.monotonic() + 20
+    while run.processes() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not run.processes()
+
+
 def test_one_that_never_ends_importing_is_given_up(
     repository: Path, start: Callable[..., Run]
 ) -> None:
