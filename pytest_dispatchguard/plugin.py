@@ -221,7 +221,7 @@ def _workers(config: pytest.Config, asked: options.Options) -> Measuring:
     from functools import partial
 
     from pytest_dispatchguard.measure.revisions import checkout, run_files
-    from pytest_dispatchguard.measure.workers import measuring
+    from pytest_dispatchguard.measure.workers import alone, measuring
     from pytest_dispatchguard.measure.workers.lockstep import Pipes
     from pytest_dispatchguard.model.errors import UserError
 
@@ -229,14 +229,14 @@ def _workers(config: pytest.Config, asked: options.Options) -> Measuring:
     base = saved = pipes = there = None
     try:
         if asked.against is not None:
-            _end_by_exception()
+            config.add_cleanup(checkout.end_by_exception())
             revision = checkout.Revision(checkout.top_of(config.rootpath), asked.against)
             config.add_cleanup(revision.remove)
             pipes = Pipes()
             config.add_cleanup(pipes.close)
             turns = partial(pipes.of, base=True)
             there = partial(revision.launch, launch)
-            base = measuring.Source(there, asked.workers, turns)
+            base = measuring.Source(there, asked.workers, turns, asked.against)
         elif asked.compare is not None:
             file = run_files.found(config.rootpath, config.invocation_params.dir, asked.compare)
             saved = run_files.load(file, asked.compare)
@@ -248,7 +248,7 @@ def _workers(config: pytest.Config, asked: options.Options) -> Measuring:
         ),
         asked.measuring(),
         complaint=partial(_complaint, config),
-        lock=measuring.lock_of(config),
+        lock=alone.lock_of(config),
         base=base,
         base_name=asked.against or asked.compare or "",
         saved=saved,
@@ -265,15 +265,6 @@ def _native(
     from pytest_dispatchguard.measure.workers.native import Native
 
     return Native(lambda: launch_of(config), base, asked.timeout, everywhere=asked.native)
-
-
-def _end_by_exception() -> None:
-    """Lets a polite request to end (`timeout`, a cancelled CI job) run what cleans up, as Ctrl-C does."""
-    import signal
-    import threading
-
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def _progress(config: pytest.Config) -> Callable[[str, int, int], None]:

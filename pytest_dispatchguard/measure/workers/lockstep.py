@@ -16,7 +16,7 @@ from pytest_dispatchguard.measure.timing.measurements import measurement, over_p
 from pytest_dispatchguard.measure.timing.timing import Sample
 from pytest_dispatchguard.measure.workers.workers import Worker
 from pytest_dispatchguard.model.errors import UserError
-from pytest_dispatchguard.model.measurements import Interval
+from pytest_dispatchguard.model.measurements import Interval, Measurement
 from pytest_dispatchguard.model.verdicts import Base, Verdict
 
 _TICK = 0.2
@@ -55,17 +55,29 @@ class Paired:
     pairs: int = 0
     broken: str = ""
     """Why there are no more."""
+    here: bool = False
+    """Whether that lies at the head, not at the base."""
+
+    def change(self, subject: str, confidence: float) -> Interval | None:
+        """How many times what a call of a subject takes in the base it takes; None where nobody knows."""
+        here, there = (found.get(subject, ()) for found in (self.head, self.base))
+        changes = [sample.change for sample in here if sample.change]
+        changes += [_inverse(sample.change) for sample in there if sample.change]
+        return over_pairs(changes, confidence) if changes else None
+
+    def there(self, subject: str, confidence: float) -> Measurement | None:
+        """What a call of a subject takes in the base; None where nobody knows."""
+        samples = self.base.get(subject)
+        return measurement(samples, confidence) if samples else None
 
     def told_of(self, verdict: Verdict, base: Base, confidence: float) -> Base:
         """The base of a verdict, with what was found."""
-        here, there = (found.get(verdict.subject, []) for found in (self.head, self.base))
-        changes = [sample.change for sample in here if sample.change]
-        changes += [_inverse(sample.change) for sample in there if sample.change]
-        if not there or not changes:
-            return replace(base, untimed=self.broken or "it was not timed")
-        return replace(
-            base, measured=measurement(there, confidence), change=over_pairs(changes, confidence)
-        )
+        measured = self.there(verdict.subject, confidence)
+        change = self.change(verdict.subject, confidence)
+        if measured is None or change is None:
+            place = "in the work tree, " if self.here else ""
+            return replace(base, untimed=place + self.broken if self.broken else "it was not timed")
+        return replace(base, measured=measured, change=change)
 
 
 def _inverse(change: Interval) -> Interval:
@@ -105,7 +117,7 @@ def meet(
         except UserError as error:
             answers[side] = {"gone": str(error)}
     while waiting:
-        if any("samples" not in answer for answer in answers.values()):
+        if not all(answer.get("samples") for answer in answers.values()):
             for side in waiting:
                 # Said with the ends of the one that it waits for.
                 Partner(ends[1 - side], request.meeting, 0.0).say(LOST)
@@ -121,7 +133,9 @@ def meet(
         samples = unpack_samples(answers[side].get("samples") or {})
         for number, name in enumerate(names):
             known.setdefault(name, []).extend(samples.get(number, ()))
-    found.broken = next(filter(None, map(_why, answers.values())), "")
+    # The first to answer: the other can say no more than that it was left alone.
+    lost = [(why, side == 0) for side, answer in answers.items() if (why := _why(answer))]
+    found.broken, found.here = lost[0] if lost else ("", False)
     found.pairs += 1
     return [str(answers[side].get("gone", "")) for side in (0, 1)]
 

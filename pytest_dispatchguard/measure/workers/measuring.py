@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +27,7 @@ from pytest_dispatchguard.measure.timing.intervals import PROCESSES
 from pytest_dispatchguard.measure.timing.lockstep import Ends
 from pytest_dispatchguard.measure.timing.measurements import AGAINST_BASE
 from pytest_dispatchguard.measure.timing.timing import Sample
+from pytest_dispatchguard.measure.workers.alone import alone
 from pytest_dispatchguard.measure.workers.lockstep import Paired, meet
 from pytest_dispatchguard.measure.workers.workers import Launch, Worker
 from pytest_dispatchguard.model.errors import UserError
@@ -89,8 +88,10 @@ class Source:
         launch: Callable[[], Launch],
         workers: int,
         turns: Callable[[int], Ends] | None = None,
+        name: str = "the work tree",
     ) -> None:
         """`turns` gives the ends of the pipes between workers of the same number."""
+        self.name = name
         self._launch = launch
         self.number = workers
         self._turns = turns
@@ -151,11 +152,70 @@ class Source:
         if ended is not None:
             ended.end()
 
+    @property
+    def imports(self) -> bool:
+        """Whether a worker is not ready yet."""
+        return any(worker.forks is None for worker in self._workers.values())
+
+    def let_go(self) -> None:
+        """Tells the workers to end, without waiting for them."""
+        for worker in self._workers.values():
+            worker.let_go()
+
     def end(self) -> None:
         """Ends the workers."""
+        self.let_go()
         for worker in self._workers.values():
             worker.end()
         self._workers.clear()
+
+
+def by_turns(
+    sides: tuple[Source, Source],
+    node_id: str,
+    names: Sequence[str],
+    options: Options,
+    decided: Callable[[Paired], bool],
+    tick: Callable[[], None],
+) -> Paired:
+    """Has subjects of a test timed by turns in two source trees, head and base: in as many pairs of processes
+    as a decision needs."""
+    paired = Paired()
+    while True:
+        left = options.seconds - paired.seconds
+        request = Request(node_id, share(left), options.confidence, options.timeout + share(left))
+        _meet(sides, request, names, paired, tick)
+        over = paired.pairs >= PROCESSES or options.seconds - paired.seconds < _LEAST_SECONDS
+        if paired.broken or over or decided(paired):
+            return paired
+
+
+def _meet(
+    sides: tuple[Source, Source],
+    request: Request,
+    names: Sequence[str],
+    paired: Paired,
+    tick: Callable[[], None],
+) -> None:
+    """Has one more pair of processes measure."""
+    number = paired.pairs % max(sides[0].number, _PAIRS)
+    workers, ends = [], []
+    for side in sides:
+        try:
+            worker = side.worker(number)
+            worker.wait(tick)
+        except UserError as error:
+            side.drop(number, str(error))
+            paired.broken, paired.here = str(error), side is sides[0]
+            return
+        workers.append(worker)
+        ends.append(side.ends(number))
+    start = time.monotonic()
+    gone = meet(workers, ends, request, names, paired, tick)
+    paired.seconds += min(time.monotonic() - start, request.seconds)
+    for side, why in zip(sides, gone, strict=True):
+        if why:
+            side.drop(number, why)
 
 
 class Measuring:
@@ -205,7 +265,7 @@ class Measuring:
         if not is_measured(item):
             return None
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-        with _alone(self.lock):
+        with alone(self.lock):
             reports = self.reports(item)
         self.done += 1
         self.tell("", self.done, self.of)
@@ -244,6 +304,11 @@ class Measuring:
 
             found.verdicts = self.native.added(item, found.verdicts, tick)
 
+    def _tick(self, name: str) -> None:
+        """Says what is measured, or waited for."""
+        sides = [side for side in (self.head, self.base) if side is not None and side.imports]
+        self.tell(f"{name} ({sides[0].name} is importing)" if sides else name, self.done, self.of)
+
     def _left(self, found: Found) -> float:
         return self.options.seconds - found.seconds
 
@@ -269,7 +334,7 @@ class Measuring:
             fully or self.options.fully or self.saved is not None,
             self.options.saving or self.saved is not None,
         )
-        source.ask(found, request, lambda: self.tell(item.name, self.done, self.of))
+        source.ask(found, request, partial(self._tick, item.name))
 
     def _compare(self, item: pytest.Item, found: Found) -> None:
         """Compares verdicts with the base or with a saved run."""
@@ -319,47 +384,19 @@ class Measuring:
         """The bases, with how subjects differ from them: timed by turns in as many pairs of processes as the
         verdicts need."""
         names = [v.subject for v, base in zip(alone, bases, strict=True) if needs_times(v, base)]
-        paired, options = Paired(), self.options
-        while True:
-            left = options.seconds - paired.seconds
-            request = Request(
-                node_id_of(item), share(left), options.confidence, options.timeout + share(left)
-            )
-            self._meet(source, request, names, paired, item.name)
-            told = [
+        options = self.options
+
+        def told(paired: Paired) -> list[Base]:
+            return [
                 paired.told_of(v, base, options.confidence) if v.subject in names else base
                 for v, base in zip(alone, bases, strict=True)
             ]
-            over = paired.pairs >= PROCESSES or options.seconds - paired.seconds < _LEAST_SECONDS
-            if paired.broken or over or not any(map(is_open, alone, told)):
-                return told
 
-    def _meet(
-        self, source: Source, request: Request, names: Sequence[str], paired: Paired, name: str
-    ) -> None:
-        """Has one more pair of processes measure."""
-        number = paired.pairs % max(self.head.number, _PAIRS)
+        def decided(paired: Paired) -> bool:
+            return not any(map(is_open, alone, told(paired)))
 
-        def tick() -> None:
-            self.tell(name, self.done, self.of)
-
-        workers, ends = [], []
-        for side in (self.head, source):
-            try:
-                worker = side.worker(number)
-                worker.wait(tick)
-            except UserError as error:
-                side.drop(number, str(error))
-                paired.broken = str(error)
-                return
-            workers.append(worker)
-            ends.append(side.ends(number))
-        start = time.monotonic()
-        gone = meet(workers, ends, request, names, paired, tick)
-        paired.seconds += min(time.monotonic() - start, request.seconds)
-        for side, why in zip((self.head, source), gone, strict=True):
-            if why:
-                side.drop(number, why)
+        sides, tick = (self.head, source), partial(self._tick, item.name)
+        return told(by_turns(sides, node_id_of(item), names, options, decided, tick))
 
     def _take_apart(self, item: pytest.Item, found: Found) -> None:
         """Adds layers to failing verdicts, for this tree and for the base."""
@@ -396,7 +433,7 @@ class Measuring:
             self.options.timeout,
             layers=_LAYER_SECONDS,
         )
-        source.ask(apart, request, lambda: self.tell(item.name, self.done, self.of))
+        source.ask(apart, request, partial(self._tick, item.name))
         if apart.broken:
             return {"": Verdict(item.nodeid, "", "error", {}, reason=apart.broken)}
         return {verdict.subject: verdict for verdict in apart.verdicts}
@@ -429,9 +466,10 @@ class Measuring:
 
     def end(self) -> None:
         """Ends the workers."""
-        self.head.end()
         if self.base is not None:
+            self.head.let_go()
             self.base.end()
+        self.head.end()
         if self.native is not None:
             self.native.end()
 
@@ -551,50 +589,9 @@ def amended(found: Found, complaint: Callable[[Sequence[Verdict]], str]) -> list
     return found.reports
 
 
-@contextmanager
-def _alone(lock: Path | None) -> Iterator[None]:
-    """Waits until no other process of this run measures."""
-    if lock is None or sys.platform == "win32":
-        yield
-        return
-    handle = _locked(lock)
-    try:
-        yield
-    finally:
-        # A process that waits for it finds it removed, and makes a new one.
-        lock.unlink(missing_ok=True)
-        os.close(handle)
-
-
-def _locked(path: Path) -> int:
-    """Waits for a lock; gives the open file that holds it."""
-    import fcntl
-
-    while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            if os.path.samestat(os.fstat(handle), path.stat()):
-                return handle
-        except FileNotFoundError:
-            pass  # it was removed while this process waited
-        except BaseException:
-            os.close(handle)
-            raise
-        os.close(handle)
-
-
 def launch_of(config: pytest.Config) -> Launch:
     """How workers of this run are started."""
     arguments = list(config.invocation_params.args)
     if config.pluginmanager.hasplugin("_cov"):
         arguments = [*arguments, "--no-cov"]
     return Launch([str(a) for a in arguments], config.invocation_params.dir, list(sys.path))
-
-
-def lock_of(config: pytest.Config) -> Path | None:
-    """The lock file for measuring in one pytest-xdist process at a time; None without pytest-xdist."""
-    inner = getattr(config, "workerinput", None)
-    if inner is None:
-        return None
-    return Path(tempfile.gettempdir()) / f"dispatchguard-{inner['testrunuid']}.lock"
