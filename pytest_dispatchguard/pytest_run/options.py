@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 if TYPE_CHECKING:
-    from pytest_dispatchguard.measure.workers.measuring import Options as HowToMeasure
+    from pytest_dispatchguard.measure.workers.sources import Options as HowToMeasure
 
 MODES = ("check", "update", "count")
 UNDECIDED = ("warn", "fail", "pass")
@@ -63,7 +63,7 @@ class Options(NamedTuple):
 
     def measuring(self) -> HowToMeasure:
         """How tests are measured."""
-        from pytest_dispatchguard.measure.workers.measuring import Options as HowToMeasure
+        from pytest_dispatchguard.measure.workers.sources import Options as HowToMeasure
 
         kept = self.mode == "update" or self.save is not None or self.histogram is not None
         seconds = 0.0 if self.mode == "count" else self.max_time  # none: counters alone

@@ -81,9 +81,9 @@ class Gatherer:
             if report.skipped and "overhead_budget" in report.keywords:
                 self.verdicts.append(_skipped(report))
             return
-        from pytest_dispatchguard.measure.workers import measuring
+        from pytest_dispatchguard.measure.workers import reports
 
-        verdicts = measuring.verdicts_of([report])
+        verdicts = reports.verdicts_of([report])
         if report.skipped and hasattr(report, "wasxfail"):
             verdicts = [_expected(verdict, report.wasxfail) for verdict in verdicts]
         self.verdicts += verdicts

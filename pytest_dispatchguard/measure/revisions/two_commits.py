@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from pytest_dispatchguard.measure.revisions.checkout import Revision
-from pytest_dispatchguard.measure.workers.lockstep import Pipes
-from pytest_dispatchguard.measure.workers.measuring import Options, Source, by_turns
+from pytest_dispatchguard.measure.workers.lockstep import Pipes, by_turns
+from pytest_dispatchguard.measure.workers.sources import Options, Source
 from pytest_dispatchguard.measure.workers.workers import Launch
 from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.model.measurements import Interval

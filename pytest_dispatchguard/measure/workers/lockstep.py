@@ -5,21 +5,26 @@ from __future__ import annotations
 import math
 import os
 import select
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Literal
 
 from pytest_dispatchguard.measure.budgets.messages import Request, unpack_samples
+from pytest_dispatchguard.measure.timing.intervals import PROCESSES
 from pytest_dispatchguard.measure.timing.lockstep import LOST, Ends, Partner
 from pytest_dispatchguard.measure.timing.measurements import measurement, over_pairs
 from pytest_dispatchguard.measure.timing.timing import Sample
+from pytest_dispatchguard.measure.workers.sources import LEAST_SECONDS, Options, Source, share
 from pytest_dispatchguard.measure.workers.workers import Worker
 from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.model.measurements import Interval, Measurement
 from pytest_dispatchguard.model.verdicts import Base, Verdict
 
 _TICK = 0.2
+_PAIRS = 4
+"""Different pairs of workers that take turns, at least, before one measures again."""
 
 
 @dataclass(slots=True)
@@ -147,3 +152,51 @@ def _why(answer: Mapping[str, Any]) -> str:
     if "died" in answer:
         return f"the process that measured it {answer['died']}"
     return str(answer.get("missing") or answer.get("gone"))
+
+
+def by_turns(
+    sides: tuple[Source, Source],
+    node_id: str,
+    names: Sequence[str],
+    options: Options,
+    decided: Callable[[Paired], bool],
+    tick: Callable[[], None],
+) -> Paired:
+    """Has subjects of a test timed by turns in two source trees, head and base: in as many pairs of processes
+    as a decision needs."""
+    paired = Paired()
+    while True:
+        left = options.seconds - paired.seconds
+        request = Request(node_id, share(left), options.confidence, options.timeout + share(left))
+        _meet(sides, request, names, paired, tick)
+        over = paired.pairs >= PROCESSES or options.seconds - paired.seconds < LEAST_SECONDS
+        if paired.broken or over or decided(paired):
+            return paired
+
+
+def _meet(
+    sides: tuple[Source, Source],
+    request: Request,
+    names: Sequence[str],
+    paired: Paired,
+    tick: Callable[[], None],
+) -> None:
+    """Has one more pair of processes measure."""
+    number = paired.pairs % max(sides[0].number, _PAIRS)
+    workers, ends = [], []
+    for side in sides:
+        try:
+            worker = side.worker(number)
+            worker.wait(tick)
+        except UserError as error:
+            side.drop(number, str(error))
+            paired.broken, paired.here = str(error), side is sides[0]
+            return
+        workers.append(worker)
+        ends.append(side.ends(number))
+    start = time.monotonic()
+    gone = meet(workers, ends, request, names, paired, tick)
+    paired.seconds += min(time.monotonic() - start, request.seconds)
+    for side, why in zip(sides, gone, strict=True):
+        if why:
+            side.drop(number, why)

@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-import json
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_dispatchguard.measure.budgets.comparison import against, is_open, needs_times
 from pytest_dispatchguard.measure.budgets.messages import (
     Request,
-    pack_samples,
-    pack_verdicts,
-    unpack_samples,
-    unpack_verdicts,
 )
 from pytest_dispatchguard.measure.budgets.paces import paced
 from pytest_dispatchguard.measure.budgets.session import keyed
 from pytest_dispatchguard.measure.timing.intervals import PROCESSES
-from pytest_dispatchguard.measure.timing.lockstep import Ends
 from pytest_dispatchguard.measure.timing.measurements import AGAINST_BASE
-from pytest_dispatchguard.measure.timing.timing import Sample
 from pytest_dispatchguard.measure.workers.alone import alone
-from pytest_dispatchguard.measure.workers.lockstep import Paired, meet
-from pytest_dispatchguard.measure.workers.workers import Launch, Worker
-from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.measure.workers.items import is_measured, node_id_of, tear_down
+from pytest_dispatchguard.measure.workers.lockstep import Paired, by_turns
+from pytest_dispatchguard.measure.workers.reports import amended, failed, failure
+from pytest_dispatchguard.measure.workers.sources import (
+    LEAST_SECONDS,
+    Found,
+    Options,
+    Source,
+    share,
+)
+from pytest_dispatchguard.measure.workers.workers import Launch
 from pytest_dispatchguard.model.layers import Layers
 from pytest_dispatchguard.model.measurements import Interval
 from pytest_dispatchguard.model.verdicts import Base, Verdict
@@ -38,184 +38,10 @@ from pytest_dispatchguard.model.verdicts import Base, Verdict
 if TYPE_CHECKING:
     from pytest_dispatchguard.measure.workers.native import Native
 
-_LEAST_SECONDS = 0.3
-"""A process needs at least this time to measure anything."""
 _LAYER_SECONDS = 1.0
 """Seconds for the layers of a failing call."""
-_PAIRS = 4
-"""Different pairs of workers that take turns, at least, before one measures again."""
 _BETWEEN_RUNS = 3
 """The least processes for a comparison with another run: a single one may be in a slow state."""
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How a run measures."""
-
-    confidence: float = 0.999
-    seconds: float = 5.0
-    """For each test."""
-    workers: int = 2
-    timeout: float = 60.0
-    fully: bool = False
-    """Whether ratios are kept, and so are to be as sure as one process can make them."""
-    saving: bool = False
-    """Whether the run is saved, for later ones to be compared with."""
-
-
-@dataclass(slots=True)
-class Found:
-    """The results of a test in one source tree, over all processes that measured it."""
-
-    reports: list[pytest.TestReport] = field(default_factory=list)
-    """Of the last process."""
-    verdicts: list[Verdict] = field(default_factory=list)
-    samples: dict[int, list[Sample]] = field(default_factory=dict)
-    """By the order of subjects in the test."""
-    metadata: list[dict[str, Any]] = field(default_factory=list)
-    """Of each process."""
-    seconds: float = 0.0
-    """That measuring took."""
-    broken: str = ""
-    """Why there are no reports; empty if there are."""
-
-
-class Source:
-    """One source tree and the workers that measure it."""
-
-    def __init__(
-        self,
-        launch: Callable[[], Launch],
-        workers: int,
-        turns: Callable[[int], Ends] | None = None,
-        name: str = "the work tree",
-    ) -> None:
-        """`turns` gives the ends of the pipes between workers of the same number."""
-        self.name = name
-        self._launch = launch
-        self.number = workers
-        self._turns = turns
-        self._workers: dict[int, Worker] = {}
-        self._broken = ""
-
-    def start(self) -> None:
-        """Starts the first worker, so that it imports while others do."""
-        try:
-            self.worker(0)
-        except UserError as error:
-            self._broken = str(error)
-
-    def ask(self, found: Found, request: Request, tick: Callable[[], None]) -> None:
-        """Has a test measured by one more process, and adds its results."""
-        number = len(found.metadata) % self.number
-        try:
-            worker = self.worker(number)
-            worker.wait(tick)
-            start = time.monotonic()
-            answer = worker.ask(request, tick)
-            # Imports and fixtures are not counted as measuring.
-            found.seconds += min(time.monotonic() - start, request.seconds)
-        except UserError as error:
-            found.broken = str(error)
-            self.drop(number, found.broken)
-            return
-        if "reports" not in answer:
-            found.broken = answer.get("missing") or f"the process that measured it {answer['died']}"
-            return
-        found.reports = [report_from(data) for data in answer["reports"]]
-        for report in found.reports:
-            vars(report)["overhead_shared"] = not worker.forks
-        found.verdicts = verdicts_of(found.reports)
-        for i, samples in unpack_samples(answer["samples"]).items():
-            found.samples.setdefault(i, []).extend(samples)
-        found.metadata.append(answer["metadata"])
-
-    def worker(self, number: int) -> Worker:
-        """A worker, started now or before."""
-        if self._broken:
-            raise UserError(self._broken)
-        if number not in self._workers:
-            turns = None if self._turns is None else self._turns(number)
-            self._workers[number] = Worker(self._launch(), number, turns)
-        return self._workers[number]
-
-    def ends(self, number: int) -> Ends:
-        """The ends that a worker has of the pipes to the one it takes turns with."""
-        assert self._turns is not None
-        return self._turns(number)
-
-    def drop(self, number: int, why: str) -> None:
-        """Gives up a worker. One that cannot start will not start for the next test either."""
-        ended = self._workers.pop(number, None)
-        if ended is None or ended.forks is None:
-            self._broken = why
-        if ended is not None:
-            ended.end()
-
-    @property
-    def imports(self) -> bool:
-        """Whether a worker is not ready yet."""
-        return any(worker.forks is None for worker in self._workers.values())
-
-    def let_go(self) -> None:
-        """Tells the workers to end, without waiting for them."""
-        for worker in self._workers.values():
-            worker.let_go()
-
-    def end(self) -> None:
-        """Ends the workers."""
-        self.let_go()
-        for worker in self._workers.values():
-            worker.end()
-        self._workers.clear()
-
-
-def by_turns(
-    sides: tuple[Source, Source],
-    node_id: str,
-    names: Sequence[str],
-    options: Options,
-    decided: Callable[[Paired], bool],
-    tick: Callable[[], None],
-) -> Paired:
-    """Has subjects of a test timed by turns in two source trees, head and base: in as many pairs of processes
-    as a decision needs."""
-    paired = Paired()
-    while True:
-        left = options.seconds - paired.seconds
-        request = Request(node_id, share(left), options.confidence, options.timeout + share(left))
-        _meet(sides, request, names, paired, tick)
-        over = paired.pairs >= PROCESSES or options.seconds - paired.seconds < _LEAST_SECONDS
-        if paired.broken or over or decided(paired):
-            return paired
-
-
-def _meet(
-    sides: tuple[Source, Source],
-    request: Request,
-    names: Sequence[str],
-    paired: Paired,
-    tick: Callable[[], None],
-) -> None:
-    """Has one more pair of processes measure."""
-    number = paired.pairs % max(sides[0].number, _PAIRS)
-    workers, ends = [], []
-    for side in sides:
-        try:
-            worker = side.worker(number)
-            worker.wait(tick)
-        except UserError as error:
-            side.drop(number, str(error))
-            paired.broken, paired.here = str(error), side is sides[0]
-            return
-        workers.append(worker)
-        ends.append(side.ends(number))
-    start = time.monotonic()
-    gone = meet(workers, ends, request, names, paired, tick)
-    paired.seconds += min(time.monotonic() - start, request.seconds)
-    for side, why in zip(sides, gone, strict=True):
-        if why:
-            side.drop(number, why)
 
 
 class Measuring:
@@ -313,7 +139,7 @@ class Measuring:
         return self.options.seconds - found.seconds
 
     def _is_over(self, found: Found) -> bool:
-        return len(found.metadata) >= PROCESSES or self._left(found) < _LEAST_SECONDS
+        return len(found.metadata) >= PROCESSES or self._left(found) < LEAST_SECONDS
 
     def _more(
         self, source: Source, found: Found, item: pytest.Item, *, fully: bool = False
@@ -440,7 +266,7 @@ class Measuring:
 
     def _bases(self, before: Found, verdicts: Sequence[Verdict]) -> list[Base]:
         """The base of each verdict, in order."""
-        note = before.broken or _failure(before)
+        note = before.broken or failure(before)
         known = dict(keyed(before.verdicts))
         bases = []
         for key, _ in keyed(verdicts):
@@ -482,31 +308,6 @@ def _at_one_pace(here: Layers, there: Layers | None, ratio: Interval | None) -> 
     return there.at_pace(here.whole_us.value / ratio.value / there.whole_us.value)
 
 
-def tear_down(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Tears down fixtures of earlier tests in this process that the next test does not need."""
-    call = pytest.CallInfo.from_call(
-        lambda: item.session._setupstate.teardown_exact(nextitem),
-        "teardown",
-        reraise=(pytest.exit.Exception, KeyboardInterrupt),
-    )
-    if call.excinfo is not None:
-        report = item.ihook.pytest_runtest_makereport(item=item, call=call)
-        item.ihook.pytest_runtest_logreport(report=report)
-
-
-def node_id_of(item: pytest.Item) -> str:
-    """The node id of a test, without the group that pytest-xdist appends."""
-    if not item.config.getoption("loadgroup", False):
-        return item.nodeid
-    node_id, at, group = item.nodeid.rpartition("@")
-    mark = item.get_closest_marker("xdist_group")
-    return node_id if at and mark is not None and group in map(str, _words(mark)) else item.nodeid
-
-
-def _words(mark: pytest.Mark) -> tuple[object, ...]:
-    return (*mark.args, *mark.kwargs.values())
-
-
 def _without_base(verdict: Verdict) -> Verdict:
     """Notes that a limit on regressions has no base to compare with."""
     if not any(limit.name == AGAINST_BASE for limit in verdict.limits):
@@ -515,78 +316,9 @@ def _without_base(verdict: Verdict) -> Verdict:
     return replace(verdict, reason="; ".join(filter(None, (verdict.reason, note))))
 
 
-def is_measured(item: pytest.Item) -> bool:
-    """Whether a test may name subjects."""
-    return (
-        "overhead" in getattr(item, "fixturenames", ())
-        or item.get_closest_marker("overhead_budget") is not None
-    )
-
-
-def share(left: float) -> float:
-    """The most seconds that the next process may take: many, against noise, but not all while another
-    process fits."""
-    return min(left, max(_LEAST_SECONDS, left * 0.4))
-
-
 def _undecided(verdicts: Sequence[Verdict]) -> bool:
     """Whether more measuring could decide."""
     return any(verdict.verdict == "undecided" for verdict in verdicts)
-
-
-def verdicts_of(reports: Sequence[pytest.TestReport]) -> list[Verdict]:
-    """The verdicts that the reports of a test carry."""
-    return [v for report in reports for v in unpack_verdicts(getattr(report, "overhead", "[]"))]
-
-
-def report_from(data: dict[str, Any]) -> pytest.TestReport:
-    """A report that another process made."""
-    if data["outcome"] == "skipped" and isinstance(data["longrepr"], list):
-        # JSON has no tuples, and pytest needs one.
-        data["longrepr"] = tuple(data["longrepr"])
-    report = pytest.TestReport._from_json(data)
-    report.user_properties = [(name, value) for name, value in report.user_properties]
-    return report
-
-
-def _failure(found: Found) -> str:
-    """Why a test has no verdicts; empty if nothing failed."""
-    for report in found.reports:
-        if report.failed:
-            text = str(getattr(report.longrepr, "reprcrash", None) or report.longreprtext)
-            return f"the test fails there: {text.strip().splitlines()[-1]}"
-    return ""
-
-
-def failed(item: pytest.Item, said: str) -> pytest.TestReport:
-    """The report of a test that could not be measured, with its verdict."""
-    keywords: dict[str, Any] = dict.fromkeys(item.keywords, 1)
-    report = pytest.TestReport(item.nodeid, item.location, keywords, "failed", said, "call")
-    carry(report, [Verdict(item.nodeid, item.name, "error", {}, reason=said)])
-    return report
-
-
-def carry(report: pytest.TestReport, verdicts: Sequence[Verdict]) -> None:
-    """Attaches verdicts to a report, for the process that shows them."""
-    vars(report)["overhead"] = pack_verdicts(verdicts)
-
-
-def amended(found: Found, complaint: Callable[[Sequence[Verdict]], str]) -> list[pytest.TestReport]:
-    """The reports of a test with its final verdicts."""
-    for report in found.reports:
-        if report.when == "call" and found.verdicts:
-            wrong = complaint(found.verdicts)
-            if wrong and report.passed and not hasattr(report, "wasxfail"):
-                report.outcome, report.longrepr = "failed", wrong
-            elif wrong and report.failed and any(v.base or v.layers for v in found.verdicts):
-                by_itself = any(verdict.verdict == "error" for verdict in found.verdicts)
-                if not by_itself and "[XPASS" not in report.longreprtext:
-                    report.longrepr = wrong  # adds base and layers; a traceback is kept
-            carry(report, found.verdicts)
-            vars(report)["overhead_samples"] = json.dumps(
-                {"samples": pack_samples(found.samples), "metadata": found.metadata}
-            )
-    return found.reports
 
 
 def launch_of(config: pytest.Config) -> Launch:
