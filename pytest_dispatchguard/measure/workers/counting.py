@@ -21,8 +21,13 @@ from pytest_dispatchguard.measure.workers.children import Answer, Child, Ends, m
 from pytest_dispatchguard.measure.workers.items import is_measured, tear_down
 from pytest_dispatchguard.measure.workers.measuring import Measuring
 from pytest_dispatchguard.measure.workers.native import Native
-from pytest_dispatchguard.measure.workers.reports import amended, failed, report_from, verdicts_of
-from pytest_dispatchguard.measure.workers.sources import Found
+from pytest_dispatchguard.measure.workers.reports import (
+    Found,
+    amended,
+    failed,
+    report_from,
+    verdicts_of,
+)
 from pytest_dispatchguard.model.verdicts import Verdict
 
 _PATIENCE = 3.0

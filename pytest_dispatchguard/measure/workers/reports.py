@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -13,10 +14,25 @@ from pytest_dispatchguard.measure.budgets.messages import (
     pack_verdicts,
     unpack_verdicts,
 )
+from pytest_dispatchguard.measure.timing.timing import Sample
 from pytest_dispatchguard.model.verdicts import Verdict
 
-if TYPE_CHECKING:
-    from pytest_dispatchguard.measure.workers.sources import Found
+
+@dataclass(slots=True)
+class Found:
+    """The results of a test in one source tree, over all processes that measured it."""
+
+    reports: list[pytest.TestReport] = field(default_factory=list)
+    """Of the last process."""
+    verdicts: list[Verdict] = field(default_factory=list)
+    samples: dict[int, list[Sample]] = field(default_factory=dict)
+    """By the order of subjects in the test."""
+    metadata: list[dict[str, Any]] = field(default_factory=list)
+    """Of each process."""
+    seconds: float = 0.0
+    """That measuring took."""
+    broken: str = ""
+    """Why there are no reports; empty if there are."""
 
 
 def verdicts_of(reports: Sequence[pytest.TestReport]) -> list[Verdict]:

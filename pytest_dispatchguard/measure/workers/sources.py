@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
-
-import pytest
+from dataclasses import dataclass
 
 from pytest_dispatchguard.measure.budgets.messages import Request, unpack_samples
 from pytest_dispatchguard.measure.timing.lockstep import Ends
-from pytest_dispatchguard.measure.timing.timing import Sample
-from pytest_dispatchguard.measure.workers.reports import report_from, verdicts_of
+from pytest_dispatchguard.measure.workers.reports import Found, report_from, verdicts_of
 from pytest_dispatchguard.measure.workers.workers import Launch, Worker
 from pytest_dispatchguard.model.errors import UserError
-from pytest_dispatchguard.model.verdicts import Verdict
 
 LEAST_SECONDS = 0.3
 """A process needs at least this time to measure anything."""
@@ -34,23 +29,6 @@ class Options:
     """Whether ratios are kept, and so are to be as sure as one process can make them."""
     saving: bool = False
     """Whether the run is saved, for later ones to be compared with."""
-
-
-@dataclass(slots=True)
-class Found:
-    """The results of a test in one source tree, over all processes that measured it."""
-
-    reports: list[pytest.TestReport] = field(default_factory=list)
-    """Of the last process."""
-    verdicts: list[Verdict] = field(default_factory=list)
-    samples: dict[int, list[Sample]] = field(default_factory=dict)
-    """By the order of subjects in the test."""
-    metadata: list[dict[str, Any]] = field(default_factory=list)
-    """Of each process."""
-    seconds: float = 0.0
-    """That measuring took."""
-    broken: str = ""
-    """Why there are no reports; empty if there are."""
 
 
 class Source:
