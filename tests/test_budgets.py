@@ -410,8 +410,8 @@ def test_what_cannot_be_counted_is_one_line(pytester: pytest.Pytester, run: Any)
     result.assert_outcomes(failed=4, passed=1)
     result.stdout.fnmatch_lines(
         [
-            "parts: the subject only makes a generator: name a function that uses it up",
-            "later: the subject only makes a coroutine: name a function that uses it up",
+            "parts: the subject only makes a generator: name the subject by overhead.exhausted(f, ...)",
+            "later: the subject only makes a coroutine: name the subject by overhead.awaited(f, ...)",
             "watched: the subject sets a profiler of its own, so it cannot be counted",
             "*TypeError: against() needs something to call, not None*",
         ]

@@ -64,7 +64,7 @@ def _are_figures(value: object) -> bool:
     return isinstance(value, dict) and all(
         not isinstance(number, bool)
         and (
-            (isinstance(number, int) and name in counters.NAMES)
+            (isinstance(number, int) and name in NAMES)
             or (isinstance(number, int | float) and name == "ratio" and math.isfinite(number))
         )
         for name, number in value.items()

@@ -157,9 +157,11 @@ def _taken_apart(node_id: str, subject: Subject, seconds: float, device: str | N
     verdict = Verdict(node_id, subject.name, "fail", {})
     try:
         found = of_subject(subject, subject.name, seconds, device=device)
-        if subject.reference is None:
+        if subject.reference is None or subject.reference.loop is not None:
             return replace(verdict, layers=found)
         reference = of_subject(subject, "its reference", seconds, subject.reference, device)
+    except UserError as error:
+        return replace(verdict, reason=str(error))
     except Exception as error:  # noqa: BLE001 - what fails here is no failure of the subject
         said = f"it could not be taken apart: {type(error).__name__}: {error}".splitlines()[0]
         return replace(verdict, reason=said)

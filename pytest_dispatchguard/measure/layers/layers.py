@@ -26,6 +26,7 @@ from pytest_dispatchguard.measure.timing.interleaved import (
     time_interleaved,
 )
 from pytest_dispatchguard.measure.timing.subject import Subject
+from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.model.layers import Layer, Layers
 from pytest_dispatchguard.runtime.compiled.calls import lets_in, role
 from pytest_dispatchguard.runtime.hooks.call_tree import CallTree
@@ -56,6 +57,9 @@ class Wanted:
 
 def layers(wanted: Wanted) -> Layers:
     """Measures the layers of one call."""
+    if wanted.call.loop is not None:
+        # Some functions of an event loop wait for others to end them, and cannot be called by themselves.
+        raise UserError(f"{wanted.name} has no layers, as an event loop runs it")
     with wanted.mode():
         return _Apart(wanted).layers()
 

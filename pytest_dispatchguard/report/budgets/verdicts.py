@@ -27,7 +27,11 @@ SCHEMA = 1
 
 _MOST_LINES = 8
 """How many lines of source a failure shows."""
-_SHORT = {"py_allocations": "blocks", "tensor_allocations": "tensors"}
+_SHORT = {
+    "py_allocations": "blocks",
+    "tensor_allocations": "tensors",
+    "native_instructions": "native",
+}
 """Shorter column titles for counters with long names."""
 
 

@@ -9,10 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_dispatchguard.measure.budgets.budget_file import as_text, load, updated, version_of
+from pytest_dispatchguard.measure.budgets.budget_file import (
+    NAMES,
+    as_text,
+    load,
+    updated,
+    version_of,
+)
 from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.model.verdicts import Verdict
-from pytest_dispatchguard.runtime.counters.counters import NAMES
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)), min_size=1, max_size=20)
 RECORDS = st.dictionaries(
