@@ -91,11 +91,14 @@ class Worker:
         environment = _environment(launch, number)
         if turns is not None or (launch.fixed and not launch.command):
             environment["DISPATCHGUARD_FIXED_LAYOUT"] = "1"
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
+        try:
+            self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
+            self._folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+        except OSError as error:
+            raise UserError(f"a worker cannot have temporary files: {error}") from None
         requests, self._requests = os.pipe()
         self._replies, replies = os.pipe()
         given = (requests, replies, *((turns.reading, turns.writing) if turns else ()))
-        self._folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
         command += [
             *launch.arguments,
             f"--basetemp={self._folder / 'pytest'}",
@@ -189,7 +192,8 @@ class Worker:
             lines = []  # from outside, of which it knew nothing
         said = "".join(f"\n    {line}" for line in lines[-_MOST_SAID:] if line.strip())
         self.end()
-        raise UserError(f"the worker {fate(status)}{said and '; it said:'}{said}")
+        how = fate(status) if status < 0 else f"ended with status {status}"
+        raise UserError(f"the worker {how}{said and '; it said:'}{said}")
 
     def let_go(self) -> None:
         """Tells the worker to end, without waiting for it."""
