@@ -22,7 +22,7 @@ from pytest_dispatchguard.measure.timing.measurements import AGAINST_BASE
 from pytest_dispatchguard.measure.workers.alone import alone
 from pytest_dispatchguard.measure.workers.items import is_measured, node_id_of, tear_down
 from pytest_dispatchguard.measure.workers.lockstep import Paired, by_turns
-from pytest_dispatchguard.measure.workers.reports import amended, failed, failure
+from pytest_dispatchguard.measure.workers.reports import Found, amended, failed, failure
 from pytest_dispatchguard.measure.workers.sources import (
     LEAST_SECONDS,
     Found,
