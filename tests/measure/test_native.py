@@ -222,7 +222,10 @@ def test_where_there_are_none_it_is_told_in_one_line(
     monkeypatch.setenv("PATH", str(pytester.path))
     result = ran(pytester, plugin_flags, "--overhead-budget=count", "--overhead-native")
     result.assert_outcomes(passed=3)
-    said = "    native_instructions is not counted: perf_event_open answers EACCES, and valgrind is not on the PATH"
+    said = (
+        "    native_instructions is not counted: perf_event_open answers EACCES, and valgrind is not on "
+        "the PATH"
+    )
     assert result.stdout.str().count(said) == 3
 
 

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_dispatchguard.measure.budgets.comparison import against, is_open, needs_times
-from pytest_dispatchguard.measure.budgets.messages import (
-    Request,
-)
+from pytest_dispatchguard.measure.budgets.messages import Request
 from pytest_dispatchguard.measure.budgets.paces import paced
 from pytest_dispatchguard.measure.budgets.session import keyed
 from pytest_dispatchguard.measure.timing.intervals import PROCESSES
@@ -23,13 +21,7 @@ from pytest_dispatchguard.measure.workers.alone import alone
 from pytest_dispatchguard.measure.workers.items import is_measured, node_id_of, tear_down
 from pytest_dispatchguard.measure.workers.lockstep import Paired, by_turns
 from pytest_dispatchguard.measure.workers.reports import Found, amended, failed, failure
-from pytest_dispatchguard.measure.workers.sources import (
-    LEAST_SECONDS,
-    Found,
-    Options,
-    Source,
-    share,
-)
+from pytest_dispatchguard.measure.workers.sources import LEAST_SECONDS, Options, Source, share
 from pytest_dispatchguard.measure.workers.workers import Launch
 from pytest_dispatchguard.model.layers import Layers
 from pytest_dispatchguard.model.measurements import Interval
