@@ -56,16 +56,17 @@ def over_processes(
     spread: float,
     confidence: float,
     looks: int = LOOKS * PROCESSES,
+    known: int = _SPREAD_KNOWN,
 ) -> Interval:
     """What several processes say together. `spread` is the standard deviation that processes of one program
-    have among each other anyway: one process alone cannot tell it. Processes that had time for too few pairs
-    are left out where others had not."""
+    have among each other anyway: one process alone cannot tell it; it is worth as many processes as are
+    `known`. Processes that had time for too few pairs are left out where others had not."""
     intervals = [i for i in intervals if math.isfinite(i.high - i.low)] or intervals
     count = len(intervals)
     centre = sum(i.value for i in intervals) / count
     seen = sum((i.value - centre) ** 2 for i in intervals)
-    freedom = _SPREAD_KNOWN + count - 1
-    sd = math.sqrt((_SPREAD_KNOWN * spread**2 + seen) / freedom)
+    freedom = known + count - 1
+    sd = math.sqrt((known * spread**2 + seen) / freedom)
     between = t_quantile(1 - _each(confidence, looks), freedom) * sd / math.sqrt(count)
     below = math.sqrt(sum((i.value - i.low) ** 2 for i in intervals)) / count
     above = math.sqrt(sum((i.high - i.value) ** 2 for i in intervals)) / count
@@ -91,9 +92,14 @@ def between_runs(values: Sequence[float], spread: float, runs: float, confidence
     return math.hypot(between, t_quantile(level, _RUNS_KNOWN) * runs)
 
 
-def between_share(spread: float, confidence: float) -> float:
+def between_share(
+    spread: float,
+    confidence: float,
+    looks: int = LOOKS * PROCESSES,
+    known: int = _SPREAD_KNOWN,
+) -> float:
     """The half width that remains with one process, however long it measures."""
-    return t_quantile(1 - _each(confidence), _SPREAD_KNOWN) * spread
+    return t_quantile(1 - _each(confidence, looks), known) * spread
 
 
 def _each(confidence: float, looks: int = LOOKS * PROCESSES) -> float:

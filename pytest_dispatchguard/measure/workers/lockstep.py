@@ -12,9 +12,8 @@ from itertools import count
 from typing import Any, Literal
 
 from pytest_dispatchguard.measure.budgets.messages import Request, unpack_samples
-from pytest_dispatchguard.measure.timing.intervals import PROCESSES
 from pytest_dispatchguard.measure.timing.lockstep import LOST, Ends, Partner
-from pytest_dispatchguard.measure.timing.measurements import measurement, over_pairs
+from pytest_dispatchguard.measure.timing.measurements import MOST_PAIRS, measurement, over_pairs
 from pytest_dispatchguard.measure.timing.timing import Sample
 from pytest_dispatchguard.measure.workers.sources import LEAST_SECONDS, Options, Source, share
 from pytest_dispatchguard.measure.workers.workers import Worker
@@ -169,7 +168,7 @@ def by_turns(
         left = options.seconds - paired.seconds
         request = Request(node_id, share(left), options.confidence, options.timeout + share(left))
         _meet(sides, request, names, paired, tick)
-        over = paired.pairs >= PROCESSES or options.seconds - paired.seconds < LEAST_SECONDS
+        over = paired.pairs >= MOST_PAIRS or options.seconds - paired.seconds < LEAST_SECONDS
         if paired.broken or over or decided(paired):
             return paired
 
