@@ -22,7 +22,7 @@ from pytest_dispatchguard.measure.timing.calibration import pace, undisturbed
 from pytest_dispatchguard.measure.timing.calling import Block, Call, empty_block
 from pytest_dispatchguard.measure.timing.devices import HOST, Device
 from pytest_dispatchguard.measure.timing.intervals import LOOKS, median, median_interval
-from pytest_dispatchguard.measure.timing.measurements import pairs_share
+from pytest_dispatchguard.measure.timing.pairs import pairs_share
 from pytest_dispatchguard.measure.timing.timeouts import said_nothing
 from pytest_dispatchguard.measure.timing.timing import Clock, Sample, growth, thinned
 from pytest_dispatchguard.model.errors import UserError

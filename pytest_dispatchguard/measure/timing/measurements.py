@@ -46,29 +46,6 @@ _RUNS, _RUNS_ABSOLUTE = 4, 0.3
 runs within minutes, ratios of 1.5 and 3.9 had 4% and 5%, while the processor went at two paces."""
 
 
-MOST_PAIRS = 24
-"""Pairs of processes that take turns, at most: forks of a few workers, as each fork has luck of its own."""
-_PAIRS_APART, _PAIRS_KNOWN = 0.004, 15
-"""The standard deviation that pairs of processes have among each other, as a logarithm, and how many pairs it
-is worth: 0.2 to 0.5% for most calls, up to 1.5% for Python that builds many objects."""
-
-
-def pairs_share(confidence: float) -> float:
-    """The half width that one pair of processes leaves open, however long it measures."""
-    return between_share(_PAIRS_APART, confidence, MOST_PAIRS, _PAIRS_KNOWN)
-
-
-def over_pairs(changes: Sequence[Interval], confidence: float) -> Interval:
-    """How many times dearer a call is in one of two revisions, as all pairs of processes say together."""
-    logs = [
-        Interval(*(math.log(one) if 0 < one < math.inf else end * math.inf for one, end in ends))
-        for change in changes
-        for ends in [((change.value, 1), (change.low, -1), (change.high, 1))]
-    ]
-    found = over_processes(logs, _PAIRS_APART, confidence, MOST_PAIRS, _PAIRS_KNOWN)
-    return Interval(math.exp(found.value), math.exp(found.low), math.exp(found.high))
-
-
 def measurement(samples: Sequence[Sample], confidence: float) -> Measurement:
     """Combines the samples of all processes."""
     subject_us = _over([s.subject_us for s in samples], _ABSOLUTE, confidence)

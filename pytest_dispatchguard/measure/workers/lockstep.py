@@ -13,7 +13,8 @@ from typing import Any, Literal
 
 from pytest_dispatchguard.measure.budgets.messages import Request, unpack_samples
 from pytest_dispatchguard.measure.timing.lockstep import LOST, Ends, Partner
-from pytest_dispatchguard.measure.timing.measurements import MOST_PAIRS, measurement, over_pairs
+from pytest_dispatchguard.measure.timing.measurements import measurement
+from pytest_dispatchguard.measure.timing.pairs import MOST_PAIRS, over_pairs
 from pytest_dispatchguard.measure.timing.timing import Sample
 from pytest_dispatchguard.measure.workers.sources import LEAST_SECONDS, Options, Source, share
 from pytest_dispatchguard.measure.workers.workers import Worker
@@ -22,7 +23,7 @@ from pytest_dispatchguard.model.measurements import Interval, Measurement
 from pytest_dispatchguard.model.verdicts import Base, Verdict
 
 _TICK = 0.2
-_PAIRS = 4
+_PAIRS = 6
 """Different pairs of workers that take turns, at least, before one measures again."""
 
 
