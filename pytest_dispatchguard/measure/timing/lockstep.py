@@ -38,6 +38,9 @@ _SETTLE = 30e-6
 """Seconds that a process sleeps before a turn: the other, which has just spoken, still has to fall asleep,
 and would do so on this core within the turn. And both come to all turns from sleep."""
 _PR_SET_TIMERSLACK, _EXACT = 29, 1
+_BLOCK_NS = 100_000
+"""What a block takes, at least: to hand over takes as long, and the first calls after it are slower. Longer
+ones are no better, as neighbors are further apart then."""
 _FIRST_LOOK = 25
 _LEAST_SECONDS = 0.1
 _BATCH = 25
@@ -120,8 +123,13 @@ class Turns:
     def calibrate(self) -> int:
         """How many calls make a block here."""
         if self.reference is not None:
-            self.reference_loops = pace(self.reference, self.prepare, self.device).loops
-        return pace(self.block, self.prepare, self.device).loops
+            self.reference_loops = self._loops(self.reference)
+        return self._loops(self.block)
+
+    def _loops(self, block: Block) -> int:
+        found = pace(block, self.prepare, self.device)
+        longer = round(_BLOCK_NS / max(found.call_ns, 1.0))
+        return max(found.loops, min(longer, self.device.most_calls))
 
     def take(self, *, both: bool = False) -> float:
         """Takes a turn; gives the nanoseconds of a call. `both`: the reference is timed, too."""

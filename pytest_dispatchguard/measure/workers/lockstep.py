@@ -23,7 +23,7 @@ from pytest_dispatchguard.model.measurements import Interval, Measurement
 from pytest_dispatchguard.model.verdicts import Base, Verdict
 
 _TICK = 0.2
-_PAIRS = 6
+_PAIRS = 4
 """Different pairs of workers that take turns, at least, before one measures again."""
 
 
