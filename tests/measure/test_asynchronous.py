@@ -202,7 +202,7 @@ def overhead() -> Iterator[Overhead]:
 
 def test_all_that_it_gives_is_returned(overhead: Overhead) -> None:
     assert overhead.awaited(coroutine, 2).call.once()() == 3
-    assert overhead.awaited(coroutine, **{"x": 2}).call.once()() == 3
+    assert overhead.awaited(coroutine, x=2).call.once()() == 3
     assert overhead.exhausted(early, 3).call.once()() == [0, 1, 2]
     assert overhead.exhausted(late, 3).call.once()() == [0, 1, 2]
 

@@ -13,27 +13,31 @@ _CALLS = 200
 """Calls in a block: what a call leaves to the next, such as free memory, differs a little."""
 _MOST = 10_000_000
 """Instructions in a block of calls that run many: callgrind takes some 0.1 s for them."""
-_BLOCKS = 9
-_SINGLE_CALLS = 25
-_WARM_UPS = (1, 10, 40)
-"""Calls in blocks that are not counted: Python specializes what runs repeatedly."""
+_BLOCKS, _EMPTY = 9, 3
+_SINGLE_CALLS = 11
+"""Blocks of one call, each followed by an empty one: reading the clock takes many times what is between."""
 
 
 def native_instructions(
     call: Call, counter: Counter, fresh: Callable[[], object] | None = None
 ) -> int:
-    """The instructions of one call: the median of blocks, less those of empty blocks. With `fresh`, which
+    """The instructions of one call: the median of blocks, less that of empty blocks. With `fresh`, which
     makes fresh state for each call, blocks are of one call."""
     block, empty = call.block(counter.clock), empty_block(counter.clock)
     prepare = fresh or (lambda: None)
     with collector_off():
-        each = 0
-        for calls in _WARM_UPS if fresh is None else [1] * len(_WARM_UPS):
-            spent = counter.spent([block, empty], calls, prepare)
-            each = max(1, (spent[0] - spent[1]) // calls)
+        counter.spent([block], 1, prepare)
+        first, nothing = counter.spent([block, empty], 1, prepare)
+        each = max(1, first - nothing)
         calls = 1 if fresh is not None else max(1, min(_CALLS, _MOST // each))
+        # Python specializes code that runs repeatedly.
         counter.spent([block, empty], calls, prepare)
-        rounds = _BLOCKS if fresh is None else _SINGLE_CALLS
-        spent = counter.spent([block, empty] * rounds, calls, prepare)
-    differences = [one - other for one, other in zip(spent[::2], spent[1::2], strict=True)]
-    return max(0, round(statistics.median(differences) / calls))
+        if fresh is None:
+            blocks = [block] * _BLOCKS + [empty] * _EMPTY
+        else:
+            blocks = [block, empty] * _SINGLE_CALLS
+        spent = list(zip(blocks, counter.spent(blocks, calls, prepare), strict=True))
+    whole, beside = (
+        statistics.median(number for one, number in spent if one is kind) for kind in (block, empty)
+    )
+    return max(0, round((whole - beside) / calls))
