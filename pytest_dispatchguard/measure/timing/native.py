@@ -14,6 +14,8 @@ _CALLS = 200
 _MOST = 10_000_000
 """Instructions in a block of calls that run many: callgrind takes some 0.1 s for them."""
 _BLOCKS, _EMPTY = 9, 3
+_SIZES = range(0, 480, 16)
+"""Of bytes that take from 48 to 512 bytes, each another size of Python's allocator."""
 _SINGLE_CALLS = 11
 """Blocks of one call, each followed by an empty one: reading the clock takes many times what is between."""
 
@@ -24,7 +26,15 @@ def native_instructions(
     """The instructions of one call: the median of blocks, less that of empty blocks. With `fresh`, which
     makes fresh state for each call, blocks are of one call."""
     block, empty = call.block(counter.clock), empty_block(counter.clock)
-    prepare = fresh or (lambda: None)
+    held: list[object] = []
+
+    def prepare() -> None:
+        # A pool of Python's allocator that is about to be full takes more instructions at every call. With one
+        # more object of each size, the next block finds other pools so.
+        held.append([object(), float(len(held)), *map(bytes, _SIZES)])
+        if fresh is not None:
+            fresh()
+
     with collector_off():
         counter.spent([block], 1, prepare)
         first, nothing = counter.spent([block, empty], 1, prepare)
