@@ -29,8 +29,8 @@ def native_instructions(
     held: list[object] = []
 
     def prepare() -> None:
-        # A pool of Python's allocator that is about to be full takes more instructions at every call. With one
-        # more object of each size, the next block finds other pools so.
+        # A pool of Python's allocator that is about to be full takes more instructions at every call. With
+        # one more object of each size, the next block finds other pools so.
         held.append([object(), float(len(held)), *map(bytes, _SIZES)])
         if fresh is not None:
             fresh()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import pytest
 
@@ -34,9 +34,6 @@ from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.model.layers import Layers
 from pytest_dispatchguard.model.measurements import Interval
 from pytest_dispatchguard.model.verdicts import Base, Verdict
-
-if TYPE_CHECKING:
-    from pytest_dispatchguard.measure.workers.native import Native
 
 _LEAST_SECONDS = 0.3
 """A process needs at least this time to measure anything."""
@@ -155,6 +152,18 @@ class Source:
         self._workers.clear()
 
 
+class Adding(Protocol):
+    """Workers that count what needs a process of its own."""
+
+    def added(
+        self, item: pytest.Item, verdicts: Sequence[Verdict], tick: Callable[[], None]
+    ) -> list[Verdict]:
+        """The verdicts of a test with what was counted. `tick` is called now and then."""
+
+    def end(self) -> None:
+        """Ends the workers."""
+
+
 class Measuring:
     """The plugin that has tests measured, one at a time."""
 
@@ -169,7 +178,7 @@ class Measuring:
         base_name: str = "",
         saved: Mapping[str, Base] | None = None,
         tell: Callable[[str, int, int], None] = lambda what, done, of: None,
-        native: Native | None = None,
+        native: Adding | None = None,
     ) -> None:
         self.head = head
         self.base = base
@@ -235,11 +244,9 @@ class Measuring:
 
     def _count_native(self, item: pytest.Item, found: Found) -> None:
         if self.native is not None:
-
-            def tick() -> None:
-                self.tell(item.name, self.done, self.of)
-
-            found.verdicts = self.native.added(item, found.verdicts, tick)
+            found.verdicts = self.native.added(
+                item, found.verdicts, lambda: self.tell(item.name, self.done, self.of)
+            )
 
     def _left(self, found: Found) -> float:
         return self.options.seconds - found.seconds
