@@ -20,7 +20,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check --no-compile
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-thorough test-all test-torches attack lint docs bench bench-compile bench-counters bench-dispatcher bench-ghost bench-guards bench-history bench-keras bench-layers bench-lint bench-metrics bench-native bench-noise bench-plugin bench-prices bench-recall bench-runtime bench-server bench-trace bench-traces bench-waits clean
+.PHONY: help demo test test-quick test-thorough test-all test-torches attack lint docs bench bench-compile bench-counters bench-dispatcher bench-ghost bench-guards bench-history bench-keras bench-layers bench-lint bench-metrics bench-native bench-noise bench-plugin bench-prices bench-recall bench-releases bench-revisions bench-runtime bench-saved bench-server bench-trace bench-traces bench-waits clean
 .DELETE_ON_ERROR:
 
 help: ## say what there is to make
@@ -76,7 +76,7 @@ lint: $(VENV)/.dev ## ruff, mypy --strict, and dispatchguard on itself
 docs: $(VENV)/.docs ## build the site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-bench: bench-lint bench-server bench-keras bench-plugin bench-history bench-counters bench-prices bench-ghost bench-metrics bench-runtime bench-layers bench-dispatcher bench-compile bench-guards bench-trace bench-traces bench-luck bench-noise ## measure everything that is measured
+bench: bench-lint bench-server bench-keras bench-plugin bench-history bench-counters bench-prices bench-ghost bench-metrics bench-runtime bench-layers bench-dispatcher bench-compile bench-guards bench-trace bench-traces bench-luck bench-saved bench-releases bench-noise bench-revisions ## measure everything that is measured
 
 bench-lint: $(VENV)/.dev ## measure the linter against its peers
 	$(BIN)/python bench/bench_lint.py
@@ -137,8 +137,17 @@ bench-traces: $(VENV)/.dev $(VENV)/.torch ## compile time beside the dispatches 
 bench-luck: $(VENV)/.dev $(VENV)/.torch ## what differs from process to process though the code does not
 	$(BIN)/python bench/process_luck.py
 
+bench-saved: $(VENV)/.dev $(VENV)/.torch ## what two runs at different times differ by though the code does not
+	$(BIN)/python bench/bench_saved.py
+
 bench-trace: $(VENV)/.dev ## what large profiler traces take to read, beside other tools
 	$(BIN)/python bench/bench_trace.py
+
+bench-revisions: $(VENV)/.dev $(VENV)/.torch ## false alarms and found slowdowns between two revisions, beside other tools (2 hours)
+	$(BIN)/python bench/bench_revisions.py
+
+bench-releases: $(VENV)/.dev $(VENV)/.torch ## published Keras releases, each held against the one before
+	$(BIN)/python bench/bench_releases.py
 
 bench-noise: $(VENV)/.dev $(VENV)/.torch ## false alarms and found slowdowns, beside other tools (45 minutes)
 	$(BIN)/python bench/bench_noise.py

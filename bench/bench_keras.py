@@ -125,10 +125,10 @@ def measure(
 # -- what is measured --------------------------------------------------------------------------------
 
 
-def sources(folder: Path) -> dict[str, Path]:
-    """Both versions as they are installed: an unpacked wheel is all that Keras is."""
+def sources(folder: Path, versions: Sequence[str] = VERSIONS) -> dict[str, Path]:
+    """The versions as they are installed: an unpacked wheel is all that Keras is."""
     folder.mkdir(parents=True, exist_ok=True)
-    found = {v: folder / f"keras-{v}" for v in VERSIONS}
+    found = {v: folder / f"keras-{v}" for v in versions}
     for version, path in found.items():
         if path.is_dir():
             continue
@@ -141,7 +141,7 @@ def sources(folder: Path) -> dict[str, Path]:
 
 
 def dependencies(folder: Path, sources: Mapping[str, Path]) -> Path:
-    """A folder with what both versions need: the same for both, and torch not among it."""
+    """A folder with what all versions need: the same for all, and torch not among it."""
     there = folder / "dependencies"
     if there.is_dir():
         return there

@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import random
 import statistics
 import subprocess
@@ -160,6 +161,7 @@ def as_now(name):
 '''
 SUITE = """\
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -168,7 +170,7 @@ import torch
 import subjects
 
 torch.set_num_threads(1)
-PLAN = json.loads(Path(__file__).with_name("plan.json").read_text())
+PLAN = json.loads(Path(os.environ["PLAN"]).read_text())  # the same for both revisions
 ANY = dict.fromkeys(
     ("instructions", "py_calls", "c_calls", "py_allocations", "dispatches", "functions",
      "tensor_allocations"), 10**9)
@@ -308,8 +310,10 @@ class Results:
             [
                 "# Two revisions, told apart",
                 "",
-                f"Written by `make bench-revisions` in {seconds} s: {about['cpu']}, {about['cores']} "
-                f"cores, Python {about['python']}, torch {about['torch']}, one thread.",
+                (
+                    f"Written by `make bench-revisions` in {seconds} s: {about['cpu']}, {about['cores']} "
+                    f"cores, Python {about['python']}, torch {about['torch']}, one thread."
+                ),
                 "",
                 "Verdicts `fail`: false alarms in the column A/A, slowdowns found in others; u: undecided.",
                 "The limit is half the slowdown (1.01 for A/A); pyperf knows of no limit.",
@@ -436,9 +440,8 @@ def write_project(folder: Path, checks: Mapping[str, Mapping[str, int]]) -> None
         "conftest.py": CLOCK,
         "arm.py": PYPERF_SCRIPT,
         "checks.json": json.dumps(checks),
-        "plan.json": "[]",
         "pytest.ini": "[pytest]\npython_files = test_speed.py\n",
-        ".gitignore": "plan.json\n.dispatchguard\n__pycache__\n*.json\n!checks.json\n",
+        ".gitignore": ".dispatchguard\n__pycache__\nseconds\n*.json\n!checks.json\n",
     }
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
@@ -508,6 +511,7 @@ def one_run(folder: Path, condition: str, results: Results, rng: random.Random) 
     plan += [(f"{kind}~{case}~0", limit) for case, (_, limit) in SLOWER.items() for kind in KINDS]
     rng.shuffle(plan)
     (folder / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
+    os.environ["PLAN"] = str(folder / "plan.json")
     rows, seconds = own_rows(folder, "--overhead-against=HEAD", "test_speed.py")
     for node, verdict in rows.items():
         kind, case, _ = node.partition("[")[2].rstrip("]").split("~")

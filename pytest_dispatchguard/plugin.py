@@ -1,5 +1,9 @@
 """The pytest hooks and nothing else: every pytest run loads this module, so it imports nothing of ours but
-the options before a test or an option asks for it."""
+the options before a test or an option asks for it.
+
+PYTEST_DONT_REWRITE: nothing here asserts, and where Python may not keep what it compiles, it would be
+rewritten at every start.
+"""
 
 from __future__ import annotations
 
@@ -217,7 +221,7 @@ def _workers(config: pytest.Config, asked: options.Options) -> Measuring:
     from functools import partial
 
     from pytest_dispatchguard.measure.revisions import checkout, run_files
-    from pytest_dispatchguard.measure.workers import measuring
+    from pytest_dispatchguard.measure.workers import alone, measuring, sources
     from pytest_dispatchguard.measure.workers.lockstep import Pipes
     from pytest_dispatchguard.model.errors import UserError
 
@@ -225,26 +229,26 @@ def _workers(config: pytest.Config, asked: options.Options) -> Measuring:
     base = saved = pipes = there = None
     try:
         if asked.against is not None:
-            _end_by_exception()
+            config.add_cleanup(checkout.end_by_exception())
             revision = checkout.Revision(checkout.top_of(config.rootpath), asked.against)
             config.add_cleanup(revision.remove)
             pipes = Pipes()
             config.add_cleanup(pipes.close)
             turns = partial(pipes.of, base=True)
             there = partial(revision.launch, launch)
-            base = measuring.Source(there, asked.workers, turns)
+            base = sources.Source(there, asked.workers, turns, asked.against)
         elif asked.compare is not None:
             file = run_files.found(config.rootpath, config.invocation_params.dir, asked.compare)
             saved = run_files.load(file, asked.compare)
     except UserError as error:
         raise _usage(error) from None
     return measuring.Measuring(
-        measuring.Source(
+        sources.Source(
             lambda: launch, asked.workers, partial(pipes.of, base=False) if pipes else None
         ),
         asked.measuring(),
         complaint=partial(_complaint, config),
-        lock=measuring.lock_of(config),
+        lock=alone.lock_of(config),
         base=base,
         base_name=asked.against or asked.compare or "",
         saved=saved,
@@ -261,15 +265,6 @@ def _native(
     from pytest_dispatchguard.measure.workers.native import Native
 
     return Native(lambda: launch_of(config), base, asked.timeout, everywhere=asked.native)
-
-
-def _end_by_exception() -> None:
-    """Lets a polite request to end (`timeout`, a cancelled CI job) run what cleans up, as Ctrl-C does."""
-    import signal
-    import threading
-
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def _progress(config: pytest.Config) -> Callable[[str, int, int], None]:
@@ -304,7 +299,7 @@ def overhead(request: pytest.FixtureRequest) -> Generator[Overhead, None, None]:
     from pytest_dispatchguard.measure.timing.subject import Overhead
 
     if request.config.stash[_OPTIONS].mode is not None:
-        from pytest_dispatchguard.measure.workers.measuring import is_measured
+        from pytest_dispatchguard.measure.workers.items import is_measured
 
         if not is_measured(request.node):  # it would run where a crash ends the run
             pytest.fail(
@@ -404,7 +399,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
     from dataclasses import replace
 
     from pytest_dispatchguard.measure.budgets import session
-    from pytest_dispatchguard.measure.workers import measuring
+    from pytest_dispatchguard.measure.workers import items
 
     if broken:
         verdict = session.not_compiled(item.nodeid, outcome.excinfo[1])
@@ -422,7 +417,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
         )
     try:
         settled = session.settle(
-            measuring.node_id_of(item),
+            items.node_id_of(item),
             named,
             [(mark.args, mark.kwargs) for mark in _marks(item)],
             item.config.stash.get(_SETTINGS, ()),
@@ -457,7 +452,7 @@ def pytest_runtest_makereport(
     outcome = yield
     verdicts = item.stash.get(_VERDICTS, None)
     if verdicts and call.when == "call":
-        from pytest_dispatchguard.measure.workers.measuring import carry
+        from pytest_dispatchguard.measure.workers.reports import carry
 
         carry(outcome.get_result(), verdicts)
 

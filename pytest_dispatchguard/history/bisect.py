@@ -1,36 +1,42 @@
-"""What `dispatchguard history --bisect` does: finds the commit that moved a counter, in a worktree of
-its own."""
+"""What `dispatchguard history --bisect` does: finds the commit that moved a counter or the time of a call, in
+worktrees of its own."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest_dispatchguard
 from pytest_dispatchguard.config.project_root import find_root
-from pytest_dispatchguard.git import complaint, run_git
+from pytest_dispatchguard.history.by_time import TIME, ByTime, ends_in
+from pytest_dispatchguard.history.search import OPTION, check_out, first_changed, git
 from pytest_dispatchguard.history.trends import kept_at, split, trends_of
 from pytest_dispatchguard.measure.revisions import one_commit
 from pytest_dispatchguard.measure.revisions.checkout import (
     Revision,
     commit_of,
+    end_by_exception,
     must_be_built,
     top_of,
 )
+from pytest_dispatchguard.measure.revisions.two_commits import TwoCommits
+from pytest_dispatchguard.measure.workers.workers import Launch
 from pytest_dispatchguard.model.errors import UserError
-from pytest_dispatchguard.model.history import Culprit, Point, Trend
+from pytest_dispatchguard.model.history import Culprit, Point, Trend, Tried
 from pytest_dispatchguard.report.budgets import history as report
 from pytest_dispatchguard.spelling import did_you_mean
 
-_OPTION = "--bisect"
 _ALL_RUNS = 1_000_000
-_CHECKOUT = ("checkout", "--quiet", "--force", "--detach")
-"""By force: the worktree is ours, and tests may write to files that git knows."""
+_FIRST = 3
+"""Steps before the search: both ends are counted, and what lies between is looked at."""
+_PLUGIN = ("-p", "pytest_dispatchguard.plugin")
 
 Tell = Callable[[str, int, int], object]
 
@@ -50,11 +56,11 @@ class Asked:
 
 
 def bisected(asked: Asked, tell: Tell) -> Culprit:
-    """The first commit after the good one at which the counter is not what it was."""
-    top = top_of(asked.cwd, _OPTION)
+    """The first commit after the good one at which the counter, or the time, is not what it was."""
+    top = top_of(asked.cwd, OPTION)
     if must_be_built(top):
         raise UserError(
-            f"{_OPTION}: the project has compiled modules, which would have to be built for every "
+            f"{OPTION}: the project has compiled modules, which would have to be built for every "
             "commit; compare two commits with --overhead-against"
         )
     node_id, subject = split(asked.test)
@@ -64,38 +70,103 @@ def bisected(asked: Asked, tell: Tell) -> Culprit:
         node_id, subject = known.node_id, known.subject
         before, after, moved = _moved(known, counter)
         good, bad, counter = good or before, bad or after, counter or moved
-    ends = [commit_of(top, name, _OPTION) for name in (good, bad)]
+    ends = (commit_of(top, good, OPTION), commit_of(top, bad, OPTION))
     if ends[0] == ends[1]:
-        raise UserError(f"{_OPTION}: {good} and {bad} are the same commit; name two")
-    revision = Revision(top, ends[0], _OPTION)
-    try:
-        plan = _plan(revision, node_id, _folder(asked.cwd, node_id), top)
-        there = []
-        for number, (name, commit) in enumerate(zip((good, bad), ends, strict=True)):
-            tell(f"counting at {name}", number, 3)
-            _git(revision.tree, *_CHECKOUT, commit)
-            there.append(_counters(plan, name, subject))
-        subject, counter = there[0][0], _counter(there[0][1], there[1][1], counter, good, bad)
-        tell(f"bisecting {good}..{bad}", 2, 3)
-        plan |= {"subject": subject, "counter": counter, "before": there[0][1][counter]}
-        first, log = _first_moved(revision.tree, plan, *ends)
-        about = _git(revision.tree, "show", "--no-patch", "--format=%an%n%as%n%s", first)
-        author, date, title, *_ = [*map(_printable, about.split("\n")), "", "", ""]
-    finally:
-        revision.remove()
-    tried = [*((c, t[1].get(counter)) for c, t in zip(ends, there, strict=True)), *log]
+        raise UserError(f"{OPTION}: {good} and {bad} are the same commit; name two")
+    between = (asked, Between(node_id, subject, good, bad, *ends), counter, top)
+    with ExitStack() as stack:
+        stack.callback(end_by_exception())
+        return _searched(*between, stack, tell)
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """What is searched: a subject of a test, between two commits."""
+
+    node_id: str
+    subject: str
+    good: str
+    """By the name that people gave it, as the next."""
+    bad: str
+    first: str
+    last: str
+
+
+def _searched(
+    asked: Asked, it: Between, counter: str | None, top: Path, stack: ExitStack, tell: Tell
+) -> Culprit:
+    revision = Revision(top, it.first, OPTION)
+    stack.callback(revision.remove)
+    folder = _folder(asked.cwd, it.node_id)
+    plan = _plan(revision, it.node_id, folder, top)
+    there = []
+    for number, (name, commit) in enumerate(((it.good, it.first), (it.bad, it.last))):
+        tell(f"counting at {name}", number, _FIRST)
+        check_out(revision.tree, commit)
+        there.append(_counters(plan, name, it.subject))
+    it = replace(it, subject=there[0][0])
+    if counter == TIME:
+        other = Revision(top, it.first, OPTION)
+        stack.callback(other.remove)
+        commits = TwoCommits(other, revision, _launch(plan, folder))
+        stack.callback(commits.end)
+        return _by_time(it, commits, revision.tree, tell)
+    tell(f"bisecting {it.good}..{it.bad}", _FIRST - 1, _FIRST)
+    counter = _counter(there[0][1], there[1][1], counter, it.good, it.bad)
+    return _by_counter(it, counter, [found[counter] for _, found in there], plan, revision.tree)
+
+
+def _by_counter(
+    it: Between, counter: str, ends: list[int], plan: dict[str, Any], tree: Path
+) -> Culprit:
+    tried = [Tried(it.first, ends[0]), Tried(it.last, ends[1])]
+
+    def look(commit: str) -> bool | None:
+        check_out(tree, commit)
+        found, _ = one_commit.counted(plan)
+        tried.append(Tried(commit, found.get(it.subject, {}).get(counter)))
+        return None if tried[-1].number is None else tried[-1].number != ends[0]
+
+    def unclear(commit: str) -> str:
+        return f"the test has no counts at {commit[:12]}"
+
+    first = first_changed(tree, look, it.first, it.last, unclear)
+    now = next(one.number for one in tried if one.commit == first and one.number is not None)
     return Culprit(
-        node_id,
-        subject,
-        counter,
-        there[0][1][counter],
-        next(number for commit, number in tried if commit == first and number is not None),
-        first,
-        author=author,
-        date=date,
-        title=title,
+        *(it.node_id, it.subject, counter, ends[0], now, first),
+        *_about(tree, first),
         tried=tuple(tried),
     )
+
+
+def _by_time(it: Between, commits: TwoCommits, tree: Path, tell: Tell) -> Culprit:
+    steps = _FIRST + len(git(tree, "rev-list", it.last, f"^{it.first}").split()).bit_length()
+    by_time, now = ByTime(commits, tree, it.node_id, it.subject), [""]
+
+    def told(what: str) -> None:
+        now[0] = what or now[0]
+        tell(now[0], min(_FIRST - 1 + len(by_time.found), steps - 1), steps)
+
+    by_time.whole(it.last, it.good, it.bad, told)
+    look = partial(by_time.look, tell=told)
+    first = first_changed(tree, look, it.first, it.last, by_time.unclear)
+    found = by_time.found[first]
+    assert found.base_us is not None
+    assert found.here_us is not None
+    return Culprit(
+        *(it.node_id, it.subject, TIME, found.base_us, found.here_us, first),
+        *_about(tree, first),
+        tried=by_time.tried(),
+        change=found.change,
+        good=it.first,
+    )
+
+
+def _about(tree: Path, commit: str) -> tuple[str, str, str]:
+    """Author, date and title of a commit."""
+    said = git(tree, "show", "--no-patch", "--format=%an%n%as%n%s", commit)
+    author, date, title, *_ = [*map(_printable, said.split("\n")), "", "", ""]
+    return author, date, title
 
 
 def written(found: Culprit, form: Literal["text", "json"]) -> str:
@@ -108,14 +179,18 @@ def _known(asked: Asked) -> Trend:
     found = trends_of(kept_at(asked.place), asked.test, _ALL_RUNS)
     if len(found) > 1:
         names = ", ".join(f'"{trend.node_id} ({trend.subject})"' for trend in found[:5])
-        raise UserError(f"{_OPTION}: {asked.test} matches several tests: {names}; name one")
+        raise UserError(f"{OPTION}: {asked.test} matches several tests: {names}; name one")
     return found[0]
 
 
 def _moved(known: Trend, counter: str | None) -> tuple[str, str, str]:
     """The newest two commits next to each other between which a counter moved, and which did."""
     committed = tuple(filter(_is_committed, known.points))
-    if committed:
+    if counter == TIME:
+        ends = ends_in(committed)
+        if ends is not None:
+            return *ends, TIME
+    elif committed:
         trend = Trend(committed)
         rows = zip(trend.points, trend.befores(), trend.moves(), strict=True)
         for point, before, moves in reversed(list(rows)):
@@ -123,7 +198,7 @@ def _moved(known: Trend, counter: str | None) -> tuple[str, str, str]:
             if names and before is not None:
                 return before.run.checkout.commit, point.run.checkout.commit, names[0]
     raise UserError(
-        f"{_OPTION}: in the history {counter or 'no counter'} of {known.node_id} moved "
+        f"{OPTION}: in the history {counter or 'no counter'} of {known.node_id} moved "
         f"{'never ' if counter else ''}from one commit to another; name two with --good and --bad"
     )
 
@@ -157,7 +232,7 @@ def _plan(revision: Revision, node_id: str, folder: Path, top: Path) -> dict[str
     return {
         "command": [
             *(sys.executable, "-m", "pytest", "-q", f"--rootdir={there}"),
-            *(() if installed else ("-p", "pytest_dispatchguard.plugin")),
+            *(() if installed else _PLUGIN),
             *(
                 "-p",
                 "no:cacheprovider",
@@ -173,22 +248,34 @@ def _plan(revision: Revision, node_id: str, folder: Path, top: Path) -> dict[str
     }
 
 
+def _launch(plan: dict[str, Any], folder: Path) -> Launch:
+    """How workers would be started in the work tree: what they are given is mapped to other worktrees."""
+    plugin = () if "pytest_dispatchguard.plugin" not in plan["command"] else _PLUGIN
+    arguments = (
+        *(f"--rootdir={folder}", *plugin, "-p", "no:cacheprovider", "-o", "overhead_history="),
+        *("--overhead-budget=check", plan["nodeid"]),
+    )
+    said = os.environ.get("PYTHONPATH", "")
+    environment = {**plan["environment"], "PYTHONPATH": said}
+    return Launch(arguments, folder.resolve(), [str(folder.resolve()), *sys.path], environment)
+
+
 def _counters(plan: dict[str, Any], name: str, subject: str) -> tuple[str, dict[str, int]]:
     """The subject, and its counters at the commit that is checked out."""
     if not Path(plan["folder"]).is_dir():
         raise UserError(
-            f"{_OPTION}: {name} has no folder {Path(plan['folder']).name}/; name another"
+            f"{OPTION}: {name} has no folder {Path(plan['folder']).name}/; name another"
         )
     found, why = one_commit.counted(plan)
     if not found:
-        raise UserError(f"{_OPTION}: the test has no counts at {name}: {why}")
+        raise UserError(f"{OPTION}: the test has no counts at {name}: {why}")
     if not subject and len(found) > 1:
         names = ", ".join(f'"{plan["nodeid"]} ({one})"' for one in found)
-        raise UserError(f"{_OPTION}: the test has several subjects; name one of {names}")
+        raise UserError(f"{OPTION}: the test has several subjects; name one of {names}")
     subject = subject or next(iter(found))
     if subject not in found:
         raise UserError(
-            f"{_OPTION}: {name} has no subject {subject!r}; {did_you_mean(subject, found)}"
+            f"{OPTION}: {name} has no subject {subject!r}; {did_you_mean(subject, found)}"
         )
     return subject, found[subject]
 
@@ -198,70 +285,14 @@ def _counter(
 ) -> str:
     """The counter to follow: the one that is asked for, else the first that moved."""
     if name is not None and name not in before:
-        raise UserError(f'{_OPTION}: unknown counter "{name}"; {did_you_mean(name, before)}')
+        raise UserError(f'{OPTION}: unknown counter "{name}"; {did_you_mean(name, before)}')
     moved = [one for one in before if after.get(one, before[one]) != before[one]]
     if name in moved or (name is None and moved):
         return name or moved[0]
     what = "every counter is the same" if name is None else f"{name} is {before[name]}"
-    raise UserError(
-        f"{_OPTION}: counted here and now, {what} at both {good} and {bad}; name others"
-    )
-
-
-def _first_moved(
-    tree: Path, plan: Mapping[str, Any], good: str, bad: str
-) -> tuple[str, list[tuple[str, int | None]]]:
-    """The first commit that is not as the good one, and all that were tried. Git only says which commit is
-    halfway: `git bisect` runs the hooks of a repository, whatever it is told."""
-    unmoved, unknown = [good], set[str]()
-    tried: list[tuple[str, int | None]] = []
-
-    def tell(commit: str) -> int | None:
-        _git(tree, *_CHECKOUT, commit)
-        found, _ = one_commit.counted(plan)
-        number = found.get(plan["subject"], {}).get(plan["counter"])
-        tried.append((commit, number))
-        return number
-
-    for base in _git(tree, "merge-base", "--all", good, bad).split():
-        if base != good and tell(base) not in (None, plan["before"]):
-            raise UserError(
-                f"{_OPTION}: it had already moved at the merge base {base[:12]}; name an earlier "
-                "commit as --good"
-            )
-    while True:
-        between = (bad, *(f"^{commit}" for commit in unmoved))
-        if not unknown:
-            halfway = _git(tree, "rev-list", "--bisect", *between).strip()
-        else:
-            left = [
-                row.split()[0]
-                for row in _git(tree, "rev-list", "--bisect-all", *between).splitlines()
-            ]
-            halfway = next((commit for commit in left if commit not in {bad, *unknown}), bad)
-            if halfway == bad and unknown.intersection(left):
-                raise UserError(
-                    f"{_OPTION}: the commit cannot be narrowed down: the test has no counts at its "
-                    "neighbors; pass --good and --bad on one side of them"
-                )
-        if halfway in (bad, ""):
-            return bad, tried
-        number = tell(halfway)
-        if number is None:
-            unknown.add(halfway)
-        elif number == plan["before"]:
-            unmoved.append(halfway)
-        else:
-            bad = halfway
+    raise UserError(f"{OPTION}: counted here and now, {what} at both {good} and {bad}; name others")
 
 
 def _printable(text: str) -> str:
     """What people wrote, without what would steer a terminal."""
     return "".join(c if c.isprintable() else "?" for c in text)
-
-
-def _git(tree: Path, *words: str) -> str:
-    answer = run_git(tree, *words)
-    if answer is None or answer.returncode:
-        raise UserError(f"{_OPTION}: git {words[0]} failed: {complaint(answer)}")
-    return answer.stdout.decode("utf-8", "replace")

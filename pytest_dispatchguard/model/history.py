@@ -1,4 +1,4 @@
-"""Budget runs over time, and the commits that moved counters."""
+"""Budget runs over time, and the commits that moved counters or times."""
 
 from __future__ import annotations
 
@@ -117,18 +117,36 @@ class Trend:
 
 
 @dataclass(frozen=True, slots=True)
+class Tried:
+    """A commit that was measured while another was searched for."""
+
+    commit: str
+    number: float | None
+    """What the counter was there, or the microseconds of a call; None where that could not be measured."""
+    change: Interval | None = None
+    """How many times what a call took at the good commit; None where counters are followed."""
+    reason: str = ""
+    """Why it could not be timed, or decides nothing; empty otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
 class Culprit:
-    """The commit that moved a counter."""
+    """The commit that moved a counter, or the time of a call."""
 
     node_id: str
     subject: str
     counter: str
-    before: int
-    now: int
+    """Its name, or `time`."""
+    before: float
+    """What it was at the good commit: of a counter a whole number, of time microseconds of a call."""
+    now: float
     commit: str
     author: str
     date: str
     title: str
     """The first line of its message."""
-    tried: tuple[tuple[str, int | None], ...] = ()
-    """The commits that were measured, and what the counter was there; None where it could not be counted."""
+    tried: tuple[Tried, ...] = ()
+    change: Interval | None = None
+    """How many times what it was before a call takes now; None where a counter moved."""
+    good: str = ""
+    """The commit that others were compared with by turns; empty where a counter moved."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -16,6 +17,30 @@ class Interval:
     def times(self, factor: float) -> Interval:
         """So many times the figure; the factor is above 0."""
         return Interval(self.value * factor, self.low * factor, self.high * factor)
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What calls took in one process, in microseconds."""
+
+    subject_us: float
+    controls: Mapping[str, float]
+    """By name: control calls, which no revision of a project changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How the machine's pace differs from that of an earlier run, as control calls show it."""
+
+    change: Interval
+    """How many times what they took there they take here. The interval is for any other call: it has the
+    spread among control calls in it."""
+    each: Mapping[str, float]
+    """The same by control call."""
+    apart: float = 0.0
+    """By how much, as a logarithm, two control calls certainly differ in that."""
+    subject: Interval | None = None
+    """How many times what it took the subject takes, the change of the control calls divided out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +65,8 @@ class Measurement:
     apart: float = 0.0
     """By how much the ratio (the time, where there is no reference) may be another in a run at another time,
     as a logarithm."""
+    beside: tuple[Beside, ...] = ()
+    """Of each process that timed control calls."""
 
 
 @dataclass(frozen=True, slots=True)

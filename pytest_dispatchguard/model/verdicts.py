@@ -8,7 +8,7 @@ from typing import Literal
 
 from pytest_dispatchguard.model.compiled import Compiled
 from pytest_dispatchguard.model.layers import Layers
-from pytest_dispatchguard.model.measurements import CostlyLine, Interval, Measurement
+from pytest_dispatchguard.model.measurements import CostlyLine, Interval, Measurement, Pace
 
 ROUGHLY = {"native_instructions": 0.005}
 """Counters that do not repeat to the unit, and by which share of themselves they may differ between two
@@ -76,6 +76,11 @@ class Base:
     earlier: bool = False
     """Whether it was measured at another time, in another run, and not by turns with what is held against
     it."""
+    pace: Pace | None = None
+    """How the machine's pace differs from that of an earlier run; None where control calls were not timed
+    in both."""
+    other: tuple[str, ...] = ()
+    """What else is different from an earlier run: the processor, Python, torch."""
 
 
 @dataclass(frozen=True, slots=True)

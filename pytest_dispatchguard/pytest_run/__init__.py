@@ -1,1 +1,4 @@
-"""The parts of a pytest run that the plugin switches on."""
+"""The parts of a pytest run that the plugin switches on.
+
+PYTEST_DONT_REWRITE: as in `plugin`.
+"""

@@ -1,5 +1,8 @@
 """What the command line and pytest's settings may say of budgets. Every pytest run reads this module, so it
-imports nothing of ours before it must."""
+imports nothing of ours before it must.
+
+PYTEST_DONT_REWRITE: as in `plugin`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 if TYPE_CHECKING:
-    from pytest_dispatchguard.measure.workers.measuring import Options as HowToMeasure
+    from pytest_dispatchguard.measure.workers.sources import Options as HowToMeasure
 
 MODES = ("check", "update", "count")
 UNDECIDED = ("warn", "fail", "pass")
@@ -60,11 +63,12 @@ class Options(NamedTuple):
 
     def measuring(self) -> HowToMeasure:
         """How tests are measured."""
-        from pytest_dispatchguard.measure.workers.measuring import Options as HowToMeasure
+        from pytest_dispatchguard.measure.workers.sources import Options as HowToMeasure
 
         kept = self.mode == "update" or self.save is not None or self.histogram is not None
         seconds = 0.0 if self.mode == "count" else self.max_time  # none: counters alone
-        return HowToMeasure(self.confidence, seconds, self.workers, self.timeout, kept)
+        saved = self.save is not None
+        return HowToMeasure(self.confidence, seconds, self.workers, self.timeout, kept, saved)
 
 
 class _Option(NamedTuple):

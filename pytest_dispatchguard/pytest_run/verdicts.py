@@ -81,9 +81,9 @@ class Gatherer:
             if report.skipped and "overhead_budget" in report.keywords:
                 self.verdicts.append(_skipped(report))
             return
-        from pytest_dispatchguard.measure.workers import measuring
+        from pytest_dispatchguard.measure.workers import reports
 
-        verdicts = measuring.verdicts_of([report])
+        verdicts = reports.verdicts_of([report])
         if report.skipped and hasattr(report, "wasxfail"):
             verdicts = [_expected(verdict, report.wasxfail) for verdict in verdicts]
         self.verdicts += verdicts
@@ -121,6 +121,7 @@ class Gatherer:
         if not self.verdicts:
             return
         from pytest_dispatchguard.measure.budgets import budget_file, session
+        from pytest_dispatchguard.report.budgets import paces
         from pytest_dispatchguard.report.budgets.sorting import in_groups
 
         terminalreporter.section("overhead budgets")
@@ -128,6 +129,8 @@ class Gatherer:
             if label:
                 terminalreporter.line(f"{label}:", bold=True)
             self._table(terminalreporter, verdicts)
+        for line in paces.of_run(self.verdicts):
+            terminalreporter.line(line)
         if self.shared:
             terminalreporter.line(
                 "tests were measured without a process of their own: an accelerator is in use"

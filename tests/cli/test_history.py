@@ -272,7 +272,7 @@ def test_what_git_cannot_find_is_one_line(
     whole = bisect(TEST.removesuffix("[1]"), *between)  # a test that got its parameters later
     assert f"has no counts at main~2: there it is {TEST}, {TEST.replace('1', '2')}\n" in whole
     assert 'knows no revision "gone"' in bisect(TEST, "--good", "gone", "--bad", "main")
-    assert "are one commit" in bisect(TEST, "--good", "HEAD", "--bad", "main")
+    assert "are the same commit" in bisect(TEST, "--good", "HEAD", "--bad", "main")
     assert "no history yet" in bisect(TEST)
     assert "c_calls is 0 at both" in bisect(TEST, *between, "--counter", "c_calls")
     assert repository.git("worktree", "list").count("\n") == 0

@@ -1,19 +1,16 @@
-"""The search for the commit that moved a counter, in real repositories; what it counts is in a file."""
+"""The search for the first commit that has a change, in real repositories; what it counts is in a file."""
 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from pytest_dispatchguard.history.bisect import _first_moved
-from pytest_dispatchguard.measure.revisions import one_commit
+from pytest_dispatchguard.history.search import check_out, first_changed
 from pytest_dispatchguard.model.errors import UserError
 
-PLAN = {"subject": "f", "counter": "instructions", "before": 1}
 Commit = Callable[..., str]
 
 
@@ -26,15 +23,10 @@ def git(folder: Path, *words: str) -> str:
 
 
 @pytest.fixture
-def commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commit:
+def commit(tmp_path: Path) -> Commit:
     """Makes a commit that counts so much, None for nothing, on others."""
     git(tmp_path, "init", "-q", "-b", "main")
 
-    def counted(plan: Mapping[str, Any]) -> tuple[dict[str, dict[str, int]], str]:
-        said = (tmp_path / "counts").read_text()
-        return ({}, "broken") if said == "None" else ({"f": {"instructions": int(said)}}, "")
-
-    monkeypatch.setattr(one_commit, "counted", counted)
     serial = 0
 
     def commit(number: int | None, *parents: str) -> str:
@@ -49,12 +41,25 @@ def commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commit:
     return commit
 
 
+def searched(tree: Path, good: str, bad: str) -> tuple[str, list[str]]:
+    """The first commit at which the number is not 1, and those that were looked at."""
+    looked = []
+
+    def look(commit: str) -> bool | None:
+        check_out(tree, commit)
+        looked.append(commit)
+        said = (tree / "counts").read_text()
+        return None if said == "None" else said != "1"
+
+    return first_changed(tree, look, good, bad, lambda commit: f"nothing at {commit}"), looked
+
+
 @pytest.mark.parametrize("moved", range(1, 12))
 def test_the_first_of_a_line_is_found(tmp_path: Path, commit: Commit, moved: int) -> None:
     line = [commit(1)]
     for number in range(1, 12):
         line.append(commit(5 if number >= moved else 1, line[-1]))
-    first, tried = _first_moved(tmp_path, PLAN, line[0], line[-1])
+    first, tried = searched(tmp_path, line[0], line[-1])
     assert first == line[moved]
     assert len(tried) <= 4
 
@@ -63,7 +68,7 @@ def test_commits_that_count_nothing_are_passed_over(tmp_path: Path, commit: Comm
     line = [commit(1)]
     for number in (1, None, None, 1, 2, None, 2):
         line.append(commit(number, line[-1]))
-    first, _ = _first_moved(tmp_path, PLAN, line[0], line[-1])
+    first, _ = searched(tmp_path, line[0], line[-1])
     assert first == line[5]
 
 
@@ -71,8 +76,9 @@ def test_where_they_leave_it_open_that_is_said(tmp_path: Path, commit: Commit) -
     line = [commit(1)]
     for number in (1, None, 2, 2):
         line.append(commit(number, line[-1]))
-    with pytest.raises(UserError, match="cannot be narrowed down"):
-        _first_moved(tmp_path, PLAN, line[0], line[-1])
+    with pytest.raises(UserError, match="cannot be narrowed down") as told:
+        searched(tmp_path, line[0], line[-1])
+    assert f"nothing at {line[2]}; it is one of {line[2][:12]}, {line[3][:12]};" in str(told.value)
 
 
 def test_a_branch_that_was_merged(tmp_path: Path, commit: Commit) -> None:
@@ -80,13 +86,13 @@ def test_a_branch_that_was_merged(tmp_path: Path, commit: Commit) -> None:
     side = commit(1, base)
     culprit = commit(7, side)
     merged = commit(7, commit(1, commit(1, base)), commit(7, culprit))
-    assert _first_moved(tmp_path, PLAN, base, commit(7, merged))[0] == culprit
+    assert searched(tmp_path, base, commit(7, merged))[0] == culprit
 
 
 def test_ends_that_parted(tmp_path: Path, commit: Commit) -> None:
     base = commit(1)
     good, culprit = commit(1, base), commit(2, base)
-    assert _first_moved(tmp_path, PLAN, good, commit(2, culprit))[0] == culprit
+    assert searched(tmp_path, good, commit(2, culprit))[0] == culprit
     other = commit(2)
     with pytest.raises(UserError, match=f"had already moved at the merge base {other[:12]}"):
-        _first_moved(tmp_path, PLAN, commit(1, other), commit(2, other))
+        searched(tmp_path, commit(1, other), commit(2, other))

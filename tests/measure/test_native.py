@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from pytest_dispatchguard.measure.budgets.native import Counted, is_asked, with_native
+from pytest_dispatchguard.measure.budgets.native_blocks import native_instructions
 from pytest_dispatchguard.measure.timing.calling import Call
-from pytest_dispatchguard.measure.timing.native import native_instructions
 from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.model.verdicts import Base, Limit, Verdict, has_moved
 from pytest_dispatchguard.runtime.counters import native

@@ -20,8 +20,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.description = (
         "Show the results that `pytest --overhead-budget --overhead-history` kept: the latest result of "
-        "every test, or those of TEST over time. With --bisect, find the commit that changed one of the "
-        "counters of TEST."
+        "every test, or those of TEST over time. With --bisect, find the commit that changed a counter "
+        "of TEST or the time of its calls."
     )
     parser.epilog = "Exit status: 0 success, 2 usage error or no results."
     parser.add_argument(
@@ -44,7 +44,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     format_option(parser, ("text", "json"))
     bisect = parser.add_argument_group("bisecting")
     bisect.add_argument(
-        "--bisect", action="store_true", help="find the commit that changed a counter of TEST"
+        "--bisect",
+        action="store_true",
+        help="find the commit that changed a counter of TEST, or the time of its calls",
     )
     bisect.add_argument(
         "--good",
@@ -57,7 +59,10 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="with --bisect: a commit with the change (default: from history)",
     )
     bisect.add_argument(
-        "--counter", metavar="NAME", help="the counter to follow (default: the first that moved)"
+        "--counter",
+        metavar="NAME",
+        help="the counter to follow, or `time` for the time of a call (default: the first counter "
+        "that moved)",
     )
 
 

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 
+from pytest_dispatchguard.measure.budgets.paces import refusal
 from pytest_dispatchguard.measure.timing.instruction_price import implied_us
 from pytest_dispatchguard.measure.timing.measurements import AGAINST_BASE, kept, unfit
 from pytest_dispatchguard.model.compiled import Compiled
-from pytest_dispatchguard.model.measurements import CostlyLine, Interval, Measurement
+from pytest_dispatchguard.model.measurements import CostlyLine, Interval, Measurement, Pace
 from pytest_dispatchguard.model.verdicts import ROUGHLY, Base, Limit, Outcome, Verdict
 
 _REGRESSION = Limit(AGAINST_BASE, 1.05)
@@ -47,7 +48,7 @@ def against(verdict: Verdict, base: Base) -> Verdict:
     time."""
     if base.note or verdict.verdict == "error" or not verdict.counters:
         return replace(verdict, base=base)
-    change = base.change or _change(verdict.measured, base.measured, base.earlier)
+    change = base.change or _change(verdict.measured, base.measured, base.earlier, base.pace)
     base = replace(base, change=change)
     limited = {limit.name for limit in verdict.limits}
     dearer = [
@@ -72,6 +73,9 @@ def against(verdict: Verdict, base: Base) -> Verdict:
                 f"({change.low:.3f} to {change.high:.3f}), allowed {limit.shown}"
                 f"{'' if fine is False else ': too uncertain to decide'}"
             )
+            if fine is None and base.earlier:
+                by_ratio = _has_ratios(verdict.measured, base.measured)
+                dearer += filter(None, [refusal(base, limit, by_ratio=by_ratio)])
     if base.untimed and limit is not None:
         outcome = "fail" if outcome == "fail" else "undecided"
         dearer.append(f"{AGAINST_BASE}: {base.name} could not be timed: {base.untimed}")
@@ -151,19 +155,28 @@ def _extra(now: Sequence[CostlyLine], before: Sequence[CostlyLine]) -> tuple[Cos
 _ORDER = ("pass", "skipped", "undecided", "fail", "error")
 
 
-def _change(now: Measurement | None, before: Measurement | None, earlier: bool) -> Interval | None:
+def _has_ratios(now: Measurement | None, before: Measurement | None) -> bool:
+    return bool(now and before and now.ratio and before.ratio)
+
+
+def _change(
+    now: Measurement | None, before: Measurement | None, earlier: bool, pace: Pace | None = None
+) -> Interval | None:
     """The ratio of ratios, or of times where one side has no reference. Independent errors add up as
     squares, so the result has the same confidence as both intervals. If the base was measured `earlier`, the
-    spread between runs is added."""
+    spread between runs is added; from times the change of the machine's pace is divided out, if known."""
     if now is None or before is None:
         return None
     one, other = now.ratio, before.ratio
     if one is None or other is None:
+        if pace is not None and pace.subject is not None:
+            return pace.subject
         one, other = now.subject_us, before.subject_us
     value = one.value / other.value
     runs = (now.apart, before.apart) if earlier else ()
     below = math.hypot(_apart(one.low, one.value), _apart(other.value, other.high), *runs)
     above = math.hypot(_apart(one.value, one.high), _apart(other.low, other.value), *runs)
+    below, above = (wide + (pace.apart if pace is not None else 0.0) for wide in (below, above))
     return Interval(value, value * math.exp(-below), value * math.exp(above))
 
 

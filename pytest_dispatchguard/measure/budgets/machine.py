@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -27,9 +28,13 @@ def _installed(name: str) -> str:
 
 def processor() -> str:
     """The model name of this machine's processor."""
-    said = str(
-        pyperf_metadata().get("cpu_model_name") or platform.processor() or platform.machine()
-    )
+    other = platform.processor() or platform.machine()
+    return processor_in({"cpu_model_name": other, **pyperf_metadata()})
+
+
+def processor_in(metadata: Mapping[str, Any]) -> str:
+    """The model name of the processor in pyperf's metadata; empty if there is none."""
+    said = str(metadata.get("cpu_model_name") or "")
     for sign in ("(R)", "(TM)", "@"):
         said = said.replace(sign, "")
     return " ".join(said.split())

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pytest_dispatchguard.measure.timing.timing import Sample
 from pytest_dispatchguard.model.compiled import Compiled, CompileEvent, Guards
 from pytest_dispatchguard.model.layers import Layer, Layers
-from pytest_dispatchguard.model.measurements import CostlyLine, Interval, Measurement
+from pytest_dispatchguard.model.measurements import Beside, CostlyLine, Interval, Measurement, Pace
 from pytest_dispatchguard.model.verdicts import Base, Limit, Verdict
 
 Samples = Mapping[int, Sequence[Sample]]
@@ -31,6 +31,8 @@ class Request:
     """The samples of other processes."""
     fully: bool = False
     """Whether ratios are to be as sure as one process can make them."""
+    controls: bool = False
+    """Whether control calls are timed beside each subject."""
     layers: float = 0.0
     """Seconds for measuring the layers of each call; 0 for none."""
     lockstep: Literal["", "lead", "follow"] = ""
@@ -114,6 +116,8 @@ def _verdict(row: Mapping[str, Any]) -> Verdict:
             "layers": _layers(base.get("layers")),
             "compiled": _compiled(base.get("compiled")),
             "implied_us": _interval(base.get("implied_us")),
+            "pace": _pace(base.get("pace")),
+            "other": tuple(base.get("other", ())),
         }
         base = Base(**{**base, **rest, "measured": measured, "change": change})
     return Verdict(
@@ -170,4 +174,13 @@ def _lines(row: Mapping[str, Any]) -> tuple[CostlyLine, ...]:
 def _measurement(row: Mapping[str, Any] | None) -> Measurement | None:
     if row is None:
         return None
-    return Measurement(**{**row, **_intervals(row)})
+    beside = tuple(Beside(**one) for one in row.get("beside", ()))  # absent from older runs
+    return Measurement(**{**row, **_intervals(row), "beside": beside})
+
+
+def _pace(row: Mapping[str, Any] | None) -> Pace | None:
+    if row is None:
+        return None
+    return Pace(
+        **{**row, "change": Interval(**row["change"]), "subject": _interval(row["subject"])}
+    )

@@ -186,6 +186,7 @@ def _timing(request: Request | None, number: int, of: int, device: str | None) -
         request.known.get(number, ()),
         here(device),
         request.fully,
+        request.controls,
     )
 
 

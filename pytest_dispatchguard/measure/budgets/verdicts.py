@@ -10,6 +10,7 @@ from types import FunctionType
 
 from pytest_dispatchguard.measure.budgets.device_waits import judged_on_ghost
 from pytest_dispatchguard.measure.layers.guards import checking
+from pytest_dispatchguard.measure.timing.controls import Controls
 from pytest_dispatchguard.measure.timing.devices import HOST, Device
 from pytest_dispatchguard.measure.timing.intervals import over_processes
 from pytest_dispatchguard.measure.timing.measurements import (
@@ -52,6 +53,8 @@ class Timing:
     device: Device = field(default=HOST)
     fully: bool = False
     """Whether the ratio gets as certain as one process can make it, whatever the limits."""
+    controls: bool = False
+    """Whether control calls are timed, too."""
 
 
 _WORST: tuple[Outcome, ...] = ("error", "fail", "undecided", "pass", "skipped")
@@ -275,7 +278,8 @@ def _taken(subject: Subject, limits: Sequence[Limit], timing: Timing) -> Sample:
         before = len(timing.known)
         return all(telling(found, timing.confidence, n, before) == "more processes" for n in open_)
 
-    return sample(
+    controls = Controls() if timing.controls else None
+    found = sample(
         subject.call,
         subject.reference,
         enough=enough,
@@ -283,7 +287,9 @@ def _taken(subject: Subject, limits: Sequence[Limit], timing: Timing) -> Sample:
         confidence=timing.confidence,
         prepare=subject.fresh,
         device=timing.device,
+        beside=controls.beside if controls else None,
     )
+    return replace(found, controls=controls.found_us()) if controls else found
 
 
 def _decided(limit: Limit, measured: Measurement) -> bool | None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from pytest_dispatchguard.git import complaint, run_git
 from pytest_dispatchguard.measure.workers.work_tree import is_installed
+from pytest_dispatchguard.measure.workers.workers import PREFIX as WORKER
 from pytest_dispatchguard.measure.workers.workers import Launch
 from pytest_dispatchguard.model.errors import UserError
 
@@ -140,7 +143,12 @@ class Revision:
 
 
 def _sweep(top: Path) -> None:
-    """Removes worktrees of runs that were killed."""
+    """Removes worktrees of runs that were killed, and the folders of those that had not come so far or whose
+    workers were killed as well."""
+    for folder in Path(tempfile.gettempdir()).glob("dispatchguard-*"):
+        found = re.match(rf"(?:{_PREFIX}|{WORKER})(\d+)-", folder.name)
+        if found and not (folder / "tree" / ".git").exists() and not _runs(int(found[1])):
+            shutil.rmtree(folder, ignore_errors=True)
     answer = run_git(top, "worktree", "list", "--porcelain")
     for line in [] if answer is None else os.fsdecode(answer.stdout).splitlines():
         tree = Path(line.removeprefix("worktree "))
@@ -159,6 +167,19 @@ def _runs(process: int) -> bool:
     except OSError:
         pass  # a process of another user
     return True
+
+
+def end_by_exception() -> Callable[[], None]:
+    """Lets a polite request to end (`timeout`, a cancelled CI job) run what cleans up, as Ctrl-C does. Gives
+    what undoes that."""
+    if threading.current_thread() is not threading.main_thread():
+        return lambda: None
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+    def undo() -> None:
+        signal.signal(signal.SIGTERM, before)
+
+    return undo
 
 
 def top_of(folder: Path, option: str = AGAINST) -> Path:

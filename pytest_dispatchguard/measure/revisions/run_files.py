@@ -12,20 +12,28 @@ from pathlib import Path
 from typing import Any
 
 from pytest_dispatchguard.measure.budgets.budget_file import version_of
-from pytest_dispatchguard.measure.budgets.machine import installed_versions
+from pytest_dispatchguard.measure.budgets.machine import (
+    installed_versions,
+    processor,
+    processor_in,
+)
 from pytest_dispatchguard.measure.budgets.messages import (
     pack_verdicts,
     unpack_samples,
     unpack_verdicts,
 )
 from pytest_dispatchguard.measure.budgets.session import keyed
+from pytest_dispatchguard.measure.timing.intervals import median
 from pytest_dispatchguard.measure.timing.timing import Sample
 from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.measurements import Beside
 from pytest_dispatchguard.model.verdicts import Base, Verdict
 
 FOLDER = Path(".dispatchguard", "runs")
 _OURS = "dispatchguard"
 """The metadata key of a verdict."""
+_CONTROL = "control_"
+"""How metadata keys of control calls begin: `control_tree_us`."""
 _LEAST = 1e-12
 """Seconds: pyperf rejects zero."""
 
@@ -79,7 +87,8 @@ def as_text(run: Sequence[Taken]) -> str:
 
     benchmarks = []
     for one in run:
-        plain = replace(one.verdict, lines=(), base=None)
+        measured = one.verdict.measured and replace(one.verdict.measured, beside=())
+        plain = replace(one.verdict, lines=(), base=None, measured=measured)
         row = json.dumps({**json.loads(pack_verdicts([plain]))[0], "versions": _versions()})
         for side, suffix in ((0, ""), (1, " (reference)")):
             runs = [
@@ -88,7 +97,7 @@ def as_text(run: Sequence[Taken]) -> str:
                     one.key + suffix,
                     sample,
                     side,
-                    {**about, **({} if side else {_OURS: row})},
+                    {**about, **({} if side else {_OURS: row, **_controls(sample)})},
                 )
                 # A process in which the subject failed has no sample.
                 for sample, about in zip(one.samples, one.metadata, strict=False)
@@ -101,6 +110,29 @@ def as_text(run: Sequence[Taken]) -> str:
     text = io.StringIO()
     pyperf.BenchmarkSuite(benchmarks).dump(text)
     return text.getvalue()
+
+
+def _controls(sample: Sample) -> dict[str, float]:
+    return {f"{_CONTROL}{name}_us": us for name, us in sample.controls.items()}
+
+
+def _beside(benchmark: Any) -> tuple[Beside, ...]:
+    """What each process of a run took; nothing if it was saved without control calls."""
+    found = []
+    for run in benchmark.get_runs():
+        controls = {
+            key.removeprefix(_CONTROL).removesuffix("_us"): float(us)
+            for key, us in run.get_metadata().items()
+            if key.startswith(_CONTROL) and isinstance(us, (int, float))
+        }
+        if controls and run.values:
+            found.append(Beside(median(sorted(run.values)) * 1e6, controls))
+    return tuple(found)
+
+
+def _other(*pairs: tuple[str, str]) -> tuple[str, ...]:
+    """What of an earlier run, as far as it is known, is not the same here."""
+    return tuple(f"{before}, now {now}" for before, now in pairs if before and before != now)
 
 
 def _run(pyperf: Any, name: str, sample: Sample, side: int, about: Mapping[str, Any]) -> Any:
@@ -118,7 +150,7 @@ def load(path: Path, name: str) -> dict[str, Base]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError) as error:
         said = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(f"--overhead-compare: {path.name} is no file of pyperf: {said}") from None
-    bases = {}
+    bases, here = {}, processor()
     for benchmark in suite:
         row = benchmark.get_metadata().get(_OURS)
         found = json.loads(row) if row is not None else {}
@@ -129,8 +161,11 @@ def load(path: Path, name: str) -> dict[str, Base]:
             counters = verdict.counters if alike else {}
             shown = name if alike else f"{name} ({versions})"
             facts = verdict.compiled if alike else None
+            measured = verdict.measured and replace(verdict.measured, beside=_beside(benchmark))
+            there = processor_in(benchmark.get_metadata())
+            other = _other((there, here), (versions, _versions()))
             bases[benchmark.get_name()] = Base(
-                shown, counters, verdict.measured, compiled=facts, earlier=True
+                shown, counters, measured, compiled=facts, earlier=True, other=other
             )
     if not bases:
         raise UserError(

@@ -56,17 +56,18 @@ def over_processes(
     spread: float,
     confidence: float,
     looks: int = LOOKS * PROCESSES,
+    known: int = _SPREAD_KNOWN,
 ) -> Interval:
     """What several processes say together. `spread` is the standard deviation that processes of one program
-    have among each other anyway: one process alone cannot tell it. Processes that had time for too few pairs
-    are left out where others had not."""
+    have among each other anyway: one process alone cannot tell it; it is worth as many processes as are
+    `known`. Processes that had time for too few pairs are left out where others had not."""
     intervals = [i for i in intervals if math.isfinite(i.high - i.low)] or intervals
     count = len(intervals)
     centre = sum(i.value for i in intervals) / count
     seen = sum((i.value - centre) ** 2 for i in intervals)
-    freedom = _SPREAD_KNOWN + count - 1
-    sd = math.sqrt((_SPREAD_KNOWN * spread**2 + seen) / freedom)
-    between = _t_quantile(1 - _each(confidence, looks), freedom) * sd / math.sqrt(count)
+    freedom = known + count - 1
+    sd = math.sqrt((known * spread**2 + seen) / freedom)
+    between = t_quantile(1 - _each(confidence, looks), freedom) * sd / math.sqrt(count)
     below = math.sqrt(sum((i.value - i.low) ** 2 for i in intervals)) / count
     above = math.sqrt(sum((i.high - i.value) ** 2 for i in intervals)) / count
     return Interval(
@@ -87,13 +88,18 @@ def between_runs(values: Sequence[float], spread: float, runs: float, confidence
     freedom = _PROCESSES_KNOWN + len(logs) - 1
     sd = math.sqrt((_PROCESSES_KNOWN * spread**2 + seen) / freedom)
     level = 1 - (1 - confidence) / 2 / PROCESSES
-    between = _t_quantile(level, freedom) * sd / math.sqrt(len(logs))
-    return math.hypot(between, _t_quantile(level, _RUNS_KNOWN) * runs)
+    between = t_quantile(level, freedom) * sd / math.sqrt(len(logs))
+    return math.hypot(between, t_quantile(level, _RUNS_KNOWN) * runs)
 
 
-def between_share(spread: float, confidence: float) -> float:
+def between_share(
+    spread: float,
+    confidence: float,
+    looks: int = LOOKS * PROCESSES,
+    known: int = _SPREAD_KNOWN,
+) -> float:
     """The half width that remains with one process, however long it measures."""
-    return _t_quantile(1 - _each(confidence), _SPREAD_KNOWN) * spread
+    return t_quantile(1 - _each(confidence, looks), known) * spread
 
 
 def _each(confidence: float, looks: int = LOOKS * PROCESSES) -> float:
@@ -117,7 +123,7 @@ def _rank(count: int, chance: float) -> int | None:
 
 
 @lru_cache(maxsize=1024)
-def _t_quantile(level: float, freedom: int) -> float:
+def t_quantile(level: float, freedom: int) -> float:
     """Student's quantile by the expansion of Cornish and Fisher: right to 0.5% from 30 degrees on, and
     some percent too small at the few that runs are held against each other with."""
     z = NormalDist().inv_cdf(level)

@@ -10,9 +10,10 @@ import math
 import os
 import random
 import select
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import repeat
 from struct import Struct
@@ -21,7 +22,7 @@ from pytest_dispatchguard.measure.timing.calibration import pace, undisturbed
 from pytest_dispatchguard.measure.timing.calling import Block, Call, empty_block
 from pytest_dispatchguard.measure.timing.devices import HOST, Device
 from pytest_dispatchguard.measure.timing.intervals import LOOKS, median, median_interval
-from pytest_dispatchguard.measure.timing.measurements import pairs_share
+from pytest_dispatchguard.measure.timing.pairs import pairs_share
 from pytest_dispatchguard.measure.timing.timeouts import said_nothing
 from pytest_dispatchguard.measure.timing.timing import Clock, Sample, growth, thinned
 from pytest_dispatchguard.model.errors import UserError
@@ -33,6 +34,10 @@ HELLO, READY, GO, DONE, STOP, LOST = range(6)
 _WARM = 8
 """Of a block, so many parts are called before it, untimed: while it slept the other used the caches."""
 _LEAST_WARM = 2
+_SETTLE = 30e-6
+"""Seconds that a process sleeps before a turn: the other, which has just spoken, still has to fall asleep,
+and would do so on this core within the turn. And both come to all turns from sleep."""
+_PR_SET_TIMERSLACK, _EXACT = 29, 1
 _FIRST_LOOK = 25
 _LEAST_SECONDS = 0.1
 _BATCH = 25
@@ -130,6 +135,7 @@ class Turns:
         return took
 
     def _timed(self, block: Block, loops: int) -> float:
+        time.sleep(_SETTLE)
         prepare = self.prepare
         if prepare is not None:
             prepare()
@@ -157,7 +163,8 @@ def turns_of(
 @contextmanager
 def _on_one_core() -> Iterator[None]:
     """Both processes run on the same core, where the system allows: cores of one machine can differ by half
-    in their pace, and would then tell of themselves."""
+    in their pace, and would then tell of themselves. Short sleeps are not made longer."""
+    _sleep_exactly()
     if not hasattr(os, "sched_setaffinity"):
         yield
         return
@@ -171,6 +178,15 @@ def _on_one_core() -> Iterator[None]:
     finally:
         if before:
             os.sched_setaffinity(0, before)
+
+
+def _sleep_exactly() -> None:
+    """Linux lets sleeps of this thread last 50 µs longer, unless told otherwise."""
+    if sys.platform == "linux":
+        import ctypes
+
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, _EXACT, 0, 0, 0)
 
 
 def lead(turns: Turns, partner: Partner, seconds: float, confidence: float) -> Sample:

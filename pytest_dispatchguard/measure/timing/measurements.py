@@ -14,7 +14,7 @@ from pytest_dispatchguard.measure.timing.intervals import (
     over_processes,
 )
 from pytest_dispatchguard.measure.timing.timing import Sample
-from pytest_dispatchguard.model.measurements import Interval, Measurement
+from pytest_dispatchguard.model.measurements import Beside, Interval, Measurement
 from pytest_dispatchguard.model.verdicts import Limit
 
 OF_TIME = ("ratio", "extra_us", "host_us", "device_us")
@@ -46,26 +46,6 @@ _RUNS, _RUNS_ABSOLUTE = 4, 0.3
 runs within minutes, ratios of 1.5 and 3.9 had 4% and 5%, while the processor went at two paces."""
 
 
-_PAIRS_APART = 0.004
-"""The standard deviation that pairs of processes which take turns have among each other, as a logarithm."""
-
-
-def pairs_share(confidence: float) -> float:
-    """The half width that one pair of processes leaves open, however long it measures."""
-    return between_share(_PAIRS_APART, confidence)
-
-
-def over_pairs(changes: Sequence[Interval], confidence: float) -> Interval:
-    """How many times dearer a call is in one of two revisions, as all pairs of processes say together."""
-    logs = [
-        Interval(*(math.log(one) if 0 < one < math.inf else end * math.inf for one, end in ends))
-        for change in changes
-        for ends in [((change.value, 1), (change.low, -1), (change.high, 1))]
-    ]
-    found = over_processes(logs, _PAIRS_APART, confidence)
-    return Interval(math.exp(found.value), math.exp(found.low), math.exp(found.high))
-
-
 def measurement(samples: Sequence[Sample], confidence: float) -> Measurement:
     """Combines the samples of all processes."""
     subject_us = _over([s.subject_us for s in samples], _ABSOLUTE, confidence)
@@ -82,6 +62,7 @@ def measurement(samples: Sequence[Sample], confidence: float) -> Measurement:
         grows=max(s.grows for s in samples),
         note=_note(samples, subject_us, device_us),
         apart=between_runs(times, _ABSOLUTE, _RUNS_ABSOLUTE, confidence),
+        beside=tuple(Beside(s.subject_us.value, s.controls) for s in samples if s.controls),
     )
     ratios = [s.ratio for s in samples if s.ratio is not None]
     if not ratios:

@@ -9,8 +9,8 @@ import gc
 import math
 import random
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import repeat
 
 from pytest_dispatchguard.measure.timing.calibration import pace, undisturbed
@@ -64,6 +64,8 @@ class Sample:
     """Notes about the device."""
     change: Interval | None = None
     """How many times what it takes in another process that took turns with this one; None without one."""
+    controls: Mapping[str, float] = field(default_factory=dict)
+    """What control calls took beside it; empty where none were timed."""
 
 
 class Arms:
@@ -98,8 +100,10 @@ def sample(
     prepare: Callable[[], object] | None = None,
     device: Device = HOST,
     clock: Clock = time.perf_counter_ns,
+    beside: Callable[[], object] | None = None,
 ) -> Sample:
-    """Measures until `enough` returns true, checked now and then, or the time is up."""
+    """Measures until `enough` returns true, checked now and then, or the time is up. `beside` is called
+    between batches of blocks."""
     arms = Arms(subject, reference, clock)
     with undisturbed():
         _calibrate(arms, prepare, device)
@@ -109,6 +113,8 @@ def sample(
         while True:
             until = start + int(seconds * 1e9)
             _batch(arms, prepare, device, until=until, clock=clock)
+            if beside is not None:
+                beside()
             if arms.device is not None:
                 _device_batch(arms.device, until=until, clock=clock)
             spent = (clock() - start) / 1e9

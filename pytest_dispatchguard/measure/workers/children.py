@@ -7,6 +7,7 @@ import json
 import os
 import select
 import signal
+import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ Answer = dict[str, Any]
 Ends = tuple[int, int]
 _PATIENCE = 2.0
 """Seconds a child has to end by itself."""
+_PR_SET_PDEATHSIG = 1
 _OOM_SCORE = Path("/proc/self/oom_score_adj")
 
 
@@ -29,7 +31,7 @@ def may_fork() -> bool:
 
 
 class Child:
-    """One forked child."""
+    """One forked child: `pid` is its process, and its group."""
 
     def __init__(self, answer: Callable[[str, Ends], Answer], closed: Sequence[int] = ()) -> None:
         """`answer` gets each request, and the child's ends of the pipes. `closed` are file descriptors to
@@ -40,8 +42,12 @@ class Child:
             warnings.simplefilter(
                 "ignore"
             )  # from Python 3.12 on, about threads that do not exist in the child
-            self._pid = os.fork()
-        if self._pid == 0:
+            parent, self.pid = os.getpid(), os.fork()
+        if self.pid == 0:
+            # Nobody would hear its answer, and whoever measures next would meet it at the same pipes.
+            killed_with_parent()
+            if os.getppid() != parent:
+                os._exit(1)
             for end in (self._requests, self._replies, *closed):
                 os.close(end)
             _live(answer, requests, replies)
@@ -50,35 +56,49 @@ class Child:
         self._gone: Answer = {}
         """How it ended."""
 
-    def ask(self, request: str, timeout: float | None, asking: int | None = None) -> Answer:
+    def ask(
+        self,
+        request: str,
+        timeout: float | None,
+        asking: int | None = None,
+        leave: Callable[[], NoReturn] | None = None,
+    ) -> Answer:
         """The child's answer to a request, or how it ended under `died`. `asking` only becomes readable
-        before that if whoever asked is gone."""
+        before that if whoever asked is gone: then the child is ended, and `leave` ends this process."""
         if self._gone:
             return self._gone
-        answer = self._answer(request, timeout, asking)
+        answer = self._answer(request, timeout, asking, leave)
         if "died" in answer:
             self._gone = answer
         return answer
 
-    def _answer(self, request: str, timeout: float | None, asking: int | None) -> Answer:
+    def _answer(
+        self,
+        request: str,
+        timeout: float | None,
+        asking: int | None,
+        leave: Callable[[], NoReturn] | None,
+    ) -> Answer:
         try:
             _write(self._requests, request.encode())
         except BrokenPipeError:
             pass  # how it ended is returned below
-        heard = self._heard(timeout, asking)
+        heard = self._heard(timeout, asking, leave)
         if heard is None:
             self.end()
             return {"died": gave_no_answer(timeout or 0.0)}
         try:
             answer: Answer = json.loads(heard)
         except ValueError:
-            answer = {"died": _fate(self.end(_PATIENCE))}
+            answer = {"died": fate(self.end(_PATIENCE))}
         else:
             if "died" in answer:
                 self.end(_PATIENCE)
         return answer
 
-    def _heard(self, timeout: float | None, asking: int | None) -> bytes | None:
+    def _heard(
+        self, timeout: float | None, asking: int | None, leave: Callable[[], NoReturn] | None
+    ) -> bytes | None:
         """A line of the answer, also if other processes hold the pipe open; less if the child is gone, and
         None if the time is up."""
         heard = b""
@@ -89,6 +109,8 @@ class Child:
             ready, _, _ = select.select(ends, [], [], left)
             if asking in ready:
                 self.interrupt()
+                if leave is not None:
+                    leave()
                 os._exit(1)
             if not ready:
                 return None
@@ -101,7 +123,7 @@ class Child:
     def interrupt(self) -> None:
         """Ends a child as Ctrl-C does, so that it can tear down fixtures."""
         try:
-            os.kill(self._pid, signal.SIGINT)
+            os.kill(self.pid, signal.SIGINT)
         except ProcessLookupError:
             pass
         self.end(_PATIENCE)
@@ -114,12 +136,12 @@ class Child:
         os.close(self._requests)
         status = self._waited(patience)
         try:
-            os.killpg(self._pid, signal.SIGKILL)
+            os.killpg(self.pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
             pass  # it has no group yet, or is gone already
         if status is None:
-            os.kill(self._pid, signal.SIGKILL)
-            status = os.waitpid(self._pid, 0)[1]
+            os.kill(self.pid, signal.SIGKILL)
+            status = os.waitpid(self.pid, 0)[1]
         os.close(self._replies)
         self._gone = {"died": "was ended"}
         return os.waitstatus_to_exitcode(status)
@@ -128,12 +150,25 @@ class Child:
         """The status of a child; None if it does not end in time."""
         give_up = time.monotonic() + patience
         while True:
-            pid, status = os.waitpid(self._pid, os.WNOHANG)
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
                 return status
             if time.monotonic() > give_up:
                 return None
             time.sleep(0.001)
+
+
+def killed_with_parent(how: int = signal.SIGKILL) -> None:
+    """Has Linux send this process a signal when its parent ends, also if that is killed; 0 for none."""
+    if sys.platform != "linux":
+        return
+    try:
+        import ctypes
+    except ImportError:
+        return  # a Python that was built without it
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:
+        prctl(_PR_SET_PDEATHSIG, how)
 
 
 def _live(answer: Callable[[str, Ends], Answer], requests: int, replies: int) -> NoReturn:
@@ -173,7 +208,8 @@ def _write(end: int, line: bytes) -> None:
         data = data[os.write(end, data) :]
 
 
-def _fate(status: int) -> str:
+def fate(status: int) -> str:
+    """How a process ended, by its exit status."""
     if status >= 0:
         return f"ended by itself with status {status}"
     try:

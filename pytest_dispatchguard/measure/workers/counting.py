@@ -18,17 +18,16 @@ import pytest
 
 from pytest_dispatchguard.measure.workers import coverage
 from pytest_dispatchguard.measure.workers.children import Answer, Child, Ends, may_fork
-from pytest_dispatchguard.measure.workers.measuring import (
+from pytest_dispatchguard.measure.workers.items import is_measured, tear_down
+from pytest_dispatchguard.measure.workers.measuring import Measuring
+from pytest_dispatchguard.measure.workers.native import Native
+from pytest_dispatchguard.measure.workers.reports import (
     Found,
-    Measuring,
     amended,
     failed,
-    is_measured,
     report_from,
-    tear_down,
     verdicts_of,
 )
-from pytest_dispatchguard.measure.workers.native import Native
 from pytest_dispatchguard.model.verdicts import Verdict
 
 _PATIENCE = 3.0

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import select
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -11,13 +13,18 @@ from typing import Any, Literal
 
 from pytest_dispatchguard.measure.budgets.messages import Request, unpack_samples
 from pytest_dispatchguard.measure.timing.lockstep import LOST, Ends, Partner
-from pytest_dispatchguard.measure.timing.measurements import measurement, over_pairs
+from pytest_dispatchguard.measure.timing.measurements import measurement
+from pytest_dispatchguard.measure.timing.pairs import MOST_PAIRS, over_pairs
 from pytest_dispatchguard.measure.timing.timing import Sample
+from pytest_dispatchguard.measure.workers.sources import LEAST_SECONDS, Options, Source, share
 from pytest_dispatchguard.measure.workers.workers import Worker
 from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.model.measurements import Interval, Measurement
 from pytest_dispatchguard.model.verdicts import Base, Verdict
 
 _TICK = 0.2
+_PAIRS = 6
+"""Different pairs of workers that take turns, at least, before one measures again."""
 
 
 @dataclass(slots=True)
@@ -53,16 +60,36 @@ class Paired:
     pairs: int = 0
     broken: str = ""
     """Why there are no more."""
+    here: bool = False
+    """Whether that lies at the head, not at the base."""
+
+    def change(self, subject: str, confidence: float) -> Interval | None:
+        """How many times what a call of a subject takes in the base it takes; None where nobody knows."""
+        here, there = (found.get(subject, ()) for found in (self.head, self.base))
+        changes = [sample.change for sample in here if sample.change]
+        changes += [_inverse(sample.change) for sample in there if sample.change]
+        return over_pairs(changes, confidence) if changes else None
+
+    def there(self, subject: str, confidence: float) -> Measurement | None:
+        """What a call of a subject takes in the base; None where nobody knows."""
+        samples = self.base.get(subject)
+        return measurement(samples, confidence) if samples else None
 
     def told_of(self, verdict: Verdict, base: Base, confidence: float) -> Base:
         """The base of a verdict, with what was found."""
-        there = self.base.get(verdict.subject, [])
-        changes = [sample.change for sample in self.head.get(verdict.subject, ()) if sample.change]
-        if not there or not changes:
-            return replace(base, untimed=self.broken or "it was not timed")
-        return replace(
-            base, measured=measurement(there, confidence), change=over_pairs(changes, confidence)
-        )
+        measured = self.there(verdict.subject, confidence)
+        change = self.change(verdict.subject, confidence)
+        if measured is None or change is None:
+            place = "in the work tree, " if self.here else ""
+            return replace(base, untimed=place + self.broken if self.broken else "it was not timed")
+        return replace(base, measured=measured, change=change)
+
+
+def _inverse(change: Interval) -> Interval:
+    """What the base, which led, found: the other way round."""
+    return Interval(
+        1 / change.value, 1 / change.high, 1 / change.low if change.low > 0 else math.inf
+    )
 
 
 _MEETINGS = count(1)
@@ -79,9 +106,13 @@ def meet(
 ) -> list[str]:
     """Has the subjects of a test timed by one pair of workers, that of the work tree first, and adds what
     they found. Whatever becomes of one of them, the other is told, and answers. Gives why each worker is
-    gone; empty for one that is not."""
+    gone; empty for one that is not.
+
+    They lead by turns: which of the two does makes some tenths of a percent, as the other comes to each of
+    its turns from sleep."""
     request = replace(request, meeting=next(_MEETINGS), subjects=tuple(names))
-    asked = [replace(request, lockstep=part) for part in _PARTS]
+    parts = _PARTS if found.pairs % 2 == 0 else _PARTS[::-1]
+    asked = [replace(request, lockstep=part) for part in parts]
     answers: dict[int, Mapping[str, Any]] = {}
     waiting: list[int] = []
     for side, worker in enumerate(workers):
@@ -91,7 +122,7 @@ def meet(
         except UserError as error:
             answers[side] = {"gone": str(error)}
     while waiting:
-        if any("samples" not in answer for answer in answers.values()):
+        if not all(answer.get("samples") for answer in answers.values()):
             for side in waiting:
                 # Said with the ends of the one that it waits for.
                 Partner(ends[1 - side], request.meeting, 0.0).say(LOST)
@@ -107,7 +138,9 @@ def meet(
         samples = unpack_samples(answers[side].get("samples") or {})
         for number, name in enumerate(names):
             known.setdefault(name, []).extend(samples.get(number, ()))
-    found.broken = next(filter(None, map(_why, answers.values())), "")
+    # The first to answer: the other can say no more than that it was left alone.
+    lost = [(why, side == 0) for side, answer in answers.items() if (why := _why(answer))]
+    found.broken, found.here = lost[0] if lost else ("", False)
     found.pairs += 1
     return [str(answers[side].get("gone", "")) for side in (0, 1)]
 
@@ -119,3 +152,51 @@ def _why(answer: Mapping[str, Any]) -> str:
     if "died" in answer:
         return f"the process that measured it {answer['died']}"
     return str(answer.get("missing") or answer.get("gone"))
+
+
+def by_turns(
+    sides: tuple[Source, Source],
+    node_id: str,
+    names: Sequence[str],
+    options: Options,
+    decided: Callable[[Paired], bool],
+    tick: Callable[[], None],
+) -> Paired:
+    """Has subjects of a test timed by turns in two source trees, head and base: in as many pairs of processes
+    as a decision needs."""
+    paired = Paired()
+    while True:
+        left = options.seconds - paired.seconds
+        request = Request(node_id, share(left), options.confidence, options.timeout + share(left))
+        _meet(sides, request, names, paired, tick)
+        over = paired.pairs >= MOST_PAIRS or options.seconds - paired.seconds < LEAST_SECONDS
+        if paired.broken or over or decided(paired):
+            return paired
+
+
+def _meet(
+    sides: tuple[Source, Source],
+    request: Request,
+    names: Sequence[str],
+    paired: Paired,
+    tick: Callable[[], None],
+) -> None:
+    """Has one more pair of processes measure."""
+    number = paired.pairs % max(sides[0].number, _PAIRS)
+    workers, ends = [], []
+    for side in sides:
+        try:
+            worker = side.worker(number)
+            worker.wait(tick)
+        except UserError as error:
+            side.drop(number, str(error))
+            paired.broken, paired.here = str(error), side is sides[0]
+            return
+        workers.append(worker)
+        ends.append(side.ends(number))
+    start = time.monotonic()
+    gone = meet(workers, ends, request, names, paired, tick)
+    paired.seconds += min(time.monotonic() - start, request.seconds)
+    for side, why in zip(sides, gone, strict=True):
+        if why:
+            side.drop(number, why)

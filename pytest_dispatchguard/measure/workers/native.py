@@ -13,7 +13,9 @@ import pytest
 
 from pytest_dispatchguard.measure.budgets.messages import Request
 from pytest_dispatchguard.measure.budgets.native import Counted, is_asked, with_native
-from pytest_dispatchguard.measure.workers.measuring import Found, Source, node_id_of
+from pytest_dispatchguard.measure.workers.items import node_id_of
+from pytest_dispatchguard.measure.workers.reports import Found
+from pytest_dispatchguard.measure.workers.sources import Source
 from pytest_dispatchguard.measure.workers.workers import Launch
 from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.model.verdicts import Verdict

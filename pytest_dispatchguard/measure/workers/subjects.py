@@ -42,7 +42,7 @@ def disable_other_plugins(config: pytest.Config) -> None:
     for name, value in quiet.items():
         if hasattr(option, name):
             setattr(option, name, value)
-    if getattr(option, "basetemp", None):
+    if getattr(option, "basetemp", None) and getattr(option, "overhead_worker", None) is None:
         option.basetemp = f"{option.basetemp}-overhead-{os.getpid()}"
 
 

@@ -6,8 +6,10 @@ from __future__ import annotations
 import gc
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
@@ -17,8 +19,9 @@ from pytest_dispatchguard.measure.budgets.machine import pyperf_metadata
 from pytest_dispatchguard.measure.budgets.messages import Request, pack_samples, unpack_request
 from pytest_dispatchguard.measure.timing.calling import Call
 from pytest_dispatchguard.measure.timing.lockstep import Ends
-from pytest_dispatchguard.measure.workers.children import Child, may_fork
+from pytest_dispatchguard.measure.workers.children import Child, killed_with_parent, may_fork
 from pytest_dispatchguard.measure.workers.work_tree import strays_here
+from pytest_dispatchguard.measure.workers.workers import CHILD
 from pytest_dispatchguard.runtime.counters import counters
 
 REQUEST: pytest.StashKey[Request] = pytest.StashKey()
@@ -38,6 +41,8 @@ class Worker:
         """`turns` are the ends of pipes to a worker of another revision, if there is one."""
         self.config = config
         self.turns = Ends(*turns) if turns else None
+        self.folder = Path(config.option.basetemp).parent
+        """For what is temporary, made and removed by the run that asks."""
         self.requests = requests
         self.replies = replies
         self.saving = saving
@@ -53,6 +58,9 @@ class Worker:
         items = {item.nodeid: item for item in session.items}
         self.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # children share it
         _warm_up()
+        killed_with_parent(
+            0
+        )  # from here on the end of the pipe is seen, and fixtures are torn down
         self._say({"ready": len(items), "forks": may_fork(), "strays": strays_here()})
         waiting = b""
         while True:
@@ -60,7 +68,7 @@ class Worker:
             if not read:
                 # Not a normal exit: only the main run writes what plugins write at the end.
                 self.config._ensure_unconfigure()
-                os._exit(0)
+                self._leave_nothing()
             waiting += read
             while b"\n" in waiting:
                 line, _, waiting = waiting.partition(b"\n")
@@ -86,8 +94,11 @@ class Worker:
 
     def _say(self, message: dict[str, Any]) -> None:
         data = json.dumps(message, default=str).encode() + b"\n"
-        while data:
-            data = data[os.write(self.replies, data) :]
+        try:
+            while data:
+                data = data[os.write(self.replies, data) :]
+        except BrokenPipeError:
+            self._leave_nothing()
 
     def _measured(self, item: pytest.Item, request: Request) -> dict[str, Any]:
         def run(*_: object) -> dict[str, Any]:
@@ -96,9 +107,16 @@ class Worker:
         if not may_fork():
             return run()
         child = Child(run, closed=(self.requests, self.replies))
-        answer = child.ask("", request.timeout, self.requests)
+        # Should this process be killed, whoever asked it ends the child and what it has started.
+        self.folder.joinpath(CHILD).write_text(str(child.pid))
+        answer = child.ask("", request.timeout, self.requests, self._leave_nothing)
         child.end()
         return answer
+
+    def _leave_nothing(self) -> NoReturn:
+        """Ends this process as nobody asks any more. Its folder goes too: that run may have been killed."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        os._exit(0)
 
     def _run(self, item: pytest.Item, request: Request) -> dict[str, Any]:
         item.config.stash[REQUEST] = request

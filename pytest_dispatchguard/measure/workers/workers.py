@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,8 +18,13 @@ from typing import Any
 
 from pytest_dispatchguard.measure.budgets.messages import Request
 from pytest_dispatchguard.measure.timing.lockstep import Ends
+from pytest_dispatchguard.measure.workers.children import fate
 from pytest_dispatchguard.model.errors import UserError
 
+PREFIX = "dispatchguard-worker-"
+"""Of the folder that a worker has for what is temporary; the process that asks it follows."""
+CHILD = "child"
+"""A file in that folder: the process that the worker has forked last."""
 _START_TIMEOUT = 600.0
 _GRACE = 30.0
 """Extra seconds for a worker to report that a test was given up."""
@@ -40,9 +46,21 @@ if os.environ.pop("DISPATCHGUARD_FIXED_LAYOUT", "") and sys.platform == "linux":
     if known != -1 and not known & 0x40000 and personality(known | 0x40000) != -1:
         os.execv(sys.executable, sys.orig_argv)
 """
+# While it imports, it does not see that the run which started it was killed.
+_END_WITH_RUN = """
+import sys
+if sys.platform == "linux":
+    try:
+        import ctypes
+        ctypes.CDLL(None).prctl(1, 9)
+    except (ImportError, AttributeError):
+        pass
+"""
 # The path is set before pytest is found, so that a worker imports what the run that asks it imports.
-_START = _FIXED_LAYOUT + (
-    "import json, os, sys; sys.path[:] = json.loads(os.environ.pop('DISPATCHGUARD_PATH')); "
+_START = (
+    _FIXED_LAYOUT
+    + _END_WITH_RUN
+    + "import json, os, sys; sys.path[:] = json.loads(os.environ.pop('DISPATCHGUARD_PATH')); "
     "import pytest; raise SystemExit(pytest.main(sys.argv[1:]))"
 )
 
@@ -73,11 +91,19 @@ class Worker:
         environment = _environment(launch, number)
         if turns is not None or (launch.fixed and not launch.command):
             environment["DISPATCHGUARD_FIXED_LAYOUT"] = "1"
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
+        try:
+            self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
+            self._folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+        except OSError as error:
+            raise UserError(f"a worker cannot have temporary files: {error}") from None
         requests, self._requests = os.pipe()
         self._replies, replies = os.pipe()
         given = (requests, replies, *((turns.reading, turns.writing) if turns else ()))
-        command += [*launch.arguments, f"--overhead-worker={','.join(map(str, given))}"]
+        command += [
+            *launch.arguments,
+            f"--basetemp={self._folder / 'pytest'}",
+            f"--overhead-worker={','.join(map(str, given))}",
+        ]
         try:
             self._process = subprocess.Popen(
                 command,
@@ -162,32 +188,55 @@ class Worker:
         status = self._process.wait()
         self._log.seek(0)
         lines = self._log.read().decode(errors="replace").splitlines()
+        if status == -signal.SIGKILL:
+            lines = []  # from outside, of which it knew nothing
         said = "".join(f"\n    {line}" for line in lines[-_MOST_SAID:] if line.strip())
         self.end()
-        raise UserError(f"the worker ended with status {status}{said and '; it said:'}{said}")
+        how = fate(status) if status < 0 else f"ended with status {status}"
+        raise UserError(f"the worker {how}{said and '; it said:'}{said}")
+
+    def let_go(self) -> None:
+        """Tells the worker to end, without waiting for it."""
+        if self._requests >= 0:
+            os.close(self._requests)
+            self._requests = -1
 
     def end(self) -> None:
         """Ends the worker and the processes that it started; kills them if needed."""
         if self._log.closed:
             return
-        os.close(self._requests)
-        self._requests = -1
+        self.let_go()
         try:
-            self._process.wait(_PATIENCE)
+            # Before it is ready it measures nothing, and may import for minutes.
+            self._process.wait(0 if self.forks is None else _PATIENCE)
         except subprocess.TimeoutExpired:
             pass
-        try:
-            os.killpg(self._process.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            pass  # it is gone already
+        for group in (self._process.pid, self._child()):
+            try:
+                if group:
+                    os.killpg(group, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                pass  # it is gone already
         self._process.wait()
         self._close()
+
+    def _child(self) -> int:
+        """The group of the last process that the worker has forked; 0 for none."""
+        try:
+            child = int((self._folder / CHILD).read_text())
+            return child if os.getsid(child) == self._process.pid else 0
+        except ProcessLookupError:
+            return child  # others of its group may be there
+        except (OSError, ValueError):
+            return 0
 
     def _close(self) -> None:
         for end in (self._requests, self._replies):
             if end >= 0:
                 os.close(end)
+        self._requests = -1
         self._log.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _environment(launch: Launch, number: int) -> dict[str, str]:

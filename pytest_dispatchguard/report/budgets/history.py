@@ -1,5 +1,5 @@
 """The history of budgets as text or JSON: the latest results of all tests, one test over time, and the
-commit that moved a counter."""
+commit that moved a counter or the time of a call."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from pytest_dispatchguard.model.history import CounterMove, Culprit, Point, Run, Trend
+from pytest_dispatchguard.model.history import CounterMove, Culprit, Point, Run, Trend, Tried
 from pytest_dispatchguard.model.measurements import Interval
+from pytest_dispatchguard.report import figures as numbers
 from pytest_dispatchguard.report.budgets.layers import plain
 from pytest_dispatchguard.report.lines import Line, written
 from pytest_dispatchguard.visible import one_line
@@ -249,25 +250,46 @@ def _object(point: Point) -> dict[str, Any]:
 
 
 def culprit_as_text(found: Culprit) -> str:
-    """The commit that moved a counter."""
-    what = f"{found.counter} of {found.node_id} ({found.subject})"
+    """The commit that moved a counter, or the time of a call."""
+    test = f"{found.node_id} ({found.subject})"
+    if found.change is None:
+        moved = f"moved {found.counter} of {test}: {found.before} → {found.now}"
+        head = f"measured at {len(found.tried)} commits:"
+    else:
+        times = f"{numbers.figure(found.before, 'µs')} → {numbers.figure(found.now, 'µs')}"
+        moved = f"changed the time of {test}: {times}, {change_as_text(found.change)}"
+        head = f"compared with {found.good[:12]} by turns, at {len(found.tried)} commits:"
     lines = [
-        f"{found.commit[:12]} moved {what}: {found.before} → {found.now}",
+        f"{found.commit[:12]} {moved}",
         f"  {found.date}  {found.author}",
         f"  {found.title}",
-        f"measured at {len(found.tried)} commits:",
-        *(
-            f"  {commit[:12]}  {'not counted' if number is None else number}"
-            for commit, number in found.tried
-        ),
+        head,
+        *(f"  {one.commit[:12]}  {_took(one)}" for one in found.tried),
     ]
     return "\n".join(map(one_line, lines)) + "\n"
 
 
+def _took(tried: Tried) -> str:
+    """What was measured at a commit."""
+    if tried.change is None:
+        missing = f"not timed: {tried.reason}" if tried.reason else "not counted"
+        return missing if tried.number is None else str(tried.number)
+    took = "" if tried.number is None else numbers.figure(tried.number, "µs")
+    doubt = f": {tried.reason}" if tried.reason else ""
+    return f"{took}  {change_as_text(tried.change)}{doubt}"
+
+
+def change_as_text(change: Interval) -> str:
+    """How many times the time at another commit a call takes."""
+    low, high = (f"{end:.3f}" if math.isfinite(end) else "?" for end in (change.low, change.high))
+    return f"{change.value:.3f} times ({low} to {high})"
+
+
 def culprit_as_json(found: Culprit) -> str:
     """The same as one object."""
-    tried = [{"commit": commit, "number": number} for commit, number in found.tried]
-    row = {"nodeid": found.node_id, **asdict(found), "tried": tried}
+    tried = [{**asdict(one), "change": one.change and plain(one.change)} for one in found.tried]
+    change = found.change and plain(found.change)
+    row = {"nodeid": found.node_id, **asdict(found), "tried": tried, "change": change}
     del row["node_id"]
     return _as_json({"culprit": row})
 

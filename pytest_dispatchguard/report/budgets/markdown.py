@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from pytest_dispatchguard.model.verdicts import Verdict
+from pytest_dispatchguard.report.budgets import paces
 from pytest_dispatchguard.report.budgets.verdicts import explained, table_of
 from pytest_dispatchguard.report.markdown_text import LIMIT, code, escape, fence_around
 from pytest_dispatchguard.visible import visible
@@ -34,6 +35,8 @@ def as_markdown(verdicts: Sequence[Verdict], machine: Mapping[str, str]) -> str:
             f"{SIGNS[row[at]]} {row[at]}",
         ]
         out += f"| {' | '.join([*cells, *map(escape, row[at + 1 :])])} |\n"
+    for line in paces.of_run(verdicts):
+        out += f"\n{escape(line)}\n"
     left = [verdict for verdict in verdicts if verdict.verdict not in ("pass", "skipped")]
     for i, verdict in enumerate(left):
         block = f"\n#### {code(verdict.node_id)}\n\n{_fenced(explained(verdict))}\n"

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeVar, get_args
 from pytest_dispatchguard.model.compiled import Compiled, CompileEvent, Guards
 from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.model.layers import Layer, LayerKind, Layers
-from pytest_dispatchguard.model.measurements import CostlyLine, Interval, Measurement
+from pytest_dispatchguard.model.measurements import CostlyLine, Interval, Measurement, Pace
 from pytest_dispatchguard.model.verdicts import Base, Limit, Outcome, Verdict
 from pytest_dispatchguard.report.budgets.verdicts import SCHEMA
 
@@ -100,6 +100,19 @@ def _base(value: object) -> Base:
         note=_text(row, "reason"),
         layers=_maybe(row, "layers", _layers),
         compiled=_maybe(row, "compiled", _compiled),
+        earlier=row.get("earlier") is True,
+        pace=_maybe(row, "pace", _pace),
+        other=_texts(row, "other", older=True),
+    )
+
+
+def _pace(value: object) -> Pace:
+    row = _is(value, dict, "pace")
+    return Pace(
+        change=_interval(_at(row, "change")),
+        each=_figures(_at(row, "each")),
+        apart=_number(_at(row, "apart"), "apart"),
+        subject=_maybe(row, "subject", _interval),
     )
 
 

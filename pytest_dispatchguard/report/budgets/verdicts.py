@@ -15,6 +15,7 @@ from pytest_dispatchguard.model.layers import Layers
 from pytest_dispatchguard.model.measurements import CostlyLine, Interval, Measurement
 from pytest_dispatchguard.model.reports import Missing
 from pytest_dispatchguard.model.verdicts import Base, Verdict, has_moved
+from pytest_dispatchguard.report.budgets import paces
 from pytest_dispatchguard.report.budgets.blame import Slower, compared_layers, slower_layers
 from pytest_dispatchguard.report.budgets.layers import as_object, relative, waterfall
 from pytest_dispatchguard.report.budgets.sorting import in_order
@@ -216,6 +217,8 @@ def reasons(verdict: Verdict) -> str:
     lines += [f"  {part}" for part in verdict.reason.split("; ")]
     if verdict.measured is not None:
         lines.append(f"  {_measured(verdict.measured)}")
+        pace = paces.of_base(verdict.base)
+        lines += [f"  {pace}"] if pace else []
     return "\n".join([*lines, *_blamed(verdict), *_compiled(verdict)])
 
 
@@ -441,6 +444,9 @@ def _base(base: Base | None) -> dict[str, Any] | None:
         "device_us": _figure(measured.device_us if measured else None),
         "layers": as_object(base.layers),
         "compiled": _compiled_row(base.compiled),
+        "earlier": base.earlier,
+        "pace": paces.as_object(base.pace, _figure),
+        "other": list(base.other),
     }
 
 

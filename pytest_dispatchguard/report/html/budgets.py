@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from pytest_dispatchguard.model.measurements import CostlyLine, Interval
 from pytest_dispatchguard.model.verdicts import Verdict
+from pytest_dispatchguard.report.budgets import paces
 from pytest_dispatchguard.report.budgets.layers import as_svg, drawn
 from pytest_dispatchguard.report.budgets.verdicts import costly, reasons, table_of
 from pytest_dispatchguard.report.charts import svg
@@ -55,6 +56,7 @@ def section(verdicts: Sequence[Verdict], trends: Trends) -> Html:
         "section",
         el("h2", "Budgets", id="budgets-title"),
         wide("Table of budgets", filled) if body else el("p", "There are none."),
+        *(el("p", line) for line in paces.of_run(verdicts)),
         id="budgets",
         aria_labelledby="budgets-title",
     )

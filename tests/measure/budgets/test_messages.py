@@ -14,13 +14,14 @@ from pytest_dispatchguard.measure.budgets.messages import (
 from pytest_dispatchguard.measure.timing.timing import Sample
 from pytest_dispatchguard.model.compiled import Compiled, CompileEvent, Guards
 from pytest_dispatchguard.model.layers import Layer, Layers
-from pytest_dispatchguard.model.measurements import CostlyLine, Interval, Measurement
+from pytest_dispatchguard.model.measurements import Beside, CostlyLine, Interval, Measurement, Pace
 from pytest_dispatchguard.model.verdicts import Base, Limit, Verdict
 
 NUMBERS = st.floats(allow_nan=False)
 TEXTS = st.text(max_size=20)
 COUNTERS = st.dictionaries(st.sampled_from(["instructions", "dispatches"]), st.integers(0, 10**9))
 INTERVALS = st.builds(Interval, NUMBERS, NUMBERS, NUMBERS)
+CONTROLS = st.dictionaries(TEXTS, NUMBERS, max_size=2)
 MEASURED = st.builds(
     Measurement,
     INTERVALS,
@@ -33,6 +34,7 @@ MEASURED = st.builds(
     st.integers(0),
     NUMBERS,
     TEXTS,
+    beside=st.lists(st.builds(Beside, NUMBERS, CONTROLS), max_size=2).map(tuple),
 )
 LINES = st.lists(
     st.builds(CostlyLine, TEXTS, st.integers(1), st.integers(0), TEXTS, st.none() | st.integers()),
@@ -76,6 +78,8 @@ BASES = st.builds(
     lines=LINES,
     layers=LAYERS,
     compiled=st.none() | COMPILED,
+    pace=st.none() | st.builds(Pace, INTERVALS, CONTROLS, NUMBERS, st.none() | INTERVALS),
+    other=st.lists(TEXTS, max_size=2).map(tuple),
 )
 VERDICTS = st.builds(
     Verdict,
@@ -107,6 +111,7 @@ SAMPLES = st.builds(
     st.none() | INTERVALS,
     TEXTS,
     st.none() | INTERVALS,
+    CONTROLS,
 )
 
 

@@ -180,7 +180,7 @@ def test_processes_that_had_no_time_are_left_out() -> None:
     [(0.975, 30, 2.0423), (0.975, 37, 2.0262), (0.9999, 30, 4.2340), (0.9999, 60, 3.9621)],
 )
 def test_quantiles_are_those_of_tables(level: float, freedom: int, quantile: float) -> None:
-    assert intervals._t_quantile(level, freedom) == pytest.approx(quantile, rel=0.005)
+    assert intervals.t_quantile(level, freedom) == pytest.approx(quantile, rel=0.005)
 
 
 def test_looking_again_and_again_errs_no_more_than_promised() -> None:

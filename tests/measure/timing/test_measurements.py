@@ -24,7 +24,7 @@ from pytest_dispatchguard.measure.timing.measurements import (
 )
 from pytest_dispatchguard.measure.timing.subject import Subject
 from pytest_dispatchguard.measure.timing.timing import Sample
-from pytest_dispatchguard.measure.workers.measuring import Options, share
+from pytest_dispatchguard.measure.workers.sources import Options, share
 from pytest_dispatchguard.model.measurements import Interval
 from pytest_dispatchguard.model.verdicts import Limit
 

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_dispatchguard.model.history import Checkout, Culprit, Kept, Point, Run, Trend
+from pytest_dispatchguard.model.history import Checkout, Culprit, Kept, Point, Run, Trend, Tried
 from pytest_dispatchguard.model.measurements import Interval
 from pytest_dispatchguard.report.budgets import history as report
 
@@ -142,7 +142,7 @@ def test_json_has_all_figures() -> None:
 
 
 def test_the_commit_that_moved_a_counter() -> None:
-    tried = (("a" * 40, 14), ("b" * 40, 35), ("c" * 40, None))
+    tried = (Tried("a" * 40, 14), Tried("b" * 40, 35), Tried("c" * 40, None))
     where = ("t.py::test_add", "add", "instructions", 14, 35)
     found = Culprit(*where, "b" * 40, "A", "2026-01-02", "Add checks", tried)
     assert report.culprit_as_text(found).splitlines() == [
@@ -156,4 +156,32 @@ def test_the_commit_that_moved_a_counter() -> None:
     ]
     culprit = json.loads(report.culprit_as_json(found))["culprit"]
     assert culprit["nodeid"] == "t.py::test_add" and culprit["commit"] == "b" * 40
-    assert culprit["tried"][2] == {"commit": "c" * 40, "number": None}
+    uncounted = {"commit": "c" * 40, "number": None, "change": None, "reason": ""}
+    assert culprit["tried"][2] == uncounted and culprit["change"] is None
+    assert [culprit[name] for name in ("before", "now")] == [14, 35]
+
+
+def test_the_commit_that_changed_the_time() -> None:
+    change, wide = Interval(1.5, 1.4, 1.6), Interval(1.2, -math.inf, 1.5)
+    tried = (
+        Tried("b" * 40, 3.0, change),
+        Tried("c" * 40, None, reason="there is no such test"),
+        Tried("d" * 40, 2.4, wide, "too uncertain to decide"),
+    )
+    about = ("A", "2026-01-02", "Add checks", tried, change, "a" * 40)
+    found = Culprit("t.py::test_add", "add", "time", 2.0, 3.0, "b" * 40, *about)
+    head, *rest = report.culprit_as_text(found).splitlines()
+    took = "2.00 µs → 3.00 µs, 1.500 times (1.400 to 1.600)"
+    assert head == f"bbbbbbbbbbbb changed the time of t.py::test_add (add): {took}"
+    assert rest == [
+        "  2026-01-02  A",
+        "  Add checks",
+        "compared with aaaaaaaaaaaa by turns, at 3 commits:",
+        "  bbbbbbbbbbbb  3.00 µs  1.500 times (1.400 to 1.600)",
+        "  cccccccccccc  not timed: there is no such test",
+        "  dddddddddddd  2.40 µs  1.200 times (? to 1.500): too uncertain to decide",
+    ]
+    culprit = json.loads(report.culprit_as_json(found))["culprit"]
+    assert culprit["change"] == {"value": 1.5, "low": 1.4, "high": 1.6}
+    assert culprit["tried"][2]["change"] == {"value": 1.2, "low": None, "high": 1.5}
+    assert (culprit["counter"], culprit["before"], culprit["good"]) == ("time", 2.0, "a" * 40)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pytest_dispatchguard.model.compiled import Compiled, CompileEvent, Guards
 from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.model.layers import Layer, LayerKind, Layers
-from pytest_dispatchguard.model.measurements import CostlyLine, Interval, Measurement
+from pytest_dispatchguard.model.measurements import CostlyLine, Interval, Measurement, Pace
 from pytest_dispatchguard.model.verdicts import Base, Limit, Outcome, Verdict
 from pytest_dispatchguard.report.budgets.read_json import load, unpacked
 from pytest_dispatchguard.report.budgets.verdicts import as_json, explained
@@ -73,6 +73,13 @@ measured = st.builds(
     whole,
     whole,
 )
+paces = st.builds(
+    Pace,
+    intervals,
+    st.dictionaries(words, numbers, max_size=2),
+    numbers,
+    st.none() | intervals,
+)
 bases = st.builds(
     Base,
     words,
@@ -82,6 +89,9 @@ bases = st.builds(
     words,
     layers=st.none() | layers,
     compiled=st.none() | compiled,
+    earlier=st.booleans(),
+    pace=st.none() | paces,
+    other=st.lists(words, max_size=2).map(tuple),
 )
 limits = st.lists(st.builds(Limit, words, numbers, numbers), max_size=3, unique_by=lambda x: x.name)
 verdicts = st.builds(
@@ -143,6 +153,8 @@ def test_a_file_of_before_is_read() -> None:
     data = json.loads(as_json([OVER], {}))
     (row,) = data["tests"]
     del row["lines"], row["layers"]["functions"], row["base"]["compiled"]
+    for name in ("earlier", "pace", "other"):
+        del row["base"][name]
     ((again,), _) = unpacked(json.dumps(data))
     assert (again.lines, again.reason) == ((), OVER.reason)
 

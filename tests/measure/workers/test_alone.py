@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dispatchguard.measure.workers.measuring import _alone
+from pytest_dispatchguard.measure.workers.alone import alone
 
 pytestmark = pytest.mark.skipif(
     os.name == "nt", reason="processes do not wait for each other there"
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(
 
 def _take_turns(lock: Path, inside: Path) -> None:
     for _ in range(50):
-        with _alone(lock):
+        with alone(lock):
             inside.touch(exist_ok=False)
             time.sleep(0.0005)
             inside.unlink()
@@ -37,7 +37,7 @@ def test_one_at_a_time(tmp_path: Path) -> None:
 
 
 def test_a_failure_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), _alone(tmp_path / "run.lock"):
+    with pytest.raises(ZeroDivisionError), alone(tmp_path / "run.lock"):
         raise ZeroDivisionError
     assert list(tmp_path.iterdir()) == []
 
