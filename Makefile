@@ -20,7 +20,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check --no-compile
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-thorough test-all test-torches attack lint docs bench bench-compile bench-counters bench-dispatcher bench-ghost bench-guards bench-history bench-keras bench-layers bench-lint bench-metrics bench-noise bench-plugin bench-prices bench-recall bench-releases bench-revisions bench-runtime bench-saved bench-server bench-trace bench-traces bench-waits clean
+.PHONY: help demo test test-quick test-thorough test-all test-torches attack lint docs bench bench-compile bench-counters bench-dispatcher bench-ghost bench-guards bench-history bench-keras bench-layers bench-lint bench-metrics bench-native bench-noise bench-plugin bench-prices bench-recall bench-releases bench-revisions bench-runtime bench-saved bench-server bench-trace bench-traces bench-waits clean
 .DELETE_ON_ERROR:
 
 help: ## say what there is to make
@@ -112,6 +112,9 @@ bench-metrics: $(VENV)/.dev $(VENV)/.torch ## run a metrics library's own tests 
 
 bench-runtime: $(VENV)/.dev $(VENV)/.torch ## run a package's tests plain, recorded, and watched
 	$(BIN)/python bench/bench_runtime.py
+
+bench-native: $(VENV)/.dev $(VENV)/.torch ## whether native instructions repeat, and what counting them takes
+	$(BIN)/python bench/bench_native.py
 
 bench-waits: $(VENV)/.dev $(VENV)/.torch ## ask a GPU, where one is, whether it waits where the ghost does
 	$(BIN)/python bench/bench_waits.py

@@ -10,9 +10,9 @@ from pytest_dispatchguard.model.compiled import Compiled
 from pytest_dispatchguard.model.layers import Layers
 from pytest_dispatchguard.model.measurements import CostlyLine, Interval, Measurement, Pace
 
-ROUGHLY = {"native_instructions": 0.002}
-"""Counters that do not repeat to the unit, and by which share of themselves they may differ between two runs
-of the same code: both may be 0.1% off."""
+ROUGHLY = {"native_instructions": 0.005}
+"""Counters that do not repeat to the unit, and by which share of themselves they may differ between two
+revisions of the same code: the state of the heap alone moves a call by up to 0.3%."""
 
 
 def has_moved(name: str, before: float, now: float) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from pytest_dispatchguard.measure.timing.native import native_instructions
+from pytest_dispatchguard.measure.budgets.native_blocks import native_instructions
 from pytest_dispatchguard.measure.timing.subject import Subject
 from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.model.verdicts import Outcome, Verdict, has_moved

@@ -171,5 +171,6 @@ def under_callgrind(folder: Path) -> list[str]:
         raise UserError("valgrind is used on Linux on x86-64")
     return [
         *(found, "--quiet", "--tool=callgrind", "--instr-atstart=no"),
+        "--dump-line=no",
         f"--callgrind-out-file={folder / '%p'}",
     ]
