@@ -1,15 +1,18 @@
 """What differs from process to process though the code does not, and by how much it moves a call.
 
-    python bench/process_luck.py        # some 5 minutes
+    python bench/process_luck.py        # some 6 minutes
 
 One process stays, and others take turns with it one after the other (the lock step that compares two
 revisions), alike but for one thing: the layout of addresses, the hash seed, the size of the environment,
-the length of the folder's path, or text of the module that no call runs. What the ratios scatter by is what
-that thing does. The last rows let all of them differ, in both processes alike and in each by itself: what
-pairs of processes leave open."""
+the length of the folder's path, what was allocated before, the order of imports, huge pages for what malloc
+gives, or text of the module that no call runs. What the ratios scatter by is what that thing does. They are
+held against processes that are alike in all, and against forks of one process, as workers fork. The last
+rows let all of them differ, in both processes alike and in each by itself: what pairs of processes leave
+open."""
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import os
@@ -21,6 +24,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -69,15 +73,25 @@ def wrapper(x):
 def product(x):
     return torch.matmul(x, x)
 
+TREE = {{"a": [1, (2, 3), {{"b": 4}}], "c": {{"d": [5, 6], "e": (7, [8, 9])}}}}
+
+def leaves(tree):
+    if isinstance(tree, dict):
+        return [leaf for name in sorted(tree) for leaf in leaves(tree[name])]
+    if isinstance(tree, (list, tuple)):
+        return [leaf for one in tree for leaf in leaves(one)]
+    return [tree]
+
 SUBJECTS = {{
+    "a tree": (leaves, TREE),
     "a wrapper": (wrapper, small),
     "a layer": (layer, small),
     "twelve layers": (twelve, small),
     "a product": (product, wide),
 }}
 """
-PROCESSES = 5
-SUBJECTS = ("a wrapper", "a layer", "twelve layers", "a product")
+PROCESSES = 8
+SUBJECTS = ("a tree", "a wrapper", "a layer", "twelve layers", "a product")
 _FIXED = 0x0040000
 _CHANCE = random.Random(7)
 
@@ -95,6 +109,14 @@ class Luck:
     """Letters that the folder's name is longer by."""
     filler: int = 0
     """Functions in the module that nobody calls."""
+    allocated: int = 0
+    """What is allocated, and kept, before the module is imported: the seed of sizes; 0 for nothing."""
+    order: int = 0
+    """The order in which others are imported before it: a seed; 0 for nothing."""
+    huge: bool = False
+    """Whether malloc asks for huge pages."""
+    forks: bool = False
+    """Whether each meeting is in a fork of its own."""
 
 
 def _drawn(**names: Callable[[], Any]) -> Callable[[Luck], Luck]:
@@ -106,10 +128,12 @@ _PADDING = _drawn(padding=lambda: _CHANCE.randrange(4096))
 _FOLDER = _drawn(folder=lambda: _CHANCE.randrange(120))
 _FILLER = _drawn(filler=lambda: _CHANCE.randrange(60))
 _LAYOUT = _drawn(layout=lambda: True)
+_ALLOCATED = _drawn(allocated=lambda: _CHANCE.randrange(1, 100_000))
+_ORDER = _drawn(order=lambda: _CHANCE.randrange(1, 100_000))
 
 
 def _all(luck: Luck) -> Luck:
-    for draw in (_LAYOUT, _SEED, _PADDING, _FOLDER, _FILLER):
+    for draw in (_LAYOUT, _SEED, _PADDING, _FOLDER, _ALLOCATED, _ORDER, _FILLER):
         luck = draw(luck)
     return luck
 
@@ -120,6 +144,10 @@ FACTORS: Mapping[str, Callable[[Luck], Luck]] = {
     "hash seed": _SEED,
     "size of the environment": _PADDING,
     "length of the folder's path": _FOLDER,
+    "what was allocated before": _ALLOCATED,
+    "order of imports": _ORDER,
+    "huge pages for malloc": _drawn(huge=lambda: True),
+    "another fork of one process": _drawn(forks=lambda: True),
     "text that no call runs": _FILLER,
     "all of these": _all,
 }
@@ -144,6 +172,8 @@ class Process:
             "OMP_NUM_THREADS": "1",
             "PAD": "." * luck.padding,
         }
+        if luck.huge:
+            environment["GLIBC_TUNABLES"] = "glibc.malloc.hugetlb=1"
         words = [
             sys.executable,
             "-W",
@@ -154,7 +184,7 @@ class Process:
             str(ends.writing),
         ]
         self.process = subprocess.Popen(
-            [*words, "layout" if luck.layout else "fixed"],
+            [*words, json.dumps([luck.layout, luck.allocated, luck.order, luck.forks])],
             cwd=folder,
             env=environment,
             stdin=subprocess.PIPE,
@@ -181,21 +211,33 @@ class Process:
         self.process.wait(30)
 
 
-def serve(reading: int, writing: int, layout: str) -> int:
+def serve(reading: int, writing: int, luck: str) -> int:
     """The life of such a process."""
-    if layout == "fixed" and sys.platform == "linux":
+    layout, allocated, order, forks = json.loads(luck)
+    if not layout and sys.platform == "linux":
         import ctypes
 
         libc = ctypes.CDLL(None)
         now = libc.personality(0xFFFFFFFF)
         if now != -1 and not now & _FIXED and libc.personality(now | _FIXED) != -1:
             os.execv(sys.executable, sys.orig_argv)
+    sizes = random.Random(allocated)
+    kept = [bytearray(sizes.randrange(1, 3000)) for _ in range(5000 if allocated else 0)]
+    others = ["csv", "decimal", "email.message", "fractions", "html.parser", "sqlite3", "wave"]
+    random.Random(order).shuffle(others)
+    for name in others if order else ():
+        import_module(name)
     sys.path.insert(0, str(Path.cwd()))
     import subjects  # type: ignore[import-not-found]  # written by whoever starts it
     import torch
 
     torch.set_num_threads(1)
+    gc.collect()
+    gc.freeze()
     for line in sys.stdin:
+        if forks and (child := os.fork()):
+            os.waitpid(child, 0)
+            continue
         subject, part, meeting = json.loads(line)
         function, given = subjects.SUBJECTS[subject]
         partner = Partner(Ends(reading, writing), meeting, 60.0)
@@ -205,6 +247,9 @@ def serve(reading: int, writing: int, layout: str) -> int:
         )
         change = found.change
         print(json.dumps(change and [change.value, change.low, change.high]), flush=True)
+        if forks:
+            os._exit(0)
+    del kept
     return 0
 
 
@@ -230,7 +275,7 @@ def measured(factor: str, processes: int, home: Path) -> list[Row]:
     meeting = 0
     with closing(Pipes()) as pipes:
         mine, theirs = pipes.of(0, base=True), pipes.of(0, base=False)
-        usual, stays = Luck(), None
+        usual, stays, comes = Luck(), None, None
         for _ in range(processes):
             if factor == PAIRS:
                 usual = _PADDING(_SEED(usual))
@@ -241,7 +286,7 @@ def measured(factor: str, processes: int, home: Path) -> list[Row]:
             else:
                 other = FACTORS[factor](usual)
             stays = stays or Process(home, usual, mine)
-            comes = Process(home, other, theirs)
+            comes = comes or Process(home, other, theirs)
             for subject, row in rows.items():
                 meeting += 1
                 stays.ask(subject, "follow", meeting)
@@ -250,9 +295,12 @@ def measured(factor: str, processes: int, home: Path) -> list[Row]:
                 stays.answer()
                 row.changes.append(math.log(value))
                 row.widths.append((high - low) / 2 / value)
-            comes.end()
-        if stays is not None:
-            stays.end()
+            if not other.forks:
+                comes.end()
+                comes = None
+        for process in (stays, comes):
+            if process is not None:
+                process.end()
     return list(rows.values())
 
 

@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from pytest_dispatchguard.measure.timing.intervals import between_share, median, over_processes
 from pytest_dispatchguard.model.measurements import Interval
 
-MOST_PAIRS = 12
-"""Pairs, at most: forks of a few workers, as each fork has some luck of its own."""
+MOST_PAIRS = 36
+"""Pairs, at most: forks of a few workers, each with its code placed anew."""
+TIMES_LONGER = 2.4
+"""How much longer than other measuring a comparison of two revisions may take."""
 LEAST_PAIRS = 3
 """Pairs, at least, before anything is told."""
-_APART, _KNOWN = 0.004, 15
+_APART, _KNOWN = 0.006, 15
 """The standard deviation that pairs have among each other, as a logarithm, and how many pairs it is worth:
-0.2 to 0.5% for most calls, up to 1.5% for Python that builds many objects."""
+0.5% for most calls, up to 1.7% for Python that builds many objects."""
 _FAR = 2.5
 """So many standard deviations from the median a pair counts at most: one in a hundred was in a slow state, 10
 to 27% off, as the interpreter had specialized its code in another way."""

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pytest_dispatchguard.measure.budgets.messages import Request, unpack_samples
 from pytest_dispatchguard.measure.timing.lockstep import LOST, Ends, Partner
 from pytest_dispatchguard.measure.timing.measurements import measurement
-from pytest_dispatchguard.measure.timing.pairs import MOST_PAIRS, over_pairs
+from pytest_dispatchguard.measure.timing.pairs import MOST_PAIRS, TIMES_LONGER, over_pairs
 from pytest_dispatchguard.measure.timing.timing import Sample
 from pytest_dispatchguard.measure.workers.sources import LEAST_SECONDS, Options, Source, share
 from pytest_dispatchguard.measure.workers.workers import Worker
@@ -166,10 +166,12 @@ def by_turns(
     as a decision needs."""
     paired = Paired()
     while True:
-        left = options.seconds - paired.seconds
-        request = Request(node_id, share(left), options.confidence, options.timeout + share(left))
+        left = options.seconds * TIMES_LONGER - paired.seconds
+        seconds = min(share(left), options.seconds / 4)
+        request = Request(node_id, seconds, options.confidence, options.timeout + seconds)
         _meet(sides, request, names, paired, tick)
-        over = paired.pairs >= MOST_PAIRS or options.seconds - paired.seconds < LEAST_SECONDS
+        left = options.seconds * TIMES_LONGER - paired.seconds
+        over = paired.pairs >= MOST_PAIRS or left < LEAST_SECONDS
         if paired.broken or over or decided(paired):
             return paired
 

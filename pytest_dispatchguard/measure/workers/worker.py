@@ -19,6 +19,7 @@ from pytest_dispatchguard.measure.budgets.machine import pyperf_metadata
 from pytest_dispatchguard.measure.budgets.messages import Request, pack_samples, unpack_request
 from pytest_dispatchguard.measure.timing.calling import Call
 from pytest_dispatchguard.measure.timing.lockstep import Ends
+from pytest_dispatchguard.measure.timing.placement import place_anew
 from pytest_dispatchguard.measure.workers.children import Child, killed_with_parent, may_fork
 from pytest_dispatchguard.measure.workers.work_tree import strays_here
 from pytest_dispatchguard.measure.workers.workers import CHILD
@@ -123,11 +124,13 @@ class Worker:
         item.config.stash[TURNS] = self.turns
         item.stash[SAMPLES] = {}
         # Without a child, this run must leave nothing for the next request.
+        kept = place_anew(item.config.rootpath) if request.lockstep and may_fork() else []
         before = item.user_properties, item._report_sections
         item.user_properties, item._report_sections = list(before[0]), list(before[1])
         reports: Iterable[pytest.TestReport] = runtestprotocol(item, log=False, nextitem=None)
         to_serializable = item.config.hook.pytest_report_to_serializable
         item.user_properties, item._report_sections = before
+        kept.clear()
         return {
             "reports": [to_serializable(config=item.config, report=report) for report in reports],
             "samples": pack_samples(item.stash.get(SAMPLES, {})),

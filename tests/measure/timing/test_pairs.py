@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_dispatchguard.measure.timing.pairs import LEAST_PAIRS, over_pairs, pairs_share
+from pytest_dispatchguard.measure.timing.pairs import (
+    LEAST_PAIRS,
+    MOST_PAIRS,
+    over_pairs,
+    pairs_share,
+)
 from pytest_dispatchguard.model.measurements import Interval
 
 CHANGES = st.lists(st.floats(0.5, 2.0), min_size=LEAST_PAIRS, max_size=12)
@@ -63,7 +68,7 @@ def test_the_same_code_is_hardly_ever_told_apart() -> None:
     wrong = 0
     for _ in range(2000):
         changes: list[Interval] = []
-        while len(changes) < 12:
+        while len(changes) < MOST_PAIRS:
             off = chance.gauss(0, 0.005) + (0.2 * chance.random() if chance.random() < 0.02 else 0)
             changes.append(around(math.exp(off)))
             told = over_pairs(changes, 0.999)
