@@ -3,14 +3,14 @@
     python bench/bench_fixes.py [FOLDER]                     # writes the column "after"
     python bench/bench_fixes.py [FOLDER] --column before
 
-Ten packages of PyPI that nobody tuned a rule on: tried in the order of their downloads, of those whose summary
-speaks of torch, deep learning or neural networks and whose metadata requires torch, the first ten with ten
-findings or more. Left out: what this project has looked at before (bench/results), bindings and downloads over
-50 MB, and small helpers that hold no layers. Wheels are taken from FOLDER, one folder a package, and from PyPI
-where it has none.
+Ten packages of PyPI that nobody tuned a rule on. They were tried in the order of their downloads, of those
+whose summary speaks of torch, deep learning or neural networks and whose metadata requires torch: the first
+ten with ten findings or more. Left out: what this project has looked at before (bench/results), bindings and
+downloads over 50 MB, and small helpers that hold no layers. Wheels are taken from FOLDER, one folder a
+package, and from PyPI where it has none.
 
-Every package is linted in this process, with all rules; findings are those of level sure, in hot code. Written
-to bench/results/fixes.json and fixes.md; a run keeps the other column.
+Every package is linted in this process, with all rules; findings are those of level sure, in hot code.
+Written to bench/results/fixes.json and fixes.md; a run keeps the other column.
 """
 
 from __future__ import annotations
@@ -119,8 +119,10 @@ def page(results: Mapping[str, Any]) -> str:
     lines = [
         "# Findings with a fix",
         "",
-        "Written by `make bench-fixes`. Findings of level sure in ten packages that nobody tuned a rule on "
-        "(how they were chosen: `bench/bench_fixes.py`), and how many of them carry a fix.",
+        (
+            "Written by `make bench-fixes`. Findings of level sure in ten packages that nobody tuned a rule on "
+            "(how they were chosen: `bench/bench_fixes.py`), and how many of them carry a fix."
+        ),
         "",
     ]
     for column in there:
