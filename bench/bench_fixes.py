@@ -120,8 +120,8 @@ def page(results: Mapping[str, Any]) -> str:
         "# Findings with a fix",
         "",
         (
-            "Written by `make bench-fixes`. Findings of level sure in ten packages that nobody tuned a rule on "
-            "(how they were chosen: `bench/bench_fixes.py`), and how many of them carry a fix."
+            "Written by `make bench-fixes`. Findings of level sure in ten packages that nobody tuned a rule "
+            "on (how they were chosen: `bench/bench_fixes.py`), and how many of them carry a fix."
         ),
         "",
     ]

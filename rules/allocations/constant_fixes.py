@@ -91,18 +91,19 @@ def kept(node: cst.Call, data: cst.BaseExpression, place: Place) -> Fix | None:
     torch = place.spelling("torch.tensor")
     if not torch.endswith(".tensor") or "#" in source:
         return None
+    definition = (
+        f"@functools.lru_cache(maxsize={_MOST})\n"
+        f"def {name}(**where):\n"
+        f"    with {torch.removesuffix('tensor')}inference_mode(False):\n"
+        f"        return {torch}({source}, **where)"
+    )
     return place.replace(
         whole,
         f"{name}({', '.join(f'{k}={v}' for k, v in rest.items())})",
         safety="unsafe",
         message="Build it once for each device and dtype; every call gives the same tensor",
         imports=("import functools",),
-        definitions=(
-            f"@functools.lru_cache(maxsize={_MOST})\n"
-            f"def {name}(**where):\n"
-            f"    with {torch.removesuffix('tensor')}inference_mode(False):\n"
-            f"        return {torch}({source}, **where)",
-        ),
+        definitions=(definition,),
     )
 
 
@@ -114,13 +115,17 @@ def _of_the_call(data: cst.BaseExpression, place: Place) -> bool:
 
 
 def made_there(node: cst.Call, data: cst.BaseExpression, place: Place) -> Fix | None:
-    """`torch.arange(n, device=…)` for a tensor of `list(range(n))`; for numbers that differ from call to call,
-    a copy from pinned memory that the host does not wait for."""
+    """`torch.arange(n, device=…)` for a tensor of `list(range(n))`; for numbers that differ from call to
+    call, a copy from pinned memory that the host does not wait for."""
     rest = _further(node, data, place)
     if rest is None or place.name(node) not in FROM_DATA or "#" in place.text(node):
         return None
     inner = data.args[0].value if isinstance(data, cst.Call) and len(data.args) == 1 else data
-    if isinstance(inner, cst.Call) and place.name(inner) == "range" and not rest.keys() - {"dtype", "device"}:
+    if (
+        isinstance(inner, cst.Call)
+        and place.name(inner) == "range"
+        and not rest.keys() - {"dtype", "device"}
+    ):
         if any(a.star or a.keyword for a in inner.args) or not place.spelling("torch.arange"):
             return None
         given = [*(place.text(a.value) for a in inner.args), *(f"{k}={v}" for k, v in rest.items())]
@@ -142,7 +147,11 @@ def _pinned(
         return None
     if not isinstance(device, cst.Attribute) or device.attr.value != "device":
         return None
-    if not place.is_tensor(device.value) or not place.dotted(device) or not place.spelling("torch.tensor"):
+    if (
+        not place.is_tensor(device.value)
+        or not place.dotted(device)
+        or not place.spelling("torch.tensor")
+    ):
         return None
     like = place.dotted(device.value)
     given = [place.text(data), *(f"{k}={v}" for k, v in rest.items() if k != "device")]
@@ -155,4 +164,3 @@ def _pinned(
         safety="unsafe",
         message="Copy from pinned memory without waiting; takes page-locked memory on each call",
     )
-

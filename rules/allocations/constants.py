@@ -119,7 +119,9 @@ class ConstantTensorBuiltPerCall(Rule):
             node,
             f"`{place.text(node.func)}({shown})` builds the same constant {cost}on every call; {advice}",
             dry=not copied and _stays_on_host(node, place),
-            fix=None if _only_iterated(node, place) else filled(node, data, place) or kept(node, data, place),
+            fix=None
+            if _only_iterated(node, place)
+            else filled(node, data, place) or kept(node, data, place),
         )
 
     def _lasting_tuple(self, data: cst.BaseExpression, place: Place) -> bool:

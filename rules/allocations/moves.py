@@ -226,8 +226,8 @@ class FactoryThenMove(Rule):
         return Fix(safety, f"make it on the device, and convert it there{differs}", (edit,))
 
     def _device(self, node: cst.Call, factory: cst.Call, place: Place) -> str:
-        """The source of the device that a tensor is moved to; empty where it is not known by the time that the
-        tensor is made."""
+        """The source of the device that a tensor is moved to; empty where it is not known by the time that
+        the tensor is made."""
         moved = place.argument(node, 0, "device") or place.argument(node, 0, "other")
         if place.last_name(node) == "type_as" or self._to_tensor(node, place):
             like = place.dotted(moved) if moved is not None else ""
@@ -237,7 +237,9 @@ class FactoryThenMove(Rule):
         else:
             return ""
         params = place.function.params
-        given = {p.name.value for p in (*params.posonly_params, *params.params, *params.kwonly_params)}
+        given = {
+            p.name.value for p in (*params.posonly_params, *params.params, *params.kwonly_params)
+        }
         here = factory in nodes.walk(node)
         early = all(n in given and place.assignments(n) <= 1 for n in names)
         return device if here or early else ""

@@ -220,8 +220,8 @@ class NullContextPerCall(Rule):
     ```
 
     ## Fix safety
-    Safe: the object keeps nothing, and entering it again while it is entered is allowed. None is offered where
-    `contextlib` is imported inside a function.
+    Safe: the object keeps nothing, and entering it again while it is entered is allowed. None is offered
+    where `contextlib` is imported inside a function.
     """
 
     code = "DG203"

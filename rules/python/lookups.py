@@ -443,7 +443,10 @@ def _read_at_import(read: cst.CSTNode, place: Place) -> Fix | None:
             return None
         suffix = ""
     elif isinstance(read, cst.Comparison):
-        name, suffix = read.left, "_is_set" if isinstance(read.comparisons[0].operator, cst.In) else "_is_unset"
+        name, suffix = (
+            read.left,
+            "_is_set" if isinstance(read.comparisons[0].operator, cst.In) else "_is_unset",
+        )
     else:
         return None
     if not isinstance(name, cst.SimpleString) or not isinstance(name.evaluated_value, str):

@@ -438,15 +438,16 @@ class Place:
         return Edit(self._reader.brief.path, at, new)
 
     def without(self, statement: cst.CSTNode) -> Edit | None:
-        """Remove a simple statement with its line, but for a comment behind it; None where other statements
-        stand on that line. What is all of a block becomes `pass`."""
-        alone = isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1
-        if not alone or statement not in self.block:
+        """Remove a statement with its lines, but for a comment behind a simple one; None where other
+        statements stand on its line. What is all of a block becomes `pass`."""
+        simple = isinstance(statement, cst.SimpleStatementLine)
+        alone = len(statement.body) == 1 if isinstance(statement, cst.SimpleStatementLine) else True
+        if not alone or not any(one is statement for one in self.block):
             return None
         span, path = self._span(statement), self._reader.brief.path
         if len(self.block) == 1:
             return Edit(path, span, "pass")
-        if span.line != span.end_line:
+        if not simple or span.line != span.end_line:
             return Edit(path, Span(span.line, 1, span.end_line + 1, 1), "")
         behind = self._source(span)[span.end_column - 1 :]
         if not behind.strip():

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, dataclass, field
 from typing import NamedTuple
 
 from pytest_dispatchguard.config.config import Config
@@ -30,7 +30,7 @@ from pytest_dispatchguard.lint.store.packing import (
     unpack_judged,
 )
 from pytest_dispatchguard.lint.syntax.chunks import Lines, Outline, worth_judging
-from pytest_dispatchguard.model.findings import Edit, Finding, Span
+from pytest_dispatchguard.model.findings import Finding
 
 # `judge.judge` brings libcst and is imported where it runs: most runs over a known project need none of it.
 

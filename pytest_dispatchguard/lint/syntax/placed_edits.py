@@ -1,5 +1,5 @@
-"""Edits that go elsewhere in a file than the code they are made for: imports, and definitions at module level.
-Where that is takes the whole text, which judging one function does not see."""
+"""Edits that go elsewhere in a file than the code they are made for: imports, and definitions at module
+level. Where that is takes the whole text, which judging one function does not see."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ def placed(findings: list[Finding], text: str) -> list[Finding]:
     return [_placed(finding, text, tree, imported) for finding in findings]
 
 
-def _placed(
-    finding: Finding, text: str, tree: ast.Module, imported: Mapping[str, str]
-) -> Finding:
+def _placed(finding: Finding, text: str, tree: ast.Module, imported: Mapping[str, str]) -> Finding:
     if finding.fix is None:
         return finding
     edits: list[Edit] = []
@@ -66,7 +64,8 @@ def definition_place(
     if first is None or name in set(_names(tree)):
         return None
     there = {*_bound_by(tree.body[:first]), *imported, *dir(builtins)}
-    if not there.issuperset(_needed(wanted)):
+    lazy = any(isinstance(o, ast.ImportFrom) and o.module == "__future__" for o in tree.body)
+    if not there.issuperset(_needed(wanted, lazy)):
         return None
     node = tree.body[first]
     assert isinstance(node, _DEFINES)
@@ -107,15 +106,21 @@ def _names(tree: ast.AST) -> Iterator[str]:
             yield node.asname or node.name.partition(".")[0]
 
 
-def _needed(statement: ast.stmt) -> set[str]:
-    """The names that have to be there when a definition runs: of a function, those of its head."""
-    nodes: list[ast.AST] = [statement]
+def _needed(statement: ast.stmt, lazy: bool) -> set[str]:
+    """The names that have to be there when a definition runs: of a function, those of its head, without its
+    annotations where these are `lazy`; of a class, all but its own."""
+    found: list[ast.AST] = [statement]
     if isinstance(statement, ast.FunctionDef):
-        nodes = [statement.args, *statement.decorator_list]
-        nodes += [statement.returns] if statement.returns is not None else []
+        arguments = statement.args
+        found = [*statement.decorator_list, *arguments.defaults]
+        found += [one for one in arguments.kw_defaults if one is not None]
+        if not lazy:
+            hints = [arg.annotation for arg in ast.walk(arguments) if isinstance(arg, ast.arg)]
+            found += [hint for hint in (*hints, statement.returns) if hint is not None]
+    own = _bound_by(statement.body) if isinstance(statement, ast.ClassDef) else set()
     return {
         node.id
-        for one in nodes
+        for one in found
         for node in ast.walk(one)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
-    }
+    } - own

@@ -506,8 +506,8 @@ class IndexByList(Rule):
 
     ## Fix safety
 
-    Safe where the result is an operand at once, unsafe elsewhere: it shares the memory of what is indexed. None
-    is offered for more than one index: only the author knows where to keep a tensor of them.
+    Safe where the result is an operand at once, unsafe elsewhere: it shares the memory of what is indexed.
+    None is offered for more than one index: only the author knows where to keep a tensor of them.
     """
 
     code = "DG438"
@@ -547,9 +547,15 @@ class IndexByList(Rule):
         number = index.elements[0].value
         others = [e.slice.value for e in node.slice if isinstance(e.slice, cst.Index)]
         plain = all(
-            o is index or isinstance(o, cst.Ellipsis) or place.kind(o).what == "scalar" for o in others
+            o is index or isinstance(o, cst.Ellipsis) or place.kind(o).what == "scalar"
+            for o in others
         )
-        if not plain or index.lpar or place.kind(number).what != "scalar" or is_word(number, "True", "False"):
+        if (
+            not plain
+            or index.lpar
+            or place.kind(number).what != "scalar"
+            or is_word(number, "True", "False")
+        ):
             return None
         at_once = isinstance(place.parent(node), cst.BinaryOperation | cst.Comparison)
         return place.replace(

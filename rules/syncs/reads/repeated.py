@@ -12,6 +12,7 @@ from pytest_dispatchguard import Finding, Fix, Place, weaker
 from ...syntax import bound_names, names_in, target_names
 from ..data_flow import ends
 from ..waits import READS, Read, read_of
+from .read_fixes import read_together
 from .roles import ReadRule, bound_again, found
 
 
@@ -241,7 +242,7 @@ class ReadsInARow(ReadRule):
             read,
             f"{len(row)} reads in a row, each of which makes the host wait for the device. "
             f"`torch.stack([{names}]).tolist()` waits once.",
-            _unpacked(row, place),
+            _unpacked(row, place) or read_together(row, place),
         )
 
 

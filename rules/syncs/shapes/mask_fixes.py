@@ -19,8 +19,8 @@ _ELEMENTWISE_TESTS = frozenset(
 def selecting(
     node: cst.Assign | cst.AugAssign, target: cst.Subscript, mask: cst.BaseExpression, place: Place
 ) -> Fix | None:
-    """`x.copy_(torch.where(mask, new, x))` for `x[mask] = new`, where `new` can be worked out for all elements;
-    `x.masked_scatter_(mask, rows)` where it has a row for each hit."""
+    """`x.copy_(torch.where(mask, new, x))` for `x[mask] = new`, where `new` can be worked out for all
+    elements; `x.masked_scatter_(mask, rows)` where it has a row for each hit."""
     base = place.dotted(target.value)
     if not base or len(target.slice) != 1 or "\n" in place.text(node) or "#" in place.text(node):
         return None
@@ -32,8 +32,12 @@ def selecting(
         linear = sign in "+-" or place.kind(node.value).what == "scalar"
         if new is None or sign not in ("+", "-", "*", "/") or not linear:
             return None
-        simple = isinstance(node.value, cst.Name | cst.Attribute | cst.Call | cst.Subscript | cst.Float)
-        new = f"{base} {sign} {new if simple or isinstance(node.value, cst.Integer) else f'({new})'}"
+        simple = isinstance(
+            node.value, cst.Name | cst.Attribute | cst.Call | cst.Subscript | cst.Float
+        )
+        new = (
+            f"{base} {sign} {new if simple or isinstance(node.value, cst.Integer) else f'({new})'}"
+        )
     if new is not None:
         shown = _aligned(mask, target.value, place)
         text = f"{base}.copy_(torch.where({shown}, {new}, {base}))"
@@ -55,7 +59,11 @@ def _for_all(
 ) -> str | None:
     """The source of a value, worked out for all elements and not for those selected by the mask; None where
     that is not the same, or not known to be."""
-    if place.kind(value).what == "scalar" or place.kind(value).ndim == 0 or _of_the_module(value, place):
+    if (
+        place.kind(value).what == "scalar"
+        or place.kind(value).ndim == 0
+        or _of_the_module(value, place)
+    ):
         return place.text(value)
     if isinstance(value, cst.Subscript):
         by = mask_of(value, place)
@@ -69,7 +77,11 @@ def _for_all(
         right = _for_all(value.right, mask, base, place)
         own = base in (left, right) or any(t and f"{base}" in t.split() for t in (left, right))
         scaled = "scalar" in (place.kind(value.left).what, place.kind(value.right).what)
-        if left is None or right is None or (own and not scaled and not isinstance(value.operator, _LINEAR)):
+        if (
+            left is None
+            or right is None
+            or (own and not scaled and not isinstance(value.operator, _LINEAR))
+        ):
             return None
         return _bracketed(value, f"{left}{place.text(value.operator)}{right}")
     if isinstance(value, cst.UnaryOperation):
@@ -175,7 +187,10 @@ def _asks_each_of(
     parts: list[cst.BaseExpression] = []
     if isinstance(mask, cst.Comparison):
         parts = [mask.left, *(c.comparator for c in mask.comparisons)]
-        if any(isinstance(c.operator, cst.In | cst.NotIn | cst.Is | cst.IsNot) for c in mask.comparisons):
+        if any(
+            isinstance(c.operator, cst.In | cst.NotIn | cst.Is | cst.IsNot)
+            for c in mask.comparisons
+        ):
             return False
     elif isinstance(mask, cst.BinaryOperation):
         parts = [mask.left, mask.right]

@@ -43,8 +43,8 @@ class TensorAsNumber(Rule):
     ## Fix safety
 
     Unsafe for an index of no dimension among slices: `x[i[None]].squeeze(0)` looks it up on the device, and
-    gives a copy. None is offered for sizes and bounds: only the author knows where the host can get the number
-    from.
+    gives a copy. None is offered for sizes and bounds: only the author knows where the host can get the
+    number from.
     """
 
     code = "DG427"
@@ -148,7 +148,9 @@ class TensorAsNumber(Rule):
 def _looked_up(node: cst.Subscript, index: cst.BaseExpression, place: Place) -> Fix | None:
     """`x[:, i[None]].squeeze(1)` for `x[:, i]`: the index as a tensor of one element, which no host reads."""
     before = [e.slice for e in node.slice]
-    at = next(i for i, one in enumerate(before) if isinstance(one, cst.Index) and one.value is index)
+    at = next(
+        i for i, one in enumerate(before) if isinstance(one, cst.Index) and one.value is index
+    )
     others = [s.value for s in before if isinstance(s, cst.Index) and s.value is not index]
     if not all(isinstance(o, cst.Integer) or place.kind(o).what == "scalar" for o in others):
         return None
@@ -156,8 +158,9 @@ def _looked_up(node: cst.Subscript, index: cst.BaseExpression, place: Place) -> 
     plain = isinstance(index, cst.Name | cst.Attribute | cst.Call | cst.Subscript)
     if not plain or place.kind(index).dtype not in ("int", "") or node.lpar:
         return None
-    if parent is None or isinstance(parent, cst.AugAssign | cst.Assign | cst.Del) and (
-        not isinstance(parent, cst.Assign) or any(t.target is node for t in parent.targets)
+    if parent is None or (
+        isinstance(parent, cst.AugAssign | cst.Assign | cst.Del)
+        and (not isinstance(parent, cst.Assign) or any(t.target is node for t in parent.targets))
     ):
         return None
     dim = sum(isinstance(s, cst.Slice) for s in before[:at])

@@ -15,8 +15,8 @@ _SAID = "Work out both sides and select on the device; they have to be of one sh
 
 
 def selected(node: cst.BaseExpression, who: Asked, place: Place) -> Fix | None:
-    """`torch.where(condition, a, b)` for a branch that gives a tensor one of two values; `x is not None` where
-    the truth of a tensor was asked that may be missing."""
+    """`torch.where(condition, a, b)` for a branch that gives a tensor one of two values; `x is not None`
+    where the truth of a tensor was asked that may be missing."""
     if place.kind(node).optional and isinstance(node, cst.Name | cst.Attribute):
         return _is_there(node, place)
     condition = truth_on_device(who.whole, False, place)
@@ -28,14 +28,20 @@ def selected(node: cst.BaseExpression, who: Asked, place: Place) -> Fix | None:
             return None
         return _fix(who.by, condition, [place.text(arm) for arm in arms], ("", ""), place)
     branch = who.by
-    if not isinstance(branch, cst.If) or branch is not place.statement or not selectable(branch, place):
+    if (
+        not isinstance(branch, cst.If)
+        or branch is not place.statement
+        or not selectable(branch, place)
+    ):
         return None
     comment = head_comment(branch)
     if place.text(branch).count("#") > comment.count("#"):
         return None
     then, otherwise = _given(branch.body, place), None
     if branch.orelse is not None:
-        otherwise = _given(branch.orelse.body, place) if isinstance(branch.orelse, cst.Else) else None
+        otherwise = (
+            _given(branch.orelse.body, place) if isinstance(branch.orelse, cst.Else) else None
+        )
         if otherwise is None:
             return None
     if then is None or (otherwise is not None and otherwise[0] != then[0]):

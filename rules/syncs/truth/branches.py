@@ -58,8 +58,9 @@ class TruthInBranch(Rule):
 
     ## Fix safety
 
-    Unsafe: both sides are computed and have to be of one shape, a result of another dtype is converted. None is
-    offered where a side may be undefined, draws random numbers, or does more than give one name a value.
+    Unsafe: both sides are computed and have to be of one shape, a result of another dtype is converted.
+    None is offered where a side may be undefined, draws random numbers, or does more than give one name a
+    value.
     """
 
     code = "DG401"

@@ -16,7 +16,10 @@ def truth_on_device(node: cst.BaseExpression, denied: bool, place: Place) -> str
     if isinstance(node, cst.Call) and place.name(node) == "bool" and len(node.args) == 1:
         return truth_on_device(node.args[0].value, denied, place)
     if isinstance(node, cst.BooleanOperation):
-        parts = (truth_on_device(node.left, denied, place), truth_on_device(node.right, denied, place))
+        parts = (
+            truth_on_device(node.left, denied, place),
+            truth_on_device(node.right, denied, place),
+        )
         if None in parts:
             return None
         both = isinstance(node.operator, cst.And) is not denied
