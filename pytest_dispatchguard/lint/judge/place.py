@@ -19,6 +19,7 @@ from pytest_dispatchguard.lint.knowledge import cold_branches
 from pytest_dispatchguard.lint.syntax import nodes
 from pytest_dispatchguard.lint.syntax.spelling import dotted, text
 from pytest_dispatchguard.model.findings import (
+    ATTRIBUTES,
     DEFINITIONS,
     IMPORTS,
     Certainty,
@@ -395,13 +396,20 @@ class Place:
         message: str,
         imports: Iterable[str] = (),
         definitions: Iterable[str] = (),
+        attributes: Iterable[str] = (),
     ) -> Fix:
         """A fix that replaces a node (or its source text) by another. `imports` are whole statements
         (``import itertools``) that the file needs for it, `definitions` assignments and functions that it
         needs at module level; existing ones are not added again. No fix is offered where the file uses a
-        defined name for something else."""
+        defined name for something else, or where the class of the method may be without one of the
+        `attributes` of self."""
         return self.edits(
-            [(old, new)], safety=safety, message=message, imports=imports, definitions=definitions
+            [(old, new)],
+            safety=safety,
+            message=message,
+            imports=imports,
+            definitions=definitions,
+            attributes=attributes,
         )
 
     def edits(
@@ -412,6 +420,7 @@ class Place:
         message: str,
         imports: Iterable[str] = (),
         definitions: Iterable[str] = (),
+        attributes: Iterable[str] = (),
         more: Iterable[Edit] = (),
     ) -> Fix:
         """A fix of several replacements, made together or not at all. Statements are replaced without
@@ -425,6 +434,8 @@ class Place:
         edits.extend(more)
         edits.extend(self._elsewhere(IMPORTS, imports))
         edits.extend(self._elsewhere(DEFINITIONS, definitions))
+        owned = (f"{self.class_name}.{name}" for name in attributes)
+        edits.extend(self._elsewhere(ATTRIBUTES, owned))
         return Fix(safety, message, tuple(edits))
 
     def head_edit(self, statement: cst.CSTNode, new: str) -> Edit:

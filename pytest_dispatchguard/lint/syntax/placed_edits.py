@@ -10,7 +10,14 @@ from dataclasses import replace
 
 from pytest_dispatchguard.lint.syntax.chunks import module_imports
 from pytest_dispatchguard.lint.syntax.import_position import import_place
-from pytest_dispatchguard.model.findings import DEFINITIONS, IMPORTS, Edit, Finding, Span
+from pytest_dispatchguard.model.findings import (
+    ATTRIBUTES,
+    DEFINITIONS,
+    IMPORTS,
+    Edit,
+    Finding,
+    Span,
+)
 
 _DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -45,6 +52,9 @@ def _placed(finding: Finding, text: str, tree: ast.Module, imported: Mapping[str
             line, lines = found
             if lines:
                 edits.append(Edit(edit.path, Span(line, 1, line, 1), lines))
+        elif edit.span == ATTRIBUTES:
+            if not always_sets(tree, edit.replacement.strip()):
+                return replace(finding, fix=None)
         else:
             edits.append(edit)
     return replace(finding, fix=replace(finding.fix, edits=tuple(edits)))
@@ -74,6 +84,25 @@ def definition_place(
     while line > 1 and lines[line - 2].startswith("#"):
         line -= 1
     return line, f"{definition.rstrip()}\n\n\n"
+
+
+def always_sets(tree: ast.Module, attribute: str) -> bool:
+    """Whether a class of the file always gives itself an attribute in `__init__`, under no condition."""
+    *path, last = attribute.split(".")
+    body: list[ast.stmt] = tree.body
+    for name in (*path, "__init__"):
+        found = next((n for n in body if isinstance(n, _DEFINES) and n.name == name), None)
+        if found is None:
+            return False
+        body = found.body
+    return any(
+        isinstance(target, ast.Attribute) and target.attr == last
+        for statement in body
+        if isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None
+        for target in (
+            statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        )
+    )
 
 
 def _bound_by(statements: Iterable[ast.stmt]) -> set[str]:

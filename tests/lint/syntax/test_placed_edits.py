@@ -7,7 +7,7 @@ import ast
 
 import pytest
 
-from pytest_dispatchguard.lint.syntax.placed_edits import definition_place, placed
+from pytest_dispatchguard.lint.syntax.placed_edits import always_sets, definition_place, placed
 from pytest_dispatchguard.model.findings import (
     DEFINITIONS,
     IMPORTS,
@@ -99,3 +99,31 @@ def test_a_fix_goes_whose_definition_has_no_place() -> None:
     text = "def f():\n    return _K\n"
     (found,) = placed([finding(Edit("a.py", DEFINITIONS, "_K = 1\n"))], text)
     assert found.fix is None
+
+
+CLASS = """
+class A:
+    class B:
+        def __init__(self, deep):
+            self.x = self.y = 1
+            self.z: int = 2
+            self.late: int
+            if deep:
+                self.maybe = 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("attribute", "sure"),
+    [
+        ("A.B.x", True),
+        ("A.B.y", True),
+        ("A.B.z", True),
+        ("A.B.late", False),
+        ("A.B.maybe", False),
+        ("A.x", False),
+        ("C.x", False),
+    ],
+)
+def test_what_a_class_always_sets(attribute: str, sure: bool) -> None:
+    assert always_sets(ast.parse(CLASS), attribute) is sure
