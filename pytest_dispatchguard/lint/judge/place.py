@@ -448,6 +448,12 @@ class Place:
         at = Span(end.end_line, end.end_column, end.end_line, end.end_column)
         return Edit(self._reader.brief.path, at, new)
 
+    def before(self, node: cst.CSTNode, new: str) -> Edit:
+        """Insert text before a node."""
+        start = self._span(node)
+        at = Span(start.line, start.column, start.line, start.column)
+        return Edit(self._reader.brief.path, at, new)
+
     def without(self, statement: cst.CSTNode) -> Edit | None:
         """Remove a statement with its lines, but for a comment behind a simple one; None where other
         statements stand on its line. What is all of a block becomes `pass`."""

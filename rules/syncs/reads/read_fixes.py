@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import libcst as cst
 
 from pytest_dispatchguard import Edit, Fix, Place, nodes
 
-from ...syntax import contains
+from ...syntax import bound_names, contains, names_in
 from ..data_flow import around, ends, held_by, loads
 from ..waits import Read
 
@@ -153,3 +154,33 @@ def _reading(read: Read, place: Place) -> tuple[cst.SimpleStatementLine, str] | 
             target = small.targets[0].target
             return (line, target.value) if isinstance(target, cst.Name) else None
     return None
+
+
+def read_before(read: Read, place: Place) -> Fix | None:
+    """A name for the value before the loop that reads it in every round."""
+    loop = place.loops[-1]
+    outer: cst.CSTNode = place.statement if isinstance(loop, cst.BaseComp) else loop
+    alone = isinstance(outer, cst.SimpleStatementLine | cst.For | cst.While)
+    if not alone or len(place.loops) != 1 or read.certainty != "sure" or read.call.lpar:
+        return None
+    if isinstance(loop, cst.BaseComp) and isinstance(outer, cst.SimpleStatementLine):
+        first = outer.body[0]
+        if bound_names([outer]) & names_in(read.tensor) or len(outer.body) != 1:
+            return None
+        if not isinstance(first, cst.Assign | cst.Return | cst.Expr):
+            return None
+    words = [w for w in re.findall(r"[A-Za-z_]\w*", place.text(read.tensor)) if w not in ("self", "torch")]
+    name = "_".join([*words[:2], _READ_AS.get(read.how, "number")])
+    source = place.text(read.call)
+    if place.assignments(name) or place.is_taken(name) or "\n" in source:
+        return None
+    more = place.before(outer, f"{name} = {source}\n{place.indent(outer)}")
+    return place.edits(
+        [(read.call, name)],
+        safety="unsafe",
+        message="Read it once before the loop, also where the loop has no round",
+        more=(more,),
+    )
+
+
+_READ_AS = {"tolist": "list", "int": "int", "float": "float"}
