@@ -169,7 +169,11 @@ def read_before(read: Read, place: Place) -> Fix | None:
             return None
         if not isinstance(first, cst.Assign | cst.Return | cst.Expr):
             return None
-    words = [w for w in re.findall(r"[A-Za-z_]\w*", place.text(read.tensor)) if w not in ("self", "torch")]
+    words = [
+        w
+        for w in re.findall(r"[A-Za-z_]\w*", place.text(read.tensor))
+        if w not in ("self", "torch")
+    ]
     name = "_".join([*words[:2], _READ_AS.get(read.how, "number")])
     source = place.text(read.call)
     if place.assignments(name) or place.is_taken(name) or "\n" in source:

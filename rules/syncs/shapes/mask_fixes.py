@@ -39,7 +39,7 @@ def selecting(
             f"{base} {sign} {new if simple or isinstance(node.value, cst.Integer) else f'({new})'}"
         )
     if new is not None:
-        shown = _aligned(mask, target.value, place)
+        shown = aligned(mask, target.value, place)
         text = f"{base}.copy_(torch.where({shown}, {new}, {base}))"
     else:
         shown = _of_rows(mask, target.value, node.value, place)
@@ -52,6 +52,44 @@ def selecting(
         else "Scatter on the device; needs a boolean mask, and a value for each element that it hits"
     )
     return place.replace(node, text, safety="unsafe", message=said, imports=("import torch",))
+
+
+def summed_up(node: cst.Subscript, mask: cst.BaseExpression, how: str, place: Place) -> Fix | None:
+    """`torch.where(mask, x, 0).sum()` for `x[mask].sum()`, and the same of a mean, where the mask has as many
+    elements as `x`."""
+    method = place.parent(node)
+    call = place.parent(method) if method is not None else None
+    base = place.dotted(node.value)
+    if (
+        not isinstance(method, cst.Attribute)
+        or method.attr.value != how
+        or how not in ("sum", "mean")
+    ):
+        return None
+    if not isinstance(call, cst.Call) or call.func is not method or call.args or call.lpar:
+        return None
+    if not base or len(node.slice) != 1 or "\n" in place.text(call):
+        return None
+    shown = aligned(mask, node.value, place)
+    dims = place.kind(node.value).ndim
+    each = asks_each_of(mask, node.value, place) or (
+        dims is not None and dims == place.kind(mask).ndim
+    )
+    if not shown or (how == "mean" and not each):
+        return None
+    text = f"torch.where({shown}, {base}, 0).sum()"
+    if how == "mean":
+        operand = shown if place.dotted(mask) else f"({shown})"
+        text = f"{text} / {operand}.sum()"
+        if isinstance(place.parent(call), cst.BinaryOperation | cst.UnaryOperation | cst.Attribute):
+            text = f"({text})"
+    return place.replace(
+        call,
+        text,
+        safety="unsafe",
+        message="Sum over all elements on the device, in another order; needs a boolean mask",
+        imports=("import torch",),
+    )
 
 
 def _for_all(
@@ -139,10 +177,10 @@ def _of_the_module(value: cst.BaseExpression, place: Place) -> bool:
 # -- the shape of the mask --------------------------------------------------------------------------
 
 
-def _aligned(mask: cst.BaseExpression, base: cst.BaseExpression, place: Place) -> str:
+def aligned(mask: cst.BaseExpression, base: cst.BaseExpression, place: Place) -> str:
     """The mask with as many dimensions as what it selects from; empty where that takes a name for it."""
     shown = place.text(mask)
-    if _asks_each_of(mask, base, place):
+    if asks_each_of(mask, base, place):
         return shown
     dims, masked = place.kind(base).ndim, place.kind(mask).ndim
     if dims is not None and masked is not None and dims >= masked:
@@ -174,7 +212,7 @@ def _spread(mask: cst.BaseExpression, shown: str, more: int) -> str:
     return f"{shown if plain else f'({shown})'}[..., {', '.join(['None'] * more)}]"
 
 
-def _asks_each_of(
+def asks_each_of(
     mask: cst.BaseExpression, base: cst.BaseExpression, place: Place, depth: int = 3
 ) -> bool:
     """Whether a mask is worked out element by element from the very tensor that it selects from: it has no
@@ -183,7 +221,7 @@ def _asks_each_of(
         return _is_still(mask, base, place)
     if isinstance(mask, cst.Name):
         held = place.value_of(mask)
-        return held is not None and depth > 0 and _asks_each_of(held, base, place, depth - 1)
+        return held is not None and depth > 0 and asks_each_of(held, base, place, depth - 1)
     parts: list[cst.BaseExpression] = []
     if isinstance(mask, cst.Comparison):
         parts = [mask.left, *(c.comparator for c in mask.comparisons)]
@@ -204,7 +242,7 @@ def _asks_each_of(
         parts = [a.value for a in mask.args if a.keyword is None and not a.star]
         if not place.name(mask).startswith("torch."):
             parts.append(mask.func.value)
-    return any(_asks_each_of(part, base, place, depth) for part in parts)
+    return any(asks_each_of(part, base, place, depth) for part in parts)
 
 
 def _is_still(before: cst.BaseExpression, now: cst.BaseExpression, place: Place) -> bool:
@@ -238,4 +276,4 @@ def _of_rows(
         if len(sizes) == 2 and not sizes[1].star:
             return _spread(mask, place.text(mask), 1)
     known = place.kind(base).ndim is not None and place.kind(base).ndim == place.kind(mask).ndim
-    return place.text(mask) if flat and (known or _asks_each_of(mask, base, place)) else ""
+    return place.text(mask) if flat and (known or asks_each_of(mask, base, place)) else ""
