@@ -56,8 +56,8 @@ class MaskRead(Rule):
 
     ## Fix safety
 
-    Unsafe: a sum or mean of the selection is taken over all elements with zeros outside of the mask, which adds
-    up in another order. None is offered for other uses: only the author knows what the selection is for.
+    Unsafe: a sum or mean of the selection is taken over all elements with zeros outside of the mask, which
+    adds up in another order. None is offered for other uses: only the author knows what the selection is for.
     """
 
     code = "DG422"

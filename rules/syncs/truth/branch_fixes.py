@@ -9,7 +9,7 @@ from pytest_dispatchguard import Fix, Place
 from ...syntax import head_comment, small_statements
 from ..data_flow import cheap, selectable
 from ..waits import Asked
-from .device_conditions import truth_on_device
+from .device_conditions import host_before, truth_on_device
 
 _SAID = "Work out both sides and select on the device; they have to be of one shape"
 
@@ -19,10 +19,11 @@ def selected(node: cst.BaseExpression, who: Asked, place: Place) -> Fix | None:
     where the truth of a tensor was asked that may be missing."""
     if place.kind(node).optional and isinstance(node, cst.Name | cst.Attribute):
         return _is_there(node, place)
-    condition = truth_on_device(who.whole, False, place)
+    host, (asks, *_) = host_before(who.whole, place)
+    condition = truth_on_device(asks, False, place)
     if condition is None or "\n" in condition:
         return None
-    if isinstance(who.by, cst.IfExp):
+    if isinstance(who.by, cst.IfExp) and host is None:
         arms = (who.by.body, who.by.orelse)
         if not all(place.is_tensor(arm) and cheap(arm, place) for arm in arms) or who.by.lpar:
             return None
@@ -37,6 +38,8 @@ def selected(node: cst.BaseExpression, who: Asked, place: Place) -> Fix | None:
     comment = head_comment(branch)
     if place.text(branch).count("#") > comment.count("#"):
         return None
+    if host is not None:
+        return _under_host(branch, host, condition, place)
     then, otherwise = _given(branch.body, place), None
     if branch.orelse is not None:
         otherwise = (
@@ -60,6 +63,25 @@ def _fix(
     return place.replace(
         whole,
         f"{around[0]}torch.where({condition}, {', '.join(arms)}){around[1]}",
+        safety="unsafe",
+        message=_SAID,
+        imports=("import torch",),
+    )
+
+
+def _under_host(
+    branch: cst.If, host: cst.BaseExpression, condition: str, place: Place
+) -> Fix | None:
+    """The same of a branch that asks the host first, which goes on to ask it."""
+    inside, then = list(small_statements(branch.body)), _given(branch.body, place)
+    if branch.orelse is not None or then is None or "\n" in then[1]:
+        return None
+    name, value = then
+    return place.edits(
+        [
+            (branch.test, place.text(host)),
+            (inside[0], f"{name} = torch.where({condition}, {value}, {name})"),
+        ],
         safety="unsafe",
         message=_SAID,
         imports=("import torch",),

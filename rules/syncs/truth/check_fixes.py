@@ -9,8 +9,8 @@ import libcst as cst
 from pytest_dispatchguard import Fix, Place
 
 from ...syntax import head_comment, small_statements
-from ..waits import Asked, asked_certainty
-from .device_conditions import operand, truth_on_device
+from ..waits import Asked
+from .device_conditions import host_before, operand, truth_on_device
 
 _CHECK = "torch._assert_async"
 
@@ -41,7 +41,7 @@ def _of_branch(branch: cst.If, place: Place) -> Fix | None:
     if len(given) > 1 or any(a.star or a.keyword for a in given):
         return None
     said = _literal(given[0].value if given else None, place)
-    host, asked = _host_before(branch.test, place)
+    host, asked = host_before(branch.test, place)
     holds = [truth_on_device(part, True, place) for part in asked]
     known = [text for text in holds if text is not None]
     if said is None or len(known) != len(holds) or any("\n" in text for text in known):
@@ -54,22 +54,6 @@ def _of_branch(branch: cst.If, place: Place) -> Fix | None:
             return None
         return _fix([(branch, f"{call}  {comment}".rstrip())], place)
     return _fix([(branch.test, place.text(host)), (inside[0], call)], place)
-
-
-def _host_before(
-    test: cst.BaseExpression, place: Place
-) -> tuple[cst.BaseExpression | None, list[cst.BaseExpression]]:
-    """What the host asks of a chain of `and` before it comes to tensors, and the tensors: one by one, as they
-    have to be denied."""
-    if (
-        isinstance(test, cst.BooleanOperation)
-        and isinstance(test.operator, cst.And)
-        and not test.lpar
-        and asked_certainty(test.left, place) is None
-        and truth_on_device(test.left, False, place) is None
-    ):
-        return test.left, [test.right]
-    return None, [test]
 
 
 def _fix(pairs: list[tuple[cst.CSTNode, str]], place: Place) -> Fix:

@@ -53,3 +53,19 @@ def operand(text: str) -> str:
     """A condition as it may stand beside `&` and `|`."""
     signs = ("<", "<=", ">", ">=", "==", "!=", "|", "&")
     return f"({text})" if any(f" {sign} " in text for sign in signs) else text
+
+
+def host_before(
+    test: cst.BaseExpression, place: Place
+) -> tuple[cst.BaseExpression | None, list[cst.BaseExpression]]:
+    """What the host asks of a chain of `and` before it comes to tensors, and the tensors: one by one, as they
+    have to be denied."""
+    if (
+        isinstance(test, cst.BooleanOperation)
+        and isinstance(test.operator, cst.And)
+        and not test.lpar
+        and asked_certainty(test.left, place) is None
+        and truth_on_device(test.left, False, place) is None
+    ):
+        return test.left, [test.right]
+    return None, [test]
