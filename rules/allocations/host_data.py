@@ -8,6 +8,7 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Place, Rule
 
+from ..syntax import method_call
 from .constant_fixes import filled, made_there
 from .data import COPIED, FROM_DATA, LEGACY_CLASSES, is_constant_table, is_host_data, is_number
 from .devices import device_of
@@ -107,8 +108,8 @@ class HostDataToDevice(Rule):
         data = place.argument(node, 0, "data")
         if data is None or is_kept(node, place) or is_for_nothing(place):
             return None
-        if place.argument(node, None, "pin_memory") is not None:
-            return None  # its copy waits for nothing
+        if _copied_without_waiting(node, place):
+            return None
         if isinstance(data, cst.List | cst.Tuple) and not data.elements:
             return None  # nothing to copy
         if is_constant_table(data) and not (_is_of_one(data) and is_written_to(node, place)):
@@ -159,6 +160,13 @@ class HostDataToDevice(Rule):
             else "keep the tensor if its values repeat, or compute it on the device; "
             "values that differ on every call can be copied from pinned memory"
         )
+
+
+def _copied_without_waiting(node: cst.Call, place: Place) -> bool:
+    """Whether a tensor is made in pinned memory, and moved from there with `non_blocking`."""
+    outer = method_call(node, place)
+    pinned = place.argument(node, None, "pin_memory") is not None
+    return pinned and outer is not None and place.argument(outer, None, "non_blocking") is not None
 
 
 def _is_of_one(data: cst.BaseExpression) -> bool:

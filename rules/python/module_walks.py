@@ -175,8 +175,8 @@ class ModuleTreeWalk(Rule):
 
     ## Fix safety
     Unsafe: for `next(self.parameters())` whose dtype or device is asked, the fix asks a parameter that the
-    class always has by name; where parameters are not all alike it may give another answer. None is offered for
-    lists of parameters or modules: only the author knows when these are out of date.
+    class always has by name; where parameters are not all alike it may give another answer. None is
+    offered for lists of parameters or modules: only the author knows when these are out of date.
     """
 
     code = "DG610"
