@@ -20,7 +20,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check --no-compile
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-thorough test-all test-torches attack lint docs bench bench-compile bench-counters bench-dispatcher bench-ghost bench-guards bench-history bench-keras bench-layers bench-lint bench-metrics bench-native bench-noise bench-plugin bench-prices bench-recall bench-releases bench-revisions bench-runtime bench-saved bench-server bench-trace bench-traces bench-waits clean
+.PHONY: help demo test test-quick test-thorough test-all test-torches attack lint docs bench bench-compile bench-counters bench-dispatcher bench-ghost bench-guards bench-history bench-keras bench-layers bench-lint bench-metrics bench-native bench-noise bench-plugin bench-prices bench-recall bench-releases bench-revisions bench-runtime bench-saved bench-server bench-trace bench-traces bench-waits clean bench-fixes
 .DELETE_ON_ERROR:
 
 help: ## say what there is to make
@@ -91,6 +91,9 @@ bench-keras: $(VENV)/.dev $(VENV)/.torch ## lint and measure an older and a newe
 bench-recall: $(VENV)/.dev ## how much of what maintainers removed is told: make bench-recall MIRRORS=folder
 	@test -n "$(MIRRORS)" || { echo "bench-recall: name the folder of mirrors: make bench-recall MIRRORS=folder" >&2; exit 2; }
 	$(BIN)/python bench/bench_recall.py $(MIRRORS)
+
+bench-fixes: $(VENV)/.dev ## how many findings in ten packages of PyPI carry a fix
+	$(BIN)/python bench/bench_fixes.py
 
 bench-plugin: $(VENV)/.dev $(VENV)/.torch ## measure what the pytest plugin takes of people's time
 	$(BIN)/python bench/bench_plugin.py

@@ -72,6 +72,12 @@ def small_statements(body: cst.BaseSuite) -> Iterator[cst.CSTNode]:
             yield statement
 
 
+def head_comment(branch: cst.If) -> str:
+    """The comment behind the head of an if; empty where there is none."""
+    header = branch.body.header if isinstance(branch.body, cst.IndentedBlock) else None
+    return header.comment.value if header is not None and header.comment is not None else ""
+
+
 def last_small(body: cst.BaseSuite) -> cst.CSTNode | None:
     """The last statement of a block."""
     return next(iter(reversed(list(small_statements(body)))), None)

@@ -44,6 +44,15 @@ class Span:
         ) < (self.end_line, self.end_column)
 
 
+IMPORTS = Span(0, 1, 0, 1)
+"""Stands for a file's place for imports in an edit, until that is known."""
+DEFINITIONS = Span(0, 2, 0, 2)
+"""The same for definitions at module level: before the first function or class."""
+ATTRIBUTES = Span(0, 3, 0, 3)
+"""Stands for no place: an attribute, ``Class.name``, that a class always sets when it is made, or there is no
+fix."""
+
+
 @dataclass(frozen=True, slots=True)
 class Edit:
     """One replacement of text in one file."""

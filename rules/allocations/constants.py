@@ -7,6 +7,7 @@ import libcst as cst
 from pytest_dispatchguard import Call, Finding, Place, Rule, nodes
 
 from ..syntax import assigned_once
+from .constant_fixes import filled, kept
 from .data import FACTORIES, FROM_DATA, LEGACY_CLASSES, is_constant, is_constant_table
 from .devices import device_of, is_device, move_target
 from .uses import is_for_nothing, is_kept, is_written_to, loads
@@ -71,9 +72,14 @@ class ConstantTensorBuiltPerCall(Rule):
         return x - self.mean
     ```
 
+    Or build it once for each device, in a function that keeps what it gave.
+
     ## Fix safety
 
-    No fix: only the author knows where the constant should live.
+    Safe for a single number, which `torch.full` makes on the device itself. Unsafe for tables: they are built
+    by a new function at module level that keeps the last eight, and every call gives the same tensor, which
+    nobody may change in place. None is offered for data of the instance, and for a module that has to become
+    another one's buffer.
     """
 
     code = "DG502"
@@ -81,6 +87,7 @@ class ConstantTensorBuiltPerCall(Rule):
     also_compiled = False
     origin = "diffusers#13406"
     looks_for = Call("tensor", "as_tensor", "asarray", "new_tensor", *LEGACY_CLASSES, "Tensor")
+    fixes = "safe"
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """A table of constants that nothing changes afterwards."""
@@ -112,6 +119,9 @@ class ConstantTensorBuiltPerCall(Rule):
             node,
             f"`{place.text(node.func)}({shown})` builds the same constant {cost}on every call; {advice}",
             dry=not copied and _stays_on_host(node, place),
+            fix=None
+            if _only_iterated(node, place)
+            else filled(node, data, place) or kept(node, data, place),
         )
 
     def _lasting_tuple(self, data: cst.BaseExpression, place: Place) -> bool:

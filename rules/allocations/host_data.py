@@ -8,6 +8,8 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Place, Rule
 
+from ..syntax import method_call
+from .constant_fixes import filled, made_there
 from .data import COPIED, FROM_DATA, LEGACY_CLASSES, is_constant_table, is_host_data, is_number
 from .devices import device_of
 from .uses import is_for_nothing, is_kept, is_written_to
@@ -72,8 +74,10 @@ class HostDataToDevice(Rule):
 
     ## Fix safety
 
-    No fix: which of these is right depends on where the data comes from, and an unpinned or reused source
-    with `non_blocking=True` is a race.
+    Safe for one number, which `torch.full` puts there. Unsafe for a range of numbers, which the device counts
+    itself (an empty one gives integers), and for numbers that are written down: their copy comes from memory
+    that is pinned for it, which nobody else writes to. None is offered for data of unknown origin, where an
+    unpinned or reused source with `non_blocking=True` would be a race.
     """
 
     code = "DG510"
@@ -88,6 +92,7 @@ class HostDataToDevice(Rule):
         "Tensor",
         *LEGACY_CLASSES,
     )
+    fixes = "safe"
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """Data that is surely the host's, put where the device is."""
@@ -102,6 +107,8 @@ class HostDataToDevice(Rule):
             return None
         data = place.argument(node, 0, "data")
         if data is None or is_kept(node, place) or is_for_nothing(place):
+            return None
+        if _copied_without_waiting(node, place):
             return None
         if isinstance(data, cst.List | cst.Tuple) and not data.elements:
             return None  # nothing to copy
@@ -121,6 +128,7 @@ class HostDataToDevice(Rule):
             f"`{place.text(node.func)}({place.short(data)})` copies host data to the device on "
             f"every call, and the host waits for the copy; {advice}",
             certainty="sure" if sure else "note",
+            fix=(filled(node, data, place) or made_there(node, data, place)) if surely else None,
         )
 
     def _advice(self, node: cst.Call, data: cst.BaseExpression, place: Place) -> tuple[bool, str]:
@@ -152,6 +160,13 @@ class HostDataToDevice(Rule):
             else "keep the tensor if its values repeat, or compute it on the device; "
             "values that differ on every call can be copied from pinned memory"
         )
+
+
+def _copied_without_waiting(node: cst.Call, place: Place) -> bool:
+    """Whether a tensor is made in pinned memory, and moved from there with `non_blocking`."""
+    outer = method_call(node, place)
+    pinned = place.argument(node, None, "pin_memory") is not None
+    return pinned and outer is not None and place.argument(outer, None, "non_blocking") is not None
 
 
 def _is_of_one(data: cst.BaseExpression) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Edit, Finding, Fix, Place, Rule, Span
+from pytest_dispatchguard import Call, Edit, Finding, Fix, Place, Rule, Span, nodes
 
 from ..syncs.waits import works_on_host
 from .data import COPIED, FACTORIES, FILLED, FROM_DATA, RANDOM, Safety, is_number, without_casts
@@ -88,6 +88,8 @@ class FactoryThenMove(Rule):
         fix = None
         if moved is factory and arguments and not seeded:
             fix = self._fix(node, receiver, factory, arguments, place)
+        elif not seeded:
+            fix = self._placed(node, factory, place)
         last = place.last_name(node)
         return place.finding(
             node,
@@ -209,6 +211,38 @@ class FactoryThenMove(Rule):
             f"make it on the device{differs}",
             (added, Edit(whole.path, gone, "")),
         )
+
+    def _placed(self, node: cst.Call, factory: cst.Call, place: Place) -> Fix | None:
+        """The factory with the device alone: the move stays, converts there, and copies nothing."""
+        if not factory.args or any(a.star for a in factory.args):
+            return None
+        device = self._device(node, factory, place)
+        end = _end(factory.args[-1].value, place)
+        if not device or end is None or "#" in place.text(factory):
+            return None
+        edit = Edit(place.after(node, "").path, end, f", device={device}")
+        safety = self._safety(factory, place)
+        differs = "" if safety == "safe" else "; its numbers may be others than the CPU's"
+        return Fix(safety, f"make it on the device, and convert it there{differs}", (edit,))
+
+    def _device(self, node: cst.Call, factory: cst.Call, place: Place) -> str:
+        """The source of the device that a tensor is moved to; empty where it is not known by the time that
+        the tensor is made."""
+        moved = place.argument(node, 0, "device") or place.argument(node, 0, "other")
+        if place.last_name(node) == "type_as" or self._to_tensor(node, place):
+            like = place.dotted(moved) if moved is not None else ""
+            device, names = f"{like}.device" if like else "", [like.partition(".")[0]]
+        elif moved is not None and is_device(moved, place):
+            device, names = place.text(moved), [n.value for n in nodes.names_in(moved)]
+        else:
+            return ""
+        params = place.function.params
+        given = {
+            p.name.value for p in (*params.posonly_params, *params.params, *params.kwonly_params)
+        }
+        here = factory in nodes.walk(node)
+        early = all(n in given and place.assignments(n) <= 1 for n in names)
+        return device if here or early else ""
 
     def _safety(self, factory: cst.Call, place: Place) -> Safety:
         last = place.name(factory).rpartition(".")[2]

@@ -7,6 +7,7 @@ import libcst as cst
 from pytest_dispatchguard import Call, Class, Finding, Place, Rule
 
 from .captures import needs_the_call, not_run_by_torch
+from .hoisting import hoisted
 
 
 class ClassBuiltPerCall(Rule):
@@ -46,7 +47,9 @@ class ClassBuiltPerCall(Rule):
 
     ## Fix safety
 
-    No fix: the class may use values of the call, and then needs another form.
+    Unsafe: the class moves to the module, under its name with an underscore before it, which shows where
+    it is printed, and all calls share it. None is offered for classes with decorators, and where that name
+    is in use.
     """
 
     code = "DG307"
@@ -54,6 +57,7 @@ class ClassBuiltPerCall(Rule):
     also_compiled = False
     origin = "torchvision#1452"
     looks_for = (Class(), Call("namedtuple", "make_dataclass", "type"))
+    fixes = "unsafe"
 
     def judge(self, node: cst.ClassDef | cst.Call, place: Place) -> Finding | None:
         """Flags classes."""
@@ -73,4 +77,4 @@ class ClassBuiltPerCall(Rule):
             f"{shown} builds a class on every call, which costs more host time than a kernel launch; "
             "define it once, at module level"
         )
-        return place.finding(node, message)
+        return place.finding(node, message, fix=hoisted(node, place))

@@ -12,6 +12,7 @@ from pytest_dispatchguard import Call, Def, Finding, Fix, Lambda, Place, Rule, n
 from ..certainty import layer_certainty
 from ..syntax import assigned, call_of
 from .captures import called_once, captures_local, is_negligible
+from .hoisting import hoisted
 
 
 class _Put(cst.CSTTransformer):
@@ -204,7 +205,9 @@ class FunctionWithoutCaptures(Rule):
 
     ## Fix safety
 
-    No fix: the author has to choose where the function goes and what it is called.
+    Safe: the function moves to the module, under its name with an underscore before it. None is offered where
+    that name is in use, for defaults that each call works out anew, and for functions that refer to
+    themselves.
     """
 
     code = "DG302"
@@ -212,6 +215,7 @@ class FunctionWithoutCaptures(Rule):
     also_compiled = False
     origin = "keras#23183"
     looks_for = (Lambda(), Def())
+    fixes = "safe"
 
     def judge(self, node: cst.Lambda | cst.FunctionDef, place: Place) -> Finding | None:
         """Flags functions that could be defined in the module."""
@@ -228,7 +232,10 @@ class FunctionWithoutCaptures(Rule):
             "at module level"
         )
         return place.finding(
-            node, message, certainty=layer_certainty(place) if name is not None else "maybe"
+            node,
+            message,
+            certainty=layer_certainty(place) if name is not None else "maybe",
+            fix=hoisted(node, place) if name is not None else None,
         )
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Finding, Fix, Place, Rule
+from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, nodes
 
-from ..syntax import call_of
+from ..syntax import assigned_once, call_of
 from .wrappers import is_only_called
 
 
@@ -126,8 +126,9 @@ class ModuleBuiltPerCall(Rule):
     ## Fix safety
 
     Safe: the module's own `forward` makes this very call with these arguments; only hooks registered for
-    all modules no longer see it. None is offered for a module held by a name, for `Softmax` without a
-    dimension and for `Upsample`, which converts its arguments.
+    all modules no longer see it. None is offered for a module held by a name whose arguments may have other
+    values when it is called, for `Softmax` without a dimension and for `Upsample`, which converts its
+    arguments.
     """
 
     code = "DG704"
@@ -157,28 +158,31 @@ class ModuleBuiltPerCall(Rule):
 
     def _fix(self, node: cst.Call, function: _Functional, place: Place) -> Fix | None:
         outer = call_of(node, place)
-        if outer is None:
-            return None
-        plain = all(a.keyword is None and not a.star for a in outer.args)
+        held = assigned_once(node, place)
+        calls = [outer] if outer is not None else _calls_of(held, place) if held is not None else []
         given = self._keywords(node.args, function, place)
-        if not plain or len(outer.args) != function.inputs or given is None:
+        if not calls or given is None or (outer is None and not _lasting(node.args, place)):
             return None
-        if "#" in place.text(outer):
-            return None
-        written = place.spelling(function.name)
-        imports: tuple[str, ...] = ()
-        if not written:
-            if place.is_taken("F"):
+        for call in calls:
+            plain = all(a.keyword is None and not a.star for a in call.args)
+            if not plain or len(call.args) != function.inputs or "#" in place.text(call):
                 return None
-            written = "F." + function.name.rpartition(".")[2]
-            imports = ("import torch.nn.functional as F",)
-        inputs = [place.text(a.value) for a in outer.args]
-        return place.replace(
-            outer,
-            f"{written}({', '.join([*inputs, *given])})",
+        gone = place.without(place.statement) if outer is None else None
+        if outer is None and gone is None:
+            return None
+        written, imports = _spelled(function, place)
+        if not written:
+            return None
+        pairs = [
+            (call, f"{written}({', '.join([*(place.text(a.value) for a in call.args), *given])})")
+            for call in calls
+        ]
+        return place.edits(
+            pairs,
             safety="safe",
             message=f"call {function.name} itself",
             imports=imports,
+            more=(gone,) if gone is not None else (),
         )
 
     def _keywords(
@@ -201,3 +205,41 @@ class ModuleBuiltPerCall(Rule):
         if added[0] and added[0] not in out:
             out = {added[0]: added[2], **out}
         return [f"{name}={value}" for name, value in out.items()]
+
+
+def _spelled(function: _Functional, place: Place) -> tuple[str, tuple[str, ...]]:
+    """How the file writes the function, and what it has to import for it; empty where the usual name is
+    taken."""
+    written = place.spelling(function.name)
+    if written:
+        return written, ()
+    if place.is_taken("F"):
+        return "", ()
+    return "F." + function.name.rpartition(".")[2], ("import torch.nn.functional as F",)
+
+
+def _calls_of(name: cst.Name, place: Place) -> list[cst.Call]:
+    """The calls of what a name holds; empty where one may be another's."""
+    found = []
+    for read in nodes.names_in(place.function):
+        if read.value == name.value and read is not name:
+            call = call_of(read, place)
+            if call is None or call.lpar:
+                return []
+            found.append(call)
+    inside = {id(n) for call in found for a in call.args for n in nodes.walk(a)}
+    return [] if any(id(call) in inside for call in found) else found
+
+
+def _lasting(args: Sequence[cst.Arg], place: Place) -> bool:
+    """Whether arguments have the same values later in the function: constants, and names bound once."""
+    return all(
+        isinstance(a.value, cst.SimpleString | cst.Integer | cst.Float)
+        or (isinstance(a.value, cst.Name) and place.assignments(a.value.value) <= 1)
+        or (
+            isinstance(a.value, cst.Attribute)
+            and place.assignments(place.dotted(a.value).partition(".")[0]) <= 1
+            and place.dotted(a.value).partition(".")[0] == place.self_name
+        )
+        for a in args
+    )

@@ -212,15 +212,16 @@ class NullContextPerCall(Rule):
 
     ## Instead
     ```python
-    _NOTHING = contextlib.nullcontext()
+    _NULL_CONTEXT = contextlib.nullcontext()
 
     def forward(self, x):
-        with self.lock if self.shared else _NOTHING:
+        with self.lock if self.shared else _NULL_CONTEXT:
             return self.table[x]
     ```
 
     ## Fix safety
-    No fix: the shared object needs a name and a place in the module.
+    Safe: the object keeps nothing, and entering it again while it is entered is allowed. None is offered
+    where `contextlib` is imported inside a function.
     """
 
     code = "DG203"
@@ -228,6 +229,7 @@ class NullContextPerCall(Rule):
     also_compiled = False
     origin = "TransformerEngine#2957"
     looks_for = Call("nullcontext")
+    fixes = "safe"
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """Flags null contexts that hold nothing."""
@@ -241,6 +243,15 @@ class NullContextPerCall(Rule):
             "module level and use it everywhere (it keeps no state), or call without `with` if "
             "there is nothing to enter",
             certainty=weaker(layer_certainty(place), path_certainty(place)),
+            fix=place.replace(
+                node,
+                "_NULL_CONTEXT",
+                safety="safe",
+                message="Enter one null context that the module keeps",
+                definitions=(f"_NULL_CONTEXT = {place.text(node)}",),
+            )
+            if not node.lpar and "\n" not in place.text(node)
+            else None,
         )
 
 

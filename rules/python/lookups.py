@@ -6,7 +6,7 @@ import re
 
 import libcst as cst
 
-from pytest_dispatchguard import Attribute, Call, Finding, Import, Place, Rule, nodes, weaker
+from pytest_dispatchguard import Attribute, Call, Finding, Fix, Import, Place, Rule, nodes, weaker
 
 from ..certainty import path_certainty
 
@@ -102,7 +102,9 @@ class SignatureInspectedPerCall(Rule):
     ```
 
     ## Fix safety
-    No fix: only the author knows when the function becomes known.
+    Unsafe: the fix keeps the signatures of the last 128 functions that were asked for, and with them these
+    functions, which must be hashable. Offered for `inspect.signature` of one function; what binds arguments
+    is left to the author.
     """
 
     code = "DG601"
@@ -114,6 +116,7 @@ class SignatureInspectedPerCall(Rule):
         Call("getframeinfo", "extract_stack", "format_stack"),
         Call("stack", arguments=0),
     )
+    fixes = "unsafe"
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """Flags inspection, and binding to what is a signature."""
@@ -127,6 +130,7 @@ class SignatureInspectedPerCall(Rule):
                 "on the host. Call it once, when you get the function, and keep the result (or "
                 "cache it with `functools.lru_cache`)",
                 certainty=path_certainty(place),
+                fix=_kept(node, "inspect.signature", "128", place),
             )
         if place.last_name(node) in ("bind", "bind_partial") and self._on_signature(node, place):
             return place.finding(
@@ -252,13 +256,15 @@ class EnvironmentReadPerCall(Rule):
     ```
 
     ## Fix safety
-    No fix: from then on, changes of the variable while the program runs are not seen.
+    Unsafe: the variable is read when the module is imported; changes while the program runs are not seen.
+    Offered for names and defaults that are written down, where a variable that is missing raises nothing.
     """
 
     code = "DG603"
     name = "environment-read-per-call"
     origin = "vllm#17067"
     looks_for = (Attribute("environ"), Call("getenv"))
+    fixes = "unsafe"
 
     def judge(self, node: cst.Attribute | cst.Call, place: Place) -> Finding | None:
         """Flags reads of the environment."""
@@ -277,6 +283,7 @@ class EnvironmentReadPerCall(Rule):
             f"`{place.text(read)}` encodes a name, looks it up through Python methods and decodes "
             "the value on every call. Read it once, at import or in `__init__`",
             certainty=path_certainty(place),
+            fix=_read_at_import(read, place),
         )
 
     @staticmethod
@@ -349,14 +356,15 @@ class DevicePropertyQuery(Rule):
     ```
 
     ## Fix safety
-    No fix: asking for devices at import starts CUDA in some releases, which a program
-    that forks may not want; a function behind `functools.lru_cache` asks at the first call.
+    Unsafe: the fix asks at the first call, by a function behind `functools.lru_cache`, and keeps the answer.
+    Asking at import would start CUDA in some releases, which a program that forks may not want.
     """
 
     code = "DG611"
     name = "device-property-query"
     origin = "TransformerEngine#1722"
     looks_for = Call(*sorted({n.rpartition(".")[2] for n in _DEVICE_FACTS | _MEMORY_FACTS}))
+    fixes = "unsafe"
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """Flags questions whose answer lasts, or takes long to give."""
@@ -380,6 +388,7 @@ class DevicePropertyQuery(Rule):
             f"`{place.text(node)}` queries through Python wrappers on every call what never changes "
             f"while the program runs. {once}",
             certainty=path_certainty(place),
+            fix=_kept(node, "", "None", place),
         )
 
 
@@ -401,3 +410,55 @@ def _guards_a_stall(node: cst.Call, place: Place) -> bool:
         if scene.function is place.function and inside == outside:
             return place.name(call).startswith("torch.")
     return False
+
+
+def _kept(node: cst.Call, only: str, most: str, place: Place) -> Fix | None:
+    """The call of a function that keeps its answers, made once at module level: of the function `only`, where
+    one is named."""
+    name, written = place.name(node), place.text(node.func)
+    if (only and name != only) or any(a.star for a in node.args) or "\n" in written:
+        return None
+    if only and (len(node.args) != 1 or node.args[0].keyword is not None):
+        return None
+    own = "_" + "_".join(name.split(".")[1:])
+    return place.replace(
+        node.func,
+        own,
+        safety="unsafe",
+        message="Ask once and keep the answer, also where it would change while the program runs",
+        imports=("import functools",),
+        definitions=(f"{own} = functools.lru_cache(maxsize={most})({written})",),
+    )
+
+
+def _read_at_import(read: cst.CSTNode, place: Place) -> Fix | None:
+    """The value of an environment variable, read at module level."""
+    if isinstance(read, cst.Call):
+        name = place.argument(read, 0, "key")
+        default = place.argument(read, 1, "default")
+        literal = (cst.SimpleString, cst.Integer, cst.Name)
+        if default is not None and not (
+            isinstance(default, literal) and place.assignments(place.text(default)) == 0
+        ):
+            return None
+        suffix = ""
+    elif isinstance(read, cst.Comparison):
+        name, suffix = (
+            read.left,
+            "_is_set" if isinstance(read.comparisons[0].operator, cst.In) else "_is_unset",
+        )
+    else:
+        return None
+    if not isinstance(name, cst.SimpleString) or not isinstance(name.evaluated_value, str):
+        return None
+    source = place.text(read)
+    own = "_" + re.sub(r"\W+", "_", name.evaluated_value).strip("_") + suffix.upper()
+    if "\n" in source or getattr(read, "lpar", ()):
+        return None
+    return place.replace(
+        read,
+        own,
+        safety="unsafe",
+        message="Read it at import; changes while the program runs are not seen",
+        definitions=(f"{own} = {source}",),
+    )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Finding, Place, Rule, SelfWrite
+from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, SelfWrite
 
 from ..certainty import may_return_before
 
@@ -98,16 +98,20 @@ class HasattrOfModule(Rule):
         return x
     ```
 
+    Or ask the table that holds it: `"adapter" in self._modules`.
+
     ## Fix safety
-    No fix: the attribute needs a default in `__init__`. A default in the class body would hide a
-    submodule of that name. Where the attribute is there and is a submodule, reading it costs the same
-    search: read it once into a local name.
+    Unsafe: the fix asks one table alone, `self._modules` for an attribute that the class only ever sets to
+    modules of torch, `self._parameters` and `self._buffers` likewise, and `self.__dict__` for one that it
+    never sets. What other code puts elsewhere under that name is no longer found. None is offered for
+    attributes that hold now this, now that.
     """
 
     code = "DG607"
     name = "hasattr-of-module"
     origin = "TransformerEngine#1191"
     looks_for = Call("hasattr", "getattr", place="self")
+    fixes = "unsafe"
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """Flags questions that `Module.__getattr__` answers, the first of each statement."""
@@ -133,6 +137,7 @@ class HasattrOfModule(Rule):
             f"about a microsecond per call. In `__init__`, set `self.{attribute}` {none} if there is "
             "none; read it into a local once, and test that",
             certainty="maybe" if _foreign_bases(place) else "note" if registered else "sure",
+            fix=_asking_one_table(node, attribute, values, place),
         )
 
     @staticmethod
@@ -152,6 +157,50 @@ class HasattrOfModule(Rule):
             return ""
         values = place.attribute_values(attribute)
         return "" if values and not _holds_modules(values) else attribute
+
+
+def _asking_one_table(
+    node: cst.Call, attribute: str, values: Sequence[str], place: Place
+) -> Fix | None:
+    """`"x" in self._modules` for `hasattr(self, "x")`, where all that the class makes of `x` is in that
+    table."""
+    tables = {_table(value) for value in values} or {"__dict__"}
+    table = tables.pop()
+    if tables or not table:
+        return None
+    owner, name = place.self_name, place.text(node.args[1].value)
+    where = f"{owner}.{table}"
+    if place.last_name(node) == "hasattr":
+        new: str = f"{name} in {where}"
+        inside = place.parent(node)
+        if isinstance(inside, cst.UnaryOperation) and isinstance(inside.operator, cst.Not):
+            node_or_not: cst.BaseExpression = inside
+            new = f"{name} not in {where}"
+        else:
+            node_or_not = node
+            if inside is not None and not isinstance(inside, cst.BooleanOperation | cst.IfExp):
+                new = f"({new})"
+    else:
+        node_or_not, new = node, f"{where}.get({name}, {place.text(node.args[2].value)})"
+    if node_or_not.lpar or "\n" in new:
+        return None
+    return place.replace(
+        node_or_not,
+        new,
+        safety="unsafe",
+        message=f"Ask `{where}` alone; what other code keeps elsewhere as `{attribute}` is not found",
+    )
+
+
+_TABLES = {"param": "_parameters", "buffer": "_buffers"}
+_MODULE = re.compile(r"call:torch\.nn\.(?:\w+\.)*[A-Z]\w*")
+
+
+def _table(value: str) -> str:
+    """Where a module keeps what is assigned to an attribute; empty where that is not known."""
+    if _MODULE.fullmatch(value):
+        return "_modules"
+    return _TABLES.get(value, "")
 
 
 _MODULE_ATTRIBUTES = frozenset(
@@ -185,14 +234,19 @@ class ModuleAttributeWrite(Rule):
         return x * scale
     ```
 
+    Where other code reads the attribute afterwards: `self.__dict__["scale"] = scale`, which does not search.
+
     ## Fix safety
-    No fix: the linter cannot see whether other code reads the attribute afterwards.
+    Unsafe: the fix writes to `self.__dict__`, so that the attribute is read as before; `__setattr__` of a
+    subclass is not called for it, and a parameter or module would no longer be registered. It is offered for
+    values that are surely neither.
     """
 
     code = "DG608"
     name = "module-attribute-write"
     origin = "TransformerEngine#1191"
     looks_for = SelfWrite()
+    fixes = "unsafe"
 
     def judge(
         self, node: cst.Assign | cst.AnnAssign | cst.AugAssign, place: Place
@@ -226,6 +280,7 @@ class ModuleAttributeWrite(Rule):
                 "more than a microsecond. Use a local variable; what must outlive the call can be an "
                 "attribute of a plain object (no module) that `__init__` creates",
                 certainty="sure" if self._for_this_call(name, node.value, place) else "note",
+                fix=_written_past_setattr(node, target, place),
             )
 
     @staticmethod
@@ -242,3 +297,35 @@ class ModuleAttributeWrite(Rule):
         ):
             return False
         return not re.search(rf"\b{place.self_name}\.{name}\b", place.text(value))
+
+
+def _written_past_setattr(
+    node: cst.Assign | cst.AnnAssign | cst.AugAssign, target: cst.Attribute, place: Place
+) -> Fix | None:
+    """`self.__dict__["x"] = value` for `self.x = value`, where the value is no parameter and no module."""
+    if not isinstance(node, cst.Assign) or target.lpar or not _is_plain(node.value, place):
+        return None
+    return place.replace(
+        target,
+        f'{place.text(target.value)}.__dict__["{target.attr.value}"]',
+        safety="unsafe",
+        message="Write to `__dict__`; a subclass's own `__setattr__` is not called",
+    )
+
+
+def _is_plain(value: cst.BaseExpression, place: Place) -> bool:
+    """Whether a value is surely neither a parameter nor a module: a number, a text, a collection, or what a
+    tensor operation gives."""
+    kind = place.kind(value)
+    if kind.sure and kind.what in ("scalar", "text", "nested"):
+        return True
+    if isinstance(value, cst.Name):
+        held = place.value_of(value)
+        return held is not None and not isinstance(held, cst.Name) and _is_plain(held, place)
+    made = (
+        cst.Call, cst.BinaryOperation, cst.UnaryOperation, cst.Comparison, cst.Subscript, cst.List, cst.Dict,
+        cst.Tuple,
+    )  # fmt: skip
+    if isinstance(value, cst.List | cst.Dict | cst.Tuple):
+        return True
+    return isinstance(value, made) and kind.is_tensor

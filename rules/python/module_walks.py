@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Fix, Getitem, Place, Rule
@@ -172,13 +174,16 @@ class ModuleTreeWalk(Rule):
     ```
 
     ## Fix safety
-    No fix: only the author knows which parameter to ask, or when a list of them is out of date.
+    Unsafe: for `next(self.parameters())` whose dtype or device is asked, the fix asks a parameter that the
+    class always has by name; where parameters are not all alike it may give another answer. None is
+    offered for lists of parameters or modules: only the author knows when these are out of date.
     """
 
     code = "DG610"
     name = "module-tree-walk"
     origin = "diffusers#9520"
     looks_for = Call(*_WALKS)
+    fixes = "unsafe"
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """Flags walks over a module's tree."""
@@ -211,6 +216,7 @@ class ModuleTreeWalk(Rule):
                 "several microseconds on the host. Use the input's, or that of a parameter you know "
                 "by name",
                 certainty=path_certainty(place),
+                fix=_by_name(node, receiver, place),
             )
         return place.finding(
             node,
@@ -254,3 +260,30 @@ class ModuleTreeWalk(Rule):
         if isinstance(parent, cst.GeneratorExp):
             parent = place.parent(parent)
         return isinstance(parent, cst.Call) and place.name(parent) == "next"
+
+
+_WITH_WEIGHT = re.compile(r"call:torch\.nn\.(?:Linear|Embedding|Bilinear|Conv(?:Transpose)?[123]d)")
+
+
+def _by_name(node: cst.Call, receiver: cst.BaseExpression, place: Place) -> Fix | None:
+    """`self.proj.weight` for `next(self.parameters())`, whose dtype or device is asked."""
+    first = place.parent(node)
+    asked = place.parent(first) if first is not None else None
+    if not isinstance(first, cst.Call) or place.name(first) != "next" or len(first.args) != 1:
+        return None
+    if not isinstance(asked, cst.Attribute) or asked.attr.value not in ("dtype", "device"):
+        return None
+    if place.last_name(node) != "parameters" or node.args or not is_self(receiver, place):
+        return None
+    known = place.cls.attrs if place.cls is not None else {}
+    for name, values in known.items():
+        weight = ".weight" if all(map(_WITH_WEIGHT.fullmatch, values)) else ""
+        if values and (weight or set(values) == {"param"}):
+            return place.replace(
+                first,
+                f"{place.self_name}.{name}{weight}",
+                safety="unsafe",
+                message="Ask a parameter by its name; others may have another dtype or device",
+                attributes=(name,),
+            )
+    return None

@@ -343,7 +343,7 @@ def _plain_work(body: cst.BaseSuite, place: Place) -> bool:
             fits = isinstance(target, cst.Name) or (
                 isinstance(target, cst.Subscript) and place.is_tensor(target.value)
             )
-            if not fits or not _cheap(small.value, place) or _resizes(target, small.value, place):
+            if not fits or not cheap(small.value, place) or _resizes(target, small.value, place):
                 return False
     return bool(lines)
 
@@ -365,7 +365,7 @@ def _resizes(target: cst.BaseExpression, value: cst.BaseExpression, place: Place
     return isinstance(value, cst.Call) and place.last_name(value) in _GROWING
 
 
-def _cheap(value: cst.BaseExpression, place: Place) -> bool:
+def cheap(value: cst.BaseExpression, place: Place) -> bool:
     """Whether computing a value in vain costs little and does nothing else: it draws no random numbers, and
     is defined where the branch is not taken."""
     if undefined_elsewhere(value, place):

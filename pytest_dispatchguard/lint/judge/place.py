@@ -19,6 +19,9 @@ from pytest_dispatchguard.lint.knowledge import cold_branches
 from pytest_dispatchguard.lint.syntax import nodes
 from pytest_dispatchguard.lint.syntax.spelling import dotted, text
 from pytest_dispatchguard.model.findings import (
+    ATTRIBUTES,
+    DEFINITIONS,
+    IMPORTS,
     Certainty,
     Edit,
     Finding,
@@ -28,9 +31,6 @@ from pytest_dispatchguard.model.findings import (
     Span,
     weaker,
 )
-
-IMPORTS = Span(0, 1, 0, 1)
-"""A placeholder position for an edit that adds an import, until the file's place for imports is known."""
 
 Answer = TypeVar("Answer")
 _number = itemgetter(0)
@@ -395,10 +395,22 @@ class Place:
         safety: Safety,
         message: str,
         imports: Iterable[str] = (),
+        definitions: Iterable[str] = (),
+        attributes: Iterable[str] = (),
     ) -> Fix:
         """A fix that replaces a node (or its source text) by another. `imports` are whole statements
-        (``import itertools``) that the file needs for it; existing ones are not added again."""
-        return self.edits([(old, new)], safety=safety, message=message, imports=imports)
+        (``import itertools``) that the file needs for it, `definitions` assignments and functions that it
+        needs at module level; existing ones are not added again. No fix is offered where the file uses a
+        defined name for something else, or where the class of the method may be without one of the
+        `attributes` of self."""
+        return self.edits(
+            [(old, new)],
+            safety=safety,
+            message=message,
+            imports=imports,
+            definitions=definitions,
+            attributes=attributes,
+        )
 
     def edits(
         self,
@@ -407,6 +419,8 @@ class Place:
         safety: Safety,
         message: str,
         imports: Iterable[str] = (),
+        definitions: Iterable[str] = (),
+        attributes: Iterable[str] = (),
         more: Iterable[Edit] = (),
     ) -> Fix:
         """A fix of several replacements, made together or not at all. Statements are replaced without
@@ -418,7 +432,10 @@ class Place:
             for old, new in pairs
         ]
         edits.extend(more)
-        edits.extend(self._import_edits(imports))
+        edits.extend(self._elsewhere(IMPORTS, imports))
+        edits.extend(self._elsewhere(DEFINITIONS, definitions))
+        owned = (f"{self.class_name}.{name}" for name in attributes)
+        edits.extend(self._elsewhere(ATTRIBUTES, owned))
         return Fix(safety, message, tuple(edits))
 
     def head_edit(self, statement: cst.CSTNode, new: str) -> Edit:
@@ -431,15 +448,41 @@ class Place:
         at = Span(end.end_line, end.end_column, end.end_line, end.end_column)
         return Edit(self._reader.brief.path, at, new)
 
+    def before(self, node: cst.CSTNode, new: str) -> Edit:
+        """Insert text before a node."""
+        start = self._span(node)
+        at = Span(start.line, start.column, start.line, start.column)
+        return Edit(self._reader.brief.path, at, new)
+
+    def without(self, statement: cst.CSTNode) -> Edit | None:
+        """Remove a statement with its lines, but for a comment behind a simple one; None where other
+        statements stand on its line. What is all of a block becomes `pass`."""
+        simple = isinstance(statement, cst.SimpleStatementLine)
+        alone = len(statement.body) == 1 if isinstance(statement, cst.SimpleStatementLine) else True
+        if not alone or not any(one is statement for one in self.block):
+            return None
+        span, path = self._span(statement), self._reader.brief.path
+        if len(self.block) == 1:
+            return Edit(path, span, "pass")
+        if not simple or span.line != span.end_line:
+            return Edit(path, Span(span.line, 1, span.end_line + 1, 1), "")
+        behind = self._source(span)[span.end_column - 1 :]
+        if not behind.strip():
+            return Edit(path, Span(span.line, 1, span.line + 1, 1), "")
+        if not behind.lstrip().startswith("#"):
+            return None
+        comment = span.end_column + len(behind) - len(behind.lstrip())
+        return Edit(path, Span(span.line, span.column, span.line, comment), "")
+
     def indent(self, node: cst.CSTNode) -> str:
         """The indentation of the line on which a node starts."""
         line = self._source(self._span(node))
         return line[: len(line) - len(line.lstrip())]
 
-    def _import_edits(self, imports: Iterable[str]) -> Iterator[Edit]:
-        for statement in imports:
-            # Existing imports are skipped later, when the whole text of the file is available.
-            yield Edit(self._reader.brief.path, IMPORTS, statement + "\n")
+    def _elsewhere(self, at: Span, statements: Iterable[str]) -> Iterator[Edit]:
+        """Edits whose place is found later, when the whole text of the file is available."""
+        for statement in statements:
+            yield Edit(self._reader.brief.path, at, statement + "\n")
 
     # -- the project ---------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, dataclass, field
 from typing import NamedTuple
 
 from pytest_dispatchguard.config.config import Config
@@ -29,8 +29,8 @@ from pytest_dispatchguard.lint.store.packing import (
     unpack_findings,
     unpack_judged,
 )
-from pytest_dispatchguard.lint.syntax.chunks import Lines, Outline, module_imports, worth_judging
-from pytest_dispatchguard.model.findings import Edit, Finding, Span
+from pytest_dispatchguard.lint.syntax.chunks import Lines, Outline, worth_judging
+from pytest_dispatchguard.model.findings import Finding
 
 # `judge.judge` brings libcst and is imported where it runs: most runs over a known project need none of it.
 
@@ -141,7 +141,7 @@ def judge_files(
             (p.key, row) for p, (_, row) in zip(pieces, rows_of_file, strict=True) if p.key
         )
         found = [f for line, row in rows_of_file for f in unpack_judged(row, rel, line)]
-        findings[rel] = _with_imports(survey, rel, found)
+        findings[rel] = _placed(survey, rel, found)
     if cache is not None and not results.problems and not results.died:
         cache.put_many("chunks", fresh)
         cache.put_many("judged", {keys[rel]: pack_findings(findings[rel]) for rel in missing})
@@ -306,31 +306,10 @@ def _changed(rel: str) -> str:
     return f"{rel}: changed while it was being checked; run again"
 
 
-def _with_imports(survey: Survey, rel: str, findings: list[Finding]) -> list[Finding]:
-    """The findings of a file, with edits that add an import moved to where the file has its imports."""
+def _placed(survey: Survey, rel: str, findings: list[Finding]) -> list[Finding]:
+    """The findings of a file, with edits for its imports and definitions moved to where it has these."""
     if not any(e.span.line == 0 for f in findings if f.fix for e in f.fix.edits):
         return findings
-    text = text_of(survey, rel) or ""
-    bound = module_imports(text)
-    return [_with_import(finding, text, bound) for finding in findings]
+    from pytest_dispatchguard.lint.syntax.placed_edits import placed
 
-
-def _with_import(finding: Finding, text: str, bound: Mapping[str, str]) -> Finding:
-    """The finding without edits for imports that the file has; without its fix, if its import would take a
-    name that the file uses for something else."""
-    if finding.fix is None:
-        return finding
-    from pytest_dispatchguard.lint.syntax.import_position import import_place
-
-    edits: list[Edit] = []
-    for edit in finding.fix.edits:
-        if edit.span.line != 0:
-            edits.append(edit)
-            continue
-        ((local, target),) = module_imports(edit.replacement).items()
-        if bound.get(local, target) != target:
-            return replace(finding, fix=None)
-        if local not in bound:
-            line, new = import_place(text, edit.replacement.rstrip("\n"))
-            edits.append(Edit(edit.path, Span(line, 1, line, 1), new))
-    return replace(finding, fix=replace(finding.fix, edits=tuple(edits)))
+    return placed(findings, text_of(survey, rel) or "")

@@ -13,6 +13,7 @@ from pytest_dispatchguard import (
     Comprehension,
     Elements,
     Finding,
+    Fix,
     HelperCall,
     Look,
     Place,
@@ -21,7 +22,7 @@ from pytest_dispatchguard import (
     nodes,
 )
 
-from ...syntax import names_in, target_names
+from ...syntax import is_word, names_in, target_names
 from ..waits import OTHER_ARRAYS, as_sure_as_its_mask, mask_of, works_on_host
 from .roles import reported
 
@@ -500,19 +501,20 @@ class IndexByList(Rule):
     ## Instead
 
     ```python
-    first = means[..., self.index : self.index + 1]
+    first = means[..., self.index, None]
     ```
 
     ## Fix safety
 
-    No fix: an index of -1 needs another slice, and only the author knows where to
-    keep a tensor of indices.
+    Safe where the result is an operand at once, unsafe elsewhere: it shares the memory of what is indexed.
+    None is offered for more than one index: only the author knows where to keep a tensor of them.
     """
 
     code = "DG438"
     name = "index-by-list"
     origin = "botorch#414"
     looks_for = Look("getitem", frozenset(), frozenset({"list-index"}))
+    fixes = "safe"
 
     def judge(self, node: cst.Subscript, place: Place) -> Finding | None:
         """The first list among the indices."""
@@ -536,8 +538,32 @@ class IndexByList(Rule):
                 f"`{place.short(node)}` copies the list to the device on every call, and the host waits "
                 f"for the copy. {instead}.",
                 certainty=self._certainty(node, values, place),
+                fix=self._fix(node, index, place) if one else None,
             )
         return None
+
+    def _fix(self, node: cst.Subscript, index: cst.List, place: Place) -> Fix | None:
+        """`x[..., i, None]` for `x[..., [i]]`, where all other indices are slices and numbers."""
+        number = index.elements[0].value
+        others = [e.slice.value for e in node.slice if isinstance(e.slice, cst.Index)]
+        plain = all(
+            o is index or isinstance(o, cst.Ellipsis) or place.kind(o).what == "scalar"
+            for o in others
+        )
+        if (
+            not plain
+            or index.lpar
+            or place.kind(number).what != "scalar"
+            or is_word(number, "True", "False")
+        ):
+            return None
+        at_once = isinstance(place.parent(node), cst.BinaryOperation | cst.Comparison)
+        return place.replace(
+            index,
+            f"{place.text(number)}, None",
+            safety="safe" if at_once else "unsafe",
+            message="Select without a copy" + ("" if at_once else "; the result shares its memory"),
+        )
 
     def _of_a_tensor(self, node: cst.Subscript, place: Place) -> bool:
         """Whether what is indexed is on a device: a tensor, or what has more than one dimension in a file

@@ -12,6 +12,7 @@ from pytest_dispatchguard import Finding, Fix, Place, weaker
 from ...syntax import bound_names, names_in, target_names
 from ..data_flow import ends
 from ..waits import READS, Read, read_of
+from .read_fixes import read_before, read_together
 from .roles import ReadRule, bound_again, found
 
 
@@ -241,7 +242,7 @@ class ReadsInARow(ReadRule):
             read,
             f"{len(row)} reads in a row, each of which makes the host wait for the device. "
             f"`torch.stack([{names}]).tolist()` waits once.",
-            _unpacked(row, place),
+            _unpacked(row, place) or read_together(row, place),
         )
 
 
@@ -350,13 +351,15 @@ class ReadInvariantInLoop(ReadRule):
 
     ## Fix safety
 
-    No fix: the value needs a name.
+    Unsafe: the value is read before the loop, under a new name, also where the loop has no round. None is
+    offered for loops inside loops.
     """
 
     code = "DG419"
     name = "invariant-read-in-loop"
     origin = "diffusers#12072"
     role = "invariant"
+    fixes = "unsafe"
 
     def report(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
         """A read that gives the same in every iteration."""
@@ -366,4 +369,5 @@ class ReadInvariantInLoop(ReadRule):
             read,
             f"`{shown}` makes the host wait for the device in every iteration, for the same value: "
             "the loop does not change it. Read it once before the loop.",
+            read_before(read, place),
         )

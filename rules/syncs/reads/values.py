@@ -13,6 +13,7 @@ from pytest_dispatchguard import Call, Finding, FString, Place, Rule, weaker
 from ...syntax import names_in
 from ..data_flow import around, ends, held_by, loads
 from ..waits import Read, tensor_certainty, waits_inside, works_on_host
+from .read_fixes import unread
 from .roles import ReadRule, avoidable, found, given_text, goes_to_a_check, told_on_failure, use
 
 
@@ -44,7 +45,9 @@ class ItemRead(ReadRule):
 
     ## Fix safety
 
-    No fix: only the author knows whether the number is needed on the host.
+    Unsafe: a number that goes back into tensors stays one, detached (`x.detach()`), with the precision of its
+    dtype; a sum in a loop is kept on the device and read after it. None is offered for what is logged or
+    checked: only the author knows whether the number is needed on the host.
     """
 
     code = "DG411"
@@ -52,13 +55,17 @@ class ItemRead(ReadRule):
     origin = "torchtune#522"
     looks_for = Call("item")
     role = "plain"
+    fixes = "unsafe"
 
     def report(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
         """One read on its own."""
         shown = place.short(read.call)
         read = _judged(read, place)
         return found(
-            place, read, f"`{shown}` makes the host wait for the device. {use(read, place)}"
+            place,
+            read,
+            f"`{shown}` makes the host wait for the device. {use(read, place)}",
+            unread(read, place),
         )
 
 
@@ -97,7 +104,9 @@ class NumberOfTensor(ReadRule):
 
     ## Fix safety
 
-    No fix: only the author knows whether a Python number is needed.
+    Unsafe: a number that goes back into tensors stays one, detached (`x.detach()`), with the precision of its
+    dtype; a sum in a loop is kept on the device and read after it. None is offered for what rounds or
+    converts, and for what is logged or checked.
     """
 
     code = "DG412"
@@ -105,6 +114,7 @@ class NumberOfTensor(ReadRule):
     origin = "transformers#33693"
     looks_for = Call("int", "float", "complex")
     role = "plain"
+    fixes = "unsafe"
 
     def report(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:
         """One read on its own."""
@@ -114,6 +124,7 @@ class NumberOfTensor(ReadRule):
             place,
             read,
             f"`{shown}` reads a tensor, so the host waits for the device. {use(read, place)}",
+            unread(read, place),
         )
 
 

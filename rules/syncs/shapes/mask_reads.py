@@ -13,6 +13,7 @@ from pytest_dispatchguard import Call, Finding, Getitem, Place, Rule, weaker
 from ...syntax import bound_names, names_in
 from ..data_flow import MERGING, around, reduced
 from ..waits import as_sure_as_its_mask, device_input, mask_of, waits_inside, works_on_host
+from .mask_fixes import summed_up
 from .masks import in_mask_write, same_in_every_round, selections_by, selects_by
 
 _RIGHT = re.compile(r"valid|finite|(?:^|_)(?:ok|good|sane)(?:_|$)")
@@ -55,13 +56,15 @@ class MaskRead(Rule):
 
     ## Fix safety
 
-    No fix: only the author knows what the selection is for.
+    Unsafe: a sum or mean of the selection is taken over all elements with zeros outside of the mask, which
+    adds up in another order. None is offered for other uses: only the author knows what the selection is for.
     """
 
     code = "DG422"
     name = "mask-read"
     origin = "vLLM#38047"
     looks_for = (Getitem(), Call("masked_select"))
+    fixes = "unsafe"
 
     def judge(self, node: cst.Subscript | cst.Call, place: Place) -> Finding | None:
         """A selection by a mask, the first of those by one mask."""
@@ -105,7 +108,12 @@ class MaskRead(Rule):
         operand = _bracketed(mask, place) if mask is not None else shown
         instead = _masked_reduction(how, shown, operand, _selected_from(node, place))
         return place.finding(
-            node, message + instead + _of_rows(node, mask, place), certainty=certainty
+            node,
+            message + instead + _of_rows(node, mask, place),
+            certainty=certainty,
+            fix=summed_up(node, mask, how, place)
+            if isinstance(node, cst.Subscript) and mask is not None
+            else None,
         )
 
     def _counted_again(self, node: cst.Subscript, mask: cst.BaseExpression, place: Place) -> str:

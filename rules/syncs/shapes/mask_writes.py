@@ -10,6 +10,7 @@ from pytest_dispatchguard import Certainty, Finding, Place, Rule, Setitem, nodes
 
 from ..data_flow import sources, undefined_elsewhere
 from ..waits import RANDOM, is_mask_by_name, mask_of, works_on_host
+from .mask_fixes import selecting
 
 
 class MaskWrite(Rule):
@@ -33,18 +34,23 @@ class MaskWrite(Rule):
     ## Instead
 
     ```python
-    x = torch.where(mask, other, x)
+    x = torch.where(mask, other, x)  # or in place: x.copy_(torch.where(mask, other, x))
     ```
 
     ## Fix safety
 
-    No fix: `torch.where` makes a new tensor, and the shapes have to fit.
+    Unsafe: the fix works the value out for all elements and keeps it where the mask says, in place
+    (`x.copy_(torch.where(mask, other, x))`), which takes memory for a whole tensor and a mask of booleans. A
+    value made by `view(-1, n)` is scattered (`masked_scatter_`), one row for each hit: a single row is no
+    longer spread over all. None is offered where a value outside of the mask is not defined, or where shapes
+    cannot be told.
     """
 
     code = "DG423"
     name = "mask-write"
     origin = "diffusers#13461"
     looks_for = Setitem()
+    fixes = "unsafe"
 
     def judge(
         self, node: cst.Assign | cst.AugAssign | cst.AnnAssign, place: Place
@@ -77,6 +83,7 @@ class MaskWrite(Rule):
                 f"`{place.short(target)} {operator} …` turns the mask into indices, and the host "
                 f"waits {waits} to count them. {how}",
                 certainty=certainty,
+                fix=selecting(node, target, mask, place),
             )
         return None
 

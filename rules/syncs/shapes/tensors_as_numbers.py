@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from pytest_dispatchguard import Finding, Getitem, Kind, Place, Rule, Setitem, SizedCall, nodes
+from pytest_dispatchguard import Finding, Fix, Getitem, Kind, Place, Rule, Setitem, SizedCall, nodes
 
 from ..data_flow import sources
 from ..waits import waits_inside, works_on_host
@@ -42,13 +42,16 @@ class TensorAsNumber(Rule):
 
     ## Fix safety
 
-    No fix: only the author knows where the host can get the number from.
+    Unsafe for an index of no dimension among slices: `x[i[None]].squeeze(0)` looks it up on the device, and
+    gives a copy. None is offered for sizes and bounds: only the author knows where the host can get the
+    number from.
     """
 
     code = "DG427"
     name = "tensor-as-number"
     origin = "diffusers#13356"
     looks_for = (SizedCall(), Getitem(), Setitem())
+    fixes = "unsafe"
 
     def judge(self, node: cst.CSTNode, place: Place) -> Iterator[Finding]:
         """A call or subscript with a tensor where a number belongs."""
@@ -132,6 +135,7 @@ class TensorAsNumber(Rule):
                         "value, and the host waits for the device. `index_select(0, "
                         f"{shown}.reshape(1))` stays on the device; if several tensors are indexed "
                         f"with it, read it once (`int({shown})`).",
+                        fix=_looked_up(node, part.value, place),
                     )
         return None
 
@@ -139,6 +143,38 @@ class TensorAsNumber(Rule):
         """Whether Python has to read the number of a device tensor here for the first time."""
         kind = place.kind(node)
         return kind.on_device and not waits_inside(node, place)
+
+
+def _looked_up(node: cst.Subscript, index: cst.BaseExpression, place: Place) -> Fix | None:
+    """`x[:, i[None]].squeeze(1)` for `x[:, i]`: the index as a tensor of one element, which no host reads."""
+    before = [e.slice for e in node.slice]
+    at = next(
+        i for i, one in enumerate(before) if isinstance(one, cst.Index) and one.value is index
+    )
+    others = [s.value for s in before if isinstance(s, cst.Index) and s.value is not index]
+    if not all(isinstance(o, cst.Integer) or place.kind(o).what == "scalar" for o in others):
+        return None
+    parent = place.parent(node)
+    plain = isinstance(index, cst.Name | cst.Attribute | cst.Call | cst.Subscript)
+    if not plain or place.kind(index).dtype not in ("int", "") or node.lpar:
+        return None
+    if parent is None or (
+        isinstance(parent, cst.AugAssign | cst.Assign | cst.Del)
+        and (not isinstance(parent, cst.Assign) or any(t.target is node for t in parent.targets))
+    ):
+        return None
+    dim = sum(isinstance(s, cst.Slice) for s in before[:at])
+    text = place.text(node.with_deep_changes(node.slice[at], slice=cst.Index(_widened(index))))
+    return place.replace(
+        node,
+        f"{text}.squeeze({dim})",
+        safety="unsafe",
+        message="Look it up on the device; gives a copy, where a number gives a view",
+    )
+
+
+def _widened(index: cst.BaseExpression) -> cst.Subscript:
+    return cst.Subscript(index, [cst.SubscriptElement(cst.Index(cst.Name("None")))])
 
 
 def _instead(factory: str) -> str:

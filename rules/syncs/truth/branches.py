@@ -11,6 +11,7 @@ from pytest_dispatchguard import Finding, Place, Rule, Truth, nodes, weaker
 from ...syntax import last_small, names_in, small_statements, target_names
 from ..data_flow import around, ends, loads, selectable
 from ..waits import READS, Asked, asked_certainty, only_raises, only_warns, read_of
+from .branch_fixes import selected
 from .clamps import as_clamp
 from .conditions import asked_parts, condition_text, host_first, several_tensors, tensor_question
 
@@ -57,13 +58,16 @@ class TruthInBranch(Rule):
 
     ## Fix safety
 
-    No fix: only the author knows whether both sides may be computed.
+    Unsafe: both sides are computed and have to be of one shape, a result of another dtype is converted.
+    None is offered where a side may be undefined, draws random numbers, or does more than give one name a
+    value.
     """
 
     code = "DG401"
     name = "tensor-truth-in-branch"
     origin = "x-transformers#355"
     looks_for = Truth()
+    fixes = "unsafe"
 
     def judge(self, node: cst.BaseExpression, place: Place) -> Finding | None:
         """The first tensor of a condition that only picks a branch."""
@@ -88,6 +92,7 @@ class TruthInBranch(Rule):
             node,
             _advice(node, shown, who, place) + several_tensors(who, place),
             certainty=certainty,
+            fix=selected(node, who, place) if certainty == "sure" else None,
         )
 
 

@@ -13,6 +13,7 @@ from pytest_dispatchguard import Finding, Place, Rule, Truth, nodes, weaker
 from ...syntax import is_word, last_small, names_in
 from ..data_flow import sources
 from ..waits import Asked, only_raises, only_warns
+from .check_fixes import checked_on_device
 from .conditions import asked_parts, condition_text, host_first, several_tensors, tensor_question
 
 
@@ -46,13 +47,16 @@ class TruthInCheck(Rule):
 
     ## Fix safety
 
-    No fix: an asynchronous assertion fails later, and with another exception.
+    Unsafe: an asynchronous assertion fails later, and with another exception (a `RuntimeError`); values that
+    an f-string would fill in are not in its text. None is offered for warnings, for checks inside `try`, and
+    where the host has to work out a part of the condition in the middle of it.
     """
 
     code = "DG402"
     name = "tensor-truth-in-check"
     origin = "kornia#3842"
     looks_for = Truth()
+    fixes = "unsafe"
 
     def judge(self, node: cst.BaseExpression, place: Place) -> Finding | None:
         """The first tensor of a condition that only checks values."""
@@ -87,12 +91,13 @@ class TruthInCheck(Rule):
             )
         else:
             return None
+        fix = checked_on_device(who, place)
         if _may_be_caught(who.by):
-            certainty = weaker(certainty, "note")
+            certainty, fix = weaker(certainty, "note"), None
         if _asked_for(place):
             certainty = "maybe"
         message += several_tensors(who, place) + _waited_before(node, place)
-        return place.finding(node, message, certainty=certainty)
+        return place.finding(node, message, certainty=certainty, fix=fix)
 
 
 _OWN_SIZE = frozenset("unique unique_consecutive nonzero argwhere".split())

@@ -1,0 +1,92 @@
+"""Fixes of functions and classes that are built on every call: they move to module level."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from pytest_dispatchguard import Edit, Fix, Place, nodes
+
+from ..syntax import assigned
+
+
+def hoisted(
+    node: cst.FunctionDef | cst.ClassDef | cst.Lambda | cst.Call, place: Place
+) -> Fix | None:
+    """What a function builds on every call, defined at module level under a name of its own; None where it
+    refers to itself, has decorators, or defaults that each call works out anew."""
+    if isinstance(node, cst.FunctionDef | cst.ClassDef):
+        name, gone = node.name, place.without(node)
+    else:
+        held = assigned(node, place)
+        if held is None:
+            return None
+        name, gone = held, place.without(place.statement)
+    own = f"_{name.value.strip('_')}"
+    definition = _defined(node, own, place)
+    if (
+        gone is None
+        or definition is None
+        or place.assignments(name.value) != 1
+        or place.assignments(own)
+    ):
+        return None
+    inside = {id(n) for n in nodes.walk(node)}
+    uses = [n for n in nodes.names_in(place.function) if n.value == name.value and n is not name]
+    if not uses or any(id(n) in inside for n in uses) or any(map(_is_private, nodes.walk(node))):
+        return None
+    return _fix(node, uses, own, definition, gone, place)
+
+
+def _fix(
+    node: cst.CSTNode, uses: list[cst.Name], own: str, definition: str, gone: Edit, place: Place
+) -> Fix:
+    function = isinstance(node, cst.FunctionDef | cst.Lambda)
+    return place.edits(
+        [(use, own) for use in uses],
+        safety="safe" if function else "unsafe",
+        message="Define it at module level" + ("" if function else "; one class, of another name"),
+        definitions=(definition,),
+        more=(gone,),
+    )
+
+
+def _defined(
+    node: cst.FunctionDef | cst.ClassDef | cst.Lambda | cst.Call, own: str, place: Place
+) -> str | None:
+    """The source of the definition at module level."""
+    if isinstance(node, cst.Call):
+        source = place.text(node)
+        return None if "\n" in source else f"{own} = {source}"
+    if isinstance(node, cst.ClassDef):
+        if node.decorators:
+            return None
+        moved = node.with_changes(name=cst.Name(own), leading_lines=[], lines_after_decorators=[])
+        return place.text(moved).strip("\n")
+    if not all(p.default is None or _is_literal(p.default) for p in _params(node)):
+        return None
+    if isinstance(node, cst.Lambda):
+        parts = place.text(node.params), place.text(node.body)
+        return None if "\n" in "".join(parts) else f"def {own}({parts[0]}):\n    return {parts[1]}"
+    if node.decorators or node.asynchronous is not None:
+        return None
+    changed = node.with_changes(name=cst.Name(own), leading_lines=[], lines_after_decorators=[])
+    return place.text(changed).strip("\n")
+
+
+def _params(node: cst.FunctionDef | cst.Lambda) -> tuple[cst.Param, ...]:
+    params = node.params
+    return (*params.posonly_params, *params.params, *params.kwonly_params)
+
+
+def _is_private(node: cst.CSTNode) -> bool:
+    """Whether a node is a name that Python spells otherwise inside of a class: `__x`."""
+    return (
+        isinstance(node, cst.Name) and node.value.startswith("__") and not node.value.endswith("__")
+    )
+
+
+def _is_literal(node: cst.BaseExpression) -> bool:
+    """Whether a default is the same object on every call, in effect."""
+    if isinstance(node, cst.Name):
+        return node.value in ("None", "True", "False")
+    return isinstance(node, cst.Integer | cst.Float | cst.SimpleString)

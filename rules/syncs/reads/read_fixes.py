@@ -1,0 +1,190 @@
+"""Fixes of reads: the value stays on the device as a tensor, and is read where it is needed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import libcst as cst
+
+from pytest_dispatchguard import Edit, Fix, Place, nodes
+
+from ...syntax import bound_names, contains, names_in
+from ..data_flow import around, ends, held_by, loads
+from ..waits import Read
+
+_COUNTS = ("int", "bool")
+
+
+def unread(read: Read, place: Place) -> Fix | None:
+    """`x.detach()` for `x.item()`, where all that is made of the number is tensors; a sum of numbers as a
+    tensor, which is read after the loop."""
+    dtype = place.kind(read.tensor).dtype
+    fits = read.how == "item" or (read.how == "float") is (dtype not in _COUNTS)
+    if read.certainty != "sure" or not fits or read.how not in ("item", "float", "int"):
+        return None
+    if "\n" in place.text(read.tensor) or read.call.lpar:
+        return None
+    source = place.text(read.tensor)
+    plain = isinstance(read.tensor, cst.Name | cst.Attribute | cst.Call | cst.Subscript)
+    kept = f"{source if plain or read.tensor.lpar else f'({source})'}.detach()"
+    if isinstance(read.tensor, cst.Call) and place.last_name(read.tensor) == "detach":
+        kept = source
+    stops = ends(read.call, place)
+    if stops == {"tensor"} and _beside_tensors(read.call, place):
+        return place.replace(
+            read.call,
+            kept,
+            safety="unsafe",
+            message="Keep the value on the device; the result has the precision of its tensor",
+        )
+    return _summed(read, kept, place) if stops == {"sum"} else None
+
+
+def _beside_tensors(node: cst.BaseExpression, place: Place, depth: int = 3) -> bool:
+    """Whether a number is only an operand of tensors, itself or with a number between. Some functions take a
+    number alone."""
+    parent = around(node, place)
+    while isinstance(parent, cst.UnaryOperation | cst.BinaryOperation):
+        if isinstance(parent, cst.BinaryOperation):
+            other = parent.right if parent.left is node else parent.left
+            if place.is_tensor(other):
+                return True
+        node, parent = parent, around(parent, place)
+    if isinstance(parent, cst.Comparison):
+        sides = [parent.left, *(c.comparator for c in parent.comparisons)]
+        return any(place.is_tensor(side) for side in sides if side is not node)
+    if isinstance(parent, cst.AugAssign):
+        return place.is_tensor(parent.target)
+    name = held_by(node, place) if depth else ""
+    found = [_beside_tensors(load, place, depth - 1) for load in loads(name, place)] if name else []
+    return bool(found) and all(found)
+
+
+def _summed(read: Read, kept: str, place: Place) -> Fix | None:
+    """The same of `total += x.item()` in a loop that looks at `total` nowhere else."""
+    statement = place.parent(read.call)
+    if not isinstance(statement, cst.AugAssign) or statement.value is not read.call:
+        return None
+    target, rounds = (
+        statement.target,
+        [n for n in place.loops if isinstance(n, cst.For | cst.While)],
+    )
+    if (
+        not isinstance(statement.operator, cst.AddAssign)
+        or not isinstance(target, cst.Name)
+        or not rounds
+    ):
+        return None
+    reads = [load for load in loads(target.value, place) if load is not target]
+    started = _started(target.value, place)
+    if not started or not reads or any(contains(rounds[0], load) for load in reads):
+        return None
+    numbers = [load for load in reads if not _made_a_number(load, place)]
+    return place.edits(
+        [(read.call, kept), *((load, f"float({load.value})") for load in numbers)],
+        safety="unsafe",
+        message="Sum on the device, in the precision of its tensor, and read after the loop",
+    )
+
+
+def _started(name: str, place: Place) -> bool:
+    """Whether a function binds a name to 0.0 once, and else only adds to it."""
+    body = place.function.body
+    found: list[cst.BaseExpression] = []
+    for node in _assignments(body):
+        if any(isinstance(t.target, cst.Name) and t.target.value == name for t in node.targets):
+            found.append(node.value)
+    zero = len(found) == 1 and isinstance(found[0], cst.Float | cst.Integer)
+    return zero and place.assignments(name) == 2
+
+
+def _assignments(body: cst.CSTNode) -> Sequence[cst.Assign]:
+    return [node for node in nodes.walk(body) if isinstance(node, cst.Assign)]
+
+
+def _made_a_number(load: cst.Name, place: Place) -> bool:
+    parent = around(load, place)
+    return isinstance(parent, cst.Call) and place.name(parent) in ("float", "int")
+
+
+def read_together(row: Sequence[Read], place: Place) -> Fix | None:
+    """`a, b = torch.stack([x, y]).tolist()` for statements that read one number each, one after the other."""
+    kinds = [place.kind(r.tensor) for r in row]
+    if any(k.ndim != 0 for k in kinds) or len({k.dtype for k in kinds}) > 1:
+        return None
+    if any(r.certainty != "sure" or r.how not in ("item", "float") for r in row):
+        return None
+    if any(r.how == "float" for r in row) and kinds[0].dtype != "float":
+        return None
+    found = [_reading(r, place) for r in row]
+    lines = [one for one in found if one is not None]
+    if len(lines) != len(row) or len({id(line) for line, _ in lines}) != len(row):
+        return None
+    at = [i for i, s in enumerate(place.block) if any(s is line for line, _ in lines)]
+    if at != list(range(at[0], at[0] + len(row))):
+        return None
+    names = [name for _, name in lines]
+    tensors = [place.text(r.tensor) for r in row]
+    gone: list[Edit] = []
+    for line, _ in lines[1:]:
+        edit = place.without(line)
+        if edit is None:
+            return None
+        gone.append(edit)
+    first = lines[0][0]
+    if len(set(names)) != len(names) or any("\n" in t for t in tensors):
+        return None
+    return place.edits(
+        [(first.body[0], f"{', '.join(names)} = torch.stack([{', '.join(tensors)}]).tolist()")],
+        safety="unsafe",
+        message="Read once; needs one device and one dtype",
+        imports=("import torch",),
+        more=gone,
+    )
+
+
+def _reading(read: Read, place: Place) -> tuple[cst.SimpleStatementLine, str] | None:
+    """The line `a = x.item()` that makes a read and nothing else, and its name."""
+    for line in place.block:
+        if not isinstance(line, cst.SimpleStatementLine) or len(line.body) != 1:
+            continue
+        small = line.body[0]
+        if isinstance(small, cst.Assign) and small.value is read.call and len(small.targets) == 1:
+            target = small.targets[0].target
+            return (line, target.value) if isinstance(target, cst.Name) else None
+    return None
+
+
+def read_before(read: Read, place: Place) -> Fix | None:
+    """A name for the value before the loop that reads it in every round."""
+    loop = place.loops[-1]
+    outer: cst.CSTNode = place.statement if isinstance(loop, cst.BaseComp) else loop
+    alone = isinstance(outer, cst.SimpleStatementLine | cst.For | cst.While)
+    if not alone or len(place.loops) != 1 or read.certainty != "sure" or read.call.lpar:
+        return None
+    if isinstance(loop, cst.BaseComp) and isinstance(outer, cst.SimpleStatementLine):
+        first = outer.body[0]
+        if bound_names([outer]) & names_in(read.tensor) or len(outer.body) != 1:
+            return None
+        if not isinstance(first, cst.Assign | cst.Return | cst.Expr):
+            return None
+    words = [
+        w
+        for w in re.findall(r"[A-Za-z_]\w*", place.text(read.tensor))
+        if w not in ("self", "torch")
+    ]
+    name = "_".join([*words[:2], _READ_AS.get(read.how, "number")])
+    source = place.text(read.call)
+    if place.assignments(name) or place.is_taken(name) or "\n" in source:
+        return None
+    more = place.before(outer, f"{name} = {source}\n{place.indent(outer)}")
+    return place.edits(
+        [(read.call, name)],
+        safety="unsafe",
+        message="Read it once before the loop, also where the loop has no round",
+        more=(more,),
+    )
+
+
+_READ_AS = {"tolist": "list", "int": "int", "float": "float"}

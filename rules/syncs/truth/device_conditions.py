@@ -1,0 +1,71 @@
+"""Conditions as one boolean tensor, which the host need not read."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from pytest_dispatchguard import Place
+
+from ..waits import asked_certainty
+
+
+def truth_on_device(node: cst.BaseExpression, denied: bool, place: Place) -> str | None:
+    """A condition, or its contrary, as one boolean tensor; None where a part of it is none."""
+    if isinstance(node, cst.UnaryOperation) and isinstance(node.operator, cst.Not):
+        return truth_on_device(node.expression, not denied, place)
+    if isinstance(node, cst.Call) and place.name(node) == "bool" and len(node.args) == 1:
+        return truth_on_device(node.args[0].value, denied, place)
+    if isinstance(node, cst.BooleanOperation):
+        parts = (
+            truth_on_device(node.left, denied, place),
+            truth_on_device(node.right, denied, place),
+        )
+        if None in parts:
+            return None
+        both = isinstance(node.operator, cst.And) is not denied
+        joined = f" {'&' if both else '|'} ".join(operand(part or "") for part in parts)
+        return f"({joined})" if node.lpar else joined
+    if asked_certainty(node, place) != "sure" or isinstance(node, cst.NamedExpr):
+        return None
+    if isinstance(node, cst.Comparison) and len(node.comparisons) != 1:
+        return None
+    if isinstance(node, cst.Comparison) and isinstance(
+        node.comparisons[0].operator, cst.In | cst.NotIn | cst.Is | cst.IsNot
+    ):
+        return None
+    plain = isinstance(node, cst.Name | cst.Attribute | cst.Call | cst.Subscript) or node.lpar
+    shown = place.text(node)
+    boolean = isinstance(node, cst.Comparison) or place.kind(node).dtype == "bool" or _asks(node)
+    if not denied:
+        return shown if boolean else f"{shown if plain else f'({shown})'} != 0"
+    shown = shown if plain else f"({shown})"
+    return f"~{shown}" if boolean else f"{shown} == 0"
+
+
+def _asks(node: cst.BaseExpression) -> bool:
+    """Whether an expression ends in `any()` or `all()`, whose answer is boolean."""
+    name = node.func if isinstance(node, cst.Call) else None
+    name = name.attr if isinstance(name, cst.Attribute) else name
+    return isinstance(name, cst.Name) and name.value in ("any", "all", "equal", "isnan", "isinf")
+
+
+def operand(text: str) -> str:
+    """A condition as it may stand beside `&` and `|`."""
+    signs = ("<", "<=", ">", ">=", "==", "!=", "|", "&")
+    return f"({text})" if any(f" {sign} " in text for sign in signs) else text
+
+
+def host_before(
+    test: cst.BaseExpression, place: Place
+) -> tuple[cst.BaseExpression | None, list[cst.BaseExpression]]:
+    """What the host asks of a chain of `and` before it comes to tensors, and the tensors: one by one, as they
+    have to be denied."""
+    if (
+        isinstance(test, cst.BooleanOperation)
+        and isinstance(test.operator, cst.And)
+        and not test.lpar
+        and asked_certainty(test.left, place) is None
+        and truth_on_device(test.left, False, place) is None
+    ):
+        return test.left, [test.right]
+    return None, [test]
