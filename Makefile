@@ -20,7 +20,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check --no-compile
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-thorough test-all test-torches attack lint docs bench bench-compile bench-counters bench-dispatcher bench-ghost bench-guards bench-history bench-keras bench-layers bench-lint bench-metrics bench-noise bench-plugin bench-prices bench-recall bench-releases bench-revisions bench-runtime bench-server bench-trace bench-traces bench-waits clean
+.PHONY: help demo test test-quick test-thorough test-all test-torches attack lint skills docs bench bench-compile bench-counters bench-dispatcher bench-ghost bench-guards bench-history bench-keras bench-layers bench-lint bench-metrics bench-noise bench-plugin bench-prices bench-recall bench-releases bench-revisions bench-runtime bench-server bench-trace bench-traces bench-waits clean
 .DELETE_ON_ERROR:
 
 help: ## say what there is to make
@@ -72,6 +72,9 @@ lint: $(VENV)/.dev ## ruff, mypy --strict, and dispatchguard on itself
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict pytest_dispatchguard rules
 	$(BIN)/dispatchguard check
+
+skills: $(VENV)/.dev ## write skills/ for coding agents from the rule pages
+	$(BIN)/python docs/gen_skills.py
 
 docs: $(VENV)/.docs ## build the site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
