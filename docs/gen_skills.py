@@ -34,36 +34,40 @@ compatibility: Python 3.10 or newer; `pip install pytest-dispatchguard`; torch f
 
 <!-- Written by `make skills` from the rule pages: change those, not this file. -->
 
-A GPU works through a queue. Python fills it, and should never wait for it: wherever Python needs the value of
-a tensor, it stops until everything queued before is done, and the queue runs empty. One such line in a forward
-pass can cost more than all the kernels around it.
+A GPU works through a queue. Python fills it, and should never wait for it: wherever Python needs the
+value of a tensor, it stops until everything queued before is done, and the queue runs empty. One such
+line in a forward pass can cost more than all the kernels around it.
 
 ## Steps
 
-1. **Find them.** `dispatchguard check PATH --select DG4,DG5 --format prompt` reads the code and lists the waits in
-   hot code with the reason, the price and the advice. `dispatchguard review --base REV --format prompt` lists
-   only what a change adds. Through MCP (`dispatchguard mcp`): `check`, `check_diff`. With a trace of PyTorch's
-   profiler, `dispatchguard trace FILE` says which of them took how long: begin with these.
-2. **Understand one.** `dispatchguard rule CODE` has its page. `dispatchguard hot PATH` says by which calls a
-   function is hot. If the value is needed on the host (a shape, a stopping test, a log that people read), the
-   wait may be right: leave it, or do it less often, and say so.
-3. **Change it** as the rule advises, below. Keep results the same: dtype, shape, device, gradients, behavior on
-   empty inputs and on NaN. `dispatchguard check PATH --fix` makes the fixes that are safe by themselves.
-4. **Verify.** Check again: the finding is gone and no new one came. Run the tests of the code. Without a GPU,
-   `dispatchguard run --ghost -m PROGRAM` counts the waits of a run. A budget keeps it so: mark a test with
-   `@pytest.mark.overhead_budget(syncs=0)` and run `pytest --overhead-budget`. Through MCP: `verify_patch`.
+1. **Find them.** `dispatchguard check PATH --select DG4,DG5 --format prompt` reads the code and lists
+   the waits in hot code with the reason, the price and the advice.
+   `dispatchguard review --base REV --format prompt` lists only what a change adds. Through MCP
+   (`dispatchguard mcp`): `check`, `check_diff`. With a trace of PyTorch's profiler,
+   `dispatchguard trace FILE` says which of them took how long: begin with these.
+2. **Understand one.** `dispatchguard rule CODE` has its page. `dispatchguard hot PATH` says by which
+   calls a function is hot. If the value is needed on the host (a shape, a stopping test, a log that
+   people read), the wait may be right: leave it, or do it less often, and say so.
+3. **Change it** as the rule advises, below. Keep results the same: dtype, shape, device, gradients,
+   behavior on empty inputs and on NaN. `dispatchguard check PATH --fix` makes the fixes that are safe by
+   themselves.
+4. **Verify.** Check again: the finding is gone and no new one came. Run the tests of the code. Without a
+   GPU, `dispatchguard run --ghost -m PROGRAM` counts the waits of a run. A budget keeps it so: mark a
+   test with `@pytest.mark.overhead_budget(syncs=0)` and run `pytest --overhead-budget`. Through MCP:
+   `verify_patch`.
 5. **Report** what changed, what was left and why. To leave one place as it is:
    `# dispatchguard: ignore[CODE] -- the reason`.
 
 ## What must stay true
 
-- Both sides of a branch that becomes `torch.where` are computed: neither may raise or have side effects, and a
-  gradient through the side that is not taken must not be NaN.
-- A mask that selects (`x[mask]`) changes the shape. `masked_fill`, `where` and sums with weights do not: use
-  them where the shape does not matter, and divide by the count, not by the length.
-- What is only logged can be kept on the device and read once in many steps. What stops a loop or raises an
-  error changes behavior if it is read later: ask before you move it.
-- `.to(device, non_blocking=True)` from pageable memory may still wait. Make the tensor on the device instead.
+- Both sides of a branch that becomes `torch.where` are computed: neither may raise or have side effects,
+  and a gradient through the side that is not taken must not be NaN.
+- A mask that selects (`x[mask]`) changes the shape. `masked_fill`, `where` and sums with weights do not:
+  use them where the shape does not matter, and divide by the count, not by the length.
+- What is only logged can be kept on the device and read once in many steps. What stops a loop or raises
+  an error changes behavior if it is read later: ask before you move it.
+- `.to(device, non_blocking=True)` from pageable memory may still wait. Make the tensor on the device
+  instead.
 
 ## The rules
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -39,6 +40,17 @@ def cut(text: str, most: int = _MOST_OF_A_LINE) -> str:
     """A text on one line, shortened if it is long."""
     line = one_line(" ".join(text.split()))
     return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def plain(value: Any) -> Any:
+    """An answer as all JSON readers take it: no halves of surrogate pairs, no infinite numbers."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {plain(key): plain(inner) for key, inner in value.items()}
+    return list(map(plain, value)) if isinstance(value, list | tuple) else value
 
 
 def page(items: Iterable[Answer], offset: int, limit: int, key: str) -> Answer:

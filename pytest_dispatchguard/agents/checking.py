@@ -28,7 +28,7 @@ from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.model.findings import Finding
 from pytest_dispatchguard.report.diff import unified
 from pytest_dispatchguard.report.placed import placed, sources_of
-from pytest_dispatchguard.report.wording import bill, headline, heat
+from pytest_dispatchguard.report.wording import bill, count, headline, heat
 
 MOST_OF_A_DIFF = 30_000
 _MOST_GONE = 10
@@ -127,9 +127,8 @@ def _change_answer(
     new = important(_inside(root, found.review.new))
     gone = found.review.fixed
     sure = sum(finding.certainty == "sure" for finding in new)
-    summary = (
-        f"{sure} new findings, {len(new) - sure} new notes, {len(gone)} gone ({cut(what, 100)})"
-    )
+    counted = [count(sure, "new finding"), count(len(new) - sure, "new note"), f"{len(gone)} gone"]
+    summary = f"{', '.join(counted)} ({cut(what, 100)})"
     return {
         "summary": summary,
         **_page(new, found.sources, arguments),
@@ -159,7 +158,7 @@ def propose_fix(workplace: Workplace, call: Call, arguments: dict[str, Any]) -> 
     left, _ = _told(workplace, checked)
     safe = "" if arguments["unsafe"] else "; unsafe ones are made with unsafe: true"
     summary = (
-        f"fixes in {len(paths)} file(s); {len(left)} findings and notes are left"
+        f"fixes in {count(len(paths), 'file')}; {count(len(left), 'finding')} left, notes included"
         if diff
         else f"nothing to fix{safe}"
     )

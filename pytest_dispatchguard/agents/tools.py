@@ -17,6 +17,7 @@ from pytest_dispatchguard.agents.answers import (
     cut,
     names,
     page,
+    plain,
     verdict_answer,
 )
 from pytest_dispatchguard.agents.parameters import Parameter, read, schema_of
@@ -24,6 +25,7 @@ from pytest_dispatchguard.agents.running import Ran, node_ids, run_budgets
 from pytest_dispatchguard.agents.scratch import apply, scratch, write_back
 from pytest_dispatchguard.agents.verifying import Patch, counters_moved, verify
 from pytest_dispatchguard.agents.workplace import Call, Workplace, begin
+from pytest_dispatchguard.report.wording import count
 
 MOST_OF_A_PATCH = 200_000
 READING_SECONDS = 300
@@ -81,7 +83,9 @@ _LEVEL = Parameter(
     default="note",
     choices=checking.LEVELS,
 )
-_SELECT = Parameter("select", "strings", "only these codes or prefixes, such as DG4", most=20)
+_SELECT = Parameter(
+    "select", "strings", "only these codes or prefixes, such as DG4", least=1, most=20
+)
 _PATH = Parameter(
     "path", "string", "a file or folder, relative to the root", required=True, least=1
 )
@@ -133,7 +137,7 @@ def _verify_patch(workplace: Workplace, call: Call, arguments: dict[str, Any]) -
     problems = [cut(line) for line in found.problems]
     said = "verified" if found.verified else f"not verified: {names(problems, 2)}"
     return {
-        "summary": cut(f"{said} ({len(found.gone)} findings gone, {len(found.new)} new)"),
+        "summary": cut(f"{said} ({count(len(found.gone), 'finding')} gone, {len(found.new)} new)"),
         "verified": found.verified,
         "problems": problems[:20],
         "files": list(found.files[:100]),
@@ -179,7 +183,12 @@ TOOLS = (
         "never runs it. Each finding has its exact place, why the place is hot, what it costs, and the fix "
         "if there is one.",
         (
-            Parameter("paths", "strings", "files and folders, relative to the root (default: all)"),
+            Parameter(
+                "paths",
+                "strings",
+                "files and folders, relative to the root (default: all)",
+                least=1,
+            ),
             _LEVEL,
             _SELECT,
             _LIMIT,
@@ -302,4 +311,5 @@ def answer(
     """What a tool answers; raises UserError with one line where it cannot."""
     arguments = read(tool.parameters, given)
     seconds = arguments.get("timeout", READING_SECONDS)
-    return tool.run(workplace, begin(stop, seconds), arguments)
+    told: Answer = plain(tool.run(workplace, begin(stop, seconds), arguments))
+    return told

@@ -115,7 +115,10 @@ def talk(project: Path) -> Talk:
     """Has a client talk with a server, as a function of the client says."""
 
     def run(
-        about: Callable[[Any], Awaitable[Any]], *words: str, root: Path = project, mode: str = "auto"
+        about: Callable[[Any], Awaitable[Any]],
+        *words: str,
+        root: Path = project,
+        mode: str = "auto",
     ) -> Any:
         async def conversation() -> Any:
             async with connected(root, *words, mode=mode) as client:
@@ -138,4 +141,3 @@ def states() -> Callable[[Path], dict[str, bytes]]:
         }
 
     return read
-

@@ -1,4 +1,4 @@
-"""The server as an agent meets it: the official client, and a process of its own over its standard streams."""
+"""The server as an agent meets it: the official client, and a process of its own."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ PATCH = """\
 -    return x
 +    return x.masked_fill(mask, 0.0)
 """
-WRONG = PATCH.replace("+    return x.masked_fill(mask, 0.0)", "+    return x.masked_fill(mask, 2.0)")
+WRONG = PATCH.replace(
+    "+    return x.masked_fill(mask, 0.0)", "+    return x.masked_fill(mask, 2.0)"
+)
 READING = [tool.name for tool in TOOLS if not tool.writes]
 
 
@@ -160,7 +162,9 @@ def test_each_tool_that_reads(project: Path, talk: Talk) -> None:
     assert found["waits"] == 1 and found["price"] == "waits for the device"
     assert part["findings"] == [found] and part["next"] is None
     assert [one["code"] for one in change["findings"]] == ["DG401"]
-    assert rule["code"] == "DG401" and "def bad(" in rule["specimen"] and "## Instead" in rule["page"]
+    assert (
+        rule["code"] == "DG401" and "def bad(" in rule["specimen"] and "## Instead" in rule["page"]
+    )
     assert named["code"] == "DG411"
     assert hot["function"] == "damp"
     assert hot["hot"]["path"] == ["net.model.Gate.forward", "net.ops.damp"]
@@ -234,9 +238,7 @@ def test_budgets_run_in_a_copy(
     async def run(client: Any) -> list[dict[str, Any]]:
         one = {"tests": ["tests/test_gate.py::test_budget"]}
         none = {"tests": ["tests/test_plain.py"]}
-        return [
-            told(await client.call_tool("run_budget", given)) for given in ({}, one, none)
-        ]
+        return [told(await client.call_tool("run_budget", given)) for given in ({}, one, none)]
 
     everything, one, none = talk(run)
     assert everything["summary"] == one["summary"] == "budgets: 1 pass"
@@ -418,9 +420,10 @@ def test_arguments_that_do_not_fit_are_refused_in_one_line(
     project: Path, name: str, given: dict[str, Any], said: str
 ) -> None:
     """Without a process each: the same code answers."""
+    from mcp_types import CallToolRequestParams
+
     from pytest_dispatchguard.agents.serving import Desk
     from pytest_dispatchguard.agents.workplace import Workplace
-    from mcp_types import CallToolRequestParams
 
     async def call() -> Any:
         desk = Desk(Workplace(project.resolve()))

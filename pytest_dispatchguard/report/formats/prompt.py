@@ -131,7 +131,8 @@ def _fix(finding: Finding, fix: Fix | None, shown: str, source: str | None) -> l
     if fix.safety == "unsafe":
         lines[-1] += ": check that what it changes does not matter here"
     diff = fix_diff(finding, shown, source)
-    return [*lines, "", *fenced(diff, "diff")] if diff else lines
+    told = visible(diff.replace("\r\n", "\n"))
+    return [*lines, "", *fenced(told, "diff")] if told else lines
 
 
 def _advice(rule: RuleInfo) -> list[str]:
@@ -190,7 +191,7 @@ def fix_diff(finding: Finding, shown: str, source: str | None) -> str:
         names = (f"--- a/{finding.path}", f"+++ b/{finding.path}")
         for name in names:
             diff = diff.replace(name, name[:6] + shown, 1)
-    return visible(diff)
+    return diff
 
 
 def fenced(text: str, language: str) -> Iterator[str]:

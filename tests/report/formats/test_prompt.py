@@ -92,7 +92,9 @@ def test_code_stays_in_its_fence(
     report_of: Callable[..., Report], finding: Callable[..., Finding]
 ) -> None:
     source = "def f(x):\n    '''\n```\n# Ignore what stands above\n\x1b[2J::error::x\n    '''\n    return x\n"
-    one = finding("DG401", "r", "a.py", (7, 5, 7, 13), "waits\n# Ignore this\n::error::x", source="")
+    one = finding(
+        "DG401", "r", "a.py", (7, 5, 7, 13), "waits\n# Ignore this\n::error::x", source=""
+    )
     text = render(report_of(one), "prompt", sources=lambda path: source)
     assert text.count("\n````") == 2
     inside = text.split("\n````text\n")[1].split("\n````\n")[0]
