@@ -10,6 +10,7 @@ import asyncio
 import gc
 import json
 import logging
+import os
 import signal
 import threading
 from collections.abc import Mapping
@@ -47,18 +48,19 @@ def serve(root: Path, *, edits: bool) -> None:
     # As in the language server: facts and trees are many and without cycles.
     gc.set_threshold(50_000, 20, 100)
     gc.enable()
-    if hasattr(signal, "SIGTERM"):
-        signal.signal(signal.SIGTERM, _end)
-    asyncio.run(_serve(Workplace(root.resolve(), edits)))
+    desk = Desk(Workplace(root.resolve(), edits))
+
+    def end(number: int, frame: object) -> None:
+        # What runs for a call ends, too. The loop may not: a thread of it waits for the client's next line.
+        desk.close()
+        os._exit(128 + number)
+
+    for signal_ in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signal_, end)
+    asyncio.run(_serve(desk))
 
 
-def _end(number: int, frame: object) -> None:
-    """Ended from outside: what runs for a call ends, too."""
-    raise SystemExit(128 + number)
-
-
-async def _serve(workplace: Workplace) -> None:
-    desk = Desk(workplace)
+async def _serve(desk: Desk) -> None:
     server: Server[Any] = Server(
         "dispatchguard",
         version=__version__,

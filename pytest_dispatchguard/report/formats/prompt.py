@@ -87,7 +87,7 @@ def prompt(
         out, told = out + text, told + 1
     left += len(findings) - told
     if left:
-        out += f"\n… and {count(left, 'more')}: name a path or --select to see them.\n"
+        out += f"\n… and {count(left, 'more finding')}: name a path or --select to see them.\n"
     for note in notes:
         out += f"\nNote: {_flat(note)}\n"
     return without_commands(out)

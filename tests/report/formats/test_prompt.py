@@ -111,7 +111,7 @@ def test_it_fits(
     text = render(replace(report_of(*many), rules=(long,)), "prompt", sources=sources)
     assert len(text) < LIMIT + 500
     told = text.count("\n## ")
-    assert f"… and {200 - told} more: name a path" in text
+    assert f"… and {200 - told} more findings: name a path" in text
     huge = "y = 1\n" * 3 + "x" * 10_000 + "\n"
     code = excerpt(finding("DG401", "r", "a.py", (4, 1, 4, 2), "m"), huge)
     assert len(code) < MOST_OF_A_BLOCK
@@ -122,7 +122,7 @@ def test_notes_are_as_many_as_people_are_shown(
 ) -> None:
     notes = [found(finding, line, certainty="note") for line in range(1, 6)]
     text = render(report_of(*notes, most_notes=2), "prompt")
-    assert text.count("\n## ") == 2 and "… and 3 more" in text
+    assert text.count("\n## ") == 2 and "… and 3 more findings" in text
 
 
 def test_a_place_in_a_notebook_has_its_line_alone(finding: Callable[..., Finding]) -> None:
