@@ -82,14 +82,16 @@ def _copy(made: Scratch, call: Call) -> None:
 def _copy_file(made: Scratch, rel: str) -> int:
     source, target = made.origin / rel, made.tree / rel
     try:
-        if not within(made.origin, source) or not source.is_file():
-            return 0  # links that lead out, submodules, what is gone
-        target.parent.mkdir(parents=True, exist_ok=True)
+        if not within(made.origin, source) or not source.exists():
+            return 0  # links that lead out, what is gone
         if source.is_symlink():
-            link = source.readlink()
-            if not link.is_absolute():
-                target.symlink_to(link)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            there = made.tree / source.resolve().relative_to(made.origin)
+            target.symlink_to(os.path.relpath(there, target.parent))
             return 0
+        if not source.is_file():
+            return 0  # submodules
+        target.parent.mkdir(parents=True, exist_ok=True)
         status = source.stat()
         made.stamps[rel] = status.st_size, status.st_mtime_ns
         shutil.copyfile(source, target)
@@ -172,6 +174,10 @@ def apply(made: Scratch, diff: str) -> list[Change]:
     for change in changes:
         if (made.tree / change.rel).is_symlink():
             raise UserError(f"the diff makes a link of {shown(change.rel)}, which is refused")
+        if not within(made.origin, made.origin / change.rel):
+            raise UserError(
+                f"the diff writes through a link, {shown(change.rel)}, which is refused"
+            )
     return changes
 
 

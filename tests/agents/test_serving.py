@@ -341,8 +341,7 @@ DIFFS = {
     "not a diff": "does not apply",
     NEW.format("../evil.py"): "does not apply",
     NEW.format(".git/hooks/post-checkout"): "does not apply",
-    NEW.format("/tmp/evil.py"): "",
-    NEW.format("folder/evil.py"): "does not apply",
+    NEW.format("folder/evil.py"): "through a link",
     "--- a/net/none.py\n+++ b/net/none.py\n@@ -1 +1 @@\n-a\n+b\n": "none.py",
     "diff --git a/evil b/evil\nnew file mode 120000\n--- /dev/null\n+++ b/evil\n@@ -0,0 +1 @@\n+/etc\n"
     "\\ No newline at end of file\n": "a link",
@@ -447,8 +446,6 @@ def test_diffs_that_reach_outside_are_refused(
         said: dict[str, list[str]] = {}
         for diff in DIFFS:
             for name in ("check_diff", "verify_patch", "apply_patch"):
-                if diff == NEW.format("/tmp/evil.py"):
-                    continue
                 said.setdefault(diff, []).append(
                     refusal(await client.call_tool(name, {"diff": diff}))
                 )
