@@ -20,7 +20,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check --no-compile
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-thorough test-all test-torches attack lint docs bench bench-compile bench-counters bench-dispatcher bench-ghost bench-guards bench-history bench-keras bench-layers bench-lint bench-metrics bench-native bench-noise bench-plugin bench-prices bench-recall bench-releases bench-revisions bench-runtime bench-saved bench-server bench-trace bench-traces bench-waits clean bench-fixes
+.PHONY: help demo test test-quick test-thorough test-all test-torches attack lint docs bench bench-compile bench-counters bench-dispatcher bench-ghost bench-guards bench-history bench-keras bench-layers bench-lint bench-metrics bench-native bench-noise bench-plugin bench-prices bench-recall bench-releases bench-revisions bench-runtime bench-saved bench-server bench-trace bench-traces bench-waits clean bench-fixes skills
 .DELETE_ON_ERROR:
 
 help: ## say what there is to make
@@ -73,10 +73,13 @@ lint: $(VENV)/.dev ## ruff, mypy --strict, and dispatchguard on itself
 	$(BIN)/mypy --strict pytest_dispatchguard rules
 	$(BIN)/dispatchguard check
 
+skills: $(VENV)/.dev ## write skills/ for coding agents from the rule pages
+	$(BIN)/python docs/gen_skills.py
+
 docs: $(VENV)/.docs ## build the site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-bench: bench-lint bench-server bench-keras bench-plugin bench-history bench-counters bench-prices bench-ghost bench-metrics bench-runtime bench-layers bench-dispatcher bench-compile bench-guards bench-trace bench-traces bench-luck bench-saved bench-releases bench-noise bench-revisions ## measure everything that is measured
+bench: bench-lint bench-server bench-keras bench-plugin bench-history bench-counters bench-prices bench-fixes bench-ghost bench-metrics bench-runtime bench-layers bench-dispatcher bench-compile bench-guards bench-trace bench-traces bench-luck bench-saved bench-releases bench-noise bench-revisions ## measure everything that is measured
 
 bench-lint: $(VENV)/.dev ## measure the linter against its peers
 	$(BIN)/python bench/bench_lint.py

@@ -87,7 +87,7 @@ def command(then: Callable[[], object] = lambda: None) -> NoReturn:
     if sys.argv[1:2] != ["run"]:
         sys.unraisablehook = _send_again
     status = main()
-    if sys.argv[1:2] in (["check"], ["server"]):
+    if sys.argv[1:2] in (["check"], ["server"], ["mcp"]):
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 with suppress(OSError, ValueError):

@@ -100,13 +100,13 @@ class _Ended:
 
 @pytest.fixture(autouse=True)
 def _quick(request: pytest.FixtureRequest) -> None:
-    """Pytest runs do without the plugin of hypothesis, which imports all of it at their end, and find torch
+    """Pytest runs do without the plugins of hypothesis and anyio, which import all of these, and find torch
     imported, unless a test is about what is imported."""
     within = "pytester" in request.fixturenames
     if within:
         request.getfixturevalue("pytester")  # it takes away what stands there
     monkeypatch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:hypothesispytest")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:hypothesispytest -p no:anyio")
     if not within or request.node.get_closest_marker("fresh_python"):
         return
     ready: started.Started | None = request.getfixturevalue("imported")

@@ -25,10 +25,22 @@ PARTS = frozenset({"lint", "measure", "report", "runtime"})
 ARROWS = {
     "__init__": BASE | PARTS | {"hookspecs"},
     "__main__": frozenset({"start"}),
+    "agents": BASE | {"", "lint", "report", "traced"},
     "cli": frozenset({"", "commands", "model", "spelling", "visible"}),
     "commands": BASE
     | PARTS
-    | {"", "daemon", "history", "post", "prices", "pytest_run", "server", "traced", "traces"},
+    | {
+        "",
+        "agents",
+        "daemon",
+        "history",
+        "post",
+        "prices",
+        "pytest_run",
+        "server",
+        "traced",
+        "traces",
+    },
     "config": frozenset({"model", "paths", "spelling"}),
     "daemon": frozenset({"", "startup"}),
     "edits": frozenset({"model"}),

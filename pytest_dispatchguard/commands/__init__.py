@@ -21,6 +21,7 @@ COMMANDS = {
     "config": "list the settings of [tool.dispatchguard], or describe one",
     "completion": "print the completion script for a shell",
     "server": "run the language server",
+    "mcp": "run a server with tools for coding agents, by the Model Context Protocol",
     "daemon": "show or stop the background process of `check --daemon`",
     "clean": "delete the cache",
 }
@@ -30,7 +31,7 @@ _GROUPS = {
     "linting": ("check", "rule", "rules", "hot", "review", "clean"),
     "measuring": ("run", "guards", "layers", "price", "report", "history", "merge"),
     "tracing": ("trace",),
-    "setup": ("init", "config", "completion", "server", "daemon"),
+    "setup": ("init", "config", "completion", "server", "mcp", "daemon"),
 }
 _FOLDERS = {name: folder for folder, names in _GROUPS.items() for name in names}
 

@@ -87,7 +87,7 @@ def check(request: Request) -> Checked:
         raise
     except Exception as error:
         pass_interrupt_on(error)
-        if not request.cache:
+        if not request.cache or request.kept is not None:
             raise
         # A corrupt cache may raise anything. If the error comes again without the cache, it is our own.
         checked = _open_and_check(replace(request, cache=False))
@@ -106,6 +106,7 @@ def _open_and_check(request: Request) -> Checked:
         request.settings,
         cached=request.cache,
         jobs=request.jobs,
+        kept=request.kept,
     ) as session:
         return _check(_prepared(request, session))
 

@@ -15,7 +15,7 @@ from pytest_dispatchguard.lint.pipeline.progress import Progress, no_progress
 from pytest_dispatchguard.lint.pipeline.solve import solve
 from pytest_dispatchguard.lint.pipeline.survey import Survey, scout_files
 from pytest_dispatchguard.lint.results.unused_settings import idle_names
-from pytest_dispatchguard.lint.session import Session, open_session
+from pytest_dispatchguard.lint.session import Caches, Session, open_session
 from pytest_dispatchguard.lint.sources.files import Discovery, discover, require
 from pytest_dispatchguard.model.findings import Finding, Hot, HotPlace
 
@@ -56,10 +56,12 @@ class HotLines:
         return kept, others
 
 
-def hot_lines(place: Path, cwd: Path, config_file: Path | None = None) -> HotLines:
+def hot_lines(
+    place: Path, cwd: Path, config_file: Path | None = None, kept: Caches | None = None
+) -> HotLines:
     """The hot lines of the project around a place."""
     # One process: torch may run here by now, with threads that do not survive a fork.
-    with open_session((place,), cwd, config_file, {}, cached=True, jobs=1) as session:
+    with open_session((place,), cwd, config_file, {}, cached=True, jobs=1, kept=kept) as session:
         discovery = discover((), session.config, cwd=session.config.root)
         _, project, heat = _solved(session, discovery, no_progress)
         return HotLines(project, heat)

@@ -23,6 +23,7 @@ from pytest_dispatchguard.lint.sources.files import (
 from pytest_dispatchguard.paths import absolute, exists
 
 if TYPE_CHECKING:
+    from pytest_dispatchguard.lint.store.cache import Cache
     from pytest_dispatchguard.model.findings import Finding
     from pytest_dispatchguard.profile import Profile
 
@@ -63,6 +64,8 @@ class Request:
     prune_baseline: bool = False
     jobs: int = 1
     cache: bool = True
+    kept: Callable[[Path], Cache] | None = None
+    """Gives the cache to use in place of the project's, by the root."""
     min_cost: float = 0.0
     """Microseconds: findings that cost less are hidden."""
     stdin: bytes | None = None

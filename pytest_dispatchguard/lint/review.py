@@ -16,7 +16,7 @@ from pytest_dispatchguard.lint.pipeline.progress import Progress
 from pytest_dispatchguard.lint.pipeline.survey import Texts
 from pytest_dispatchguard.lint.results import baseline as baselines
 from pytest_dispatchguard.lint.results.reported import is_shown
-from pytest_dispatchguard.lint.session import Session, open_session
+from pytest_dispatchguard.lint.session import Caches, Session, open_session
 from pytest_dispatchguard.lint.sources import git_diff
 from pytest_dispatchguard.lint.sources.base_revision import before
 from pytest_dispatchguard.lint.sources.files import discover
@@ -36,6 +36,8 @@ class Asked:
     """Fields of Config that the command line gives."""
     jobs: int
     cache: bool
+    kept: Caches | None = None
+    """Gives the cache to use in place of the project's."""
     progress: Progress | None = None
 
 
@@ -59,7 +61,7 @@ def reviewed(asked: Asked) -> Reviewed:
         raise
     except Exception as error:
         pass_interrupt_on(error)
-        if not asked.cache:
+        if not asked.cache or asked.kept is not None:
             raise
         # Rows of the cache that nobody wrote like this can do anything; `check` drops them.
         return _open_and_review(replace(asked, cache=False))
@@ -73,6 +75,7 @@ def _open_and_review(asked: Asked) -> Reviewed:
         asked.settings,
         cached=asked.cache,
         jobs=asked.jobs,
+        kept=asked.kept,
     ) as session:
         return _reviewed(asked, session)
 
@@ -114,6 +117,7 @@ def _reviewed(asked: Asked, session: Session) -> Reviewed:
         notes=tuple(dict.fromkeys((*now.notes, *(cache.notes if cache else ())))),
         prefix=changes.prefix,
         strict=config.strict,
+        rules=tuple(i for i in session.catalog.infos if i.code in {f.code for f in new}),
     )
     problems = tuple(dict.fromkeys((*now.problems, *then.problems)))
     return Reviewed(config, review, problems, Texts(discovery, {}))

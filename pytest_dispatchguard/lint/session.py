@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from pytest_dispatchguard.profile import Profile
 
 
+Caches = Callable[[Path], Cache]
+"""Gives the cache of a project by its root, in place of the one in the project."""
+
+
 @dataclass(frozen=True, slots=True)
 class Session:
     """An open project."""
@@ -50,14 +54,15 @@ def open_session(
     *,
     cached: bool,
     jobs: int,
+    kept: Caches | None = None,
 ) -> Iterator[Session]:
-    """Open the project around the paths, for up to `jobs` processes."""
-    config, rules, cache = settings(paths, cwd, config_file, given, cached)
+    """Open the project around the paths, for up to `jobs` processes. Caches that are `kept` stay open."""
+    config, rules, cache = settings(paths, cwd, config_file, given, cached, kept)
     try:
         with Pool(jobs) as pool:
             yield Session(config, rules, cache, pool)
     finally:
-        if cache is not None:
+        if cache is not None and kept is None:
             cache.close()
 
 
@@ -67,18 +72,22 @@ def settings(
     config_file: Path | None,
     given: Mapping[str, Any],
     cached: bool,
+    kept: Caches | None = None,
 ) -> tuple[Config, Callable[[], Catalog], Cache | None]:
     """The configuration, a function that gives the rules (slow the first time), and the open cache."""
     asked = [absolute(cwd / p) for p in paths] or [cwd]
     root = find_root(asked, None if config_file is None else absolute(cwd / config_file))
-    cache = Cache.open(cache_path(root), fingerprint()) if cached and is_folder(root) else None
+    if kept is not None:
+        cache: Cache | None = kept(root)
+    else:
+        cache = Cache.open(cache_path(root), fingerprint()) if cached and is_folder(root) else None
     rules = functools.cache(functools.partial(catalog_of, cache))
     try:
         config = load_config(
             paths, cwd=cwd, config_file=config_file, known_codes=Codes(rules), **given
         )
     except BaseException:
-        if cache is not None:
+        if cache is not None and kept is None:
             cache.close()
         raise
     return config, rules, cache

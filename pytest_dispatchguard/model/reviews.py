@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pytest_dispatchguard.model.compiled import Guards
-from pytest_dispatchguard.model.findings import Finding
+from pytest_dispatchguard.model.findings import Finding, RuleInfo
 from pytest_dispatchguard.model.history import CounterMove
 from pytest_dispatchguard.model.measurements import CostlyLine, Interval
 from pytest_dispatchguard.model.verdicts import Outcome
@@ -79,6 +79,8 @@ class Review:
 
     strict: bool = False
     """Whether notes are something to answer for."""
+    rules: tuple[RuleInfo, ...] = ()
+    """Those of the new findings."""
 
     @property
     def bad(self) -> bool:

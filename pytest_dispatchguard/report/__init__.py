@@ -18,6 +18,7 @@ FORMATS: dict[str, str] = {
     "gitlab": "formats.gitlab",
     "rdjson": "formats.rdjson",
     "markdown": "formats.markdown",
+    "prompt": "formats.prompt",
     "html": "html.page",
 }
 """The name of a format, and the module that writes it."""

@@ -13,7 +13,7 @@ import pytest
 
 from .conftest import A, Done, Run, Write, command, one_line
 
-FORMATS = ("text", "json", "sarif", "github", "gitlab", "rdjson", "markdown", "html")
+FORMATS = ("text", "json", "sarif", "github", "gitlab", "rdjson", "markdown", "prompt", "html")
 
 
 def code_at(done: Done, path: str, line: int) -> str:
@@ -162,7 +162,7 @@ def test_text_speaks_of_paths_from_where_it_was_asked_for(project: Path, run: Ru
     assert below.out == here.out.replace("pkg/", "")
 
 
-@pytest.mark.parametrize("format", [f for f in FORMATS if f != "text"])
+@pytest.mark.parametrize("format", [f for f in FORMATS if f not in ("text", "prompt")])
 def test_machine_formats_speak_of_paths_from_the_root(project: Path, run: Run, format: str) -> None:
     here = run("check", "--format", format)
     assert here.status == 1
@@ -412,7 +412,7 @@ def test_a_full_disk_is_one_line(project: Path) -> None:
     assert Path("/dev/full").is_char_device()
 
 
-FORMATS = "text json sarif github gitlab rdjson markdown html".split()
+FORMATS = "text json sarif github gitlab rdjson markdown prompt html".split()
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")

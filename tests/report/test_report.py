@@ -15,7 +15,14 @@ from pytest_dispatchguard.model.reports import Report
 from pytest_dispatchguard.report import FORMATS, render
 
 ROOT = Path(__file__).resolve().parents[2]
-ENDINGS = {"json": "json", "sarif": "sarif", "gitlab": "json", "rdjson": "json", "markdown": "md"}
+ENDINGS = {
+    "json": "json",
+    "sarif": "sarif",
+    "gitlab": "json",
+    "rdjson": "json",
+    "markdown": "md",
+    "prompt": "md",
+}
 
 
 # A page is mostly style: what it tells is held in test_html.py.

@@ -59,7 +59,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     which = which_rules(parser)
     levels(which)
     baseline_option(parser)
-    format_option(parser, ("markdown", "json", "github", "gitlab"), "markdown")
+    format_option(parser, ("markdown", "json", "github", "gitlab", "prompt"), "markdown")
     output_file(parser)
     parser.add_argument(
         "--exit-zero", action="store_true", help="exit with 0 even if there are findings"

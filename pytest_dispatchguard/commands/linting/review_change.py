@@ -29,6 +29,7 @@ from pytest_dispatchguard.report.review import (
 )
 from pytest_dispatchguard.report.review import (
     json_,
+    prompt,
 )
 from pytest_dispatchguard.report.review import markdown as page
 
@@ -37,6 +38,7 @@ FORMATS: Mapping[str, Callable[[Review, Options], str]] = {
     "json": json_.render,
     "github": review_github.render,
     "gitlab": review_gitlab.render,
+    "prompt": prompt.render,
 }
 Tell = Callable[[str], None]
 
@@ -60,7 +62,10 @@ def review(asked: Asked, budgets: Sequence[str] | None, tell: Tell) -> Reviewed:
 
 def written(found: Reviewed, form: str) -> str:
     """The review in one of the formats."""
-    return FORMATS[form](found.review, Options(sources=found.sources))
+    from pytest_dispatchguard.commands.places import from_here
+
+    shown = from_here(found.config.root)
+    return FORMATS[form](found.review, Options(sources=found.sources, shown=shown))
 
 
 def posted(found: Reviewed, environment: Mapping[str, str], seconds: float) -> Posted:

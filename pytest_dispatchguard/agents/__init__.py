@@ -1,0 +1,1 @@
+"""`dispatchguard mcp`: tools for coding agents, and the server that offers them."""
