@@ -55,10 +55,16 @@ def test_bash_offers_commands(offered: Offered) -> None:
     [
         (("check", "--unsafe"), ["--unsafe-fixes"]),
         (("check", "--show-"), ["--show-files", "--show-settings"]),
-        (("check", "--format", ""), "text json sarif github gitlab rdjson markdown prompt html".split()),
+        (
+            ("check", "--format", ""),
+            "text json sarif github gitlab rdjson markdown prompt html".split(),
+        ),
         (("check", "--output-format", "js"), ["json"]),
         (("check", "--format", "=", "ma"), ["markdown"]),
-        (("check", "--format", "="), "text json sarif github gitlab rdjson markdown prompt html".split()),
+        (
+            ("check", "--format", "="),
+            "text json sarif github gitlab rdjson markdown prompt html".split(),
+        ),
         (("review", "--format", "git"), ["github", "gitlab"]),
         (("trace", "--format", ""), ["text", "json", "markdown", "html", "perfetto"]),
         (("trace", "--no-"), ["--no-lint", "--no-compare", "--no-cache"]),
