@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dispatchguard.measure.timing.placement import place_anew
+from pytest_dispatchguard.runtime.code.placement import place_anew
 
 MODULE = """
 def outer(x):
