@@ -453,7 +453,7 @@ def _read_at_import(read: cst.CSTNode, place: Place) -> Fix | None:
         return None
     source = place.text(read)
     own = "_" + re.sub(r"\W+", "_", name.evaluated_value).strip("_") + suffix.upper()
-    if "\n" in source or read.lpar:
+    if "\n" in source or (isinstance(read, cst.BaseExpression) and read.lpar):
         return None
     return place.replace(
         read,

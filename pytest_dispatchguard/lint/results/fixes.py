@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pytest_dispatchguard.edits import apply_edits
 from pytest_dispatchguard.model.findings import Edit, Finding, Safety
@@ -28,6 +29,7 @@ class Repaired:
 
 
 _PASSES = 20
+_LONE = re.compile(r"(?<!\r)\n")
 
 
 def repair(
@@ -113,9 +115,12 @@ def _overlapping(taken: Collection[Edit], new: Iterable[Edit]) -> bool:
 
 
 def _applied(text: str, edits: Collection[Edit]) -> str | None:
-    """The text after the edits, None when they do not fit or the result is no Python any more."""
+    """The text after the edits, None when they do not fit or the result is no Python any more. New lines
+    end as the first one of the text does."""
     import libcst  # costs a quarter of a second: only runs that fix something pay it
 
+    if text.partition("\n")[0].endswith("\r"):
+        edits = [replace(e, replacement=_LONE.sub("\r\n", e.replacement)) for e in edits]
     try:
         after = apply_edits(text, edits)
         libcst.parse_module(after)

@@ -63,6 +63,11 @@ def test_unsafe_fixes_are_made_only_when_asked_for() -> None:
     assert fix(text, [unsafe], ("safe", "unsafe")).text == "a = 2\n"
 
 
+def test_new_lines_end_as_those_of_the_file_do() -> None:
+    done = fix("a = 1\r\n", [finding((1, 1, 1, 1, "b = 2\nc = 3\r\n"))], ("safe",))
+    assert done.text == "b = 2\r\nc = 3\r\na = 1\r\n"
+
+
 _VALUES = st.sampled_from(
     ["1", "'ü'", "x", "[1,\n 2]", "f(a)", "(", "", "\f2", "lambda: 0", "'''a\nb'''"]
 )
