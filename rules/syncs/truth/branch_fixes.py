@@ -25,7 +25,9 @@ def selected(node: cst.BaseExpression, who: Asked, place: Place) -> Fix | None:
         return None
     if isinstance(who.by, cst.IfExp) and host is None:
         arms = (who.by.body, who.by.orelse)
-        if not all(place.is_tensor(arm) and cheap(arm, place) for arm in arms) or who.by.lpar:
+        if who.by.lpar or any(isinstance(arm, cst.IfExp) for arm in arms):
+            return None  # of a chain of them each would be walked through to its end
+        if not all(place.is_tensor(arm) and cheap(arm, place) for arm in arms):
             return None
         return _fix(who.by, condition, [place.text(arm) for arm in arms], ("", ""), place)
     branch = who.by

@@ -8,6 +8,8 @@ from pytest_dispatchguard import Place
 
 from ..waits import asked_certainty
 
+_MOST_OPERANDS = 8
+
 
 def truth_on_device(node: cst.BaseExpression, denied: bool, place: Place) -> str | None:
     """A condition, or its contrary, as one boolean tensor; None where a part of it is none."""
@@ -16,6 +18,8 @@ def truth_on_device(node: cst.BaseExpression, denied: bool, place: Place) -> str
     if isinstance(node, cst.Call) and place.name(node) == "bool" and len(node.args) == 1:
         return truth_on_device(node.args[0].value, denied, place)
     if isinstance(node, cst.BooleanOperation):
+        if _is_long(node):
+            return None
         parts = (
             truth_on_device(node.left, denied, place),
             truth_on_device(node.right, denied, place),
@@ -40,6 +44,16 @@ def truth_on_device(node: cst.BaseExpression, denied: bool, place: Place) -> str
         return shown if boolean else f"{shown if plain else f'({shown})'} != 0"
     shown = shown if plain else f"({shown})"
     return f"~{shown}" if boolean else f"{shown} == 0"
+
+
+def _is_long(node: cst.BaseExpression) -> bool:
+    """Whether more operands are chained than anybody wants to read as one tensor."""
+    number = 1
+    while isinstance(node, cst.BooleanOperation):
+        node, number = node.left, number + 1
+        if number > _MOST_OPERANDS:
+            return True
+    return False
 
 
 def _asks(node: cst.BaseExpression) -> bool:
