@@ -28,7 +28,18 @@ ARROWS = {
     "cli": frozenset({"", "commands", "model", "spelling", "visible"}),
     "commands": BASE
     | PARTS
-    | {"", "daemon", "history", "post", "prices", "pytest_run", "server", "traced", "traces"},
+    | {
+        "",
+        "daemon",
+        "history",
+        "post",
+        "prices",
+        "pytest_run",
+        "server",
+        "traced",
+        "traces",
+        "verify",
+    },
     "config": frozenset({"model", "paths", "spelling"}),
     "daemon": frozenset({"", "startup"}),
     "edits": frozenset({"model"}),
@@ -54,6 +65,7 @@ ARROWS = {
     "startup": frozenset(),
     "traced": BASE | {"", "lint", "prices", "traces"},
     "traces": frozenset({"model", "visible"}),
+    "verify": BASE | {"", "measure", "report"},
     "visible": frozenset(),
 }
 
@@ -73,9 +85,15 @@ FLOORS = {
         ("engine",),
         ("newly_hot", "passes"),
         ("check",),
-        ("hot", "known_hot", "observed", "review", "resident"),
+        ("fixing", "hot", "known_hot", "observed", "review", "resident"),
     ),
-    "measure": (("timing",), ("layers",), ("budgets",), ("workers",), ("revisions", "specimens")),
+    "measure": (
+        ("timing",),
+        ("layers",),
+        ("budgets",),
+        ("workers",),
+        ("revisions", "specimens", "trials"),
+    ),
     "traces": (
         ("stream", "frames", "vocabulary", "timeline", "idle", "operators"),
         ("recorded", "joining", "comparing", "rewriting"),
@@ -88,7 +106,7 @@ FLOORS = {
         ("charts", "prices", "rules"),
         ("budgets",),
         ("formats",),
-        ("html", "review"),
+        ("html", "review", "verified"),
         ("traces",),
     ),
     "runtime": (

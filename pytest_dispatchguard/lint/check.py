@@ -252,7 +252,9 @@ def safeties_of(request: Request) -> tuple[Safety, ...]:
 def selected(check: Check, read: Texts) -> Selected | None:
     """The fixes that are asked for; None for all."""
     only = check.request.only
-    return None if only is None else only.resolved(check.session.config.root, check.request.cwd, read)
+    return (
+        None if only is None else only.resolved(check.session.config.root, check.request.cwd, read)
+    )
 
 
 def _with_ignores(check: Check, first: Pass) -> _Edited:

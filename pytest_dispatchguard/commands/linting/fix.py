@@ -36,9 +36,9 @@ _CODE = re.compile(r"[A-Z]+[0-9]*")
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.description = (
-        "Apply fixes: all safe ones, or those that are selected. With --verify, try each fix in a copy of the "
-        "work tree, run tests and measure a call before and after, and report what it gains; nothing is "
-        "changed without --apply."
+        "Apply fixes: all safe ones, or those that are selected. With --verify, try each fix in a copy of "
+        "the work tree, run tests and measure a call before and after, and report what it gains; nothing "
+        "is changed without --apply."
     )
     parser.epilog = (
         "Exit status: 0 all selected fixes were made (with --verify: kept), 1 some were not (or a non-empty "
@@ -142,7 +142,9 @@ def _refuse(arguments: argparse.Namespace) -> None:
     if Path("-") in arguments.paths:
         raise UserError("standard input cannot be fixed here; use `dispatchguard check - --fix`")
     if arguments.ask and not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UserError("--ask requires a terminal; use --diff to see the fixes, --select to choose")
+        raise UserError(
+            "--ask requires a terminal; use --diff to see the fixes, --select to choose"
+        )
 
 
 def _request(arguments: argparse.Namespace) -> Request:
