@@ -120,29 +120,30 @@ def run_tests(copy: Copy, cwd: Path, words: Sequence[str]) -> Ran:
 
 
 def run_each(
-    copies: Sequence[Copy],
     number: int,
-    prepare: Callable[[Copy, int], None],
+    make: Callable[[int], Copy],
+    drop: Callable[[Copy], None],
+    jobs: int,
     cwd: Path,
     words: Sequence[str],
 ) -> list[Ran]:
-    """Runs the same tests for each of so many changes, in as many processes at a time as there are copies.
-    `prepare` makes a copy ready for a change."""
+    """Runs the same tests for each of so many changes, in up to `jobs` processes at a time. `make` gives the
+    copy that has a change, and `drop` takes it back."""
     found: dict[int, Ran] = {}
     running: dict[int, tuple[Copy, Run]] = {}
-    free, waiting = list(copies), list(range(number))
+    waiting = list(range(number))
     try:
         while waiting or running:
-            while waiting and free:
-                copy, change = free.pop(), waiting.pop(0)
-                prepare(copy, change)
+            while waiting and len(running) < jobs:
+                change = waiting.pop(0)
+                copy = make(change)
                 running[change] = copy, Run(copy, cwd, words)
             time.sleep(_POLL)
             for change, (copy, run) in list(running.items()):
                 if run.is_over:
                     found[change] = run.result()
                     run.end()
-                    free.append(copy)
+                    drop(copy)
                     del running[change]
     finally:
         for _, run in running.values():

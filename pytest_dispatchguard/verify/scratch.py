@@ -26,8 +26,8 @@ _GENERATED = ("*.so", "*.pyd", "*.dylib", "_version.py")
 # A process of its own, which outlives ours: it ends when the pipe is closed. Processes that still write into
 # the folder are given time to end.
 _REMOVE = (
-    'cat >/dev/null; for i in 1 2 3 4 5 6 7 8 9; do rm -rf -- "$1" 2>/dev/null; [ -e "$1" ] || exit 0; '
-    "sleep 1; done"
+    'cat >/dev/null; for i in 1 2 3 4 5 6 7 8 9; do chmod -R u+rwX -- "$1" 2>/dev/null; '
+    'rm -rf -- "$1" 2>/dev/null; [ -e "$1" ] || exit 0; sleep 1; done'
 )
 
 _NEW = 60.0
@@ -93,6 +93,7 @@ class Scratch:
         self.skipped = 0
         """Links that lead out of the work tree, which are not copied."""
         self._stamp = 0
+        self._copies = 0
         _sweep()
         self.folder = Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
         self._lock = os.open(self.folder, os.O_RDONLY)
@@ -106,7 +107,7 @@ class Scratch:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
-            self.first = self._copy("old")
+            self.first = self._empty()
             self._fill(self.first.tree)
         except BaseException:
             self.remove()
@@ -114,14 +115,16 @@ class Scratch:
         finally:
             os.close(alive)
 
-    def copy(self, name: str) -> Copy:
-        """One more copy of what the work tree was at first. Copies that are compared have names of one
-        length, as that of a path changes times."""
-        made = self._copy(name)
+    def copy(self) -> Copy:
+        """One more copy of what the work tree was at first."""
+        made = self._empty()
         shutil.copytree(self.first.tree, made.tree, symlinks=True, dirs_exist_ok=True)
         return made
 
-    def _copy(self, name: str) -> Copy:
+    def _empty(self) -> Copy:
+        # Names have one length, as that of a path changes times.
+        name = f"tree{self._copies:04}"
+        self._copies += 1
         copy = Copy(self.top, self.folder / name, self.folder / f"{name}-tmp")
         copy.tree.mkdir()
         copy.temporary.mkdir()
@@ -171,9 +174,9 @@ class Scratch:
     def remove(self) -> None:
         """Removes the folder and all that is in it."""
         os.close(self._alive)
-        shutil.rmtree(self.folder, ignore_errors=True)
         if hasattr(self, "_remover"):
             self._remover.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
         os.close(self._lock)
 
     def _fill(self, tree: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from pytest_dispatchguard.config.project_root import find_root
 from pytest_dispatchguard.git import run_git
 from pytest_dispatchguard.measure.trials.pairs import Asked, CallError, compared
 from pytest_dispatchguard.model.errors import UserError
@@ -60,7 +61,8 @@ class Trials:
 
     def __init__(self, scratch: Scratch, cwd: Path, proof: Proof, jobs: int, tell: Tell) -> None:
         self.scratch = scratch
-        self.new = scratch.copy("new")
+        # The first copy stays what it is: whatever runs in a copy may write there.
+        self.old, self.new = scratch.copy(), scratch.copy()
         self._cwd = cwd
         self._proof = proof
         self._jobs = jobs
@@ -91,31 +93,18 @@ class Trials:
         tests = self._proof.tests
         if not self._before.tests:
             self._tell("tests, without any fix", 0, len(changes) + 1)
-            self._before = run_tests(self.new, self._cwd, tests)
+            alone = self.scratch.copy()
+            self._before = run_tests(alone, self._cwd, tests)
+            self.scratch.drop(alone)
             require(self._before, "--test")
-            self._renew()
-        number = min(self._jobs, len(changes))
-        copies = [self._spare(i) for i in range(number)]
-        written: dict[Path, Files] = {}
 
-        def prepare(copy: Copy, change: int) -> None:
-            self._tell(f"tests: {changes[change].name}", change, len(changes))
-            self.scratch.restore(copy, written.get(copy.tree, ()))
-            self.scratch.write(copy, changes[change].files)
-            written[copy.tree] = changes[change].files
+        def changed(number: int) -> Copy:
+            self._tell(f"tests: {changes[number].name}", number, len(changes))
+            copy = self.scratch.copy()
+            self.scratch.write(copy, changes[number].files)
+            return copy
 
-        found = run_each(copies, len(changes), prepare, self._cwd, tests)
-        for copy in copies:
-            self.scratch.drop(copy)
-        return found
-
-    def _spare(self, number: int) -> Copy:
-        return self.scratch.copy(f"t{number:02}")
-
-    def _renew(self) -> None:
-        """Makes the copy that changes are measured in what it was at first, whatever tests left there."""
-        self.scratch.drop(self.new)
-        self.new = self.scratch.copy("new")
+        return run_each(len(changes), changed, self.scratch.drop, self._jobs, self._cwd, tests)
 
     def _measured(self, alone: Verified, files: Files) -> Verified:
         proof = self._proof
@@ -127,16 +116,30 @@ class Trials:
         try:
             if proof.call is not None:
                 asked = Asked(proof.call, proof.setup)
-                before, after = (c.launch(self._cwd) for c in (self.scratch.first, self.new))
+                before, after = (c.launch(self._cwd) for c in (self.old, self.new))
                 gains.append(compared(asked, before, after))
             if proof.budgets:
-                gains += budgets.measured(self.new, self._cwd, proof.budgets)
+                gains += self._budgets(files)
         except CallError as error:
             return replace(alone, reason=str(error))
         finally:
             self.scratch.restore(self.new, files)
         reason = judging.against(gains)
         return replace(alone, kept=not reason, reason=reason, gains=tuple(gains))
+
+    def _budgets(self, files: Files) -> list[Gain]:
+        tests = self._proof.budgets
+        try:
+            return budgets.measured(self.new, self._cwd, tests)
+        except UserError as error:
+            wrong = str(error)
+        self.scratch.restore(self.new, files)
+        try:
+            budgets.measured(self.new, self._cwd, tests)
+        except UserError as error:
+            said = f"--budget: in a copy of the work tree, without any fix: {error}"
+            raise UserError(said) from None
+        raise CallError(wrong)
 
 
 def _unparsable(files: Files) -> str:
@@ -156,6 +159,12 @@ def top_of(folder: Path) -> Path:
     if answer is None or answer.returncode:
         return folder.resolve()
     return Path(os.fsdecode(answer.stdout.rstrip(b"\n"))).resolve()
+
+
+def folders_of(folder: Path, top: Path) -> tuple[Path, ...]:
+    """What paths of a diff may be relative to: git's are to the top, the linter's to the project."""
+    here = folder.resolve()
+    return top, find_root([here]), here
 
 
 def of_patches(
@@ -205,5 +214,5 @@ def verified(
     top = top_of(root)
     with Scratch(top) as scratch:
         trials = Trials(scratch, root.resolve(), proof, 1, lambda what, done, of: None)
-        changes = of_patches(trials, [("patch", patch_text.encode())], (top, root.resolve()))
+        changes = of_patches(trials, [("patch", patch_text.encode())], folders_of(root, top))
         return trials.tried(changes)[0]

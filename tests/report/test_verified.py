@@ -23,7 +23,7 @@ KEPT = Verified("a.py:3:1 DG609", kept=True, tests=7, gains=(GAIN,), files=("a.p
 
 def test_a_gain_is_told_in_one_line() -> None:
     assert told(KEPT) == (
-        "\u2212212 instructions, \u22124.1 µs ±0.28 of 46 µs, 1 wait fewer; tests as before"
+        "\u2212212 instructions, \u22124.1 µs ±0.3 of 46 µs, 1 wait fewer; tests as before"
     )
 
 
@@ -41,7 +41,7 @@ def test_a_gain_is_told_in_one_line() -> None:
         (Gain("f", {}, {}), "nothing changed"),
         (
             Gain("f", {}, {}, us=2.0, change=Interval(1, 0.9, 1.1)),
-            "+0.00 µs ±0.20 of 2.0 µs (undecided)",
+            "+0.0 µs ±0.2 of 2.0 µs (undecided)",
         ),
         (Gain("f", {}, {}, note="waits are not known: x"), "(waits are not known: x)"),
     ],

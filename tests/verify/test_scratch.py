@@ -31,7 +31,7 @@ def test_a_copy_is_the_work_tree_as_it_is_now(repository: Path) -> None:
         assert names == {"mylib.py", "new.py", ".gitignore", "built.so"}
         assert scratch.first.read("mylib.py") == b"changed = 1\n"
         assert scratch.first.read("test_mylib.py") is None
-        assert (scratch.copy("new").tree / "new.py").read_text() == "untracked = 1\n"
+        assert (scratch.copy().tree / "new.py").read_text() == "untracked = 1\n"
         folder = scratch.folder
     assert not folder.exists()
 
@@ -73,7 +73,7 @@ def test_a_changed_file_has_a_time_that_no_file_had(repository: Path) -> None:
         for text in (b"a = 1\n", b"a = 2\n"):
             scratch.write(scratch.first, {"mylib.py": text})
             times.add(int((scratch.first.tree / "mylib.py").stat().st_mtime))
-        new = scratch.copy("new")
+        new = scratch.copy()
         scratch.write(new, {"mylib.py": b"a = 3\n", "test_mylib.py": None, "more/x.py": b""})
         times.add(int((new.tree / "mylib.py").stat().st_mtime))
         scratch.restore(new, ["mylib.py", "test_mylib.py", "more/x.py"])
@@ -97,7 +97,7 @@ import sys, time
 from pathlib import Path
 from pytest_dispatchguard.verify.scratch import Scratch
 with Scratch(Path.cwd()) as scratch:
-    scratch.copy("new")
+    scratch.copy()
     print(scratch.folder, flush=True)
     time.sleep(60)
 """
@@ -121,7 +121,7 @@ def test_however_the_process_ends_the_folder_goes(
     assert process.stdout is not None
     folder = Path(process.stdout.readline().strip())
     assert folder.is_relative_to(temporary)
-    assert (folder / "new" / "mylib.py").exists()
+    assert (folder / "tree0001" / "mylib.py").exists()
     process.send_signal(how)
     process.wait(30)
     process.stdout.close()
@@ -131,7 +131,7 @@ def test_however_the_process_ends_the_folder_goes(
 
 def test_folders_that_nobody_holds_go_with_the_next_run(repository: Path, temporary: Path) -> None:
     left = temporary / "dispatchguard-verify-left"
-    (left / "new").mkdir(parents=True)
+    (left / "tree0000").mkdir(parents=True)
     empty = temporary / "dispatchguard-verify-empty"
     empty.mkdir()
     os.utime(empty, (1, 1))
@@ -146,3 +146,12 @@ def test_folders_that_nobody_holds_go_with_the_next_run(repository: Path, tempor
         assert not empty.exists()
         assert just_made.exists()
     assert elsewhere.exists()
+
+
+def test_what_tests_made_read_only_goes_too(repository: Path, temporary: Path) -> None:
+    with Scratch(repository) as scratch:
+        closed = scratch.first.temporary / "closed"
+        closed.mkdir()
+        (closed / "file").write_text("")
+        closed.chmod(0o500)
+    assert not list(temporary.iterdir())

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_dispatchguard.model.errors import UserError
-from pytest_dispatchguard.verify.trying import verified
+from pytest_dispatchguard.verify import verified
 
 from .conftest import CALL, FAST, SLOW, TESTS, WRONG, git
 

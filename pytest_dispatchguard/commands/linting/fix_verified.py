@@ -24,7 +24,15 @@ from pytest_dispatchguard.report.diff import heading_of
 from pytest_dispatchguard.report.progress import progress
 from pytest_dispatchguard.report.verified import render
 from pytest_dispatchguard.verify.scratch import Files, Scratch
-from pytest_dispatchguard.verify.trying import Change, Proof, Trials, merged, of_patches, top_of
+from pytest_dispatchguard.verify.trying import (
+    Change,
+    Proof,
+    Trials,
+    folders_of,
+    merged,
+    of_patches,
+    top_of,
+)
 
 _ALL = "all kept together"
 
@@ -77,7 +85,12 @@ class _Start:
 
     def trials(self, scratch: Scratch) -> Trials:
         """Trials in copies in a temporary folder."""
-        return Trials(scratch, working_folder().resolve(), self.proof, self.jobs, self.tell)
+        here = working_folder().resolve()
+        if not here.is_relative_to(scratch.top):
+            raise UserError(
+                f"--verify runs tests and calls in the current directory: change to {scratch.top}"
+            )
+        return Trials(scratch, here, self.proof, self.jobs, self.tell)
 
 
 def _read(file: Path) -> bytes:
@@ -92,7 +105,7 @@ def _patches(patches: Sequence[tuple[str, bytes]], start: _Start, *, apply: bool
     top = top_of(here)
     with Scratch(top) as scratch:
         trials = start.trials(scratch)
-        folders = (top, here)
+        folders = folders_of(here, top)
         changes = of_patches(trials, patches, folders)
 
         def together(kept: Sequence[int]) -> Change:

@@ -79,9 +79,11 @@ def gained(gain: Gain) -> str:
     if gain.moved_us is not None and gain.us is not None:
         moved = gain.moved_us
         wide = (moved.high - moved.low) / 2
+        digits = 0 if wide >= 3 else 1 if wide >= 0.1 else 2
+        sign = _MINUS if moved.value < 0 else "+"
         unsure = "" if moved.high < 0 or moved.low > 0 else " (undecided)"
-        amount = f"{_signed(moved.value)} µs ±{_rounded(wide)} of {_rounded(gain.us)} µs"
-        said.append(f"{amount}{unsure}")
+        amount = f"{sign}{abs(moved.value):,.{digits}f} µs ±{wide:,.{digits}f}"
+        said.append(f"{amount} of {_rounded(gain.us)} µs{unsure}")
     waits = gain.moved("syncs")
     if waits:
         said.append(_number(abs(waits), "wait") + (" fewer" if waits < 0 else " more"))
@@ -104,10 +106,5 @@ def _number(count: int, word: str) -> str:
     return f"{count:,} {word}{'' if count == 1 else plural}"
 
 
-def _signed(value: float) -> str:
-    return f"{_MINUS if value < 0 else '+'}{_rounded(abs(value))}"
-
-
 def _rounded(value: float) -> str:
-    """A time with as many digits as it is sure to have."""
     return f"{value:,.0f}" if value >= 10 else f"{value:.1f}" if value >= 1 else f"{value:.2f}"
