@@ -43,8 +43,9 @@ _State = tuple[int, int, int]
 def _states(tree: Path) -> dict[str, _State]:
     """What shows that a file has changed."""
     found: dict[str, _State] = {}
-    for folder, _, names in os.walk(tree):
-        for name in names:
+    for folder, folders, names in os.walk(tree):
+        linked = [name for name in folders if Path(folder, name).is_symlink()]
+        for name in (*names, *linked):
             path = Path(folder, name)
             state = path.lstat()
             found[path.relative_to(tree).as_posix()] = (

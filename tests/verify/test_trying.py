@@ -80,7 +80,8 @@ def test_what_the_call_dies_of_is_told(repository: Path, patch: Patch) -> None:
             "it makes a link, l",
         ),
         (
-            "--- a/mylib.py\n+++ b/mylib.py\n@@ -1 +1 @@\n-def total(numbers):\n+def total(numbers:\n",
+            "--- a/mylib.py\n+++ b/mylib.py\n@@ -1,2 +1,2 @@\n-def total(numbers):\n+def total(numbers:\n"
+            + "     found = 0\n",
             "mylib.py does not parse: ",
         ),
     ],
@@ -142,8 +143,9 @@ def test_a_folder_of_the_work_tree_may_be_the_current_one(repository: Path) -> N
     below.mkdir()
     for name in ("mylib.py", "test_mylib.py"):
         (repository / name).rename(below / name)
-    diff = "--- a/mylib.py\n+++ b/mylib.py\n@@ -2,4 +2,1 @@\n"
-    diff += "".join(f"-{line}\n" for line in SLOW.splitlines()[1:5]) + "+    return sum(numbers)\n"
+    diff = "--- a/mylib.py\n+++ b/mylib.py\n@@ -1,8 +1,5 @@\n def total(numbers):\n"
+    diff += "".join(f"-{line}\n" for line in SLOW.splitlines()[1:5])
+    diff += "+    return sum(numbers)\n \n \n def double(number):\n"
     assert verified(below, diff, ["test_mylib.py"], *CALL).kept
     assert verified(below, diff.replace("/mylib", "/below/mylib"), [], *CALL).kept
 
