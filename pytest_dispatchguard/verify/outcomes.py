@@ -14,6 +14,7 @@ from pytest_dispatchguard.measure.workers.work_tree import strays_here
 
 FILE = "DISPATCHGUARD_OUTCOMES"
 ALIVE = "DISPATCHGUARD_ALIVE"
+"""The process that has the other end of a pipe, and the end: ``123:4``."""
 
 
 class Outcomes:
@@ -47,9 +48,9 @@ class Outcomes:
 
 
 def pytest_configure(config: Any) -> None:
-    """Registers the plugin in the main process, not in those of pytest-xdist."""
-    alive = os.environ.pop(ALIVE, None)
+    """Registers the plugin in the process that was started for it, not in those that pytest starts."""
+    parent, _, alive = os.environ.pop(ALIVE, "").partition(":")
     file = os.environ.pop(FILE, None)
-    if alive is not None and file is not None:
+    if parent == str(os.getppid()) and file is not None:
         hold(int(alive))
         config.pluginmanager.register(Outcomes(Path(file)), "dispatchguard-outcomes")

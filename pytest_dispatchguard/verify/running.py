@@ -52,7 +52,11 @@ class Run:
                 self._process = subprocess.Popen(
                     [*command, *map(copy.moved_word, words)],
                     cwd=launch.folder,
-                    env={**launch.environment, ALIVE: str(alive), FILE: str(self._file)},
+                    env={
+                        **launch.environment,
+                        ALIVE: f"{os.getpid()}:{alive}",
+                        FILE: str(self._file),
+                    },
                     pass_fds=(alive,),
                     stdin=subprocess.DEVNULL,
                     stdout=said,

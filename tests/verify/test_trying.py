@@ -14,6 +14,14 @@ from .conftest import CALL, FAST, SLOW, TESTS, WRONG, git
 
 Patch = Callable[[str], str]
 
+UNPARSABLE = """\
+--- a/mylib.py
++++ b/mylib.py
+@@ -1,2 +1,2 @@
+-def total(numbers):
++def total(numbers:
+     found = 0
+"""
 LINK = """\
 diff --git a/l b/l
 new file mode 120000
@@ -80,8 +88,7 @@ def test_what_the_call_dies_of_is_told(repository: Path, patch: Patch) -> None:
             "it makes a link, l",
         ),
         (
-            "--- a/mylib.py\n+++ b/mylib.py\n@@ -1,2 +1,2 @@\n-def total(numbers):\n+def total(numbers:\n"
-            + "     found = 0\n",
+            UNPARSABLE,
             "mylib.py does not parse: ",
         ),
     ],
