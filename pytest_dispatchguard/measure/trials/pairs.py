@@ -241,9 +241,9 @@ def _time(pair: Sequence[Process], ends: Sequence[Ends], found: _Found, number: 
         ready, _, _ = select.select([pair[side] for side in waiting], [], [], _PATIENCE + _SECONDS)
         for side in waiting if not ready else [side for side in waiting if pair[side] in ready]:
             answers[side] = pair[side].receive(_END)
-    for side in (1, 0):
-        if "error" in answers[side]:
-            raise _failure(pair[side], dict(answers[side]))
+    for side, answer in answers.items():  # the first to fail comes first: the other only lost it
+        if "error" in answer:
+            raise _failure(pair[side], dict(answer))
     after, before = (unpack_samples(answers[side]["samples"])[0][0] for side in (0, 1))
     found.before.append(before)
     if after.change is not None:
