@@ -38,8 +38,9 @@ def test_the_proof_of_a_fix_is_what_the_command_says(root: Path) -> None:
         r"```console\n\$ cd (\S+)\n\$ dispatchguard (fix .*?\")\n(kept .*?)```\n", readme, re.DOTALL
     )
     assert shown is not None
+    words = shlex.split(shown[2].replace("\\\n", " "))
     done = subprocess.run(
-        [sys.executable, "-m", "pytest_dispatchguard", *shlex.split(shown[2]), "--no-cache"],
+        [sys.executable, "-m", "pytest_dispatchguard", *words, "--no-cache"],
         cwd=root / shown[1],
         env={**os.environ, "PYTHONIOENCODING": "utf-8"},
         capture_output=True,
