@@ -20,16 +20,22 @@ from typing import Any
 from pytest_dispatchguard.measure.budgets.messages import unpack_samples
 from pytest_dispatchguard.measure.timing.lockstep import LOST, Ends, Partner
 from pytest_dispatchguard.measure.timing.measurements import measurement
-from pytest_dispatchguard.measure.timing.pairs import over_pairs
+from pytest_dispatchguard.measure.timing.pairs import LEAST_PAIRS, over_pairs
 from pytest_dispatchguard.measure.timing.timing import Sample
 from pytest_dispatchguard.measure.workers.lockstep import Pipes
-from pytest_dispatchguard.measure.workers.workers import FIXED_LAYOUT, Launch, environment_of
+from pytest_dispatchguard.measure.workers.workers import (
+    END_WITH_RUN,
+    FIXED_LAYOUT,
+    Launch,
+    environment_of,
+)
 from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.model.measurements import Interval
 from pytest_dispatchguard.model.reviews import Gain
 
 CONFIDENCE = 0.999
-_LEAST_PAIRS, _MOST_PAIRS = 2, 4
+_MOST_PAIRS = 6
+"""Each has processes of its own, which import all that the call needs."""
 _SECONDS = 1.5
 """That a pair measures, at most."""
 _PATIENCE = 60.0
@@ -39,9 +45,13 @@ _BEGIN = 600.0
 _END = 2.0
 _MOST_SAID = 200
 _MEETINGS = count(1)
-_START = FIXED_LAYOUT + (
-    "import json, os, sys; sys.path[:] = json.loads(os.environ.pop('DISPATCHGUARD_PATH')); "
-    "from pytest_dispatchguard.measure.trials.serving import serve; serve(*map(int, sys.argv[1:]))"
+_START = (
+    FIXED_LAYOUT
+    + END_WITH_RUN
+    + (
+        "import json, os, sys; sys.path[:] = json.loads(os.environ.pop('DISPATCHGUARD_PATH')); "
+        "from pytest_dispatchguard.measure.trials.serving import serve; serve(*map(int, sys.argv[1:]))"
+    )
 )
 
 Answer = dict[str, Any]
@@ -167,7 +177,7 @@ def compared(asked: Asked, before: Launch, after: Launch, tell: Tell = lambda: N
                 _time(pair, ends, found, number)
                 if number == 0:
                     counted = _waited(counted, pair)
-            if number + 1 >= _LEAST_PAIRS and _is_sure(found):
+            if number + 1 >= LEAST_PAIRS and _is_sure(found):
                 break
     us = measurement(found.before, CONFIDENCE).subject_us.value
     return replace(counted, us=us, change=over_pairs(found.changes, CONFIDENCE))
