@@ -49,15 +49,17 @@ _FILTER_NOTHING = frozenset(
 
 
 def run_git(
-    folder: Path, *arguments: str, given: bytes | None = None
+    folder: Path, *arguments: str, given: bytes | None = None, ceiling: Path | None = None
 ) -> subprocess.CompletedProcess[bytes] | None:
     """Ask git in a folder, with what is `given` on its standard input; None where git cannot be started
-    there."""
+    there. A repository is not looked for in the `ceiling`, nor above it."""
     if arguments[0] in _FILTER_NOTHING:
-        return _run(folder, [*_WORDS, *arguments], given)
+        return _run(folder, [*_WORDS, *arguments], given, ceiling)
     # Drivers can have any name, so they are looked up; no command line turns all of them off.
     listed = _run(
-        folder, [*_WORDS, *("config", "--null", "--name-only", "--get-regexp", r"^(filter|hook)\.")]
+        folder,
+        [*_WORDS, *("config", "--null", "--name-only", "--get-regexp", r"^(filter|hook)\.")],
+        ceiling=ceiling,
     )
     if listed is None:
         return None
@@ -67,7 +69,7 @@ def run_git(
         listed.returncode, listed.stdout = 128, b""
         listed.stderr = b'a filter with "=" in its name cannot be turned off; rename it'
         return listed
-    return _run(folder, [*_WORDS, *off, *arguments], given)
+    return _run(folder, [*_WORDS, *off, *arguments], given, ceiling)
 
 
 def complaint(answer: subprocess.CompletedProcess[bytes] | None) -> str:
@@ -99,9 +101,11 @@ def _off(names: bytes) -> list[str]:
 
 
 def _run(
-    folder: Path, words: list[str], given: bytes | None = None
+    folder: Path, words: list[str], given: bytes | None = None, ceiling: Path | None = None
 ) -> subprocess.CompletedProcess[bytes] | None:
     environment = {key: value for key, value in os.environ.items() if key not in _LOCATION}
+    if ceiling is not None:
+        environment["GIT_CEILING_DIRECTORIES"] = str(ceiling)
     import subprocess  # takes milliseconds, which most runs need not spend
 
     try:

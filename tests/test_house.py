@@ -40,6 +40,7 @@ ARROWS = {
         "server",
         "traced",
         "traces",
+        "verify",
     },
     "config": frozenset({"model", "paths", "spelling"}),
     "daemon": frozenset({"", "startup"}),
@@ -66,6 +67,7 @@ ARROWS = {
     "startup": frozenset(),
     "traced": BASE | {"", "lint", "prices", "traces"},
     "traces": frozenset({"model", "visible"}),
+    "verify": BASE | {"", "measure", "report"},
     "visible": frozenset(),
 }
 
@@ -85,9 +87,15 @@ FLOORS = {
         ("engine",),
         ("newly_hot", "passes"),
         ("check",),
-        ("hot", "known_hot", "observed", "review", "resident"),
+        ("fixing", "hot", "known_hot", "observed", "review", "resident"),
     ),
-    "measure": (("timing",), ("layers",), ("budgets",), ("workers",), ("revisions", "specimens")),
+    "measure": (
+        ("timing",),
+        ("layers",),
+        ("budgets",),
+        ("workers",),
+        ("revisions", "specimens", "trials"),
+    ),
     "traces": (
         ("stream", "frames", "vocabulary", "timeline", "idle", "operators"),
         ("recorded", "joining", "comparing", "rewriting"),
@@ -100,7 +108,7 @@ FLOORS = {
         ("charts", "prices", "rules"),
         ("budgets",),
         ("formats",),
-        ("html", "review"),
+        ("html", "review", "verified"),
         ("traces",),
     ),
     "runtime": (

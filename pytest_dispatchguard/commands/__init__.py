@@ -5,6 +5,7 @@ CLEAN, FOUND, FAILED = 0, 1, 2
 
 COMMANDS = {
     "check": "lint files and directories",
+    "fix": "apply selected fixes, or only those that tests and measurements prove",
     "run": "run a program and report device syncs and repeated work in its hot code",
     "guards": "show which guards compiled code checks on every call, and what they cost",
     "rule": "explain a rule, or list the rules under a prefix such as DG4",
@@ -28,7 +29,7 @@ COMMANDS = {
 """By name, in the order of `--help`."""
 
 _GROUPS = {
-    "linting": ("check", "rule", "rules", "hot", "review", "clean"),
+    "linting": ("check", "fix", "rule", "rules", "hot", "review", "clean"),
     "measuring": ("run", "guards", "layers", "price", "report", "history", "merge"),
     "tracing": ("trace",),
     "setup": ("init", "config", "completion", "server", "mcp", "daemon"),

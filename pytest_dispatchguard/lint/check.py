@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,8 @@ from pytest_dispatchguard.model.reports import Report, Summary
 
 if TYPE_CHECKING:
     from pytest_dispatchguard.lint.results import baseline as baselines
+    from pytest_dispatchguard.lint.results.fixes import Round
+    from pytest_dispatchguard.lint.results.selection import Selected
 
 # Baselines, fixes and git are imported where they are used: most runs need none of them.
 
@@ -45,6 +47,8 @@ class Checked:
     after: Mapping[str, str]
     reader: Texts
     """Texts of files as they were judged."""
+    rounds: tuple[Round, ...] = ()
+    """What fixes changed, fix by fix."""
     stdin_after: bytes | None = None
     """Standard input after its fixes, in its own encoding."""
 
@@ -63,6 +67,7 @@ class _Edited:
     after: Mapping[str, str]
     counts: Mapping[str, int]
     """How many findings were fixed or silenced in each file."""
+    rounds: tuple[Round, ...] = ()
     unwritten: tuple[str, ...] = ()
     """A line for each file that could not be written."""
 
@@ -108,10 +113,10 @@ def _open_and_check(request: Request) -> Checked:
         jobs=request.jobs,
         kept=request.kept,
     ) as session:
-        return _check(_prepared(request, session))
+        return _check(prepared(request, session))
 
 
-def _prepared(request: Request, session: Session) -> Check:
+def prepared(request: Request, session: Session) -> Check:
     """Read all that a check needs beside the files themselves."""
     config = session.config
     discovery, stdin = inputs(request, config)
@@ -155,6 +160,7 @@ def _check(check: Check) -> Checked:
         edited.before,
         edited.after,
         Texts(check.discovery, shown),
+        edited.rounds,
         final,
     )
 
@@ -223,11 +229,33 @@ class _Passes:
 def _fixed(check: Check, first: Pass) -> _Edited:
     from pytest_dispatchguard.lint.results.fixes import repair
 
-    safeties: tuple[Safety, ...] = ("safe",) if check.request.fix == "safe" else ("safe", "unsafe")
+    safeties = safeties_of(check.request)
     passes = _Passes(check, first)
     read = Texts(check.discovery, check.texts)
-    made = repair(first.findings, read, passes.findings, safeties)
-    return _Edited(passes.last, made.before, made.after, made.counts)
+    wanted = selected(check, read)
+    if wanted is not None:
+        wanted.require(first.findings, safeties)
+
+    def again(after: Mapping[str, str]) -> Sequence[Finding]:
+        found = passes.findings(after)
+        return found if wanted is None else wanted.among(found, after)
+
+    begin = first.findings if wanted is None else wanted.among(first.findings, {})
+    made = repair(begin, read, again, safeties)
+    return _Edited(passes.last, made.before, made.after, made.counts, made.rounds)
+
+
+def safeties_of(request: Request) -> tuple[Safety, ...]:
+    """The kinds of fixes that are asked for."""
+    return ("safe", "unsafe") if request.fix == "unsafe" else ("safe",)
+
+
+def selected(check: Check, read: Texts) -> Selected | None:
+    """The fixes that are asked for; None for all."""
+    only = check.request.only
+    return (
+        None if only is None else only.resolved(check.session.config.root, check.request.cwd, read)
+    )
 
 
 def _with_ignores(check: Check, first: Pass) -> _Edited:
@@ -256,7 +284,8 @@ def _written(check: Check, edited: _Edited) -> _Edited:
     before, after = _without(edited.before, failed), _without(edited.after, failed)
     last = one_pass(check, {**check.texts, **after})
     counts = {rel: count for rel, count in edited.counts.items() if rel not in failed}
-    return _Edited(last, before, after, counts, tuple(failed.values()))
+    rounds = tuple(one for one in edited.rounds if one.path not in failed)
+    return _Edited(last, before, after, counts, rounds, tuple(failed.values()))
 
 
 def _without(texts: Mapping[str, str], failed: Collection[str]) -> dict[str, str]:

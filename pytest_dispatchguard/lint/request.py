@@ -23,6 +23,7 @@ from pytest_dispatchguard.lint.sources.files import (
 from pytest_dispatchguard.paths import absolute, exists
 
 if TYPE_CHECKING:
+    from pytest_dispatchguard.lint.results.selection import Selection
     from pytest_dispatchguard.lint.store.cache import Cache
     from pytest_dispatchguard.model.findings import Finding
     from pytest_dispatchguard.profile import Profile
@@ -57,6 +58,8 @@ class Request:
     fix: FixMode = "no"
     write: bool = True
     """Whether fixes go to disk (`--fix`) or are only shown (`--diff`)."""
+    only: Selection | None = None
+    """Which fixes are made; None for all."""
     diff_base: str | None = None
     add_ignores: bool = False
     """Whether to write comments that silence what fails the run."""

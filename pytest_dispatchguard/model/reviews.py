@@ -1,4 +1,4 @@
-"""What a change does to findings and budgets."""
+"""What a change does to findings, budgets and calls."""
 
 from __future__ import annotations
 
@@ -87,3 +87,64 @@ class Review:
         """Whether there is something to answer for."""
         found = any(self.strict or f.certainty != "note" for f in self.new)
         return found or any(b.verdict in ("fail", "error") for b in self.budgets or ())
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """What a change makes of the cost of one call."""
+
+    name: str
+    """The call, or the test and its subject."""
+    before: Mapping[str, int]
+    """Counters; `syncs` are waits for the device."""
+    after: Mapping[str, int]
+    varying: tuple[str, ...] = ()
+    """Counters that differ from call to call."""
+    us: float | None = None
+    """Microseconds before; None where it was not timed."""
+    change: Interval | None = None
+    """How many times that it takes after."""
+    note: str = ""
+
+    def moved(self, counter: str) -> int:
+        """By how much a counter surely changed; 0 where that is not known."""
+        if counter in self.varying or counter not in self.before or counter not in self.after:
+            return 0
+        return self.after[counter] - self.before[counter]
+
+    @property
+    def moved_us(self) -> Interval | None:
+        """By how many microseconds the call changed; None where it was not timed."""
+        if self.us is None or self.change is None:
+            return None
+        ends = (self.change.value, self.change.low, self.change.high)
+        return Interval(*((end - 1) * self.us for end in ends))
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What came of trying a change in a copy of the work tree."""
+
+    name: str
+    """The finding with its place, or the file of the patch."""
+    kept: bool
+    """Whether the tests are as before, the change surely pays, and costs nothing."""
+    reason: str = ""
+    """Why it is not kept."""
+    tests: int | None = None
+    """How many had the same outcome as before; None where none were run."""
+    gains: tuple[Gain, ...] = ()
+    files: tuple[str, ...] = ()
+    """What it changes, relative to the work tree."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What came of all changes."""
+
+    changes: tuple[Verified, ...]
+    together: Verified | None = None
+    """All that are kept, at once; None where there are none, or the only one is all."""
+    notes: tuple[str, ...] = ()
+    applied: tuple[str, ...] | None = None
+    """The files that were written; None where that was not asked for."""

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from pytest_dispatchguard.edits import apply_edits, split_lines
-from pytest_dispatchguard.model.findings import Edit, Span
+from pytest_dispatchguard.model.findings import Edit, Finding, Span
+from pytest_dispatchguard.visible import one_line
 
 _START = re.compile(r"([-+])(\d+)")
 
@@ -73,6 +74,34 @@ def diff_of_edits(path: str, source: str, edits: Iterable[Edit], *, context: int
     """The change that edits make to the text of one file, as a unified diff."""
     after = apply_edits(source, (edit for edit in edits if edit.path == path))
     return unified(path, source, after, context=context)
+
+
+def by_finding(path: str, source: str, fixed: Iterable[Finding]) -> str:
+    """What the fixes of findings change in a file, one after the other: a heading for each finding, and the
+    diff that its fix makes of the text that those before it leave. ``git apply`` and ``patch -p1`` pass over
+    the headings."""
+    found: list[str] = []
+    edits: set[Edit] = set()
+    text = source
+    for finding in fixed:
+        assert finding.fix is not None
+        edits.update(finding.fix.edits)
+        after = apply_edits(source, edits)
+        heading, diff = f"{heading_of(finding)}\n", unified(path, text, after)
+        if diff or not found:
+            found += heading, diff
+        else:  # the same edits as those of the finding before
+            found.insert(-1, heading)
+        text = after
+    return "".join(found)
+
+
+def heading_of(finding: Finding) -> str:
+    """The line above the diff of a fix. No tool takes it for a part of a diff."""
+    place = f"{finding.path}:{finding.span.line}:{finding.span.column}"
+    fix = finding.fix
+    star = "" if fix is None else "[*] " if fix.safety == "safe" else "[unsafe] "
+    return one_line(f"# {place} {finding.code} {star}{'' if fix is None else fix.message}".rstrip())
 
 
 def lines_changed_by(lines: Sequence[str], edits: Sequence[Edit]) -> list[tuple[str, int, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -41,7 +42,9 @@ def test_fix_that_leaves_nothing_is_clean(write: Write, run: Run) -> None:
 def test_diff_changes_nothing_and_is_status_1_when_not_empty(project: Path, run: Run) -> None:
     done = run("check", "--diff")
     assert done.status == 1
-    assert done.out.startswith("--- a/pkg/a.py\n+++ b/pkg/a.py\n")
+    assert re.match(
+        r"# pkg/a\.py:10:16 DG\d+ \[\*\] .*\n--- a/pkg/a\.py\n\+\+\+ b/pkg/a\.py\n", done.out
+    )
     assert "+        mask = torch.zeros(3, device=x.device)  # the mask\n" in done.out
     assert (project / "pkg" / "a.py").read_text() == A
     run("check", "--fix")

@@ -223,17 +223,7 @@ def _refuse(arguments: argparse.Namespace) -> None:
 def _tell(arguments: argparse.Namespace, checked: Checked) -> bool:
     """Write the report; return whether the run fails."""
     if arguments.diff:
-        from pytest_dispatchguard.report.diff import unified
-        from pytest_dispatchguard.visible import visible
-
-        text = "".join(
-            unified(path, checked.before[path], checked.after[path])
-            for path in sorted(checked.after)
-        )
-        if arguments.output is None and sys.stdout is not None and sys.stdout.isatty():
-            # Only on a terminal: a program that applies the diff needs it unchanged.
-            text = visible(text.replace("\r\n", "\n"))
-        put(arguments, text, sys.stdout)
+        text = tell_diff(arguments, checked)
         unread = [f for f in checked.report.findings if f.code == "DG001"]
         for finding in unread:
             place = f"{finding.path}:{finding.span.line}:{finding.span.column}"
@@ -253,3 +243,16 @@ def _tell(arguments: argparse.Namespace, checked: Checked) -> bool:
         return checked.failing
     put(arguments, text, stream)
     return checked.failing
+
+
+def tell_diff(arguments: argparse.Namespace, checked: Checked) -> str:
+    """Write the fixes as a diff, finding by finding; return it."""
+    from pytest_dispatchguard.report.diff import by_finding
+    from pytest_dispatchguard.visible import visible
+
+    text = "".join(by_finding(one.path, one.before, one.made) for one in checked.rounds)
+    if arguments.output is None and sys.stdout is not None and sys.stdout.isatty():
+        # Only on a terminal: a program that applies the diff needs it unchanged.
+        text = visible(text.replace("\r\n", "\n"))
+    put(arguments, text, sys.stdout)
+    return text

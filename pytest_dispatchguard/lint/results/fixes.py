@@ -19,6 +19,16 @@ class Fixed:
 
 
 @dataclass(frozen=True, slots=True)
+class Round:
+    """The fixes of one pass in one file."""
+
+    path: str
+    before: str
+    made: tuple[Finding, ...]
+    """In reading order; their edits are those of the text before."""
+
+
+@dataclass(frozen=True, slots=True)
 class Repaired:
     """Files after all passes: only those that changed."""
 
@@ -26,6 +36,8 @@ class Repaired:
     after: Mapping[str, str]
     counts: Mapping[str, int]
     """How many fixes were made in each."""
+    rounds: tuple[Round, ...] = ()
+    """The same fix by fix: by file, and in each in the order of passes."""
 
 
 _PASSES = 20
@@ -43,6 +55,7 @@ def repair(
     before: dict[str, str] = {}
     after: dict[str, str] = {}
     counts: dict[str, int] = {}
+    rounds: list[Round] = []
     for _ in range(_PASSES):
         by_file: dict[str, list[Finding]] = {}
         for finding in findings:
@@ -58,6 +71,7 @@ def repair(
             done = fix(text, found, safeties)
             if done.made and done.text != text:
                 before.setdefault(rel, text)
+                rounds.append(Round(rel, text, done.made))
                 after[rel] = done.text
                 counts[rel] = counts.get(rel, 0) + len(done.made)
                 made = True
@@ -66,7 +80,8 @@ def repair(
         findings = again(after)
     for rel in [rel for rel in after if after[rel] == before[rel]]:
         del after[rel], before[rel], counts[rel]
-    return Repaired(before, after, counts)
+    kept = sorted((one for one in rounds if one.path in after), key=lambda one: one.path)
+    return Repaired(before, after, counts, tuple(kept))
 
 
 def fix(text: str, findings: Iterable[Finding], safeties: Collection[Safety]) -> Fixed:

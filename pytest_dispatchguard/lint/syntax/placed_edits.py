@@ -7,6 +7,7 @@ import ast
 import builtins
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import cached_property
 
 from pytest_dispatchguard.lint.syntax.chunks import module_imports
 from pytest_dispatchguard.lint.syntax.import_position import import_place
@@ -25,12 +26,55 @@ _DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 def placed(findings: list[Finding], text: str) -> list[Finding]:
     """The findings of a file, with such edits where they belong. What is there already is not added again; a
     fix goes where a name that it needs stands for something else, or for nothing yet."""
-    imported = module_imports(text)
-    tree = ast.parse(text)
-    return [_placed(finding, text, tree, imported) for finding in findings]
+    imported, file = module_imports(text), File(text)
+    return [_placed(finding, file, imported) for finding in findings]
 
 
-def _placed(finding: Finding, text: str, tree: ast.Module, imported: Mapping[str, str]) -> Finding:
+class File:
+    """The text of a file, and what every definition that is put there asks of it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tree = ast.parse(text)
+        self.first = next(
+            (i for i, n in enumerate(self.tree.body) if isinstance(n, _DEFINES)), None
+        )
+        """The first definition at module level."""
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Every name that is used or bound, anywhere."""
+        return frozenset(_names(self.tree))
+
+    @cached_property
+    def there(self) -> frozenset[str]:
+        """What is bound before the first definition."""
+        return frozenset(_bound_by(self.tree.body[: self.first]))
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """The lines."""
+        return self.text.splitlines()
+
+    @cached_property
+    def is_lazy(self) -> bool:
+        """Whether annotations are not evaluated."""
+        imports = (one for one in self.tree.body if isinstance(one, ast.ImportFrom))
+        return any(one.module == "__future__" for one in imports)
+
+    def has(self, wanted: ast.stmt) -> bool:
+        """Whether it has a statement at module level already."""
+        if wanted.__class__ not in self._sources:
+            same = (one for one in self.tree.body if type(one) is type(wanted))
+            self._sources[wanted.__class__] = frozenset(map(ast.unparse, same))
+        return ast.unparse(wanted) in self._sources[wanted.__class__]
+
+    @cached_property
+    def _sources(self) -> dict[type[ast.stmt], frozenset[str]]:
+        return {}
+
+
+def _placed(finding: Finding, file: File, imported: Mapping[str, str]) -> Finding:
     if finding.fix is None:
         return finding
     edits: list[Edit] = []
@@ -43,17 +87,17 @@ def _placed(finding: Finding, text: str, tree: ast.Module, imported: Mapping[str
                 return replace(finding, fix=None)
             new[local] = target
             if local not in imported:
-                line, lines = import_place(text, edit.replacement.rstrip("\n"))
+                line, lines = import_place(file.text, edit.replacement.rstrip("\n"))
                 edits.append(Edit(edit.path, Span(line, 1, line, 1), lines))
         elif edit.span == DEFINITIONS:
-            found = definition_place(text, tree, edit.replacement, new)
+            found = definition_place(file, edit.replacement, new)
             if found is None:
                 return replace(finding, fix=None)
             line, lines = found
             if lines:
                 edits.append(Edit(edit.path, Span(line, 1, line, 1), lines))
         elif edit.span == ATTRIBUTES:
-            if not always_sets(tree, edit.replacement.strip()):
+            if not always_sets(file.tree, edit.replacement.strip()):
                 return replace(finding, fix=None)
         else:
             edits.append(edit)
@@ -61,27 +105,23 @@ def _placed(finding: Finding, text: str, tree: ast.Module, imported: Mapping[str
 
 
 def definition_place(
-    text: str, tree: ast.Module, definition: str, imported: Iterable[str] = ()
+    file: File, definition: str, imported: Iterable[str] = ()
 ) -> tuple[int, str] | None:
     """The line before which a definition is to stand, and the lines to put there: none where the file has it.
     None where its name is in use, or something that it needs is not there by then."""
     (wanted,) = ast.parse(definition).body
-    source = ast.unparse(wanted)
-    if any(ast.unparse(one) == source for one in tree.body if type(one) is type(wanted)):
+    if file.has(wanted):
         return 1, ""
     (name,) = _bound_by([wanted])
-    first = next((i for i, one in enumerate(tree.body) if isinstance(one, _DEFINES)), None)
-    if first is None or name in set(_names(tree)):
+    if file.first is None or name in file.names:
         return None
-    there = {*_bound_by(tree.body[:first]), *imported, *dir(builtins)}
-    lazy = any(isinstance(o, ast.ImportFrom) and o.module == "__future__" for o in tree.body)
-    if not there.issuperset(_needed(wanted, lazy)):
+    there = {*file.there, *imported, *dir(builtins)}
+    if not there.issuperset(_needed(wanted, file.is_lazy)):
         return None
-    node = tree.body[first]
+    node = file.tree.body[file.first]
     assert isinstance(node, _DEFINES)
     line = min([node.lineno, *(d.lineno for d in node.decorator_list)])
-    lines = text.splitlines()
-    while line > 1 and lines[line - 2].startswith("#"):
+    while line > 1 and file.lines[line - 2].startswith("#"):
         line -= 1
     return line, f"{definition.rstrip()}\n\n\n"
 

@@ -37,7 +37,7 @@ _MOST_SAID = 12
 # Workers that are compared have their memory at the same addresses, where the system lets them: where a
 # process happens to lie moves a call by 1 to 2%, more than all other differences together (`make
 # bench-luck`). Only a process that is started anew can have that.
-_FIXED_LAYOUT = """
+FIXED_LAYOUT = """
 import os, sys
 if os.environ.pop("DISPATCHGUARD_FIXED_LAYOUT", "") and sys.platform == "linux":
     import ctypes
@@ -47,7 +47,7 @@ if os.environ.pop("DISPATCHGUARD_FIXED_LAYOUT", "") and sys.platform == "linux":
         os.execv(sys.executable, sys.orig_argv)
 """
 # While it imports, it does not see that the run which started it was killed.
-_END_WITH_RUN = """
+END_WITH_RUN = """
 import sys
 if sys.platform == "linux":
     try:
@@ -58,8 +58,8 @@ if sys.platform == "linux":
 """
 # The path is set before pytest is found, so that a worker imports what the run that asks it imports.
 _START = (
-    _FIXED_LAYOUT
-    + _END_WITH_RUN
+    FIXED_LAYOUT
+    + END_WITH_RUN
     + "import json, os, sys; sys.path[:] = json.loads(os.environ.pop('DISPATCHGUARD_PATH')); "
     "import pytest; raise SystemExit(pytest.main(sys.argv[1:]))"
 )
@@ -88,7 +88,7 @@ class Worker:
         """`turns` are the ends of pipes to a worker of another revision."""
         flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # multiprocessing's own way
         command = [*launch.command, sys.executable, *flags, "-c", _START]
-        environment = _environment(launch, number)
+        environment = environment_of(launch, number)
         if turns is not None or (launch.fixed and not launch.command):
             environment["DISPATCHGUARD_FIXED_LAYOUT"] = "1"
         try:
@@ -239,7 +239,7 @@ class Worker:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _environment(launch: Launch, number: int) -> dict[str, str]:
+def environment_of(launch: Launch, number: int) -> dict[str, str]:
     """The environment of the main run, with one thread by default. Every worker gets another hash seed and
     size of the environment, as both change times a little."""
     found = {

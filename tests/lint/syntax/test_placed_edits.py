@@ -7,7 +7,12 @@ import ast
 
 import pytest
 
-from pytest_dispatchguard.lint.syntax.placed_edits import always_sets, definition_place, placed
+from pytest_dispatchguard.lint.syntax.placed_edits import (
+    File,
+    always_sets,
+    definition_place,
+    placed,
+)
 from pytest_dispatchguard.model.findings import (
     DEFINITIONS,
     IMPORTS,
@@ -22,7 +27,7 @@ BODY = "# about f\n@contextlib.contextmanager\ndef f():\n    yield _NULL\n"
 
 
 def added(text: str, definition: str) -> str | None:
-    found = definition_place(text, ast.parse(text), definition)
+    found = definition_place(File(text), definition)
     if found is None:
         return None
     line, new = found

@@ -1,0 +1,1 @@
+"""Measures one call in two source trees, side by side."""
