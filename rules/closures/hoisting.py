@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import libcst as cst
 
 from pytest_dispatchguard import Edit, Fix, Place, nodes
@@ -31,10 +33,19 @@ def hoisted(
     ):
         return None
     inside = {id(n) for n in nodes.walk(node)}
-    uses = [n for n in nodes.names_in(place.function) if n.value == name.value and n is not name]
+    uses = [n for n in _names_of(place.function).get(name.value, ()) if n is not name]
     if not uses or any(id(n) in inside for n in uses) or any(map(_is_private, nodes.walk(node))):
         return None
     return _fix(node, uses, own, definition, gone, place)
+
+
+@lru_cache(maxsize=2)
+def _names_of(function: cst.CSTNode) -> dict[str, list[cst.Name]]:
+    """The names in a function by how they are spelt: a function that builds hundreds is walked through once."""
+    found: dict[str, list[cst.Name]] = {}
+    for name in nodes.names_in(function):
+        found.setdefault(name.value, []).append(name)
+    return found
 
 
 def _fix(
