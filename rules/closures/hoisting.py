@@ -41,7 +41,7 @@ def hoisted(
 
 @lru_cache(maxsize=2)
 def _names_of(function: cst.CSTNode) -> dict[str, list[cst.Name]]:
-    """The names in a function by how they are spelt: a function that builds hundreds is walked through once."""
+    """The names in a function, by spelling: one that builds hundreds of functions is walked through once."""
     found: dict[str, list[cst.Name]] = {}
     for name in nodes.names_in(function):
         found.setdefault(name.value, []).append(name)
