@@ -14,8 +14,8 @@ import pytest
 
 import pytest_dispatchguard
 from pytest_dispatchguard.config.config import Config
-from pytest_dispatchguard.history.bisect import _git as asked_by_bisect
 from pytest_dispatchguard.history.checkouts import checkout_of
+from pytest_dispatchguard.history.search import git as asked_by_bisect
 from pytest_dispatchguard.lint.sources.files import discover
 from pytest_dispatchguard.lint.sources.git_diff import changes, texts_at
 from pytest_dispatchguard.measure.revisions.checkout import Revision

@@ -482,13 +482,15 @@ def _same_outside(before: str, after: str, made: tuple[Finding, ...]) -> None:
         {e for f in made if f.fix is not None for e in f.fix.edits}, key=lambda e: e.span
     )
     at = done = 0
+    end_of_line = "\r\n" if before.partition("\n")[0].endswith("\r") else "\n"
     for edit in edits:
         start, end = offsets(before, edit.span)
         kept = before[done:start]
         assert after[at : at + len(kept)] == kept
         at += len(kept)
-        assert after[at : at + len(edit.replacement)] == edit.replacement
-        at += len(edit.replacement)
+        put = re.sub(r"(?<!\r)\n", end_of_line, edit.replacement)
+        assert after[at : at + len(put)] == put
+        at += len(put)
         done = end
     assert after[at:] == before[done:]
     assert json.dumps(after)

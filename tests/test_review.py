@@ -143,7 +143,8 @@ def test_a_wait_that_a_change_adds(repository: Path) -> None:
     assert "waits for the device" in done.out
     assert "forward of a torch.nn.Module" in done.out
     (told,) = review(repository, "sync", "--format", "github").json["comments"]
-    assert (told["path"], told["line"], told["side"]) == ("net/layers.py", 15, "RIGHT")
+    assert (told["path"], told["side"]) == ("net/layers.py", "RIGHT")
+    assert (told["start_line"], told["line"]) == (15, 16), "what its fix replaces"
 
 
 def test_a_wrapper_and_what_it_makes_hot(repository: Path) -> None:
