@@ -503,6 +503,7 @@ def sleeping(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return project.parent / "pid"
 
 
+@pytest.mark.thorough
 def test_a_run_that_takes_too_long_is_ended(project: Path, talk: Talk, sleeping: Path) -> None:
     diff = NEW.format("net/more.py")
 

@@ -113,6 +113,7 @@ def test_a_change_that_no_counter_sees_is_found(
     assert tried[commits[4]]["number"] == found["now"]
 
 
+@pytest.mark.thorough
 def test_two_that_cannot_be_told_apart_are_one_line(
     repository: Repository, bisect: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:

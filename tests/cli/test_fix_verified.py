@@ -149,7 +149,10 @@ def running_in(folder: Path) -> list[int]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("after", [0.3, 1.0, 2.5, 4.0])
+@pytest.mark.parametrize(
+    "after",
+    [0.3, 2.5, *(pytest.param(n, marks=pytest.mark.thorough) for n in (1.0, 4.0))],
+)
 def test_whenever_it_is_killed_nothing_is_left(
     repository: Path,
     patches: dict[str, str],
@@ -179,6 +182,7 @@ def test_whenever_it_is_killed_nothing_is_left(
     assert (repository / "mylib.py").read_text() == SLOW
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 def test_fixes_of_the_demo_are_proven(root: Path, tmp_path: Path, run: Run) -> None:
     import shutil

@@ -232,6 +232,7 @@ def test_the_option_needs_budgets(pytester: pytest.Pytester, plugin_flags: tuple
     result.stderr.fnmatch_lines(["*--overhead-native needs --overhead-budget*"])
 
 
+@pytest.mark.thorough
 @needs_valgrind
 def test_under_valgrind(pytester: pytest.Pytester, plugin_flags: tuple[str, ...]) -> None:
     pytester.makepyfile(test_suite=SUITE, subjects=MODULE)

@@ -169,6 +169,7 @@ def test_total(overhead):
 """
 
 
+@pytest.mark.thorough
 def test_budgets_are_held_against_what_was(repository: Path, patch: Patch) -> None:
     (repository / "test_budgets.py").write_text(BUDGETS)
     found = verified(repository, patch(FAST), budget_tests=["test_budgets.py"])

@@ -49,6 +49,7 @@ def test_waits_for_the_device_are_those_of_the_ghost(tmp_path: Path) -> None:
     assert gain.moved_us is not None
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 def test_what_cannot_run_on_the_ghost_says_so(tmp_path: Path) -> None:
     on_host = NONE + "\nHERE = torch.ones(4)\n\ndef mixed(x):\n    return x + HERE\n"
