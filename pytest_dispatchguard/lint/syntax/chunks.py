@@ -148,25 +148,3 @@ class Lines:
         last = self.line_of(end)
         start = self.starts[last - 1]
         return self.line(last)[end - start :]
-
-
-def module_imports(text: str) -> dict[str, str]:
-    """Names that imports outside functions bind when the file is imported, to what they stand for:
-    ``{"np": "numpy"}``. Imports inside functions are no help to other functions."""
-    import ast  # only fixes that add imports pay for it
-
-    found: dict[str, str] = {}
-    stack: list[ast.AST] = [ast.parse(text)]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                root = alias.name.partition(".")[0]
-                found[alias.asname or root] = alias.name if alias.asname else root
-        elif isinstance(node, ast.ImportFrom):
-            module = "." * node.level + (node.module or "")
-            for alias in node.names:
-                found[alias.asname or alias.name] = f"{module}.{alias.name}"
-        elif isinstance(node, (ast.Module, ast.If, ast.Try, ast.With)):
-            stack.extend(ast.iter_child_nodes(node))
-    return found

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 
-from pytest_dispatchguard.lint.syntax.chunks import module_imports
 from pytest_dispatchguard.lint.syntax.import_position import import_place
 from pytest_dispatchguard.model.findings import (
     ATTRIBUTES,
@@ -26,7 +26,8 @@ _DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 def placed(findings: list[Finding], text: str) -> list[Finding]:
     """The findings of a file, with such edits where they belong. What is there already is not added again; a
     fix goes where a name that it needs stands for something else, or for nothing yet."""
-    imported, file = module_imports(text), File(text)
+    file = File(text)
+    imported = module_imports(file.tree)
     return [_placed(finding, file, imported) for finding in findings]
 
 
@@ -41,9 +42,15 @@ class File:
         )
         """The first definition at module level."""
 
+    def has_name(self, name: str) -> bool:
+        """Whether a name is used or bound anywhere."""
+        words = re.search(
+            rf"\b{re.escape(name)}\b", self.text
+        )  # to look through the tree takes long
+        return words is not None and name in self._names
+
     @cached_property
-    def names(self) -> frozenset[str]:
-        """Every name that is used or bound, anywhere."""
+    def _names(self) -> frozenset[str]:
         return frozenset(_names(self.tree))
 
     @cached_property
@@ -64,14 +71,9 @@ class File:
 
     def has(self, wanted: ast.stmt) -> bool:
         """Whether it has a statement at module level already."""
-        if wanted.__class__ not in self._sources:
-            same = (one for one in self.tree.body if type(one) is type(wanted))
-            self._sources[wanted.__class__] = frozenset(map(ast.unparse, same))
-        return ast.unparse(wanted) in self._sources[wanted.__class__]
-
-    @cached_property
-    def _sources(self) -> dict[type[ast.stmt], frozenset[str]]:
-        return {}
+        names, source = _bound_by([wanted]), ast.unparse(wanted)
+        same = (one for one in self.tree.body if type(one) is type(wanted))
+        return any(_bound_by([one]) == names and ast.unparse(one) == source for one in same)
 
 
 def _placed(finding: Finding, file: File, imported: Mapping[str, str]) -> Finding:
@@ -113,7 +115,7 @@ def definition_place(
     if file.has(wanted):
         return 1, ""
     (name,) = _bound_by([wanted])
-    if file.first is None or name in file.names:
+    if file.first is None or file.has_name(name):
         return None
     there = {*file.there, *imported, *dir(builtins)}
     if not there.issuperset(_needed(wanted, file.is_lazy)):
@@ -124,6 +126,26 @@ def definition_place(
     while line > 1 and file.lines[line - 2].startswith("#"):
         line -= 1
     return line, f"{definition.rstrip()}\n\n\n"
+
+
+def module_imports(code: str | ast.Module) -> dict[str, str]:
+    """Names that imports outside functions bind when the file is imported, to what they stand for:
+    ``{"np": "numpy"}``. Imports inside functions are no help to other functions."""
+    found: dict[str, str] = {}
+    stack: list[ast.AST] = [ast.parse(code) if isinstance(code, str) else code]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                root = alias.name.partition(".")[0]
+                found[alias.asname or root] = alias.name if alias.asname else root
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            for alias in node.names:
+                found[alias.asname or alias.name] = f"{module}.{alias.name}"
+        elif isinstance(node, (ast.Module, ast.If, ast.Try, ast.With)):
+            stack.extend(ast.iter_child_nodes(node))
+    return found
 
 
 def always_sets(tree: ast.Module, attribute: str) -> bool:

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from pytest_dispatchguard.lint.syntax.chunks import module_imports
 from pytest_dispatchguard.lint.syntax.import_position import import_place
+from pytest_dispatchguard.lint.syntax.placed_edits import module_imports
 
 BODY = "\n\ndef f():\n    return itertools, torch\n"
 

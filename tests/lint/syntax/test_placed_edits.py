@@ -6,11 +6,14 @@ from __future__ import annotations
 import ast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pytest_dispatchguard.lint.syntax.placed_edits import (
     File,
     always_sets,
     definition_place,
+    module_imports,
     placed,
 )
 from pytest_dispatchguard.model.findings import (
@@ -132,3 +135,32 @@ class A:
 )
 def test_what_a_class_always_sets(attribute: str, sure: bool) -> None:
     assert always_sets(ast.parse(CLASS), attribute) is sure
+
+
+@pytest.mark.parametrize(
+    ("text", "bound"),
+    [
+        ("import itertools\n", {"itertools": "itertools"}),
+        ("import numpy as np, os.path\n", {"np": "numpy", "os": "os"}),
+        ("from torch import nn as layers\n", {"layers": "torch.nn"}),
+        ("from . import tree\n", {"tree": "..tree"}),
+        ("try:\n    import triton\nexcept ImportError:\n    triton = None\n", {"triton": "triton"}),
+        ("if True:\n    import json\n", {"json": "json"}),
+        ("def f():\n    import itertools\n", {}),
+        ("class A:\n    import itertools\n", {}),
+        ("", {}),
+    ],
+)
+def test_only_imports_outside_functions_and_classes_count(text: str, bound: dict[str, str]) -> None:
+    assert module_imports(text) == bound
+
+
+@given(
+    st.lists(
+        st.sampled_from(["import a", "import b.c", "from d import e", "x = 1", "def f(): import g"])
+    )
+)
+def test_every_import_of_a_module_is_found(statements: list[str]) -> None:
+    found = module_imports("\n".join(statements))
+    expected = {"import a": "a", "import b.c": "b", "from d import e": "e"}
+    assert set(found) == {expected[s] for s in statements if s in expected}
