@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from pytest_dispatchguard.edits import apply_edits, split_lines
@@ -106,31 +106,55 @@ def heading_of(finding: Finding) -> str:
 
 def lines_changed_by(lines: Sequence[str], edits: Sequence[Edit]) -> list[tuple[str, int, str]]:
     """The lines of a file that edits remove and add; raises ValueError if their positions do not exist."""
-    if not edits:
-        return []
-    first = min(edit.span.line for edit in edits)
-    last = max(edit.span.end_line for edit in edits)
-    if not 1 <= first <= last <= len(lines) + 1:
-        raise ValueError(f"no lines {first} to {last} in a text of {len(lines)} lines")
-    before = "".join(lines[first - 1 : last])
-    after = apply_edits(before, (replace(e, span=_higher(e.span, first - 1)) for e in edits))
-    rows = _between(before, after)
-    return [(sign, number + first - 1, line) for sign, number, line in rows]
+    rows: list[tuple[str, int, str]] = []
+    added = 0
+    for near in _neighbours(edits):
+        first, last = near[0].span.line, max(edit.span.end_line for edit in near)
+        if not 1 <= first <= last <= len(lines) + 1:
+            raise ValueError(f"no lines {first} to {last} in a text of {len(lines)} lines")
+        before = "".join(lines[first - 1 : last])
+        after = apply_edits(before, (replace(e, span=_higher(e.span, first - 1)) for e in near))
+        old, new = split_lines(before), split_lines(after)
+        for sign, number, line in _between(old, new):
+            rows.append((sign, number + first - 1 + (added if sign == "+" else 0), line))
+        added += len(new) - len(old)
+    return rows
 
 
-def _between(before: str, after: str) -> list[tuple[str, int, str]]:
+def _neighbours(edits: Iterable[Edit]) -> list[list[Edit]]:
+    """Edits from the first to the last, those together that have a line in common."""
+    found: list[list[Edit]] = []
+    last = 0
+    for edit in sorted(edits, key=lambda e: (e.span.line, e.span.column)):
+        if found and edit.span.line <= last:
+            found[-1].append(edit)
+        else:
+            found.append([edit])
+        last = max(last, edit.span.end_line)
+    return found
+
+
+def _between(old: Sequence[str], new: Sequence[str]) -> list[tuple[str, int, str]]:
     """The removed and added lines, without context: sign, line number, text."""
-    from difflib import SequenceMatcher
-
-    old, new = split_lines(before), split_lines(after)
     head, tail = _alike(old, new)
     old, new = old[head : len(old) - tail], new[head : len(new) - tail]
     rows: list[tuple[str, int, str]] = []
+    for i1, i2, j1, j2 in _replaced(old, new):
+        rows += (("-", head + n + 1, old[n].rstrip("\r\n")) for n in range(i1, i2))
+        rows += (("+", head + n + 1, new[n].rstrip("\r\n")) for n in range(j1, j2))
+    return rows
+
+
+def _replaced(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
+    """The lines from one to before another of a text, and those that another text has for them."""
+    if set(old).isdisjoint(new):  # most edits are that small, and `difflib` is slow to import
+        yield 0, len(old), 0, len(new)
+        return
+    from difflib import SequenceMatcher
+
     for tag, i1, i2, j1, j2 in SequenceMatcher(None, old, new).get_opcodes():
         if tag != "equal":
-            rows += (("-", head + n + 1, old[n].rstrip("\r\n")) for n in range(i1, i2))
-            rows += (("+", head + n + 1, new[n].rstrip("\r\n")) for n in range(j1, j2))
-    return rows
+            yield i1, i2, j1, j2
 
 
 def _higher(span: Span, lines: int) -> Span:
