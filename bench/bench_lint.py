@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "package", nargs="?", type=Path, help=f"a package folder (default: {KERAS})"
     )
     parser.add_argument(
-        "--repeats", type=int, default=5, help="runs of the fast commands (default: 5)"
+        "--repeats", type=int, default=9, help="runs of the fast commands (default: 9)"
     )
     parser.add_argument("--peer-repeats", type=int, default=1, help="runs of the slow ones")
     parser.add_argument("--no-peers", action="store_true", help="leave TorchFix and Fixit out")
