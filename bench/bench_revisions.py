@@ -1,7 +1,7 @@
 """How well two revisions are told apart: false alarms of a revision against itself, and slowdowns found.
 
     python bench/bench_revisions.py                     # some two hours; 40 minutes with --runs 6
-    python bench/bench_revisions.py --runs 2 --no-peers
+    python bench/bench_revisions.py --runs 2 --no-peers --add     # more of the same, after a break
 
 A git repository is made with seven kinds of call, from a wrapper of 1 us to a training step of 1 ms. Its work
 tree has calls whose code is as committed, and calls that got slower by 2% and by 5%: by checks of their
@@ -274,7 +274,21 @@ class Results:
         self.call_us: dict[str, float] = {}
         self.starts: list[float] = []
         """Seconds of each run's first test, which starts its processes."""
+        self.checks: dict[str, dict[str, int]] = {}
         self.started = time.monotonic()
+
+    def read(self) -> None:
+        """Goes on from what was written; BenchError where another machine wrote it."""
+        if not self.output.exists():
+            return
+        known = json.loads(self.output.read_text(encoding="utf-8"))
+        if known["machine"] != self.about:
+            raise BenchError(f"{self.output} is of another machine: leave --add out")
+        self.sizes, self.call_us = known["true_sizes"], known["call_us"]
+        self.checks, self.starts = known["checks"], known["starts"]
+        for one in known["tallies"]:
+            self.tallies[one["tool"], one["condition"], one["case"]] = Tally(**one)
+        self.started -= known["seconds"]
 
     def of(self, tool: str, condition: str, case: str) -> Tally:
         """The tally of a tool in a condition."""
@@ -288,6 +302,7 @@ class Results:
             "seconds": round(time.monotonic() - self.started),
             "true_sizes": self.sizes,
             "call_us": self.call_us,
+            "checks": self.checks,
             "starts": self.starts,
             "tallies": [asdict(one) for one in self.tallies.values()],
         }
@@ -396,6 +411,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--runs", type=int, default=18, help="runs in each condition (default: 18)")
     parser.add_argument("--conditions", nargs="+", choices=CONDITIONS, default=list(CONDITIONS))
+    parser.add_argument("--add", action="store_true", help="to what was measured before")
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--peer-runs", type=int, default=4, help="of each side (default: 4)")
     parser.add_argument("--venvs", type=Path, help="keep the peers' environment in this folder")
@@ -403,6 +419,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
     results = Results(options.output)
+    if options.add:
+        results.read()
     rng = random.Random(options.seed)
     try:
         with tempfile.TemporaryDirectory(prefix="bench-revisions-") as scratch:
@@ -418,8 +436,8 @@ def measure(
 ) -> None:
     """All conditions, this project first."""
     folder = scratch / "project"
-    checks = planted(folder, results)
-    make_repository(folder, checks)
+    results.checks = results.checks or planted(folder, results)
+    make_repository(folder, results.checks)
     for condition in options.conditions:
         with busy_core(wanted=condition == "busy"):
             start = time.monotonic()

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import repeat
 from struct import Struct
 
@@ -27,6 +28,7 @@ from pytest_dispatchguard.measure.timing.timeouts import said_nothing
 from pytest_dispatchguard.measure.timing.timing import Clock, Sample, growth, thinned
 from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.model.measurements import Interval
+from pytest_dispatchguard.runtime.code.placement import at_some_depth
 
 _MESSAGE = Struct("<BIq")
 """What is said, in which meeting, and a number."""
@@ -133,7 +135,7 @@ class Turns:
 
     def take(self, *, both: bool = False) -> float:
         """Takes a turn; gives the nanoseconds of a call. `both`: the reference is timed, too."""
-        took = self._timed(self.block, self.loops)
+        took = at_some_depth(partial(self._timed, self.block, self.loops))
         self.times.append(took)
         if both and self.reference is not None:
             self.pairs.append((took, self._timed(self.reference, self.reference_loops)))

@@ -10,7 +10,7 @@ from pytest_dispatchguard.model.measurements import Interval
 
 MOST_PAIRS = 36
 """Pairs, at most: forks of a few workers, each with its code placed anew."""
-TIMES_LONGER = 2.4
+TIMES_LONGER = 2.0
 """How much longer than other measuring a comparison of two revisions may take."""
 LEAST_PAIRS = 3
 """Pairs, at least, before anything is told."""

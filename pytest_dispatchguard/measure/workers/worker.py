@@ -22,7 +22,7 @@ from pytest_dispatchguard.measure.timing.lockstep import Ends
 from pytest_dispatchguard.measure.workers.children import Child, killed_with_parent, may_fork
 from pytest_dispatchguard.measure.workers.work_tree import strays_here
 from pytest_dispatchguard.measure.workers.workers import CHILD
-from pytest_dispatchguard.runtime.code.placement import place_anew
+from pytest_dispatchguard.runtime.code.placement import place_anew, scattered
 from pytest_dispatchguard.runtime.counters import counters
 
 REQUEST: pytest.StashKey[Request] = pytest.StashKey()
@@ -48,6 +48,7 @@ class Worker:
         self.replies = replies
         self.saving = saving
         """Whether results are saved, with pyperf's metadata."""
+        self._scattered = scattered() if turns else []
         self.uncollected: dict[str, str] = {}
         """Files that cannot be collected, and why."""
         for end in (requests, replies, *turns):

@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
+from typing import TypeVar
+
+_T = TypeVar("_T")
 
 _CHANCE = random.SystemRandom()
 """No seed that others set."""
 _BLOCKS, _LARGEST = 400, 3000
 """Allocations that are made and kept, at most, and their bytes."""
+_DEEPEST = 24
+"""Calls of C functions, at most, below which something runs."""
+_SMALL, _MOST_SMALL = range(48, 513, 16), 300
+"""The sizes of what Python's own allocator hands out, and how many of each are kept, at most."""
 _INSTALLED = ("site-packages", "dist-packages")
 
 
@@ -35,6 +42,29 @@ def place_anew(root: Path) -> list[bytearray]:
                 seen.add(id(function))
                 function.__code__ = _copy(function.__code__, kept)
     return kept
+
+
+def at_some_depth(call: Callable[[], _T]) -> _T:
+    """What something gives that runs somewhere else on the stack of C: where that begins depends on how long
+    the environment is and the paths of the command."""
+    return _below(_CHANCE.randrange(_DEEPEST), call)
+
+
+def _below(depth: int, call: Callable[[], _T]) -> _T:
+    if depth == 0:
+        return call()
+
+    def deeper(left: int) -> _T:
+        return _below(left, call)
+
+    return next(map(deeper, (depth - 1,)))
+
+
+def scattered() -> list[bytes]:
+    """Small objects, of each size some: what is made while they are kept lies elsewhere in memory than it
+    would."""
+    empty = sys.getsizeof(b"")
+    return [bytes(size - empty) for size in _SMALL for _ in range(_CHANCE.randrange(_MOST_SMALL))]
 
 
 def _gap() -> bytearray:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_dispatchguard.runtime.code.placement import place_anew
+from pytest_dispatchguard.runtime.code.placement import at_some_depth, place_anew, scattered
 
 MODULE = """
 def outer(x):
@@ -81,3 +81,26 @@ def test_compiled_code_is_not_compiled_again(placed: Path, monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "torch._dynamo", module)
     place_anew(placed)
     assert module.outer.__code__ is code
+
+
+def test_something_runs_at_another_depth_of_the_stack_each_time() -> None:
+    def depth() -> int:
+        frame, found = sys._getframe(), 0
+        while (caller := frame.f_back) is not None:
+            frame, found = caller, found + 1
+        return found
+
+    assert len({at_some_depth(depth) for _ in range(200)}) > 10
+
+
+def test_what_it_gives_and_raises_comes_through() -> None:
+    assert at_some_depth(lambda: 3) == 3
+    for _ in range(20):
+        with pytest.raises(ZeroDivisionError):
+            at_some_depth(lambda: 1 // 0)
+
+
+def test_small_objects_are_kept_of_every_size() -> None:
+    kept = scattered()
+    assert len({sys.getsizeof(one) for one in kept}) > 20
+    assert len(kept) != len(scattered()) or len(kept) != len(scattered())
