@@ -103,4 +103,4 @@ def test_what_it_gives_and_raises_comes_through() -> None:
 def test_small_objects_are_kept_of_every_size() -> None:
     kept = scattered()
     assert len({sys.getsizeof(one) for one in kept}) > 20
-    assert len(kept) != len(scattered()) or len(kept) != len(scattered())
+    assert len({len(scattered()) for _ in range(5)}) > 1
