@@ -6,11 +6,12 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 
 from pytest_dispatchguard.lint.syntax.import_position import import_place
+from pytest_dispatchguard.lint.syntax.python_ast import parsed
 from pytest_dispatchguard.model.findings import (
     ATTRIBUTES,
     DEFINITIONS,
@@ -20,13 +21,18 @@ from pytest_dispatchguard.model.findings import (
     Span,
 )
 
+_WORD = re.compile(r"\w+")
 _DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def placed(findings: list[Finding], text: str) -> list[Finding]:
     """The findings of a file, with such edits where they belong. What is there already is not added again; a
     fix goes where a name that it needs stands for something else, or for nothing yet."""
-    file = File(text)
+    try:
+        file = File(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        # Code that Python does not read, though libcst does: where anything goes there, nobody knows.
+        return [_kept_in_place(finding) for finding in findings]
     imported = module_imports(file.tree)
     return [_placed(finding, file, imported) for finding in findings]
 
@@ -36,7 +42,7 @@ class File:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.tree = ast.parse(text)
+        self.tree = parsed(text)
         self.first = next(
             (i for i, n in enumerate(self.tree.body) if isinstance(n, _DEFINES)), None
         )
@@ -44,10 +50,12 @@ class File:
 
     def has_name(self, name: str) -> bool:
         """Whether a name is used or bound anywhere."""
-        words = re.search(
-            rf"\b{re.escape(name)}\b", self.text
-        )  # to look through the tree takes long
-        return words is not None and name in self._names
+        return name in self._words and name in self._names
+
+    @cached_property
+    def _words(self) -> Container[str]:
+        """What may be a name: to look through the tree takes far longer."""
+        return frozenset(_WORD.findall(self.text)) if self.text.isascii() else self._names
 
     @cached_property
     def _names(self) -> frozenset[str]:
@@ -74,6 +82,14 @@ class File:
         names, source = _bound_by([wanted]), ast.unparse(wanted)
         same = (one for one in self.tree.body if type(one) is type(wanted))
         return any(_bound_by([one]) == names and ast.unparse(one) == source for one in same)
+
+
+def _kept_in_place(finding: Finding) -> Finding:
+    """A finding without its fix, where part of that goes elsewhere."""
+    fix = finding.fix
+    if fix is None or all(edit.span.line for edit in fix.edits):
+        return finding
+    return replace(finding, fix=None)
 
 
 def _placed(finding: Finding, file: File, imported: Mapping[str, str]) -> Finding:

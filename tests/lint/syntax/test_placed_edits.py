@@ -164,3 +164,20 @@ def test_every_import_of_a_module_is_found(statements: list[str]) -> None:
     found = module_imports("\n".join(statements))
     expected = {"import a": "a", "import b.c": "b", "from d import e": "e"}
     assert set(found) == {expected[s] for s in statements if s in expected}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(x\ufeff):\n    pass\n",
+        '"\\N{DASH}"\n',
+        "def f():\n    return 1\\\r",
+        "x = (" * 300,
+        "\0",
+    ],
+)
+def test_where_python_reads_nothing_only_fixes_in_place_are_left(text: str) -> None:
+    here = Edit("m.py", Span(1, 1, 1, 2), "y")
+    there = Edit("m.py", IMPORTS, "import itertools\n")
+    found = placed([finding(here), finding(here, there), finding()], text)
+    assert [one.fix is not None for one in found] == [True, False, True]
