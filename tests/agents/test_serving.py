@@ -282,14 +282,14 @@ def test_from_check_this_diff_to_a_verified_patch(
 
     wrong, untested, right, written, after = talk(agent, "--allow-edits")
     assert not wrong["verified"]
-    assert wrong["problems"] == ["tests: failed; without the patch: passed"]
-    assert "2.0" in wrong["tests"]["output"]
+    assert wrong["problems"] == ["tests/test_gate.py::test_masked failed, passed before"]
+    assert "2.0" in wrong["output"]
     assert not untested["verified"] and "no tests were named" in untested["problems"][0]
     assert right["verified"], right
     assert right["problems"] == [] and right["files"] == ["net/ops.py"]
     assert [one["code"] for one in right["gone"]] == ["DG401"] and right["new"] == []
-    assert right["tests"]["outcome"] == "passed" and "2 passed" in right["tests"]["told"]
-    was, now = right["budgets"][0]["moved"]["dispatches"]
+    assert right["tests"] == 2 and right["output"] == ""
+    was, now = right["gains"][0]["moved"]["dispatches"]
     assert now < was
     assert written["files"] == ["net/ops.py"]
     assert (project / "net/ops.py").read_text().endswith(":\n    return x.masked_fill(mask, 0.0)\n")
@@ -460,18 +460,19 @@ def test_diffs_that_reach_outside_are_refused(
 def test_a_file_that_changed_meanwhile_is_not_written_over(project: Path) -> None:
     import threading
 
-    from pytest_dispatchguard.agents.scratch import apply, scratch, write_back
+    from pytest_dispatchguard.agents.copies import copied, patched
     from pytest_dispatchguard.agents.workplace import begin
     from pytest_dispatchguard.model.errors import UserError
+    from pytest_dispatchguard.verify.writing import write_back
 
     (project / "net/ops.py").write_text(SLOW)
-    with scratch(project.resolve(), begin(threading.Event(), 60)) as made:
-        changes = apply(made, PATCH)
+    with copied(project.resolve(), begin(threading.Event(), 60)) as scratch:
+        files = patched(scratch, scratch.copy(), PATCH)
         (project / "net/ops.py").write_text(SLOW + "# more\n")
         with pytest.raises(UserError, match="changed meanwhile"):
-            write_back(made, changes)
+            write_back(scratch, files)
     assert (project / "net/ops.py").read_text() == SLOW + "# more\n"
-    assert not made.tree.exists()
+    assert not scratch.folder.exists()
 
 
 # -- long work -------------------------------------------------------------------------------------

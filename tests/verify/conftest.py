@@ -54,7 +54,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     top.mkdir()
     (top / "mylib.py").write_text(SLOW)
     (top / "test_mylib.py").write_text(TESTS)
-    (top / ".gitignore").write_text("ignored/\n__pycache__/\n.dispatchguard/\n*.so\n")
+    (top / ".gitignore").write_text("ignored/\n__pycache__/\n.dispatchguard/\n*.so\n_version.py\n")
     git(top, "init", "--quiet")
     git(top, "add", ".")
     git(top, "commit", "--quiet", "-m", "first")
