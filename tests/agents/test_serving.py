@@ -40,13 +40,15 @@ PATCH = """\
 WRONG = PATCH.replace(
     "+    return x.masked_fill(mask, 0.0)", "+    return x.masked_fill(mask, 2.0)"
 )
-# The tests of the behavior begin without torch, which takes seconds to import; the budget has the real thing.
+# Runs without torch, which every process would take seconds to import.
 LEAN = SLOW.replace(
     "import torch\n",
     "from __future__ import annotations\n\nfrom typing import TYPE_CHECKING\n\n"
     "if TYPE_CHECKING:\n    import torch\n",
 )
 LEAN_TESTS = """\
+import pytest
+
 from net.ops import damp
 
 
@@ -64,6 +66,11 @@ def test_damped():
 
 def test_nothing_is_damped():
     assert damp(Values([1.0]), Values([False])) == [1.0]
+
+
+@pytest.mark.overhead_budget(instructions=100_000)
+def test_budget(overhead):
+    overhead(damp, Values([1.0, 2.0]), Values([False, True]))
 """
 READING = [tool.name for tool in TOOLS if not tool.writes]
 
@@ -277,7 +284,6 @@ def test_budgets_run_in_a_copy(
 # -- from a change to a verified patch -------------------------------------------------------------
 
 
-@needs_torch
 @pytest.mark.slow
 def test_from_check_this_diff_to_a_verified_patch(
     project: Path, talk: Talk, states: Callable[[Path], dict[str, bytes]]
@@ -297,7 +303,7 @@ def test_from_check_this_diff_to_a_verified_patch(
         hot = await ask("why_hot", path=found["path"], line=found["line"])
         assert hot["function"] == found["function"] == "damp"
         tests = ["tests/test_ops.py::test_damped", "tests/test_ops.py"]
-        budgets = ["tests/test_gate.py::test_budget"]
+        budgets = ["tests/test_ops.py::test_budget"]
         wrong = await ask("verify_patch", diff=WRONG, tests=tests, budgets=budgets)
         untested = await ask("verify_patch", diff=PATCH)
         right = await ask("verify_patch", diff=PATCH, tests=tests, budgets=budgets)
@@ -313,8 +319,8 @@ def test_from_check_this_diff_to_a_verified_patch(
     assert right["verified"], right
     assert right["problems"] == [] and right["files"] == ["net/ops.py"]
     assert [one["code"] for one in right["gone"]] == ["DG401"] and right["new"] == []
-    assert right["tests"] == 2 and right["output"] == ""
-    was, now = right["gains"][0]["moved"]["dispatches"]
+    assert right["tests"] == 3 and right["output"] == ""
+    was, now = right["gains"][0]["moved"]["instructions"]
     assert now < was
     assert written["files"] == ["net/ops.py"]
     assert (project / "net/ops.py").read_text().endswith(":\n    return x.masked_fill(mask, 0.0)\n")
