@@ -78,6 +78,13 @@ def patch(repository: Path) -> Callable[[str], str]:
 
 
 @pytest.fixture
+def briefly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has each pair of processes measure for a moment: enough for what is plain, and tests of the measurement
+    itself are beside it."""
+    monkeypatch.setattr("pytest_dispatchguard.measure.trials.pairs._SECONDS", 0.1)
+
+
+@pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder for temporary files."""
     import tempfile
