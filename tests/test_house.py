@@ -25,7 +25,7 @@ PARTS = frozenset({"lint", "measure", "report", "runtime"})
 ARROWS = {
     "__init__": BASE | PARTS | {"hookspecs"},
     "__main__": frozenset({"start"}),
-    "agents": BASE | {"", "lint", "report", "traced"},
+    "agents": BASE | {"", "lint", "report", "traced", "verify"},
     "cli": frozenset({"", "commands", "model", "spelling", "visible"}),
     "commands": BASE
     | PARTS
@@ -67,7 +67,7 @@ ARROWS = {
     "startup": frozenset(),
     "traced": BASE | {"", "lint", "prices", "traces"},
     "traces": frozenset({"model", "visible"}),
-    "verify": BASE | {"", "measure", "report"},
+    "verify": BASE | {"", "lint", "measure", "prices", "report"},
     "visible": frozenset(),
 }
 

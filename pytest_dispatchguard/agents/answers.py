@@ -158,7 +158,7 @@ def verdict_answer(verdict: Verdict) -> Answer:
         "subject_us": None
         if measured is None or measured.subject_us is None
         else measured.subject_us.value,
-        "moved": {} if base is None else moved(verdict),
+        "moved": {} if base is None else moved(base.counters, verdict.counters, verdict.varying),
         "lines": [
             {
                 "path": line.path,
@@ -171,13 +171,14 @@ def verdict_answer(verdict: Verdict) -> Answer:
     }
 
 
-def moved(verdict: Verdict) -> dict[str, list[int]]:
-    """The counters that differ from the base: before and now."""
-    was = {} if verdict.base is None else verdict.base.counters
+def moved(
+    before: Mapping[str, int], after: Mapping[str, int], varying: Sequence[str]
+) -> dict[str, list[int]]:
+    """The counters that differ: before and after. Those that vary from call to call are left out."""
     return {
-        name: [was[name], now]
-        for name, now in verdict.counters.items()
-        if name in was and was[name] != now and name not in verdict.varying
+        name: [before[name], now]
+        for name, now in after.items()
+        if name in before and before[name] != now and name not in varying
     }
 
 

@@ -16,9 +16,8 @@ from pytest_dispatchguard.agents.answers import (
     important,
     page,
 )
+from pytest_dispatchguard.agents.copies import copied, review_of
 from pytest_dispatchguard.agents.parameters import inside, shown, within
-from pytest_dispatchguard.agents.scratch import apply, scratch
-from pytest_dispatchguard.agents.verifying import review_of
 from pytest_dispatchguard.agents.workplace import Call, Workplace
 from pytest_dispatchguard.lint.check import Checked, check
 from pytest_dispatchguard.lint.hot import hot_lines
@@ -115,10 +114,9 @@ def check_change(workplace: Workplace, call: Call, arguments: dict[str, Any]) ->
         asked = Asked(base, workplace.root, None, given, jobs=1, cache=False, kept=workplace.cache)
         found = reviewed(replace(asked, progress=call.progress))
         return _change_answer(found, workplace.root, arguments, f"compared with {base}", ())
-    with scratch(workplace.root, call) as made:
-        files = [change.rel for change in apply(made, diff)]
-        found = review_of(made, given, call)
-        return _change_answer(found, made.tree, arguments, "by the diff", files)
+    with copied(workplace.root, call) as scratch:
+        files, tree, found = review_of(scratch, diff, given, call)
+        return _change_answer(found, tree, arguments, "by the diff", list(files))
 
 
 def _change_answer(

@@ -7,32 +7,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_dispatchguard.agents import checking, explaining
+from pytest_dispatchguard.agents import checking, explaining, running, verifying
 from pytest_dispatchguard.agents.answers import (
     MOST_LISTED,
     USUAL,
     Answer,
-    block,
-    brief,
-    cut,
-    names,
-    page,
     plain,
-    verdict_answer,
 )
 from pytest_dispatchguard.agents.parameters import Parameter, read, schema_of
-from pytest_dispatchguard.agents.running import Ran, node_ids, run_budgets
-from pytest_dispatchguard.agents.scratch import apply, scratch, write_back
-from pytest_dispatchguard.agents.verifying import Patch, counters_moved, verify
 from pytest_dispatchguard.agents.workplace import Call, Workplace, begin
-from pytest_dispatchguard.report.wording import count
 
 MOST_OF_A_PATCH = 200_000
 READING_SECONDS = 300
 """The time limit of tools that only read."""
 LONGEST_SECONDS = 600
 _USUAL_SECONDS = 180
-_MOST_OF_OUTPUT = 2_000
 
 Run = Callable[[Workplace, Call, dict[str, Any]], Answer]
 
@@ -106,73 +95,11 @@ _TIMEOUT = Parameter(
     most=LONGEST_SECONDS,
 )
 
+_TIMES = Parameter("times", "boolean", "also measure times, which takes longer", default=False)
+
 
 def _tests(name: str, about: str) -> Parameter:
     return Parameter(name, "strings", about, least=1)
-
-
-def _run_budget(workplace: Workplace, call: Call, arguments: dict[str, Any]) -> Answer:
-    tests = node_ids(workplace.root, arguments["tests"] or ())
-    with scratch(workplace.root, call) as made:
-        verdicts = run_budgets(made.tree, tests, call, timed=arguments["times"])
-    by_outcome = {
-        one: sum(v.verdict == one for v in verdicts) for one in {v.verdict for v in verdicts}
-    }
-    counted = ", ".join(f"{number} {outcome}" for outcome, number in sorted(by_outcome.items()))
-    worst = sorted(verdicts, key=lambda v: v.verdict not in ("fail", "error"))
-    return {
-        "summary": f"budgets: {counted}" if verdicts else "no test with a budget was found",
-        **page(map(verdict_answer, worst), arguments["offset"], arguments["limit"], "budgets"),
-    }
-
-
-def _verify_patch(workplace: Workplace, call: Call, arguments: dict[str, Any]) -> Answer:
-    patch = Patch(
-        arguments["diff"],
-        node_ids(workplace.root, arguments["tests"] or ()),
-        node_ids(workplace.root, arguments["budgets"] or ()),
-        checking.settings("note"),
-    )
-    found = verify(workplace.root, patch, call)
-    problems = [cut(line) for line in found.problems]
-    said = "verified" if found.verified else f"not verified: {names(problems, 2)}"
-    return {
-        "summary": cut(f"{said} ({count(len(found.gone), 'finding')} gone, {len(found.new)} new)"),
-        "verified": found.verified,
-        "problems": problems[:20],
-        "files": list(found.files[:100]),
-        "new": [brief(finding) for finding in found.new[:10]],
-        "new_total": len(found.new),
-        "gone": [brief(finding) for finding in found.gone[:10]],
-        "gone_total": len(found.gone),
-        "tests": _ran(found.tests),
-        "tests_without_the_patch": _ran(found.before),
-        "budgets": [
-            {
-                "test": one.node_id,
-                "verdict": one.verdict,
-                "reason": block(one.reason, 400),
-                "moved": counters_moved(found).get(one.node_id, {}),
-            }
-            for one in found.budgets[:20]
-        ],
-    }
-
-
-def _ran(ran: Ran | None) -> Answer | None:
-    if ran is None:
-        return None
-    output = "" if not ran.status else ran.output[-_MOST_OF_OUTPUT:]
-    return {"outcome": ran.outcome, "told": ran.last, "output": output}
-
-
-def _apply_patch(workplace: Workplace, call: Call, arguments: dict[str, Any]) -> Answer:
-    with scratch(workplace.root, call) as made:
-        changes = apply(made, arguments["diff"])
-        call.check()
-        write_back(made, changes)
-    files = [change.rel for change in changes]
-    return {"summary": f"written: {names(files)}", "files": files[:100]}
 
 
 TOOLS = (
@@ -256,12 +183,12 @@ TOOLS = (
             _tests(
                 "tests", "node ids, such as tests/test_x.py::test_y (default: all with a budget)"
             ),
-            Parameter("times", "boolean", "also measure times, which takes longer", default=False),
+            _TIMES,
             _TIMEOUT,
             _LIMIT,
             _OFFSET,
         ),
-        _run_budget,
+        running.run_budget,
         runs_code=True,
     ),
     Tool(
@@ -275,18 +202,22 @@ TOOLS = (
     Tool(
         "verify_patch",
         "Verify a patch",
-        "Apply a diff to a copy of the project and say whether it holds: no new findings, the named tests "
-        "pass, the counters of the named budgets before and after. The project itself is not touched.",
+        "Apply a diff to a copy of the project and say whether it holds: no new finding, the named tests "
+        "come out as without it, and the named budgets surely cost less. The project itself is not touched.",
         (
             _DIFF,
             _tests(
                 "tests",
                 "node ids of tests that hold the behavior; without any, nothing is verified",
             ),
-            _tests("budgets", "node ids of tests with budgets, compared with the project as it is"),
+            _tests(
+                "budgets",
+                "node ids of tests with budgets, which must cost less than in the project as it is",
+            ),
+            _TIMES,
             _TIMEOUT,
         ),
-        _verify_patch,
+        verifying.verify_patch,
         runs_code=True,
     ),
     Tool(
@@ -294,7 +225,7 @@ TOOLS = (
         "Apply a patch",
         "Write a diff to the project. Verify it first with verify_patch.",
         (_DIFF,),
-        _apply_patch,
+        verifying.apply_patch,
         writes=True,
     ),
 )

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pytest_dispatchguard.model.errors import UserError
+
+PLACE = re.compile(r"(?P<path>.+):(?P<line>[1-9][0-9]*)")
+"""A line of a file."""
 
 
 def which_rules(command: argparse.ArgumentParser) -> Any:
@@ -193,6 +197,10 @@ def code_list(text: str) -> tuple[str, ...]:
     codes = tuple(word.strip() for word in text.split(",") if word.strip())
     if not codes:
         raise argparse.ArgumentTypeError("names no code")
+    if place := next(filter(PLACE.fullmatch, codes), None):
+        raise argparse.ArgumentTypeError(
+            f"{place} is no code; to fix that line, use dispatchguard fix --select {place}"
+        )
     return codes
 
 

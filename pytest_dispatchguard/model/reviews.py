@@ -136,6 +136,8 @@ class Verified:
     gains: tuple[Gain, ...] = ()
     files: tuple[str, ...] = ()
     """What it changes, relative to the work tree."""
+    output: str = ""
+    """The end of what the tests printed, where one has another outcome."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,5 +52,6 @@ def pytest_configure(config: Any) -> None:
     parent, _, alive = os.environ.pop(ALIVE, "").partition(":")
     file = os.environ.pop(FILE, None)
     if parent == str(os.getppid()) and file is not None:
-        hold(int(alive))
+        if alive:
+            hold(int(alive))
         config.pluginmanager.register(Outcomes(Path(file)), "dispatchguard-outcomes")

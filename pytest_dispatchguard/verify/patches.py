@@ -20,20 +20,23 @@ def applied(
     folders of the work tree where it applies. Raises `UserError` if it applies to none, or makes links."""
     if not patch.strip():
         raise UserError("it is empty")
+    patch = patch if patch.endswith(b"\n") else patch + b"\n"
     said = ""
     for folder in dict.fromkeys(folders):
         where = Path(copy.moved(str(folder)))
         if not where.is_dir():
             continue
-        # The folder above is no part of a repository, whatever is above that.
-        tried = run_git(where, *_APPLY, "--check", "-", given=patch, ceiling=scratch.folder)
-        if tried is None:
-            raise UserError("git is needed, and cannot be started; install it")
-        if tried.returncode == 0:
-            before = _states(copy.tree)
-            run_git(where, *_APPLY, "-", given=patch, ceiling=scratch.folder)
-            return _changed(scratch, copy, before)
-        said = said or os.fsdecode(tried.stderr).strip().partition("\n")[0]
+        # Hunks whose counts are wrong, as of those that are written by hand, are taken by their lines.
+        for apply in (_APPLY, (*_APPLY, "--recount")):
+            # The folder above is no part of a repository, whatever is above that.
+            tried = run_git(where, *apply, "--check", "-", given=patch, ceiling=scratch.folder)
+            if tried is None:
+                raise UserError("git is needed, and cannot be started; install it")
+            if tried.returncode == 0:
+                before = _states(copy.tree)
+                run_git(where, *apply, "-", given=patch, ceiling=scratch.folder)
+                return _changed(scratch, copy, before)
+            said = said or os.fsdecode(tried.stderr).strip().partition("\n")[0]
     raise UserError(f"it does not apply: {said.removeprefix('error: ')}")
 
 
@@ -64,6 +67,10 @@ def _changed(scratch: Scratch, copy: Copy, before: dict[str, _State]) -> dict[st
     if links:
         scratch.restore(copy, paths)
         raise UserError(f"it makes a link, {links[0]}; make that by hand")
+    outside = [path for path in paths if not scratch.is_inside(path)]
+    if outside:
+        scratch.restore(copy, paths)
+        raise UserError(f"it writes through a link, {outside[0]}; do that by hand")
     for path in paths:
         if path in after:
             scratch.stamp(copy.tree / path)

@@ -16,11 +16,14 @@ from pathlib import Path
 from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.verify.outcomes import ALIVE, FILE
 from pytest_dispatchguard.verify.scratch import Copy
+from pytest_dispatchguard.visible import visible
 
 _LONGEST = 3600.0
 """Seconds that one run may take."""
 _PLUGIN = "pytest_dispatchguard.verify.outcomes"
 _POLL = 0.05
+_TAIL = 3_000
+"""Characters of the output that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,8 @@ class Ran:
     """The outcome of each test."""
     wrong: str = ""
     """Why there is none."""
+    output: str = ""
+    """The end of what was printed."""
 
 
 class Run:
@@ -45,7 +50,10 @@ class Run:
             raise UserError(
                 f"{cwd}: git ignores this directory, so a copy of the work tree lacks it"
             )
+        self._check = copy.conditions.check
         alive, self._alive = os.pipe()
+        passed = (alive,) if os.name == "posix" else ()  # Windows passes no pipes this way
+        watched = "".join(map(str, passed))
         command = [sys.executable, "-m", "pytest", "-p", _PLUGIN, "-p", "no:cacheprovider"]
         try:
             with self._said.open("wb") as said:
@@ -54,10 +62,10 @@ class Run:
                     cwd=launch.folder,
                     env={
                         **launch.environment,
-                        ALIVE: f"{os.getpid()}:{alive}",
+                        ALIVE: f"{os.getpid()}:{watched}",
                         FILE: str(self._file),
                     },
-                    pass_fds=(alive,),
+                    pass_fds=passed,
                     stdin=subprocess.DEVNULL,
                     stdout=said,
                     stderr=subprocess.STDOUT,
@@ -72,8 +80,14 @@ class Run:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, or took too long."""
+        """Whether it has ended, or took too long. Raises if it must end."""
+        self._check()
         return self._process.poll() is not None or time.monotonic() > self._until
+
+    @property
+    def status(self) -> int | None:
+        """The exit status; None before the end."""
+        return self._process.poll()
 
     def wait(self) -> None:
         """Waits for the end."""
@@ -84,7 +98,10 @@ class Run:
     def end(self) -> None:
         """Ends it, and what it has started."""
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+            if os.name == "posix":
+                os.killpg(self._process.pid, signal.SIGKILL)
+            else:
+                self._process.kill()
         self._process.wait()
         if self._alive >= 0:
             os.close(self._alive)
@@ -100,17 +117,21 @@ class Run:
             return Ran({}, self.complaint())
         if told["strays"]:
             return Ran({}, f"{told['strays'][0]} is imported from the work tree, not from its copy")
-        return Ran(told["tests"]) if told["tests"] else Ran({}, self.complaint())
+        if not told["tests"]:
+            return Ran({}, self.complaint())
+        return Ran(told["tests"], output=visible(self._printed()[-_TAIL:]))
 
     def complaint(self) -> str:
         """Why there is no result, in one line."""
         status = self._process.returncode
         if status is not None and status < 0:
             return f"pytest was killed by {signal.Signals(-status).name}"
-        said = self._said.read_text(encoding="utf-8", errors="replace")
-        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        lines = [line.strip() for line in self._printed().splitlines() if line.strip()]
         errors = [line for line in lines if line.startswith(("ERROR", "E  "))]
         return f"pytest says: {(errors or lines[-1:] or [f'status {status}'])[0]}"
+
+    def _printed(self) -> str:
+        return self._said.read_text(encoding="utf-8", errors="replace")
 
 
 def run_tests(copy: Copy, cwd: Path, words: Sequence[str]) -> Ran:
@@ -176,3 +197,8 @@ def require(ran: Ran, option: str) -> None:
     wrong = ran.wrong or next(not_collected, "")
     if wrong:
         raise UserError(f"{option}: in a copy of the work tree, without any fix: {wrong}")
+    if not {"passed", "xfailed", "xpassed"} & set(ran.tests.values()):
+        test, said = next(iter(ran.tests.items()))
+        raise UserError(
+            f"{option}: in a copy of the work tree, without any fix, no test passes: {test} {said}"
+        )

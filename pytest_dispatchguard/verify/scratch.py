@@ -9,24 +9,28 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_dispatchguard.config.project_root import ALWAYS_EXCLUDED
+from pytest_dispatchguard.config.project_root import ALWAYS_EXCLUDED, nested_roots
 from pytest_dispatchguard.git import run_git
 from pytest_dispatchguard.measure.workers.work_tree import is_installed
 from pytest_dispatchguard.measure.workers.workers import Launch
 from pytest_dispatchguard.model.errors import UserError
+from pytest_dispatchguard.prices import NAME as PRICES
+from pytest_dispatchguard.project_folder import PROFILE
 
 _PREFIX = "dispatchguard-verify-"
-_GENERATED = ("*.so", "*.pyd", "*.dylib", "_version.py")
-"""Files that git ignores, and without which a project may not be importable."""
-# A process of its own, which outlives ours: it ends when the pipe is closed. Processes that still write into
-# the folder are given time to end.
+_OURS = (PROFILE.as_posix(), PRICES)
+"""What decides hotness and prices."""
+_GENERATED = ("*.so", "*.pyd", "*.dylib", "_version.py", *_OURS)
+"""Files that git ignores, and without which a project may not be importable, or has other findings."""
+# A process of its own, which outlives ours: it waits for a word, or for the end of the pipe. Processes that
+# still write into the folder are given time to end.
 _REMOVE = (
-    'cat >/dev/null; for i in 1 2 3 4 5 6 7 8 9; do chmod -R u+rwX -- "$1" 2>/dev/null; '
+    'read -r word; for i in 1 2 3 4 5 6 7 8 9; do chmod -R u+rwX -- "$1" 2>/dev/null; '
     'rm -rf -- "$1" 2>/dev/null; [ -e "$1" ] || exit 0; sleep 1; done'
 )
 
@@ -38,6 +42,17 @@ Files = Mapping[str, "bytes | None"]
 
 
 @dataclass(frozen=True, slots=True)
+class Conditions:
+    """What holds for copies, and for all that runs in them."""
+
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    check: Callable[[], object] = lambda: None
+    """Called again and again while something runs; raises if that must end."""
+    most_files: int | None = None
+    most_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Copy:
     """One copy of the work tree."""
 
@@ -46,6 +61,7 @@ class Copy:
     tree: Path
     temporary: Path
     """For temporary files of what runs in it."""
+    conditions: Conditions
 
     def moved(self, path: str) -> str:
         """The same path in the copy. Paths outside of the work tree, or in a virtual environment, stay."""
@@ -57,12 +73,17 @@ class Copy:
     def launch(self, cwd: Path) -> Launch:
         """How to start processes in the copy."""
         folder = Path(self.moved(str(cwd)))
-        path = [str(folder), str(self.tree), str(self.tree / "src"), *map(self.moved, sys.path[1:])]
+        roots = ("", "src", *nested_roots(self.top))
+        path = [
+            str(folder),
+            *(str(self.tree / one) for one in roots),
+            *map(self.moved, sys.path[1:]),
+        ]
         path = list(dict.fromkeys(path))
         ours = [one for one in path if Path(one).is_relative_to(self.tree)]
-        given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-        environment = {
-            **os.environ,
+        environment = dict(self.conditions.environment)
+        given = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
+        environment |= {
             "PYTHONPATH": os.pathsep.join(dict.fromkeys([*ours, *map(self.moved, given)])),
             "TMPDIR": str(self.temporary),
             # What must not be imported: the modules of the work tree itself.
@@ -86,46 +107,45 @@ class Copy:
 class Scratch:
     """A temporary folder with copies of a work tree, until it is removed."""
 
-    def __init__(self, top: Path) -> None:
-        import fcntl  # not on Windows
-
+    def __init__(self, top: Path, conditions: Conditions | None = None) -> None:
         self.top = top
+        self.conditions = conditions or Conditions()
         self.skipped = 0
         """Links that lead out of the work tree, which are not copied."""
         self._stamp = 0
         self._copies = 0
-        _sweep()
+        if os.name == "posix":
+            _sweep()
         self.folder = Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
-        self._lock = os.open(self.folder, os.O_RDONLY)
-        alive, self._alive = os.pipe()
+        self._remover = _Remover(self.folder) if os.name == "posix" else None
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
-            self._remover = subprocess.Popen(
-                ["/bin/sh", "-c", _REMOVE, "sh", str(self.folder)],
-                stdin=alive,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
             self.first = self._empty()
             self._fill(self.first.tree)
         except BaseException:
             self.remove()
             raise
-        finally:
-            os.close(alive)
 
     def copy(self) -> Copy:
         """One more copy of what the work tree was at first."""
         made = self._empty()
-        shutil.copytree(self.first.tree, made.tree, symlinks=True, dirs_exist_ok=True)
+        shutil.copytree(
+            self.first.tree,
+            made.tree,
+            symlinks=True,
+            dirs_exist_ok=True,
+            copy_function=self._copy_file,
+        )
         return made
+
+    def _copy_file(self, source: str, target: str) -> None:
+        self.conditions.check()
+        shutil.copy2(source, target, follow_symlinks=False)
 
     def _empty(self) -> Copy:
         # Names have one length, as that of a path changes times.
         name = f"tree{self._copies:04}"
         self._copies += 1
-        copy = Copy(self.top, self.folder / name, self.folder / f"{name}-tmp")
+        copy = Copy(self.top, self.folder / name, self.folder / f"{name}-tmp", self.conditions)
         copy.tree.mkdir()
         copy.temporary.mkdir()
         return copy
@@ -142,6 +162,16 @@ class Scratch:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(data)
             self.stamp(file)
+
+    def is_inside(self, path: str) -> bool:
+        """Whether a file of the work tree is really in it."""
+        file = self.top / path
+        try:
+            return file.parent.resolve().is_relative_to(self.top) and (
+                not file.is_symlink() or file.resolve().is_relative_to(self.top)
+            )
+        except (OSError, RuntimeError):  # links in a circle
+            return False
 
     def restore(self, copy: Copy, paths: Iterable[str]) -> None:
         """Makes files of a copy what they were at first."""
@@ -173,14 +203,16 @@ class Scratch:
 
     def remove(self) -> None:
         """Removes the folder and all that is in it."""
-        os.close(self._alive)
-        if hasattr(self, "_remover"):
-            self._remover.wait()
+        if self._remover is not None:
+            self._remover.remove()
         shutil.rmtree(self.folder, ignore_errors=True)
-        os.close(self._lock)
+        if self._remover is not None:
+            self._remover.release()
 
     def _fill(self, tree: Path) -> None:
+        files = size = 0
         for path in _listed(self.top):
+            self.conditions.check()
             source, target = self.top / path, tree / path
             try:
                 found = source.lstat()
@@ -188,9 +220,26 @@ class Scratch:
                 continue  # deleted, and git still knows it
             target.parent.mkdir(parents=True, exist_ok=True)
             if stat.S_ISREG(found.st_mode):
-                shutil.copy2(source, target, follow_symlinks=False)
+                files, size = files + 1, size + found.st_size
+                self._require_small(files, size)
+                try:
+                    shutil.copy2(source, target, follow_symlinks=False)
+                except OSError as error:
+                    raise UserError(
+                        f"{path}: cannot be copied: {error.strerror or error}"
+                    ) from None
             elif stat.S_ISLNK(found.st_mode):
                 self._link(source, target)
+
+    def _require_small(self, files: int, size: int) -> None:
+        most_files, most_bytes = self.conditions.most_files, self.conditions.most_bytes
+        if (most_files is not None and files > most_files) or (
+            most_bytes is not None and size > most_bytes
+        ):
+            raise UserError(
+                f"{self.top.name} is too large to copy (more than {most_files} files or "
+                f"{(most_bytes or 0) // 10**6} MB): name a part of it"
+            )
 
     def _link(self, source: Path, target: Path) -> None:
         """Copies a link that stays in the work tree."""
@@ -204,20 +253,55 @@ class Scratch:
         target.symlink_to(os.path.relpath(real, source.parent.resolve()))
 
 
+class _Remover:
+    """A process that removes a folder when this one is gone, and a lock that says that it is in use."""
+
+    def __init__(self, folder: Path) -> None:
+        import fcntl  # not on Windows
+
+        self._lock = os.open(folder, os.O_RDONLY)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        alive, self._alive = os.pipe()
+        try:
+            self._process = subprocess.Popen(
+                ["/bin/sh", "-c", _REMOVE, "sh", str(folder)],
+                stdin=alive,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        finally:
+            os.close(alive)
+
+    def remove(self) -> None:
+        """Has the process do it."""
+        # Processes that were forked meanwhile, as the linter does, keep the pipe open.
+        with suppress(BrokenPipeError):
+            os.write(self._alive, b"\n")
+        os.close(self._alive)
+        self._process.wait()
+
+    def release(self) -> None:
+        """Lets go of the folder."""
+        os.close(self._lock)
+
+
 def _listed(top: Path) -> Iterator[str]:
     """The files of a work tree but those that git ignores, and the generated ones among these."""
     known = run_git(top, "ls-files", "-c", "-o", "--exclude-standard", "-z")
-    if known is None or known.returncode:
+    names = b"" if known is None or known.returncode else known.stdout
+    listed = dict.fromkeys(os.fsdecode(one) for one in names.split(b"\0") if one)
+    if not listed:  # no repository, or one that ignores the whole folder
         yield from _walked(top)
         return
-    listed = dict.fromkeys(os.fsdecode(one) for one in known.stdout.split(b"\0") if one)
     for path in listed:
         nested = top / path
         if not nested.is_symlink() and nested.is_dir():  # a submodule, or another repository
             yield from (os.path.join(path, one) for one in _listed(nested))  # noqa: PTH118 - a name, no file
         else:
             yield path
-    ignored = ("ls-files", "-o", "-i", "--exclude-standard", "-z", "--", *_GENERATED)
+    generated = (f":(glob)**/{name}" for name in _GENERATED)
+    ignored = ("ls-files", "-o", "-i", "--exclude-standard", "-z", "--", *generated)
     made = run_git(top, *ignored)
     for one in [] if made is None else made.stdout.split(b"\0"):
         path = os.fsdecode(one)
@@ -238,6 +322,7 @@ def _walked(top: Path) -> Iterator[str]:
             and not (below / name / "pyvenv.cfg").exists()
         ]
         yield from ((below / name).relative_to(top).as_posix() for name in (*linked, *files))
+    yield from (name for name in _OURS if (top / name).is_file())
 
 
 def _sweep() -> None:

@@ -6,6 +6,7 @@ import ast
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from pytest_dispatchguard.config.project_root import find_root
@@ -30,15 +31,22 @@ class Proof:
     budgets: Sequence[str] = ()
     call: str | None = None
     setup: str = ""
+    timed: bool = True
+    """Whether budgets are timed, and not only counted."""
+
+    @property
+    def measures(self) -> bool:
+        """Whether changes must be a gain, and not only harmless."""
+        return bool(self.budgets or self.call)
 
     def require(self) -> None:
         """Raises if there is nothing to verify with."""
-        if not (self.tests or self.budgets or self.call):
+        if not (self.tests or self.measures):
             raise UserError(
                 "--verify has nothing to verify with: name tests (--test tests), and a call "
                 "(--call 'f(x)' --setup '…') or budgets (--budget tests/test_budgets.py)"
             )
-        if not (self.budgets or self.call):
+        if not self.measures:
             raise UserError(
                 "--verify has nothing to measure: name a call (--call 'f(x)' --setup '…') or budgets "
                 "(--budget tests/test_budgets.py)"
@@ -61,14 +69,23 @@ class Trials:
 
     def __init__(self, scratch: Scratch, cwd: Path, proof: Proof, jobs: int, tell: Tell) -> None:
         self.scratch = scratch
-        # The first copy stays what it is: whatever runs in a copy may write there.
-        self.old, self.new = scratch.copy(), scratch.copy()
         self._cwd = cwd
         self._proof = proof
         self._jobs = jobs
         self._tell = tell
         self._before = Ran({})
         self._has_base = False
+
+    # The first copy stays what it is: whatever runs in a copy may write there.
+    @cached_property
+    def old(self) -> Copy:
+        """Where the call is measured without the change."""
+        return self.scratch.copy()
+
+    @cached_property
+    def new(self) -> Copy:
+        """Where changes are made, measured and taken back."""
+        return self.scratch.copy()
 
     def tried(self, changes: Sequence[Change]) -> list[Verified]:
         """What comes of each change by itself."""
@@ -85,8 +102,13 @@ class Trials:
             alone = Verified(change.name, kept=False, reason=change.wrong, files=files)
             if number in tested:
                 ran = tested[number]
-                alone = replace(alone, reason=differing(self._before, ran), tests=len(ran.tests))
-            found.append(alone if alone.reason else self._measured(alone, change.files))
+                wrong = differing(self._before, ran)
+                printed = ran.output if wrong else ""
+                alone = replace(alone, reason=wrong, tests=len(ran.tests), output=printed)
+            if not (alone.reason or self._proof.measures):
+                found.append(replace(alone, kept=True))
+            else:
+                found.append(alone if alone.reason else self._measured(alone, change.files))
         return found
 
     def _tested(self, changes: Sequence[Change]) -> list[Ran]:
@@ -117,7 +139,7 @@ class Trials:
             if proof.call is not None:
                 asked = Asked(proof.call, proof.setup)
                 before, after = (c.launch(self._cwd) for c in (self.old, self.new))
-                gains.append(compared(asked, before, after))
+                gains.append(compared(asked, before, after, self.new.conditions.check))
             if proof.budgets:
                 gains += self._budgets(files)
         except CallError as error:
@@ -128,14 +150,14 @@ class Trials:
         return replace(alone, kept=not reason, reason=reason, gains=tuple(gains))
 
     def _budgets(self, files: Files) -> list[Gain]:
-        tests = self._proof.budgets
+        tests, timed = self._proof.budgets, self._proof.timed
         try:
-            return budgets.measured(self.new, self._cwd, tests)
+            return budgets.measured(self.new, self._cwd, tests, timed=timed)
         except UserError as error:
             wrong = str(error)
         self.scratch.restore(self.new, files)
         try:
-            budgets.measured(self.new, self._cwd, tests)
+            budgets.measured(self.new, self._cwd, tests, timed=timed)
         except UserError as error:
             said = f"--budget: in a copy of the work tree, without any fix: {error}"
             raise UserError(said) from None

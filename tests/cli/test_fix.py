@@ -71,6 +71,34 @@ def test_a_code_and_a_place_add_up(two: Path, run: Run) -> None:
     assert (two / "pkg" / "a.py").read_text() == ZEROS
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check", "--fix", "pkg/a.py:6"),
+        ("check", "--fix", "--select", "pkg/a.py:6"),
+        ("check", "pkg/a.py:6"),
+        ("fix", "pkg/a.py:6"),
+    ],
+)
+def test_a_place_given_elsewhere_leads_to_the_option(
+    two: Path, run: Run, words: tuple[str, ...]
+) -> None:
+    said = one_line(run(*words))
+    assert said.endswith("; to fix that line, use dispatchguard fix --select pkg/a.py:6") or (
+        "; to fix that line, use dispatchguard fix --select pkg/a.py:6;" in said
+    )
+    assert (two / "pkg" / "a.py").read_text() == TWO
+
+
+def test_check_fixes_the_rules_that_are_selected(two: Path, run: Run) -> None:
+    code = code_at(run, 6)
+    other = "DG4" if not code.startswith("DG4") else "DG5"
+    run("check", "--fix", "--select", other)
+    assert (two / "pkg" / "a.py").read_text() == TWO
+    assert run("check", "--fix", "--select", code).status == 0
+    assert (two / "pkg" / "a.py").read_text() == BOTH
+
+
 def test_a_place_without_a_fix_is_an_error(write: Write, run: Run) -> None:
     write({"pkg/a.py": TWO, "pkg/b.py": UNSAFE})
     assert "--select pkg/a.py:1: there is no finding" in one_line(

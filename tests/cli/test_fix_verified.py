@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from ..verify.conftest import CALL, FAST, SLOW, WRONG, git
+from ..verify.conftest import briefly as briefly  # a fixture
 from ..verify.conftest import patch as patch  # a fixture
 from ..verify.conftest import repository as repository  # a fixture
 from ..verify.conftest import temporary as temporary  # a fixture
@@ -23,7 +24,7 @@ from .conftest import Run, one_line
 
 Patch = Callable[[str], str]
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("briefly")]
 
 MEASURE = ("--call", CALL[0], "--setup", CALL[1])
 
@@ -148,10 +149,20 @@ def running_in(folder: Path) -> list[int]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(
-    "after",
-    [0.3, 2.5, *(pytest.param(n, marks=pytest.mark.thorough) for n in (1.0, 4.0))],
+    ("how", "after"),
+    [
+        (signal.SIGKILL, 0.3),
+        (signal.SIGKILL, 2.5),
+        (signal.SIGINT, 0.3),
+        (signal.SIGTERM, 0.3),
+        *(
+            pytest.param(how, after, marks=pytest.mark.thorough)
+            for how in (signal.SIGKILL, signal.SIGINT, signal.SIGTERM)
+            for after in (1.0, 2.5, 4.0)
+            if (how, after) != (signal.SIGKILL, 2.5)
+        ),
+    ],
 )
 def test_whenever_it_is_killed_nothing_is_left(
     repository: Path,

@@ -54,7 +54,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     top.mkdir()
     (top / "mylib.py").write_text(SLOW)
     (top / "test_mylib.py").write_text(TESTS)
-    (top / ".gitignore").write_text("ignored/\n__pycache__/\n.dispatchguard/\n*.so\n")
+    (top / ".gitignore").write_text("ignored/\n__pycache__/\n.dispatchguard/\n*.so\n_version.py\n")
     git(top, "init", "--quiet")
     git(top, "add", ".")
     git(top, "commit", "--quiet", "-m", "first")
@@ -75,6 +75,13 @@ def patch(repository: Path) -> Callable[[str], str]:
         return diff
 
     return made
+
+
+@pytest.fixture
+def briefly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has each pair of processes measure for a moment: enough for what is plain, and tests of the measurement
+    itself are beside it."""
+    monkeypatch.setattr("pytest_dispatchguard.measure.trials.pairs._SECONDS", 0.1)
 
 
 @pytest.fixture

@@ -24,11 +24,21 @@ def test_a_copy_is_the_work_tree_as_it_is_now(repository: Path) -> None:
     (repository / "ignored").mkdir()
     (repository / "ignored" / "large.bin").write_bytes(b"x")
     (repository / "built.so").write_bytes(b"x")
+    (repository / "below").mkdir()
+    (repository / "below" / "_version.py").write_bytes(b"x")
+    (repository / ".dispatchguard").mkdir()
+    (repository / ".dispatchguard" / "profile.json").write_bytes(b"x")
+    (repository / ".dispatchguard" / "cache.sqlite").write_bytes(b"x")
     with Scratch(repository) as scratch:
-        names = {
-            p.relative_to(scratch.first.tree).as_posix() for p in scratch.first.tree.rglob("*")
+        files = (p for p in scratch.first.tree.rglob("*") if p.is_file())
+        assert {p.relative_to(scratch.first.tree).as_posix() for p in files} == {
+            "mylib.py",
+            "new.py",
+            ".gitignore",
+            "built.so",
+            "below/_version.py",
+            ".dispatchguard/profile.json",
         }
-        assert names == {"mylib.py", "new.py", ".gitignore", "built.so"}
         assert scratch.first.read("mylib.py") == b"changed = 1\n"
         assert scratch.first.read("test_mylib.py") is None
         assert (scratch.copy().tree / "new.py").read_text() == "untracked = 1\n"
@@ -127,6 +137,27 @@ def test_however_the_process_ends_the_folder_goes(
     process.stdout.close()
     assert until_gone(folder)
     assert not list(temporary.iterdir())
+
+
+FORK = """
+import os, time
+from pathlib import Path
+from pytest_dispatchguard.verify.scratch import Scratch
+with Scratch(Path.cwd()) as scratch:
+    child = os.fork()
+    if not child:
+        time.sleep(60)
+        os._exit(0)
+os.kill(child, 9)
+print(scratch.folder.exists())
+"""
+
+
+def test_a_process_that_was_forked_meanwhile_is_not_waited_for(repository: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORK], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert done.stdout == "False\n"
 
 
 def test_folders_that_nobody_holds_go_with_the_next_run(repository: Path, temporary: Path) -> None:

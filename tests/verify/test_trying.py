@@ -32,7 +32,7 @@ new file mode 120000
 \\ No newline at end of file
 """
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("briefly")]
 
 
 def test_what_is_cheaper_and_passes_is_kept(

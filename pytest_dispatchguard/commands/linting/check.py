@@ -62,7 +62,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _fix_options(fixes: argparse._ArgumentGroup) -> None:
-    fixes.add_argument("--fix", action="store_true", help="apply safe fixes")
+    fixes.add_argument(
+        "--fix",
+        action="store_true",
+        help="apply safe fixes; to choose fixes by code or line, use dispatchguard fix --select",
+    )
     fixes.add_argument(
         "--unsafe-fixes", action="store_true", help="with --fix or --diff: include unsafe fixes"
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pytest_dispatchguard.commands import CLEAN, FAILED, FOUND
 from pytest_dispatchguard.commands.options import (
+    PLACE,
     color_option,
     format_option,
     how_read,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from pytest_dispatchguard.lint.request import Request
     from pytest_dispatchguard.model.findings import Finding
 
-_PLACE = re.compile(r"(?P<path>.+):(?P<line>[1-9][0-9]*)")
 _CODE = re.compile(r"[A-Z]+[0-9]*")
 
 
@@ -176,7 +176,7 @@ def _selected(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[tuple[Path, 
     codes: list[str] = []
     places: list[tuple[Path, int]] = []
     for word in words:
-        place = _PLACE.fullmatch(word)
+        place = PLACE.fullmatch(word)
         if place is not None:
             places.append((Path(place["path"]), int(place["line"])))
             continue

@@ -15,7 +15,6 @@ from pytest_dispatchguard.commands.options import working_folder
 from pytest_dispatchguard.commands.output import colored, expect, put, say
 from pytest_dispatchguard.lint.fixing import Fixable, fixable
 from pytest_dispatchguard.lint.request import Request
-from pytest_dispatchguard.lint.sources.files import write_source
 from pytest_dispatchguard.measure.budgets.machine import installed_versions
 from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.model.findings import Finding
@@ -33,6 +32,7 @@ from pytest_dispatchguard.verify.trying import (
     of_patches,
     top_of,
 )
+from pytest_dispatchguard.verify.writing import write_back
 
 _ALL = "all kept together"
 
@@ -194,26 +194,6 @@ def _concluded(
     note = f"{skipped} link{'' if skipped == 1 else 's'} out of the work tree not copied"
     verification = Verification(tuple(found), last, (note,) if skipped else ())
     if apply:
-        _write(trials.scratch, files)
+        write_back(trials.scratch, files)
         verification = replace(verification, applied=tuple(sorted(files)))
     return verification
-
-
-def _write(scratch: Scratch, files: Files) -> None:
-    """Writes files to the work tree: all, or none if one of them is not what it was when it was copied."""
-    top = scratch.top
-    for path in files:
-        file = top / path
-        if not file.parent.resolve().is_relative_to(top) or (
-            file.is_symlink() and not file.resolve().is_relative_to(top)
-        ):
-            raise UserError(f"{path}: a link leads out of the work tree, so nothing was applied")
-        if (file.read_bytes() if file.is_file() else None) != scratch.first.read(path):
-            raise UserError(f"{path}: changed meanwhile, so nothing was applied; run again")
-    for path, data in files.items():
-        file = top / path
-        if data is None:
-            file.unlink()
-            continue
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_source(file, data)

@@ -164,11 +164,19 @@ def require(paths: Iterable[Path], cwd: Path) -> None:
         except (FileNotFoundError, NotADirectoryError, ValueError):
             special = os.path.lexists(path)
             kind = "a broken link" if special else "no such file or directory"
-            raise UserError(f"{given}: {kind}") from None
+            raise UserError(f"{given}: {kind}{_of_a_place(given, str(path))}") from None
         except OSError as error:
             raise UserError(f"{given}: cannot be read: {error.strerror or error}") from None
         if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
             raise UserError(f"{given}: neither a file nor a directory")
+
+
+def _of_a_place(given: Path, path: str) -> str:
+    """What a line of a file was probably named for; empty for other paths."""
+    file, _, line = path.rpartition(":")
+    if not (line.isdecimal() and os.path.isfile(file)):
+        return ""
+    return f"; to fix that line, use dispatchguard fix --select {given}"
 
 
 _PYTHON = (".py", ".pyi", ".pyw", ".ipynb")
