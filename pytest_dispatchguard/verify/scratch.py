@@ -23,10 +23,10 @@ from pytest_dispatchguard.model.errors import UserError
 _PREFIX = "dispatchguard-verify-"
 _GENERATED = ("*.so", "*.pyd", "*.dylib", "_version.py")
 """Files that git ignores, and without which a project may not be importable."""
-# A process of its own, which outlives ours: it ends when the pipe is closed. Processes that still write into
-# the folder are given time to end.
+# A process of its own, which outlives ours: it begins when the pipe is closed, or a line comes. Processes
+# that still write into the folder are given time to end.
 _REMOVE = (
-    'cat >/dev/null; for i in 1 2 3 4 5 6 7 8 9; do chmod -R u+rwX -- "$1" 2>/dev/null; '
+    'read -r line; for i in 1 2 3 4 5 6 7 8 9; do chmod -R u+rwX -- "$1" 2>/dev/null; '
     'rm -rf -- "$1" 2>/dev/null; [ -e "$1" ] || exit 0; sleep 1; done'
 )
 
@@ -173,6 +173,9 @@ class Scratch:
 
     def remove(self) -> None:
         """Removes the folder and all that is in it."""
+        # A forked process that still runs holds the pipe open too, and may wait for this one to end it.
+        with suppress(BrokenPipeError):
+            os.write(self._alive, b"\n")
         os.close(self._alive)
         if hasattr(self, "_remover"):
             self._remover.wait()
