@@ -20,7 +20,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check --no-compile
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-thorough test-all test-torches attack lint docs bench bench-compile bench-counters bench-dispatcher bench-ghost bench-guards bench-history bench-keras bench-layers bench-lint bench-metrics bench-native bench-noise bench-plugin bench-prices bench-recall bench-releases bench-revisions bench-runtime bench-saved bench-server bench-trace bench-traces bench-waits clean bench-fixes skills
+.PHONY: help demo test test-quick test-thorough test-all test-torches attack lint docs bench bench-compile bench-counters bench-dispatcher bench-ghost bench-guards bench-history bench-keras bench-layers bench-lint bench-metrics bench-native bench-noise bench-plugin bench-prices bench-recall bench-releases bench-revisions bench-runtime bench-saved bench-server bench-trace bench-traces bench-waits clean bench-fixes bench-package-tests skills
 .DELETE_ON_ERROR:
 
 help: ## say what there is to make
@@ -97,6 +97,10 @@ bench-recall: $(VENV)/.dev ## how much of what maintainers removed is told: make
 
 bench-fixes: $(VENV)/.dev ## how many findings in ten packages of PyPI carry a fix
 	$(BIN)/python bench/bench_fixes.py
+
+# MIRRORS, a folder as for bench-recall, adds packages whose archives on PyPI lack their tests.
+bench-package-tests: $(VENV)/.dev $(VENV)/.torch ## run packages' own tests with every fix made, and tell what differs (an hour)
+	$(BIN)/python bench/bench_package_tests.py $(MIRRORS)
 
 bench-plugin: $(VENV)/.dev $(VENV)/.torch ## measure what the pytest plugin takes of people's time
 	$(BIN)/python bench/bench_plugin.py
