@@ -79,7 +79,7 @@ skills: $(VENV)/.dev ## write skills/ for coding agents from the rule pages
 docs: $(VENV)/.docs ## build the site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-bench: bench-lint bench-server bench-keras bench-plugin bench-history bench-counters bench-prices bench-fixes bench-ghost bench-metrics bench-runtime bench-layers bench-dispatcher bench-compile bench-guards bench-trace bench-traces bench-luck bench-saved bench-releases bench-noise bench-revisions ## measure everything that is measured
+bench: bench-lint bench-server bench-keras bench-plugin bench-history bench-counters bench-prices bench-fixes bench-package-tests bench-ghost bench-metrics bench-runtime bench-layers bench-dispatcher bench-compile bench-guards bench-trace bench-traces bench-luck bench-saved bench-releases bench-noise bench-revisions ## measure everything that is measured
 
 bench-lint: $(VENV)/.dev ## measure the linter against its peers
 	$(BIN)/python bench/bench_lint.py
@@ -99,7 +99,7 @@ bench-fixes: $(VENV)/.dev ## how many findings in ten packages of PyPI carry a f
 	$(BIN)/python bench/bench_fixes.py
 
 # MIRRORS, a folder as for bench-recall, adds packages whose archives on PyPI lack their tests.
-bench-package-tests: $(VENV)/.dev $(VENV)/.torch ## run packages' own tests with every fix made, and tell what differs (an hour)
+bench-package-tests: $(VENV)/.dev $(VENV)/.torch ## run packages' own tests with every fix made: what differs (an hour)
 	$(BIN)/python bench/bench_package_tests.py $(MIRRORS)
 
 bench-plugin: $(VENV)/.dev $(VENV)/.torch ## measure what the pytest plugin takes of people's time

@@ -39,11 +39,14 @@ class Stack(nn.Module):
 """
 TESTS = """\
 from pathlib import Path
+import pytest
 
 HERE = Path(__file__).resolve().parent
 
-def test_raises():
-    assert "ValueError" in (HERE / "pkg/one.py").read_text()
+class TestOne:
+    @pytest.mark.parametrize("name", ["pkg/one.py"])
+    def test_raises(self, name):
+        assert "ValueError" in (HERE / name).read_text()
 
 def test_is_there():
     assert (HERE / "pkg/two.py").exists()
@@ -87,7 +90,7 @@ def test_what_differs_is_told_with_its_fix(bench: Any, row: dict[str, Any]) -> N
     (one,) = row["unsafe"]["otherwise"]
     assert one["files"] == ["pkg/one.py"]
     assert {n: how["outcome"] for n, how in one["tests"].items()} == {
-        "test_it::test_raises": "failure"
+        "test_it.TestOne::test_raises[pkg/one.py]": "failure"
     }
     (fix,) = one["fixes"]
     assert (fix["code"], fix["line"], fix["run"]) == ("DG402 tensor-truth-in-check", 7, False)
