@@ -20,7 +20,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check --no-compile
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-thorough test-all test-torches attack lint docs bench bench-compile bench-counters bench-dispatcher bench-ghost bench-guards bench-history bench-keras bench-layers bench-lint bench-metrics bench-native bench-noise bench-plugin bench-prices bench-recall bench-releases bench-revisions bench-runtime bench-saved bench-server bench-trace bench-traces bench-waits clean bench-fixes skills
+.PHONY: help demo test test-quick test-thorough test-all test-torches attack lint docs bench bench-compile bench-counters bench-dispatcher bench-ghost bench-guards bench-history bench-keras bench-layers bench-lint bench-metrics bench-native bench-noise bench-plugin bench-prices bench-recall bench-releases bench-revisions bench-runtime bench-saved bench-server bench-trace bench-traces bench-waits clean bench-fixes bench-package-tests skills
 .DELETE_ON_ERROR:
 
 help: ## say what there is to make
@@ -79,7 +79,7 @@ skills: $(VENV)/.dev ## write skills/ for coding agents from the rule pages
 docs: $(VENV)/.docs ## build the site into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-bench: bench-lint bench-server bench-keras bench-plugin bench-history bench-counters bench-prices bench-fixes bench-ghost bench-metrics bench-runtime bench-layers bench-dispatcher bench-compile bench-guards bench-trace bench-traces bench-luck bench-saved bench-releases bench-noise bench-revisions ## measure everything that is measured
+bench: bench-lint bench-server bench-keras bench-plugin bench-history bench-counters bench-prices bench-fixes bench-package-tests bench-ghost bench-metrics bench-runtime bench-layers bench-dispatcher bench-compile bench-guards bench-trace bench-traces bench-luck bench-saved bench-releases bench-noise bench-revisions ## measure everything that is measured
 
 bench-lint: $(VENV)/.dev ## measure the linter against its peers
 	$(BIN)/python bench/bench_lint.py
@@ -97,6 +97,10 @@ bench-recall: $(VENV)/.dev ## how much of what maintainers removed is told: make
 
 bench-fixes: $(VENV)/.dev ## how many findings in ten packages of PyPI carry a fix
 	$(BIN)/python bench/bench_fixes.py
+
+# MIRRORS, a folder as for bench-recall, adds packages whose archives on PyPI lack their tests.
+bench-package-tests: $(VENV)/.dev $(VENV)/.torch ## run packages' own tests with every fix made: what differs (an hour)
+	$(BIN)/python bench/bench_package_tests.py $(MIRRORS)
 
 bench-plugin: $(VENV)/.dev $(VENV)/.torch ## measure what the pytest plugin takes of people's time
 	$(BIN)/python bench/bench_plugin.py

@@ -93,6 +93,17 @@ def measure(options: argparse.Namespace, scratch: Path) -> tuple[dict[str, Any],
 
 def environment(home: Path, libraries: Sequence[str]) -> tuple[Path, dict[str, str]]:
     """The Python of an environment with torch, libraries and this project, and their versions."""
+    python = libraries_in(home, libraries)
+    project = [str(python), "-m", "pip", "install", "-q", str(ROOT)]
+    anew = [*project, "--force-reinstall", "--no-deps"]  # of the same version, and perhaps changed
+    for command in (project, anew):
+        if subprocess.run(command, check=False, env=clean()).returncode != 0:
+            raise BenchError("this project could not be installed beside the libraries")
+    return python, versions_in(python, ("torch", *libraries))
+
+
+def libraries_in(home: Path, libraries: Sequence[str]) -> Path:
+    """The Python of an environment with torch and libraries."""
     python = home / "bin" / "python"
     torch = version_of("torch").partition("+")[0]
     if not torch:
@@ -104,17 +115,17 @@ def environment(home: Path, libraries: Sequence[str]) -> tuple[Path, dict[str, s
         if subprocess.run(pip, check=False, env=clean()).returncode != 0:
             raise BenchError("the libraries could not be installed")
         (home / "made").touch()
-    project = [str(python), "-m", "pip", "install", "-q", str(ROOT)]
-    anew = [*project, "--force-reinstall", "--no-deps"]  # of the same version, and perhaps changed
-    for command in (project, anew):
-        if subprocess.run(command, check=False, env=clean()).returncode != 0:
-            raise BenchError("this project could not be installed beside the libraries")
+    return python
+
+
+def versions_in(python: Path, libraries: Sequence[str]) -> dict[str, str]:
+    """The versions that an environment has of libraries."""
     asked = "import sys; from importlib.metadata import version; print(*map(version, sys.argv[1:]))"
-    names = ("torch", *(library.partition("==")[0] for library in libraries))
+    names = [library.partition("==")[0] for library in libraries]
     said = subprocess.run(
         [str(python), "-c", asked, *names], check=True, capture_output=True, text=True, env=clean()
     )
-    return python, dict(zip(names, said.stdout.split(), strict=True))
+    return dict(zip(names, said.stdout.split(), strict=True))
 
 
 def clean() -> dict[str, str]:

@@ -35,6 +35,7 @@ DOCS = ("tests/test_internals.py", "tests/test_settings.py", "tests/cli/test_hel
 ALSO = {
     "commands": ("tests/cli",),
     "bench/bench_gpu.py": ("tests/test_gpu.py",),
+    "bench/bench_package_tests.py": ("tests/test_package_tests.py",),
     "bench/gpu": ("tests/test_gpu.py",),
     "docs": DOCS,
     "README.md": ("tests/test_readme.py",),

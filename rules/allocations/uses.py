@@ -51,8 +51,7 @@ def loads(name: str, inside: cst.CSTNode) -> _Loads:
             if node.value == name and id(node) not in bound:
                 found.reads.append(node)
         elif isinstance(node, cst.Attribute):
-            in_place = node.attr.value.endswith("_") and not node.attr.value.startswith("__")
-            found.written |= in_place and meant(node.value)
+            found.written |= _is_in_place(node) and meant(node.value)
         elif isinstance(node, cst.Call):
             found.written |= any(meant(given) for given in nodes.filled_by(node))
         elif isinstance(node, cst.AssignTarget | cst.AugAssign):
@@ -66,14 +65,22 @@ def loads(name: str, inside: cst.CSTNode) -> _Loads:
 
 
 def is_written_to(node: cst.BaseExpression, place: Place) -> bool:
-    """Whether the function changes in place the tensor that an expression gives to a name."""
-    parent: cst.CSTNode | None = node
-    while parent is not None and not isinstance(parent, cst.Assign):
+    """Whether the function changes in place the tensor that an expression makes, there or by its name."""
+    names: list[cst.BaseExpression] = []
+    parent: cst.CSTNode | None = place.parent(node)
+    if isinstance(parent, cst.Attribute) and _is_in_place(parent):
+        return True
+    while parent is not None:
+        if isinstance(parent, cst.Assign):
+            names += [t.target for t in parent.targets]
+        elif isinstance(parent, cst.AnnAssign | cst.NamedExpr):
+            names.append(parent.target)
         parent = place.parent(parent)
-    if not isinstance(parent, cst.Assign):
-        return False
-    names = [t.target.value for t in parent.targets if isinstance(t.target, cst.Name)]
-    return any(loads(n, place.function).written for n in names)
+    return any(loads(n.value, place.function).written for n in names if isinstance(n, cst.Name))
+
+
+def _is_in_place(node: cst.Attribute) -> bool:
+    return node.attr.value.endswith("_") and not node.attr.value.startswith("__")
 
 
 def bare(node: cst.BaseExpression, place: Place) -> str:

@@ -186,3 +186,17 @@ def test_what_tests_made_read_only_goes_too(repository: Path, temporary: Path) -
         (closed / "file").write_text("")
         closed.chmod(0o500)
     assert not list(temporary.iterdir())
+
+
+def test_a_forked_process_holds_up_nothing(repository: Path, temporary: Path) -> None:
+    """As the one that lints ahead: it lives until this process ends it, and has all that was open."""
+    with Scratch(repository):
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(30)
+            os._exit(0)
+    # The forked process still lives.
+    assert os.waitpid(pid, os.WNOHANG) == (0, 0)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    assert not list(temporary.iterdir())

@@ -42,8 +42,8 @@ class MaskWrite(Rule):
     Unsafe: the fix works the value out for all elements and keeps it where the mask says, in place
     (`x.copy_(torch.where(mask, other, x))`), which takes memory for a whole tensor and a mask of booleans. A
     value made by `view(-1, n)` is scattered (`masked_scatter_`), one row for each hit: a single row is no
-    longer spread over all. None is offered where a value outside of the mask is not defined, or where shapes
-    cannot be told.
+    longer spread over all. None is offered where a value outside of the mask is not defined or may overflow,
+    which makes gradients NaN, or where shapes cannot be told.
     """
 
     code = "DG423"
