@@ -40,7 +40,7 @@ from bench_ghost import clean, libraries_in, versions_in
 from bench_lint import BenchError, machine
 from bench_recall import archived
 from bench_runtime import unpacked
-from publishing import RESULTS, publish, table
+from publishing import RESULTS, publish, save, table
 
 from pytest_dispatchguard import UserError
 from pytest_dispatchguard.lint.check import Checked, check
@@ -164,22 +164,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--output", type=Path, default=RESULTS / "package_tests.json")
     options = parser.parse_args(arguments)
+    results: dict[str, Any] = {}
     try:
-        results = measure(options)
+        for results in measure(options):
+            save(options.output, results)
     except (BenchError, UserError, OSError) as error:
         print(f"bench_package_tests: {error}", file=sys.stderr)
         return 2
-    publish(options.output, results, page(results))
+    if results:
+        publish(options.output, results, page(results))
     return 0
 
 
-def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """The rows of all packages that can be had."""
+def measure(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """The rows of all packages that can be had, with one more each time."""
     kept = json.loads(options.output.read_text("utf-8")) if options.output.exists() else {}
     rows: dict[str, Any] = dict(kept.get("packages", {}))
     with tempfile.TemporaryDirectory(prefix="bench-package-tests-") as temporary:
         scratch = Path(temporary).resolve()
         python = libraries_in((options.venvs or scratch) / "package-tests", NEEDED)
+        about = {"machine": machine(), "torch": versions_in(python, ("torch",))["torch"]}
         for package in PACKAGES:
             if options.package and package.name not in options.package:
                 continue
@@ -188,13 +192,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
                 continue
             rows[package.name] = asked(package, options.mirrors, python, scratch / package.name)
             shutil.rmtree(scratch / package.name)
-        torch = versions_in(python, ("torch",))["torch"]
-    names = [p.name for p in PACKAGES if p.name in rows]
-    return {
-        "machine": machine(),
-        "torch": torch,
-        "packages": {name: rows[name] for name in names},
-    }
+            yield {**about, "packages": {p.name: rows[p.name] for p in PACKAGES if p.name in rows}}
 
 
 def asked(package: Package, mirrors: Path | None, python: Path, scratch: Path) -> dict[str, Any]:
