@@ -20,7 +20,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check --no-compile
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-thorough test-all test-torches attack lint docs bench bench-compile bench-counters bench-dispatcher bench-ghost bench-guards bench-history bench-keras bench-layers bench-lint bench-metrics bench-native bench-noise bench-plugin bench-prices bench-recall bench-releases bench-revisions bench-runtime bench-saved bench-server bench-trace bench-traces bench-waits clean bench-fixes bench-package-tests skills
+.PHONY: help demo test test-quick test-thorough test-all test-torches attack lint docs bench bench-compile bench-counters bench-dispatcher bench-ghost bench-guards bench-history bench-keras bench-layers bench-lint bench-metrics bench-native bench-noise bench-plugin bench-prices bench-recall bench-releases bench-revisions bench-runtime bench-saved bench-server bench-trace bench-traces bench-waits clean bench-fixes bench-package-tests skills bench-gains
 .DELETE_ON_ERROR:
 
 help: ## say what there is to make
@@ -102,6 +102,9 @@ bench-fixes: $(VENV)/.dev ## how many findings in ten packages of PyPI carry a f
 bench-package-tests: $(VENV)/.dev $(VENV)/.torch ## run packages' own tests with every fix made: what differs (an hour)
 	$(BIN)/python bench/bench_package_tests.py $(MIRRORS)
 
+bench-gains: $(VENV)/.dev $(VENV)/.torch ## what fixes gain in published packages, beside what they promise
+	$(BIN)/python bench/bench_gains.py
+
 bench-plugin: $(VENV)/.dev $(VENV)/.torch ## measure what the pytest plugin takes of people's time
 	$(BIN)/python bench/bench_plugin.py
 
@@ -165,7 +168,7 @@ bench-noise: $(VENV)/.dev $(VENV)/.torch ## false alarms and found slowdowns, be
 test-all: $(addprefix test-,$(PYTHONS)) ## run what needs no torch on every Python, from a plain install
 
 # A plain install in an empty environment: no torch, no numpy, and the project passes its own linter.
-.PHONY: $(addprefix test-,$(PYTHONS))
+.PHONY: $(addprefix test-,$(PYTHONS)) bench-gains
 $(addprefix test-,$(PYTHONS)): test-%:
 	@echo "== Python $*"
 	rm -rf .venv-$* build
@@ -184,7 +187,7 @@ $(addprefix test-,$(PYTHONS)): test-%:
 TORCHES ?= 2.8.0 2.15.0
 test-torches: $(addprefix test-torch-,$(TORCHES)) ## run what uses torch on the oldest torch that is supported, and the newest
 
-.PHONY: $(addprefix test-torch-,$(TORCHES))
+.PHONY: $(addprefix test-torch-,$(TORCHES)) bench-gains
 $(addprefix test-torch-,$(TORCHES)): test-torch-%:
 	$(PYTHON) -m venv .venv-torch-$*
 	.venv-torch-$*/bin/python -m pip install $(PIP_FLAGS) -e '.[dev]' numpy torch==$*
