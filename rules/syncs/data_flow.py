@@ -23,6 +23,8 @@ ELEMENTWISE = frozenset(
 _PARTIAL = frozenset(
     "acos asin acosh atanh log log10 log1p log2 logit norm normalize reciprocal rsqrt sqrt".split()
 )
+GROWING = frozenset("exp exp2 expm1".split())
+"""What overflows for numbers that a mask or branch keeps out, which makes gradients NaN."""
 _DIVIDING = frozenset({"div", "divide", "fmod", "pow", "remainder", "true_divide"})
 _JOINING = frozenset(
     "add clamp div fmod full_like lerp masked_fill maximum minimum mul pow remainder sub "
@@ -251,6 +253,12 @@ def undefined_elsewhere(node: cst.BaseExpression, place: Place, deep: bool = Tru
     root, a logarithm. Worked out for elements that a mask or branch keeps out, it gives NaN, in gradients
     even where it is not selected."""
     return any(_partial(n, place) for n in (nodes.walk(node) if deep else (node,)))
+
+
+def may_overflow(node: cst.BaseExpression, place: Place) -> bool:
+    """Whether an expression may be infinite where it is worked out in vain."""
+    calls = (n for n in nodes.walk(node) if isinstance(n, cst.Call))
+    return any(place.last_name(call).rstrip("_") in GROWING for call in calls)
 
 
 def _divides(node: cst.AugAssign, place: Place) -> bool:

@@ -6,12 +6,10 @@ import libcst as cst
 
 from pytest_dispatchguard import Fix, Place, nodes
 
-from ..data_flow import ELEMENTWISE, undefined_elsewhere
+from ..data_flow import ELEMENTWISE, GROWING, undefined_elsewhere
 from ..waits import mask_of
 
 _CASTS = frozenset("to type type_as float half double bfloat16 int long bool".split())
-_GROWING = frozenset("exp exp2 expm1".split())
-"""What overflows for elements outside of the mask: they are not selected, and still make gradients NaN."""
 _LINEAR = (cst.Add, cst.Subtract)
 _ELEMENTWISE_TESTS = frozenset(
     "isnan isinf isfinite eq ne lt le gt ge logical_and logical_or logical_not logical_xor".split()
@@ -137,7 +135,7 @@ def _called_for_all(
     if not isinstance(value, cst.Call) or not isinstance(value.func, cst.Attribute):
         return None
     last = value.func.attr.value
-    if last not in (ELEMENTWISE - _GROWING) | _CASTS or last.endswith("_"):
+    if last not in (ELEMENTWISE - GROWING) | _CASTS or last.endswith("_"):
         return None
     ours = place.name(value).startswith("torch.")
     given = (value.args[0].value if value.args else None) if ours else value.func.value

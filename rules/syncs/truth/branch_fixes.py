@@ -7,7 +7,7 @@ import libcst as cst
 from pytest_dispatchguard import Fix, Place
 
 from ...syntax import head_comment, small_statements
-from ..data_flow import cheap, selectable
+from ..data_flow import cheap, may_overflow, selectable
 from ..waits import Asked
 from .device_conditions import host_before, truth_on_device
 
@@ -28,6 +28,8 @@ def selected(node: cst.BaseExpression, who: Asked, place: Place) -> Fix | None:
         if who.by.lpar or any(isinstance(arm, cst.IfExp) for arm in arms):
             return None  # of a chain of them each would be walked through to its end
         if not all(place.is_tensor(arm) and cheap(arm, place) for arm in arms):
+            return None
+        if any(may_overflow(arm, place) for arm in arms):
             return None
         return _fix(who.by, condition, [place.text(arm) for arm in arms], ("", ""), place)
     branch = who.by
@@ -96,7 +98,11 @@ def _given(body: cst.BaseSuite, place: Place) -> tuple[str, str] | None:
     if len(inside) != 1:
         return None
     one = inside[0]
-    if isinstance(one, cst.Assign) and isinstance(one.targets[0].target, cst.Name):
+    if (
+        isinstance(one, cst.Assign)
+        and isinstance(one.targets[0].target, cst.Name)
+        and not may_overflow(one.value, place)
+    ):
         return one.targets[0].target.value, place.text(one.value)
     return None
 
