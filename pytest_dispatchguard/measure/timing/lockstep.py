@@ -135,7 +135,10 @@ class Turns:
 
     def take(self, *, both: bool = False) -> float:
         """Takes a turn; gives the nanoseconds of a call. `both`: the reference is timed, too."""
-        took = at_some_depth(partial(self._timed, self.block, self.loops))
+        return at_some_depth(partial(self._take, both))
+
+    def _take(self, both: bool) -> float:
+        took = self._timed(self.block, self.loops)
         self.times.append(took)
         if both and self.reference is not None:
             self.pairs.append((took, self._timed(self.reference, self.reference_loops)))

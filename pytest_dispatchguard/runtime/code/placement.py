@@ -1,4 +1,4 @@
-"""Puts code and objects of a process elsewhere in memory.
+"""Puts code, stack and objects of a process elsewhere in memory.
 
 Where code lies moves what it takes by 1 to 3%, and a change of a few lines moves all that comes after it. In
 processes with one layout of addresses that looks like a change of the code's own: always the same, so more of
