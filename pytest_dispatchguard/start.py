@@ -38,8 +38,10 @@ def _command() -> NoReturn:
 
 def _plainly() -> NoReturn:
     gc.disable()  # of what is imported all lasts; the command enables it again where it is one to run long
-    from pytest_dispatchguard.startup import compiled
+    from pytest_dispatchguard.startup import compiled, left_over
 
+    if sys.argv[1:2] == ["check"] and "--watch" not in sys.argv:
+        left_over.leave_all()
     # What other commands run is not ours.
     keep = compiled.begin() if sys.argv[1:2] in _READING else (lambda: None)
     from pytest_dispatchguard import cli

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
-from pytest_dispatchguard.commands.options import (
-    working_folder,
-)
+from pytest_dispatchguard.commands.options import working_folder
 
 OF_HOSTS = ("sarif", "github", "gitlab", "rdjson")
 """Formats that a code host reads: annotations need the host's paths."""
@@ -21,7 +20,7 @@ def from_here(root: Path) -> Callable[[str], str]:
     here = working_folder()
     if root == here:
         return str
-    return lambda path: Path(os.path.relpath(root / path, here)).as_posix()
+    return cache(lambda path: Path(os.path.relpath(root / path, here)).as_posix())
 
 
 def below_repository(root: Path) -> str:

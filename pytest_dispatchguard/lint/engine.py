@@ -13,7 +13,7 @@ from pytest_dispatchguard.lint.pipeline.progress import Progress, no_progress
 from pytest_dispatchguard.lint.pipeline.survey import Texts, scout_files
 from pytest_dispatchguard.lint.session import Session
 from pytest_dispatchguard.lint.sources.files import Discovery
-from pytest_dispatchguard.startup import compiled
+from pytest_dispatchguard.startup import compiled, left_over
 
 # The solver and the judge are imported where they run: a run over an unchanged project needs neither, and
 # would spend most of its time importing them.
@@ -52,6 +52,7 @@ def run_afresh(
     briefs = briefs_of(config, project, hot)
     progress("finding what is hot", 1, 1)
     judged = judge_files(config, survey, targets, briefs, catalog, None, pool, progress)
+    left_over.leave(project, hot, briefs, survey)
     read = Texts(discovery, survey.texts)
     return outcome_of(config, survey, targets, judged, catalog.infos, briefs, read)
 
@@ -78,6 +79,7 @@ def _run_cached(
         briefs = solved_briefs(config, survey, catalog, cache, ran=session.ran)
         progress("finding what is hot", 1, 1)
     judged = judge_files(config, survey, targets, briefs, catalog, cache, pool, progress)
+    left_over.leave(briefs, survey)
     read = Texts(discovery, survey.texts)
     return outcome_of(config, survey, targets, judged, catalog.infos, briefs, read)
 

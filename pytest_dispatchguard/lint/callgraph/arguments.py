@@ -58,28 +58,33 @@ class Arguments:
                 found[name] = sorted(literals)
         return found
 
-    def on_cpu(self, targets: Iterable[str]) -> dict[str, list[str]]:
-        """The parameters of these functions for which hot code passes only tensors on the CPU and
-        literals."""
-        given = {target: all_ for target in targets if (all_ := self._all_forms(target))}
-        if not any(CPU in form for all_ in given.values() for _, form in all_):
-            return {}
+    def on_cpu(self, called: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+        """The parameters of functions, given with their callers, for which hot code passes only tensors on
+        the CPU and literals."""
         found: set[tuple[str, str]] = set()
+        givers = {source for source in set().union(*called.values()) if self._gives_cpu(source)}
         for _ in range(_DEEPEST):
+            # Only those that are given something new may have become such.
             more = {
                 (target, name)
-                for target, all_ in given.items()
-                if any(CPU in f or "=" in f or "~" in f for _, f in all_)
+                for target, sources in called.items()
+                if not givers.isdisjoint(sources) and (forms := self._all_forms(target))
                 for name in self._project.functions[target][0].params
-                if (target, name) not in found and self._only_cpu(target, name, all_, found)
+                if (target, name) not in found and self._only_cpu(target, name, forms, found)
             }
             if not more:
                 break
             found |= more
+            givers = {target for target, _ in more}
         result: dict[str, list[str]] = {}
         for target, name in sorted(found):
             result.setdefault(target, []).append(name)
         return result
+
+    def _gives_cpu(self, source: str) -> bool:
+        """Whether a function passes a tensor that is surely on the CPU."""
+        calls = (call for fact in self._project.functions[source] for call in fact.calls)
+        return any(CPU in form for call in calls for form in call.given)
 
     def is_on_cpu(self, target: str, known: Container[tuple[str, str]]) -> bool:
         """Whether a function has such parameters, if those of others are `known`."""

@@ -110,9 +110,9 @@ def _step_roots(project: Project) -> Iterator[Root]:
                 )
 
 
-def _takes_steps(project: Project, function_id: str) -> bool:
+def _takes_steps(project: Project, function_id: str, last: str) -> bool:
     """Whether a function is named like a training step, in a file that uses torch."""
-    if not STEPS.fullmatch(function_id.rpartition(".")[2].rpartition(":")[2]):
+    if not STEPS.fullmatch(last):
         return False
     path = project.modules[function_id.partition(":")[0]]
     return imports_torch(project.files[path]) and not in_tests(project, function_id)
@@ -129,13 +129,14 @@ def _is_kernel(project: Project, function_id: str, fact: FunctionFact) -> bool:
 def _other_roots(project: Project, coldness: Coldness) -> Iterator[Root]:
     """Protocol methods, compiled functions, training loops, hooks."""
     for function_id, facts in project.functions.items():
+        last = function_id.rpartition(".")[2].rpartition(":")[2]
         if (
             facts[0].params
-            and _takes_steps(project, function_id)
+            and _takes_steps(project, function_id, last)
             and not any(fact.over_loader for fact in facts)
         ):
             yield Root(function_id, "a training step, by its name", "step")
-        everywhere = HOT_ANYWHERE.get(function_id.rpartition(".")[2])
+        everywhere = HOT_ANYWHERE.get(last)
         if everywhere and class_of(project, function_id):
             yield Root(function_id, everywhere)
         if facts[0].params[1:2] == ["attn"] and _PROCESSOR.fullmatch(function_id):

@@ -4,7 +4,7 @@ that pays."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from typing import NamedTuple
 
@@ -133,15 +133,21 @@ def judge_files(
         return Judged(findings)
     missing.sort(key=lambda rel: -survey.files[rel].size)
     jobs = _Jobs(config, survey, missing, briefs, catalog, cache, settings)
-    results = _judge(jobs, pool, progress, len(missing))
     fresh: dict[str, str] = {}
-    for rel, pieces in jobs.pieces.items():
+
+    def finish(rel: str) -> None:
+        pieces = jobs.pieces[rel]
         rows_of_file = [_row_of(rel, piece, results, jobs.known) for piece in pieces]
         fresh.update(
             (p.key, row) for p, (_, row) in zip(pieces, rows_of_file, strict=True) if p.key
         )
         found = [f for line, row in rows_of_file for f in unpack_judged(row, rel, line)]
         findings[rel] = _placed(survey, rel, found)
+
+    results = _Results()
+    _judge(jobs, results, pool, progress, len(missing), finish)
+    for rel in [rel for rel in jobs.pieces if rel not in findings]:
+        finish(rel)  # what the cache knows of its functions is all there is of it
     if cache is not None and not results.problems and not results.died:
         cache.put_many("chunks", fresh)
         cache.put_many("judged", {keys[rel]: pack_findings(findings[rel]) for rel in missing})
@@ -180,6 +186,8 @@ class _Jobs(Iterator[_Job]):
         self._target = target_of(config)
         self._facts = facts_of(config, survey, files, cache)
         self._left = iter(files)
+        self.all_new = cache is None
+        """Whether no earlier run is asked what it found."""
         self.made: list[_Job] = []
         self.pieces: dict[str, list[_Piece]] = {}
         """The functions worth judging, of each file that was looked at."""
@@ -239,14 +247,24 @@ def _pieces(
     return out
 
 
-def _judge(jobs: _Jobs, pool: Pool, progress: Progress, files: int) -> _Results:
-    """Do all jobs. If a worker dies, do those without a result again, each in a process of its own."""
-    results = _Results()
-    found = pool.map(_judge_one, jobs, worth=WORTH_A_PROCESS, most=files, ready=True)
+def _judge(
+    jobs: _Jobs,
+    results: _Results,
+    pool: Pool,
+    progress: Progress,
+    files: int,
+    finish: Callable[[str], None],
+) -> None:
+    """Do all jobs, and `finish` each file while others are still being judged. If a worker dies, do those
+    without a result again, each in a process of its own."""
+    # Where nothing is known of many files, there are surely enough jobs: the first can be done at once.
+    worth = 1 if jobs.all_new and files >= 4 * WORTH_A_PROCESS else WORTH_A_PROCESS
+    found = pool.map(_judge_one, jobs, worth=worth, most=files, ready=True)
     try:
         for done, one in enumerate(found, 1):
             progress("judging", done, files)
             results.add(one)
+            finish(one.rel)
     except WorkerDiedError:
         from pytest_dispatchguard.lint.processes.isolated import one_by_one
 
@@ -256,7 +274,6 @@ def _judge(jobs: _Jobs, pool: Pool, progress: Progress, files: int) -> _Results:
         left = [job for job in (*jobs.made, *jobs) if job.rel not in judged]
         for one in one_by_one(_judge_one, left, _functions_of, _died, threads=pool.threads):
             results.add(one)
-    return results
 
 
 def _judge_one(job: _Job) -> _Found:

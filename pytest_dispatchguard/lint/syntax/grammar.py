@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
 from typing import Final
 
-import tree_sitter_python
 from tree_sitter import Language, Parser, Tree
 
-LANGUAGE: Final = Language(tree_sitter_python.language())
+
+def _language() -> Language:
+    """Python's grammar. Its package is not imported where that can be helped: it brings what reads its
+    queries, which takes longer than to read a large file."""
+    name = "tree_sitter_python"
+    package = PathFinder.find_spec(name)
+    places = None if package is None else package.submodule_search_locations
+    binding = PathFinder.find_spec(f"{name}._binding", places) if places else None
+    if binding is None or binding.loader is None:
+        import tree_sitter_python
+
+        return Language(tree_sitter_python.language())
+    module = module_from_spec(binding)
+    binding.loader.exec_module(module)
+    return Language(module.language())
+
+
+LANGUAGE: Final = _language()
 
 
 @lru_cache(maxsize=1)

@@ -6,7 +6,8 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 
@@ -50,12 +51,14 @@ class File:
 
     def has_name(self, name: str) -> bool:
         """Whether a name is used or bound anywhere."""
-        return name in self._words and name in self._names
+        return (name in self._words or not name.isascii()) and name in self._names
 
     @cached_property
-    def _words(self) -> Container[str]:
-        """What may be a name: to look through the tree takes far longer."""
-        return frozenset(_WORD.findall(self.text)) if self.text.isascii() else self._names
+    def _words(self) -> frozenset[str]:
+        """What may be a name in ASCII letters: to look through the tree takes far longer. Python normalizes
+        names in other letters, some of which then are ASCII."""
+        text = self.text if self.text.isascii() else unicodedata.normalize("NFKC", self.text)
+        return frozenset(_WORD.findall(text))
 
     @cached_property
     def _names(self) -> frozenset[str]:

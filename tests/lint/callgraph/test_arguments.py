@@ -169,6 +169,23 @@ def test_one_caller_on_a_device_is_enough() -> None:
     assert brief.on_cpu == {}
 
 
+def test_tensors_on_the_cpu_are_followed_from_function_to_function() -> None:
+    hands_on = "".join(
+        f"def h{i}(other, points):\n    return h{i + 1}(other, points=points)\n" for i in range(4)
+    )
+    brief = brief_of(
+        {
+            "m.py": MODULE
+            + hands_on
+            + "def h4(other, points):\n    return points\n"
+            + "class A(nn.Module):\n    def forward(self, x):\n"
+            + "        return h0(x, x.cpu())\n"
+        },
+        "m.py",
+    )
+    assert brief.on_cpu == {f"h{i}": ["points"] for i in range(5)}
+
+
 @pytest.mark.parametrize(
     ("body", "on_cpu"),
     [

@@ -56,6 +56,8 @@ def test_a_definition_that_is_there_is_not_added_again() -> None:
         (HEAD + "def f():\n    pass\n", "_A = torch.tensor(1)"),  # torch is not there
         (HEAD + "def f():\n    pass\n\n\nimport torch\n", "_A = torch.tensor(1)"),  # too late
         (HEAD + "def f(_A):\n    pass\n", "_A = SIZE"),  # hidden by a parameter
+        (HEAD + "def f(é, \uff21):\n    pass\n", "A = SIZE"),  # the same, in letters of full width
+        (HEAD + "def f(A\uff3f):\n    pass\n", "A_ = SIZE"),  # its underscore too
         (HEAD + "x = 1\n", "_A = SIZE"),  # no function to stand before
         (HEAD + "def f():\n    pass\n", "def _g(x: Later):\n    return x"),
         (HEAD + "def f():\n    pass\n", "class _A(Base):\n    x: int = 1"),
