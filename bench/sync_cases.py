@@ -47,6 +47,7 @@ WAITS: dict[str, Callable[[Given], Any]] = {
     "str": lambda g: str(g.x),
     "repr": lambda g: repr(g.x),
     "tolist": lambda g: g.x.tolist(),
+    "a tensor made of a list of tensors": lambda g: torch.tensor([[1.0, g.n]]),
     "cpu": lambda g: g.x.cpu(),
     "to the host": lambda g: g.x.to("cpu"),
     "to the device": lambda g: g.host.to("cuda"),
@@ -121,6 +122,12 @@ GOES_ON: dict[str, Callable[[Given], Any]] = {
     "repeat_interleave by a number": lambda g: g.x.repeat_interleave(2),
     "one_hot with a size": lambda g: F.one_hot(g.i, 5),
     "pinned, not blocking": lambda g: g.pinned.to("cuda", non_blocking=True),
+    "made in pinned memory, not blocking": lambda g: torch.tensor([1.0, 2.0], pin_memory=True).to(
+        "cuda", non_blocking=True
+    ),
+    "zeros in pinned memory, not blocking": lambda g: torch.zeros(2, pin_memory=True).to(
+        "cuda", non_blocking=True
+    ),
     "from the device into pinned, not blocking": lambda g: g.pinned.copy_(g.x, non_blocking=True),
     "nothing to copy": lambda g: (torch.tensor([], device="cuda"), torch.empty(0).to("cuda")),
     "zeros": lambda g: torch.zeros(3, device="cuda"),

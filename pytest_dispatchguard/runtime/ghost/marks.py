@@ -43,7 +43,11 @@ def is_pinned(tensor: torch.Tensor) -> bool:
 
 
 def pin(tensor: torch.Tensor) -> None:
-    """Makes it count as pinned."""
+    """Makes a tensor of the host count as pinned."""
+    if is_ghost(tensor):
+        raise RuntimeError(
+            "cannot pin 'torch.cuda.FloatTensor' only dense CPU tensors can be pinned"
+        )
     setattr(_holder(tensor), _PINNED, True)
 
 

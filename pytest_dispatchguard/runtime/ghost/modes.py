@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import torch
 from torch.overrides import TorchFunctionMode
 
-from pytest_dispatchguard.runtime.ghost.marks import is_ghost, mark
-from pytest_dispatchguard.runtime.ghost.sync_operations import SyncOp, syncs
+from pytest_dispatchguard.runtime.ghost.marks import is_ghost, mark, pin
+from pytest_dispatchguard.runtime.ghost.sync_operations import READ_AMONG, SyncOp, syncs
 from pytest_dispatchguard.runtime.hooks.dispatch_mode import DispatchMode
 from pytest_dispatchguard.runtime.hooks.function_calls import paused, resumed
 from pytest_dispatchguard.runtime.hooks.tensors import tensors
-from pytest_dispatchguard.runtime.syncs.syncs import Notes, quiet
+from pytest_dispatchguard.runtime.syncs.syncs import NOTES, Notes, quiet
 
 HOST = torch.device("cpu")
 _TWO_DEVICES = (
@@ -64,6 +64,8 @@ _READS = {
     "__format__": ("format", "DG415"),
 }
 """The name and rule of a read, by the function that reads; the others read by `item`."""
+_TAKE_DATA = frozenset({torch.tensor, torch.as_tensor, torch.asarray, torch.Tensor.new_tensor})
+"""Functions that make a tensor of lists. They read the tensors within where no mode sees it."""
 _READ = "aten::_local_scalar_dense"
 _SYNCS = syncs(torch.__version__)
 _local = threading.local()
@@ -88,11 +90,23 @@ class _Known(NamedTuple):
 def _known(func: Any) -> _Known:
     if not hasattr(func, "_schema"):  # a higher-order operator, such as flex_attention
         return _Known(False, str(func.name()), ())
+    name = func._schema.name
+    if name.startswith("prim::"):  # the dispatcher has no table of these
+        return _Known(False, name, ())
     composite = torch._C._dispatch_has_kernel_for_dispatch_key(
         func.name(), "CompositeImplicitAutograd"
     )
-    name = func._schema.name
     return _Known(composite, name, _SYNCS.get(name, ()))
+
+
+def _note_reads(data: list[Any] | tuple[Any, ...]) -> None:
+    """Records that a tensor made of lists reads each value of the tensors in them."""
+    for one in data:
+        if isinstance(one, list | tuple):
+            _note_reads(one)
+        elif isinstance(one, torch.Tensor) and is_ghost(one):
+            for _ in range(one.numel()):
+                NOTES.note(READ_AMONG.name, READ_AMONG.why, READ_AMONG.code)
 
 
 class Calls(TorchFunctionMode):  # type: ignore[misc]  # torch is not read when types are checked
@@ -113,6 +127,8 @@ class Calls(TorchFunctionMode):  # type: ignore[misc]  # torch is not read when 
     ) -> Any:
         tracer = paused()
         kwargs = kwargs or {}
+        if func in _TAKE_DATA:
+            _note_reads([one for one in (*args, *kwargs.values()) if isinstance(one, list | tuple)])
         func = self.replaced.get(func, func)
         before = _made_on_ghost()
         outermost = getattr(_local, "function", None) is None
@@ -180,6 +196,9 @@ class Operations(DispatchMode):
         asked = device is not None and device.type == "cuda"
         if asked:
             kwargs = {**kwargs, "device": HOST}
+        pinned = kwargs.get("pin_memory")
+        if pinned:
+            kwargs = {**kwargs, "pin_memory": False}
         given = tensors((args, kwargs) if kwargs else args)
         ghosts = [is_ghost(tensor) for tensor in given]
         some = any(ghosts)
@@ -197,6 +216,8 @@ class Operations(DispatchMode):
             for tensor in tensors(made):
                 if id(tensor) not in known:
                     mark(tensor)
+        if pinned:
+            pin(made)
         return made
 
     def _note(self, name: str, wait: SyncOp) -> None:

@@ -153,6 +153,7 @@ COPY_OUT = SyncOp(
     "DG510",
     _values_copied,
 )
+READ_AMONG = SyncOp("tensor of tensors", _VALUE, "DG508")
 _READ = SyncOp("item", _VALUE, "DG411")
 _INDEX = SyncOp("index", "the indices are copied to the device", "DG510", _host_indices)
 # A mask of the host is counted on the host, and its indices are copied from pinned memory.

@@ -183,10 +183,6 @@ def _reading_names() -> Iterator[Name]:
 
 def _pinning_names() -> Iterator[Name]:
     def pin_memory(self: Any, device: Any = None) -> Any:
-        if is_ghost(self):
-            raise RuntimeError(
-                "cannot pin 'torch.cuda.FloatTensor' only dense CPU tensors can be pinned"
-            )
         if is_pinned(self):
             return self
         copy = self.clone()

@@ -13,7 +13,7 @@ from torch.utils._device import DeviceContext
 from pytest_dispatchguard.runtime.code.foreign import is_foreign
 from pytest_dispatchguard.runtime.ghost.copies import DEVICE, Name, device_of, moved
 from pytest_dispatchguard.runtime.ghost.cuda_api import cuda_names
-from pytest_dispatchguard.runtime.ghost.marks import is_ghost_storage, mark_storage
+from pytest_dispatchguard.runtime.ghost.marks import is_ghost_storage, mark_storage, pin
 from pytest_dispatchguard.runtime.ghost.sync_operations import COPY_OUT
 from pytest_dispatchguard.runtime.ghost.tensor_methods import tensor_names
 from pytest_dispatchguard.runtime.syncs.syncs import NOTES, as_one
@@ -55,18 +55,25 @@ def _factories() -> Iterator[Name]:
                     if device is not None
                     else real(source, **kwargs)
                 )
+            pinned = kwargs.pop("pin_memory", False)
             if asked.type != "cuda":
-                return (
+                result = (
                     real(*args, **kwargs)
                     if device is None
                     else real(*args, device=device, **kwargs)
                 )
+                if pinned:
+                    pin(result)
+                return result
             grad = kwargs.pop("requires_grad", False)
             on_host = real(*args, device="cpu", **kwargs)
             if on_host.numel():
                 NOTES.note(COPY_OUT.name, COPY_OUT.why, COPY_OUT.code)
             with torch.no_grad():
-                return moved(on_host, True).requires_grad_(grad)
+                result = moved(on_host, True).requires_grad_(grad)
+            if pinned:
+                pin(result)  # fails as on a GPU
+            return result
 
         return made
 

@@ -81,6 +81,11 @@ def test_a_form_that_is_not_cheaper_is_told(price: Run, tmp_path: Path) -> None:
         "def inputs():\n    return (1,)\n"
     )
     (folder / "specimen_broken.py").write_text("def bad(x):\n    return x\n")
+    (folder / "specimen_without_fix.py").write_text(
+        "def bad(x):\n    return x + 1\n"
+        "def good(x):\n    return x + 1  # as it is\n"
+        "def inputs():\n    return (1,)\n"
+    )
     (folder / "specimen_slow.py").write_text(
         "import time\n"
         "def bad(x):\n    time.sleep(0.06)\n"
@@ -108,6 +113,7 @@ def test_a_form_that_is_not_cheaper_is_told(price: Run, tmp_path: Path) -> None:
     assert done.returncode == 1, done.stderr
     assert "MY101/specimen, MY101/specimen_broken, MY101/specimen_slow" in done.stdout
     assert "0.3 s are too short to tell; give it more by --seconds" in done.stdout
+    assert "specimen_without_fix" not in done.stdout
     assert "has no attribute 'good'" in done.stdout
 
 

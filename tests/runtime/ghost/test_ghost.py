@@ -196,6 +196,8 @@ def test_what_backward_calls_back(seen: Recorder, reentrant: bool) -> None:
         (lambda x, host: x.numpy(), "can't convert cuda:0 device type tensor to numpy"),
         (lambda x, host: memoryview(x.__array__()), "can't convert cuda:0"),
         (lambda x, host: x.pin_memory(), "cannot pin"),
+        (lambda x, host: torch.zeros(1, device="cuda", pin_memory=True), "cannot pin"),
+        (lambda x, host: torch.tensor([1], device="cuda", pin_memory=True), "cannot pin"),
         (lambda x, host: torch.zeros(1).to("cuda:1"), "invalid device ordinal"),
     ],
 )
