@@ -9,7 +9,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -87,17 +87,35 @@ def _priced(
 def _differ(path: Path) -> bool:
     """Whether the forms of a specimen differ. They are alike where it shows a finding without a fix."""
     forms = {
-        form.name.lower(): [ast.dump(part) for part in form.body]
-        for form in ast.parse(path.read_text(encoding="utf-8")).body
-        if isinstance(form, ast.FunctionDef | ast.ClassDef)
+        name: [ast.dump(part) for part in form.body]
+        for name, form in _forms(path.read_text("utf-8"))
     }
     return "bad" not in forms or forms["bad"] != forms.get("good")
 
 
 def _places(path: Path, code: str) -> int:
-    """How many findings a specimen expects; at least one."""
-    expected = re.findall(r"#\s*expect:(.*)", path.read_text(encoding="utf-8"))
-    return max(1, sum(re.findall(r"\w+", codes).count(code) for codes in expected))
+    """How many findings of a specimen its good form does without; at least one."""
+    source = path.read_text("utf-8")
+    lines = source.splitlines()
+    good = {
+        line
+        for name, form in _forms(source)
+        if name == "good"
+        for line in range(form.lineno, (form.end_lineno or form.lineno) + 1)
+    }
+    count = 0
+    for number, line in enumerate(lines, 1):
+        expected = re.findall(r"#\s*expect:(.*)", line)
+        found = sum(re.findall(r"\w+", codes).count(code) for codes in expected)
+        count += -found if number in good else found
+    return max(1, count)
+
+
+def _forms(source: str) -> Iterator[tuple[str, ast.FunctionDef | ast.ClassDef]]:
+    """The definitions of a specimen by their names, in small letters: `bad`, `good`, and their helpers."""
+    for part in ast.parse(source).body:
+        if isinstance(part, ast.FunctionDef | ast.ClassDef):
+            yield part.name.lower(), part
 
 
 def _rounded(us: Interval | None) -> Interval | None:

@@ -88,8 +88,8 @@ def test_a_form_that_is_not_cheaper_is_told(price: Run, tmp_path: Path) -> None:
     )
     (folder / "specimen_slow.py").write_text(
         "import time\n"
-        "def bad(x):\n    time.sleep(0.06)\n"
-        "def good(x):\n    time.sleep(0.05)\n"
+        "def bad(x):\n    time.sleep(0.06)  # expect: MY101, MY101, MY101\n"
+        "def good(x):\n    time.sleep(0.05)  # expect: MY101\n"
         "def inputs():\n    return (1,)\n"
     )
     (tmp_path / "mypack.py").write_text(
@@ -114,6 +114,9 @@ def test_a_form_that_is_not_cheaper_is_told(price: Run, tmp_path: Path) -> None:
     assert "MY101/specimen, MY101/specimen_broken, MY101/specimen_slow" in done.stdout
     assert "0.3 s are too short to tell; give it more by --seconds" in done.stdout
     assert "specimen_without_fix" not in done.stdout
+    table = json.loads((tmp_path / NAME).read_text())
+    places = {one["specimen"]: one["places"] for one in table["specimens"]}
+    assert places == {"specimen": 1, "specimen_broken": 1, "specimen_slow": 2}
     assert "has no attribute 'good'" in done.stdout
 
 
