@@ -17,7 +17,7 @@ from pytest_dispatchguard.lint.callgraph.build import build
 from pytest_dispatchguard.lint.callgraph.families import families
 from pytest_dispatchguard.lint.callgraph.project import Project
 from pytest_dispatchguard.lint.facts import FileFacts
-from pytest_dispatchguard.lint.knowledge.libraries import LIBRARY_ROOTS
+from pytest_dispatchguard.lint.knowledge.entry_points import LIBRARY_ROOTS
 from pytest_dispatchguard.lint.scout.scan import scan
 from pytest_dispatchguard.lint.sources.module_names import module_name
 

@@ -34,7 +34,7 @@ FITS = {
     ),
     "DG504-random": (
         "def f(x: torch.Tensor):\n    return torch.randn(3).to(x.device)\n",
-        "the same seed gives different ones",
+        "the same seed gives different values",
     ),
     "DG438-last": ("def f(x: torch.Tensor):\n    return x[:, [-1]]\n", "`-1:` slices"),
     "DG438-one-of-the-last": ("def f(x: torch.Tensor):\n    return x[:, [-3]]\n", "`-3:-2` slices"),

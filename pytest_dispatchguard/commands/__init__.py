@@ -5,7 +5,7 @@ CLEAN, FOUND, FAILED = 0, 1, 2
 
 COMMANDS = {
     "check": "lint files and directories",
-    "fix": "apply selected fixes, or only those that tests and measurements prove",
+    "fix": "apply selected fixes, or (--verify) only those that pass the tests and measurably save time",
     "run": "run a program and report device syncs and repeated work in its hot code",
     "guards": "show which guards compiled code checks on every call, and what they cost",
     "rule": "explain a rule, or list the rules under a prefix such as DG4",
@@ -15,8 +15,8 @@ COMMANDS = {
     "price": "measure what each rule's pattern costs on this machine",
     "review": "report the findings and budget changes that a branch introduces",
     "report": "write an HTML page of findings, device syncs and budgets",
-    "trace": "show where a profiler trace waits for the device, and what keeps the device idle",
-    "history": "show how budgets developed, and find the commit that moved a counter",
+    "trace": "show where a profiled program waited for the device, and what kept it idle",
+    "history": "show how measurements changed over time, and find the commit that changed a counter",
     "merge": "merge --overhead-json files, for example from the shards of a CI job",
     "init": "set up a project: configuration, pre-commit hook, CI job and a first budget test",
     "config": "list the settings of [tool.dispatchguard], or describe one",

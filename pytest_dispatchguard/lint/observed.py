@@ -10,7 +10,7 @@ from typing import Any
 from pytest_dispatchguard import __version__, prices, profile
 from pytest_dispatchguard.config.config import Config, ignored_in_file, selected
 from pytest_dispatchguard.lint.judge.catalog import Catalog
-from pytest_dispatchguard.lint.knowledge.libraries import TEST_PATHS
+from pytest_dispatchguard.lint.knowledge.cold_names import TEST_PATHS
 from pytest_dispatchguard.lint.results import baseline as baselines
 from pytest_dispatchguard.lint.results import suppressions
 from pytest_dispatchguard.lint.session import settings, settings_only

@@ -192,7 +192,7 @@ def _in_all(findings: Sequence[Finding]) -> str:
     parts = [f"≈ {microseconds(us)} µs"] if us else []
     if waits:
         parts.append(f"{waits:.3g} {'wait' if waits == 1 else 'waits'} for the device")
-    told = " and ".join(parts) + (" at least" if least else "")
+    told = ("at least " if least else "") + " and ".join(parts)
     return f"{told} ({count(len(findings), 'finding')})"
 
 

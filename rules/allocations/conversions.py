@@ -74,8 +74,8 @@ class LegacyTensorType(Rule):
                 )
         return place.finding(
             node,
-            f"`{place.text(given)}` means `torch.{dtype}` on {where}: `{place.text(node)}` also moves "
-            f"the tensor there, and the host waits for it. Use `torch.{dtype}`, which keeps the device",
+            f"`{place.text(given)}` means `torch.{dtype}` on {where}: the conversion also moves the tensor "
+            f"there, so the host waits for it. Use `torch.{dtype}`, which leaves the tensor on its device",
             fix=fix,
         )
 

@@ -94,8 +94,9 @@ class FactoryThenMove(Rule):
         return place.finding(
             node,
             f"`{name}(…)` is made on the CPU and then moved by `.{last}(…)`, and the host waits for "
-            f"that copy; pass {self._given(node, factory, place)} to the factory instead"
-            + self._unless(given),
+            f"that copy; pass {self._given(node, place)} to the factory instead"
+            + self._unless(given)
+            + self._other_numbers(factory, place),
             certainty="note" if seeded else "sure",
             fix=fix,
         )
@@ -106,8 +107,14 @@ class FactoryThenMove(Rule):
             return " if its generator belongs to the device"
         return " if the tensor itself may be the leaf" if "requires_grad" in given else ""
 
-    def _given(self, node: cst.Call, factory: cst.Call, place: Place) -> str:
-        """What the factory takes in place of the move, and what becomes different by that."""
+    def _other_numbers(self, factory: cst.Call, place: Place) -> str:
+        """What becomes different where the factory takes the device."""
+        if place.last_name(factory) not in RANDOM:
+            return ""
+        return "; the device's generator then draws the numbers, so the same seed gives different values"
+
+    def _given(self, node: cst.Call, place: Place) -> str:
+        """What the factory takes in place of the move."""
         given = "`device=`"
         if place.last_name(node) == "type_as" or self._to_tensor(node, place):
             like = node.args[0].value
@@ -115,8 +122,6 @@ class FactoryThenMove(Rule):
             given = f"`device={shown}.device, dtype={shown}.dtype`"
         elif place.argument(node, 1, "dtype") is not None:
             given = "`device=` and `dtype=`"
-        if place.last_name(factory) in RANDOM:
-            given += " (the device's generator then draws the numbers, so the same seed gives different ones)"
         return given
 
     def _under(self, node: cst.BaseExpression) -> cst.BaseExpression:
@@ -204,11 +209,13 @@ class FactoryThenMove(Rule):
         gone = Span(end.line, end.column, whole.span.end_line, whole.span.end_column)
         safety = self._safety(factory, place)
         differs = (
-            "" if safety == "safe" else "; its generator may draw other numbers than the CPU's"
+            ""
+            if safety == "safe"
+            else "; the device's generator may draw different numbers from the CPU's"
         )
         return Fix(
             safety,
-            f"make it on the device{differs}",
+            f"create it on the device{differs}",
             (added, Edit(whole.path, gone, "")),
         )
 
@@ -223,7 +230,7 @@ class FactoryThenMove(Rule):
         edit = Edit(place.after(node, "").path, end, f", device={device}")
         safety = self._safety(factory, place)
         differs = "" if safety == "safe" else "; its numbers may be others than the CPU's"
-        return Fix(safety, f"make it on the device, and convert it there{differs}", (edit,))
+        return Fix(safety, f"create it on the device, and convert it there{differs}", (edit,))
 
     def _device(self, node: cst.Call, factory: cst.Call, place: Place) -> str:
         """The source of the device that a tensor is moved to; empty where it is not known by the time that

@@ -73,7 +73,7 @@ class WrapperBuiltPerCall(Rule):
         more = f" (and {len(alike) - 1} more in this function)" if len(alike) > 1 else ""
         message = (
             f"`{factory}(…)` builds a function{more} that is used for one call and thrown away; build it "
-            "once, in `__init__` or at module level, or do here what it does"
+            "once, in `__init__` or at module level, or inline its body here"
         )
         return place.finding(made, message)
 

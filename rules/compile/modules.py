@@ -180,7 +180,7 @@ class ModuleBuiltPerCall(Rule):
         return place.edits(
             pairs,
             safety="safe",
-            message=f"call {function.name} itself",
+            message=f"call {function.name} directly",
             imports=imports,
             more=(gone,) if gone is not None else (),
         )

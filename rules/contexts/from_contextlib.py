@@ -116,8 +116,8 @@ class GeneratorContextPerCall(Rule):
                 call,
                 f"`{place.text(call.func)}` is a generator context manager: each entry makes a "
                 "generator and a helper object and runs them through several Python frames on "
-                "the host. Write it as a class with `__enter__` and `__exit__`, or test first "
-                "whether there is anything to enter",
+                "the host. Write it as a class with `__enter__` and `__exit__`, or skip it "
+                "when it would do nothing",
                 certainty=path_certainty(place),
             )
 

@@ -126,16 +126,12 @@ class HasattrOfModule(Rule):
         values = place.attribute_values(attribute)
         registered = _registered(values)
         # What others add by `add_module` must not be there as anything else.
-        none = (
-            "to None"
-            if values
-            else f'to None (`register_module("{attribute}", None)` for a module)'
-        )
+        none = "" if values else f' (`register_module("{attribute}", None)` if it is a submodule)'
         return place.finding(
             node,
             f"`{place.text(node)}` goes through `Module.__getattr__`, Python code that takes "
-            f"about a microsecond per call. In `__init__`, set `self.{attribute}` {none} if there is "
-            "none; read it into a local once, and test that",
+            f"about a microsecond per call. Always define `self.{attribute}` in `__init__`, as None when "
+            f"unused{none}; then read it into a local once and test the local",
             certainty="maybe" if _foreign_bases(place) else "note" if registered else "sure",
             fix=_asking_one_table(node, attribute, values, place),
         )
@@ -188,7 +184,7 @@ def _asking_one_table(
         node_or_not,
         new,
         safety="unsafe",
-        message=f"Ask `{where}` alone; what other code keeps elsewhere as `{attribute}` is not found",
+        message=f"look only in `{where}`; misses `{attribute}` if other code keeps it elsewhere",
     )
 
 

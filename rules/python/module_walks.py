@@ -86,7 +86,7 @@ def _unsliced(node: cst.Subscript, part: cst.Slice, place: Place) -> str:
         return f"Use `len({base})` to count them, or use {plain}"
     if all(b is None or _not_negative(b, place) for b in (part.lower, part.upper, part.step)):
         return f"Iterate over `{_islice(base, part, place)}` instead, or over {plain}"
-    return f"Iterate over {plain} instead; negative bounds work too"
+    return f"Iterate over {plain} instead (negative indices behave the same)"
 
 
 def _islice(base: str, part: cst.Slice, place: Place) -> str:

@@ -82,8 +82,8 @@ class FlattenOnlyToScan(Rule):
             return None
         message = (
             f"`{place.text(node)}` flattens the tree on every call only to test "
-            f"`{place.short(test)}` on each leaf; test the values themselves first, and flatten only "
-            "the nested ones"
+            f"`{place.short(test)}` on each leaf; test the top-level values first, and flatten only "
+            "those that are nested"
         )
         return place.finding(node, message)
 

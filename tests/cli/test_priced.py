@@ -49,7 +49,7 @@ def test_what_costs_most_comes_first_and_is_added_up(project: Path, run: Any) ->
     assert costs == [f"≈ {us} µs per call on this machine" for us in ("40", "6.0", "0.50")]
     assert lines[-2:] == [
         "What the flagged lines cost in one call of",
-        "  net.Net.forward: ≈ 46 µs at least (3 findings)",
+        "  net.Net.forward: at least ≈ 46 µs (3 findings)",
     ]
 
 

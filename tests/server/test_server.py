@@ -337,7 +337,7 @@ def test_what_is_flagged_says_why_and_what_it_costs(root: Path) -> None:
         assert lines[1:] == [
             "hot: forward of a torch.nn.Module: pkg.model.Model.forward -> pkg.ops.helper",
             "waits for the device",
-            "fix: make it on the device",
+            "fix: create it on the device",
         ]
         assert found.code_description is not None
         assert found.code_description.href.endswith("/rules/DG504/")
@@ -554,7 +554,7 @@ def test_a_fix_an_unsafe_fix_and_a_comment(root: Path) -> None:
         (found,) = await made.found(uri, "DG504")
         actions = await made.actions(uri, found.range, "quickfix")
         assert [a.title for a in actions] == [
-            "DG504: make it on the device",
+            "DG504: create it on the device",
             "DG504: ignore here",
         ]
         fix, ignore = actions

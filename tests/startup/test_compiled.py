@@ -149,7 +149,8 @@ def code(tree, flags, _code=compiler._code):
     return _code(tree, flags)
 compiler._code = code
 import pytest_dispatchguard.lint.judge.judge, pytest_dispatchguard.commands.linting.check
-import pytest_dispatchguard.lint.scout.scan, pytest_dispatchguard.lint.knowledge.libraries
+import pytest_dispatchguard.lint.scout.scan
+import pytest_dispatchguard.lint.knowledge.cold_names, pytest_dispatchguard.lint.knowledge.library_names
 from pytest_dispatchguard.lint.judge import packs
 packs.load(("dispatchguard_rules",))
 keep()

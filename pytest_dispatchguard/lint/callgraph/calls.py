@@ -24,7 +24,7 @@ from pytest_dispatchguard.lint.callgraph.name_resolution import (
 from pytest_dispatchguard.lint.callgraph.project import Project, class_of
 from pytest_dispatchguard.lint.callgraph.symbols import Symbol, Symbols
 from pytest_dispatchguard.lint.facts import CallFact, FunctionFact
-from pytest_dispatchguard.lint.knowledge.libraries import TEST_PATHS
+from pytest_dispatchguard.lint.knowledge.cold_names import TEST_PATHS
 
 PROPERTIES = frozenset(
     {"property", "cached_property", "functools.cached_property", "abc.abstractproperty"}

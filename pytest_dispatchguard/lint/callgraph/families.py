@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pytest_dispatchguard.lint.callgraph.class_hierarchy import method_owner, mro
 from pytest_dispatchguard.lint.callgraph.project import Project, dotted_id
 from pytest_dispatchguard.lint.facts import ClassFact
-from pytest_dispatchguard.lint.knowledge.libraries import LIBRARY_ROOTS, Known, canonical, family
+from pytest_dispatchguard.lint.knowledge.entry_points import LIBRARY_ROOTS, Known
+from pytest_dispatchguard.lint.knowledge.library_names import canonical, family
 
 _PLAIN = frozenset(
     "object abc ABC typing Generic Protocol enum Enum dict list tuple collections".split()

@@ -13,7 +13,7 @@ from pytest_dispatchguard.lint.callgraph.name_search import MOST_STEPS, follow, 
 from pytest_dispatchguard.lint.callgraph.project import Project
 from pytest_dispatchguard.lint.callgraph.symbols import Symbol, Symbols
 from pytest_dispatchguard.lint.facts import Value
-from pytest_dispatchguard.lint.knowledge.libraries import canonical
+from pytest_dispatchguard.lint.knowledge.library_names import canonical
 
 DOTTED = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 

@@ -14,7 +14,7 @@ from pytest_dispatchguard.lint.callgraph.name_resolution import resolve
 from pytest_dispatchguard.lint.callgraph.project import Project, class_of
 from pytest_dispatchguard.lint.facts import FunctionFact
 from pytest_dispatchguard.lint.hotness.patterns import Patterns, picked_by
-from pytest_dispatchguard.lint.knowledge.libraries import (
+from pytest_dispatchguard.lint.knowledge.cold_names import (
     COLD_DECORATORS,
     COLD_METHODS,
     COLD_PATHS,

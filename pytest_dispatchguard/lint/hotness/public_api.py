@@ -9,7 +9,7 @@ from pytest_dispatchguard.lint.callgraph.families import families
 from pytest_dispatchguard.lint.callgraph.project import Project, class_of
 from pytest_dispatchguard.lint.facts import FunctionFact
 from pytest_dispatchguard.lint.hotness.cold import in_tests, path_of
-from pytest_dispatchguard.lint.knowledge.libraries import OFFERED
+from pytest_dispatchguard.lint.knowledge.entry_points import OFFERED
 from pytest_dispatchguard.lint.sources.packages import APART
 
 REASON = "called by users of the library"

@@ -15,7 +15,7 @@ from pytest_dispatchguard.lint.facts import CallFact, FunctionFact
 from pytest_dispatchguard.lint.hotness.cold import Coldness, in_tests
 from pytest_dispatchguard.lint.hotness.patterns import Patterns, decorator_names, picked_by
 from pytest_dispatchguard.lint.hotness.profile import Observed
-from pytest_dispatchguard.lint.knowledge.libraries import (
+from pytest_dispatchguard.lint.knowledge.entry_points import (
     HOT_ANYWHERE,
     HOT_DECORATORS,
     KERNELS,
@@ -58,7 +58,7 @@ def named_roots(project: Project, hot: Patterns) -> dict[str, Root]:
         picked = picked_by(project, function_id, hot, facts)
         if picked:
             exact = picked == dotted_id(function_id) or picked.startswith("@")
-            roots[function_id] = Root(function_id, f"hot-roots: {picked}", surely=exact)
+            roots[function_id] = Root(function_id, f"matches {picked} in hot-roots", surely=exact)
     return roots
 
 

@@ -23,7 +23,7 @@ from pytest_dispatchguard.lint.hotness.patterns import patterns
 from pytest_dispatchguard.lint.hotness.profile import Observed, with_seen
 from pytest_dispatchguard.lint.hotness.reachability import ReachContext, Reached, reachable
 from pytest_dispatchguard.lint.hotness.roots import Root, find_roots, named_roots, ran_roots
-from pytest_dispatchguard.lint.knowledge.libraries import Known
+from pytest_dispatchguard.lint.knowledge.entry_points import Known
 
 
 class HotFunction(NamedTuple):

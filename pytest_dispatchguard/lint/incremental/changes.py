@@ -16,7 +16,7 @@ from pytest_dispatchguard.lint.callgraph.families import holds_modules
 from pytest_dispatchguard.lint.callgraph.project import dotted_id
 from pytest_dispatchguard.lint.facts import Brief, FileFacts, FunctionFact
 from pytest_dispatchguard.lint.hotness.patterns import means
-from pytest_dispatchguard.lint.knowledge.libraries import LIBRARY_ROOTS, STEPS
+from pytest_dispatchguard.lint.knowledge.entry_points import LIBRARY_ROOTS, STEPS
 from pytest_dispatchguard.lint.store.packing import frame, frame_of_class, packed_call
 
 _WORD = re.compile(r"\w+", re.ASCII)

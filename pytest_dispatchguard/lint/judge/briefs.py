@@ -19,7 +19,7 @@ from pytest_dispatchguard.lint.facts import (
     Value,
 )
 from pytest_dispatchguard.lint.hotness.profile import kinds_of
-from pytest_dispatchguard.lint.knowledge.libraries import canonical
+from pytest_dispatchguard.lint.knowledge.library_names import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

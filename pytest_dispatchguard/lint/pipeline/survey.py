@@ -143,7 +143,7 @@ whether the cache will keep what is found."""
 
 
 def _scan(job: _File) -> tuple[str, str, str, str]:
-    from pytest_dispatchguard.lint.knowledge.libraries import cold_by_name
+    from pytest_dispatchguard.lint.knowledge.cold_names import cold_by_name
     from pytest_dispatchguard.lint.scout import scan
     from pytest_dispatchguard.lint.sources.module_names import module_name
 

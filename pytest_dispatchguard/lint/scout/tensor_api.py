@@ -7,7 +7,7 @@ import re
 
 from tree_sitter import Node
 
-from pytest_dispatchguard.lint.knowledge.libraries import STEPS
+from pytest_dispatchguard.lint.knowledge.entry_points import STEPS
 from pytest_dispatchguard.lint.knowledge.tensor_words import TENSOR_METHODS, TORCH_OPS
 from pytest_dispatchguard.lint.scout.state import Reading, Walk
 from pytest_dispatchguard.lint.scout.values import text

@@ -366,7 +366,7 @@ def _measured(measured: Measurement) -> str:
     processes = "1 process" if measured.processes == 1 else f"{measured.processes} processes"
     return (
         f"{took}: medians of {measured.pairs} blocks each in {processes}; "
-        f"the reference compared with itself gives {measured.control:.4f}"
+        f"control: the reference against itself is {measured.control:.4f} (ideally 1)"
     )
 
 

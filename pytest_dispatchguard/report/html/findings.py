@@ -239,8 +239,9 @@ def _root(root: str, found: Sequence[tuple[int, Finding]]) -> Html:
     hot = found[0][1].hot
     often = _in_all(found)
     told = f", {hot.reason}" if hot is not None and hot.reason else ""
-    told += f": {often:.3g} {'wait' if often == 1 else 'waits'} a {hot.per if hot else 'call'}"
     least = any(f.hot is not None and f.hot.loop and not f.hot.seen for _, f in found)
+    told += ": at least " if least else ": "
+    told += f"{often:.3g} {'wait' if often == 1 else 'waits'} a {hot.per if hot else 'call'}"
     name = el("code", root) if root else "reached from no known entry point"
     places = [
         el(
@@ -252,7 +253,7 @@ def _root(root: str, found: Sequence[tuple[int, Finding]]) -> Html:
         )
         for number, finding in found
     ]
-    return el("li", name, told + (" at least" if least else ""), el("ul", *places))
+    return el("li", name, told, el("ul", *places))
 
 
 def _waiting(finding: Finding) -> str:

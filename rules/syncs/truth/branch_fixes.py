@@ -11,7 +11,7 @@ from ..data_flow import cheap, may_overflow, selectable
 from ..waits import Asked
 from .device_conditions import host_before, truth_on_device
 
-_SAID = "Work out both sides and select on the device; they have to be of one shape"
+_SAID = "compute both branches and select on the device; both must have the same shape"
 
 
 def selected(node: cst.BaseExpression, who: Asked, place: Place) -> Fix | None:

@@ -10,7 +10,7 @@ from pytest_dispatchguard.lint.callgraph.project import Project
 from pytest_dispatchguard.lint.facts import Brief, HotFact
 from pytest_dispatchguard.lint.hotness.solve import listed, solve
 from pytest_dispatchguard.lint.judge.briefs import Briefer
-from pytest_dispatchguard.lint.knowledge.libraries import cold_by_name
+from pytest_dispatchguard.lint.knowledge.cold_names import cold_by_name
 from pytest_dispatchguard.lint.scout.scan import scan
 from pytest_dispatchguard.lint.sources.module_names import module_name
 from pytest_dispatchguard.lint.store.packing import pack_brief, unpack_brief

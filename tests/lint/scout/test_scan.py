@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_dispatchguard.lint.facts import FileFacts, FunctionFact
-from pytest_dispatchguard.lint.knowledge.libraries import cold_by_name
+from pytest_dispatchguard.lint.knowledge.cold_names import cold_by_name
 from pytest_dispatchguard.lint.scout.scan import scan
 from pytest_dispatchguard.lint.store.packing import pack_facts, unpack_facts
 

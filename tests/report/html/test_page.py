@@ -177,7 +177,7 @@ def test_all_that_is_known_is_there(known_of: KnownOf) -> None:
         "Where 12.8 µs of add go",
         "12 operations from 1 line",
         "used twice",
-        "package.layers.Dense.forward, forward of a torch.nn.Module: 3 waits a call at least",
+        "package.layers.Dense.forward, forward of a torch.nn.Module: at least 3 waits a call",
         "→ src/package/module_0.py:11:8 in pick: waits 2 times (DG401)",
         "Hot: forward of a torch.nn.Module: package.layers.Dense.forward → pick (in a loop)",
         "Costs: ≈ 0.10 to 60 µs per call on a machine",

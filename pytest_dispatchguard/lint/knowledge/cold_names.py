@@ -1,0 +1,95 @@
+"""What is cold by its name: functions, files and decorators of one-time work."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+COLD_METHODS = re.compile(
+    r"build|_?build_(?:from_\w+|\w*(?:model|layer|module|network|optimizer|scheduler|dataset|"
+    r"dataloader|loader|config|vocab|tokenizer|parser)s?)|extra_repr|__repr__|__str__|__format__|__del__|__init_subclass__|__set_name__|"
+    r"\w*get_config|\w*from_config|get_build_config|build_from_config|get_compile_config|compile_from_config|compile|"
+    r"_?(?:get_|set_|load_|save_)?(?:extra_)?state_dict\w*|_?(?:load(?!_balanc)|save)(?:_\w+)?|_load_from_state_dict|_save_to_state_dict|"
+    r"from_pretrained|_from_pretrained\w*|push_to_hub\w*|from_(?:file|json|yaml|checkpoint|single_file|url)|"
+    r"to_(?:json|yaml|file|json_string|json_file|diff_dict)|"
+    r"__getstate__|__setstate__|__reduce__|__reduce_ex__|__getnewargs__|__deepcopy__|__copy__|__dir__|"
+    r"compute_output_spec|symbolic_call|compute_output_shape|_?reset_parameters|_?init_weights|_?initialize_weights|"
+    r"_?(?:reset|init)_(?:parameters|weights|params)\w*|weight_init|_?export\w*|onnx\w*|\w*_to_onnx|"
+    r"_?plot\w*|_?print_\w+|_?show\w*|_?log_(?:metrics|summary|images?)|_?summary\w*|_?download\w*|"
+    r"_?convert_(?:checkpoint|state_dict|weights|config)\w*|add_\w*arguments?|main|cli|_?parse_args|"
+    r"_?visuali[sz]e\w*|tokenize\w*|_?prepare_(?:model|dataset|dataloader)\w*|__class_getitem__|"
+    r"validate_config|_?create_optimizer\w*|get_train_dataloader|resize_token_embeddings|"
+    r"configure_optimizers|configure_callbacks|setup|teardown|prepare_data|\w+_dataloader|\w*save_checkpoint|"
+    r"_?handle_\w*(?:recovery|oom|errors?|failures?|exceptions?)|"
+    r"enable_\w+|disable_\w+|gradient_checkpointing_enable|gradient_checkpointing_disable|fuse_(?:qkv|lora|model|conv|bn|modules?|weights?)\w*|unfuse_\w+|"
+    r"_?capture(?:_one\w*|_(?:cuda_?)?graphs?|_model|_forward|_scope)?|\w*graph\w*_capture\w*|"
+    r"\w+_for_export|\w*_exportable|trace_and_export\w*|_?sweep\w*|_?autotune\w*|"
+    r"_?tune_\w+|\w*_?(?:repack|prepack|pack_weights?|process_weights|prepare_weights?)\w*|"
+    r"_?(?:dump|peek)_\w+|_?quantize_model|unmerge\w*|merge_adapter\w*|quantize|add_adapter|delete_adapter|merge_and_unload"
+)
+"""Functions that run at set-up, for people, or at saving and loading, whatever calls them."""
+
+COLD_UNLESS_ROOTS = re.compile(
+    r"_*reset|_?setup_\w+|on_(?!\w*batch)\w+_start|on_(?!\w*batch)\w+_begin|_?calibrate\w*|"
+    r"_?benchmark\w*|_?profile\w*|fit|_?(?:clear|empty|free)_\w*(?:cache|memory)|_?release_memory|_?offload"
+)
+"""Functions that are cold wherever another function calls them, and hot where a library does."""
+
+TEST_PATHS = re.compile(
+    r"(?:^|/)(?:tests?|testing|benchmarks?|bench|docs?|\.[^/]+)/|"
+    r"(?:^|/)(?:test_[^/]*|[^/]*_test|conftest|[^/]*testing[^/]*|test_utils)\.py$"
+)
+"""Files of tests, benchmarks and documentation."""
+
+COLD_PATHS = re.compile(
+    r"(?:^|/)(?:scripts?|cli|commands|conversion|saving|export|datasets?|visuali[sz]ation|plotting|"
+    r"loggers?|demos?|debug(?:_utils|ging)?|debuggers?|deprecated)/|"
+    r"(?:^|/)(?:setup|__main__|convert_[^/]*|[^/]*_convert(?:er)?|convert|plot[^/]*|[^/]*_plots?|cli|visuali[sz]ations?|"
+    r"versioneer|hubconf|checkpoint_converter|[^/]*_to_hf|[^/]*_dataset|datasets?|setup_helpers|"
+    r"tokenization_[^/]*|[^/]*tokenizer|processing_[^/]*|feature_extraction_[^/]*|"
+    r"(?:image|video)_processing_[^/]*|configuration_[^/]*|dummy_[^/]*objects|docs?_utils|"
+    r"model_debugging_utils|[^/]*progress(?:_bar)?|hub|[^/]*_hub|"
+    r"exporters?|export|[^/]*_export(?:er)?|_pretrained|_builder|_registry)\.py$"
+)
+"""Files whose code runs at set-up, for people, or on the command line."""
+
+
+def cold_by_name(path: str, text: str) -> Callable[[str], bool]:
+    """Whether functions of a file are cold for their names or the file's, whatever they hold and whatever
+    calls them."""
+    if TEST_PATHS.search(path):
+        return lambda name: True
+    if "backward" in text:
+        return lambda name: False  # training loops are hot wherever they stand
+    if COLD_PATHS.search(path):
+        return lambda name: True
+    return lambda name: COLD_METHODS.fullmatch(name) is not None
+
+
+COLD_DECORATORS = frozenset(
+    {
+        "functools.lru_cache",
+        "functools.cache",
+        "functools.cached_property",
+        "torch._dynamo.assume_constant_result",
+        "torch.jit.unused",
+        "torch.jit.ignore",
+        "typing.overload",
+        "typing_extensions.overload",
+        "torch.library.register_fake",
+        "torch.library.impl_abstract",
+        "triton.jit",
+        "triton.autotune",
+        "triton.heuristics",
+        "numba.jit",
+        "numba.njit",
+        "pytest.fixture",
+        "click.command",
+    }
+)
+"""Decorators of functions that run once, or only where code is analysed."""
+
+KERNEL_DECORATORS = re.compile(
+    r"(?:\w+\.)*(?:cute|tl|tilelang|wp|warp|ti|taichi|gluon|cuda|T)\.(?:jit|kernel|func|struct|prim_func|autotune)"
+)
+"""The same of languages for kernels: Python there is compiled, and runs on the device."""
