@@ -48,6 +48,7 @@ WAITS: dict[str, Callable[[Given], Any]] = {
     "repr": lambda g: repr(g.x),
     "tolist": lambda g: g.x.tolist(),
     "a tensor made of a list of tensors": lambda g: torch.tensor([[1.0, g.n]]),
+    "a new tensor of the host, made of a list of tensors": lambda g: g.host.new_tensor([g.n]),
     "cpu": lambda g: g.x.cpu(),
     "to the host": lambda g: g.x.to("cpu"),
     "to the device": lambda g: g.host.to("cuda"),

@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from pytest_dispatchguard.runtime.ghost.marks import is_ghost, mark, pin
 from pytest_dispatchguard.runtime.ghost.sync_operations import READ_AMONG, SyncOp, syncs
+from pytest_dispatchguard.runtime.ghost.tensor_methods import new_tensor
 from pytest_dispatchguard.runtime.hooks.dispatch_mode import DispatchMode
 from pytest_dispatchguard.runtime.hooks.function_calls import paused, resumed
 from pytest_dispatchguard.runtime.hooks.tensors import tensors
@@ -64,7 +65,7 @@ _READS = {
     "__format__": ("format", "DG415"),
 }
 """The name and rule of a read, by the function that reads; the others read by `item`."""
-_TAKE_DATA = frozenset({torch.tensor, torch.as_tensor, torch.asarray, torch.Tensor.new_tensor})
+_TAKE_DATA = frozenset({torch.tensor, torch.as_tensor, torch.asarray, new_tensor})
 """Functions that make a tensor of lists. They read the tensors within where no mode sees it."""
 _READ = "aten::_local_scalar_dense"
 _SYNCS = syncs(torch.__version__)

@@ -58,7 +58,7 @@ def _copying_names() -> Iterator[Name]:
     yield torch.Tensor, "cuda", _cuda
     yield torch.Tensor, "cpu", _cpu
     yield torch.Tensor, "copy_", _copy_
-    yield torch.Tensor, "new_tensor", _new_tensor
+    yield torch.Tensor, "new_tensor", new_tensor
     yield torch.Tensor, "type", _type
     yield torch.Tensor, "record_stream", lambda self, stream: None
 
@@ -96,7 +96,8 @@ def _copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
     return _base.copy_(self, src, non_blocking)
 
 
-def _new_tensor(self: Any, data: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
+def new_tensor(self: Any, data: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
+    """Stands in for `Tensor.new_tensor`."""
     to_ghost = is_ghost(self) if device is None else device_of(device).type == "cuda"
     if not to_ghost:
         return _base.new_tensor(self, data, *args, device=device, **kwargs)
