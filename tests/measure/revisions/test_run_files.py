@@ -86,6 +86,7 @@ def quicker(name: str, value: Any) -> Any:
     return value
 
 
+@pytest.mark.thorough  # what the machine does meanwhile decides what can be told
 def test_the_same_day_is_decided_and_a_slower_one_refused(
     pytester: pytest.Pytester, saved: Callable[..., pytest.RunResult]
 ) -> None:
