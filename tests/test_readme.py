@@ -31,7 +31,6 @@ def test_the_screenful_is_what_the_command_says(root: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
-@pytest.mark.thorough
 def test_the_proof_of_a_fix_is_what_the_command_says(root: Path) -> None:
     """But for the times, and for what the instructions are on this Python and torch."""
     readme = (root / "README.md").read_text(encoding="utf-8")

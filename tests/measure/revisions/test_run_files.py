@@ -78,15 +78,15 @@ def changed(file: Path, times: Callable[[str, Any], Any]) -> None:
 
 
 def quicker(name: str, value: Any) -> Any:
-    """The run of a day on which all took a sixth less: this day is slower by 20%."""
+    """The run of a day on which all took a third less: this day is slower by half. A machine that wanders
+    while it measures does not make up for that."""
     if name == "values":
-        return [one / 1.2 for one in value]
+        return [one / 1.5 for one in value]
     if name.startswith("control_") and not isinstance(value, (dict, list)):
-        return value / 1.2
+        return value / 1.5
     return value
 
 
-@pytest.mark.thorough  # what the machine does meanwhile decides what can be told
 def test_the_same_day_is_decided_and_a_slower_one_refused(
     pytester: pytest.Pytester, saved: Callable[..., pytest.RunResult]
 ) -> None:
@@ -106,13 +106,9 @@ def test_the_same_day_is_decided_and_a_slower_one_refused(
     result = saved("--overhead-undecided=fail", "--overhead-report=report.md")
     rows = told(pytester)
     assert rows["test_little"]["verdict"] == "undecided"
-    # On a machine that wanders while it measures, that is why nothing can be told.
-    wording = (
-        r"the machine alone differs by \d+%: measure base and head in one run with --overhead-against|"
-        "too uncertain to decide"
-    )
+    wording = r"the machine alone differs by \d+%: measure base and head in one run with --overhead-against"
     assert re.search(wording, rows["test_little"]["reason"])
-    assert rows["test_little"]["base"]["pace"]["change"]["value"] == pytest.approx(1.2, rel=0.25)
+    assert rows["test_little"]["base"]["pace"]["change"]["value"] == pytest.approx(1.5, rel=0.25)
     report = (pytester.path / "report.md").read_text()
     for text in (result.stdout.str(), report):
         assert re.search(
