@@ -15,6 +15,7 @@ _RESHAPING = frozenset(
     "view reshape unsqueeze squeeze expand permute transpose t contiguous flatten repeat".split()
 )
 """Methods that change a tensor's layout and none of its numbers."""
+_OTHER_NUMBERS = "; the device's generator may draw different numbers from the CPU's"
 
 
 def _end(node: cst.BaseExpression, place: Place) -> Span | None:
@@ -208,11 +209,7 @@ class FactoryThenMove(Rule):
         added = Edit(whole.path, inner, f", {arguments}")
         gone = Span(end.line, end.column, whole.span.end_line, whole.span.end_column)
         safety = self._safety(factory, place)
-        differs = (
-            ""
-            if safety == "safe"
-            else "; the device's generator may draw different numbers from the CPU's"
-        )
+        differs = "" if safety == "safe" else _OTHER_NUMBERS
         return Fix(
             safety,
             f"create it on the device{differs}",
@@ -229,7 +226,7 @@ class FactoryThenMove(Rule):
             return None
         edit = Edit(place.after(node, "").path, end, f", device={device}")
         safety = self._safety(factory, place)
-        differs = "" if safety == "safe" else "; its numbers may be others than the CPU's"
+        differs = "" if safety == "safe" else _OTHER_NUMBERS
         return Fix(safety, f"create it on the device, and convert it there{differs}", (edit,))
 
     def _device(self, node: cst.Call, factory: cst.Call, place: Place) -> str:

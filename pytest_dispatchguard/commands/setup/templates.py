@@ -87,7 +87,7 @@ def budget_test(module: str, name: str, tensors: Sequence[str], *, makes: bool) 
         "",
         "import pytest",
         "",
-        'torch = pytest.importorskip("torch")',
+        'torch = pytest.importorskip("torch", reason="what is measured uses torch")',
         "",
         f"from {module} import {name}  # noqa: E402 - needs torch, asked for above",
         "",

@@ -9,7 +9,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -86,36 +86,33 @@ def _priced(
 
 def _differ(path: Path) -> bool:
     """Whether the forms of a specimen differ. They are alike where it shows a finding without a fix."""
-    forms = {
-        name: [ast.dump(part) for part in form.body]
-        for name, form in _forms(path.read_text("utf-8"))
-    }
+    forms = {name: list(map(ast.dump, form.body)) for name, form in _forms(path).items()}
     return "bad" not in forms or forms["bad"] != forms.get("good")
 
 
 def _places(path: Path, code: str) -> int:
     """How many findings of a specimen its good form does without; at least one."""
-    source = path.read_text("utf-8")
-    lines = source.splitlines()
-    good = {
-        line
-        for name, form in _forms(source)
-        if name == "good"
-        for line in range(form.lineno, (form.end_lineno or form.lineno) + 1)
-    }
-    count = 0
-    for number, line in enumerate(lines, 1):
-        expected = re.findall(r"#\s*expect:(.*)", line)
-        found = sum(re.findall(r"\w+", codes).count(code) for codes in expected)
-        count += -found if number in good else found
-    return max(1, count)
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    good = _forms(path).get("good")
+    kept = [] if good is None else lines[good.lineno - 1 : good.end_lineno]
+    return max(1, _expected(lines, code) - 2 * _expected(kept, code))
 
 
-def _forms(source: str) -> Iterator[tuple[str, ast.FunctionDef | ast.ClassDef]]:
-    """The definitions of a specimen by their names, in small letters: `bad`, `good`, and their helpers."""
-    for part in ast.parse(source).body:
-        if isinstance(part, ast.FunctionDef | ast.ClassDef):
-            yield part.name.lower(), part
+def _expected(lines: Sequence[str], code: str) -> int:
+    """How many findings of a rule the comments of these lines expect."""
+    said = (line.partition("expect:")[2] for line in lines if re.search(r"#\s*expect:", line))
+    return sum(re.findall(r"\w+", codes).count(code) for codes in said)
+
+
+def _forms(path: Path) -> dict[str, ast.FunctionDef | ast.ClassDef]:
+    """The definitions of a specimen by their names in small letters: `bad`, `good`, and their helpers. There
+    are none in what is no Python, as measuring it will tell."""
+    try:
+        body = ast.parse(path.read_bytes()).body
+    except (SyntaxError, ValueError):
+        return {}
+    definitions = (part for part in body if isinstance(part, ast.FunctionDef | ast.ClassDef))
+    return {part.name.lower(): part for part in definitions}
 
 
 def _rounded(us: Interval | None) -> Interval | None:

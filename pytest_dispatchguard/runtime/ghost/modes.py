@@ -128,8 +128,7 @@ class Calls(TorchFunctionMode):  # type: ignore[misc]  # torch is not read when 
     ) -> Any:
         tracer = paused()
         kwargs = kwargs or {}
-        if func in _TAKE_DATA:
-            _note_reads([one for one in (*args, *kwargs.values()) if isinstance(one, list | tuple)])
+        takes_data = func in _TAKE_DATA
         func = self.replaced.get(func, func)
         before = _made_on_ghost()
         outermost = getattr(_local, "function", None) is None
@@ -142,6 +141,9 @@ class Calls(TorchFunctionMode):  # type: ignore[misc]  # torch is not read when 
             given = tensors((args, kwargs) if kwargs else args)
             _local.made_on_ghost = any(map(is_ghost, given)) or None
         try:
+            if takes_data:
+                data = (*args, *kwargs.values())
+                _note_reads([one for one in data if isinstance(one, list | tuple)])
             if _local.made_on_ghost and func is torch.nn.functional.one_hot:
                 return self._one_hot(func, args, kwargs)
             # C functions run no Python code but this package's.

@@ -57,22 +57,17 @@ def _factories() -> Iterator[Name]:
                 )
             pinned = kwargs.pop("pin_memory", False)
             if asked.type != "cuda":
-                result = (
-                    real(*args, **kwargs)
-                    if device is None
-                    else real(*args, device=device, **kwargs)
-                )
-                if pinned:
-                    pin(result)
-                return result
-            grad = kwargs.pop("requires_grad", False)
-            on_host = real(*args, device="cpu", **kwargs)
-            if on_host.numel():
-                NOTES.note(COPY_OUT.name, COPY_OUT.why, COPY_OUT.code)
-            with torch.no_grad():
-                result = moved(on_host, True).requires_grad_(grad)
+                where = {} if device is None else {"device": device}
+                result = real(*args, **where, **kwargs)
+            else:
+                grad = kwargs.pop("requires_grad", False)
+                on_host = real(*args, device="cpu", **kwargs)
+                if on_host.numel():
+                    NOTES.note(COPY_OUT.name, COPY_OUT.why, COPY_OUT.code)
+                with torch.no_grad():
+                    result = moved(on_host, True).requires_grad_(grad)
             if pinned:
-                pin(result)  # fails as on a GPU
+                pin(result)  # fails on the ghost, as on a GPU
             return result
 
         return made

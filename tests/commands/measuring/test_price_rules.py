@@ -81,6 +81,7 @@ def test_a_form_that_is_not_cheaper_is_told(price: Run, tmp_path: Path) -> None:
         "def inputs():\n    return (1,)\n"
     )
     (folder / "specimen_broken.py").write_text("def bad(x):\n    return x\n")
+    (folder / "specimen_unfinished.py").write_text("def bad(x:\n")
     (folder / "specimen_without_fix.py").write_text(
         "def bad(x):\n    return x + 1\n"
         "def good(x):\n    return x + 1  # as it is\n"
@@ -112,11 +113,17 @@ def test_a_form_that_is_not_cheaper_is_told(price: Run, tmp_path: Path) -> None:
     done = price("MY101", *QUICK, PYTHONPATH=path)
     assert done.returncode == 1, done.stderr
     assert "MY101/specimen, MY101/specimen_broken, MY101/specimen_slow" in done.stdout
+    assert "MY101/specimen_unfinished" in done.stdout and "SyntaxError" in done.stdout
     assert "0.3 s are too short to tell; give it more by --seconds" in done.stdout
     assert "specimen_without_fix" not in done.stdout
     table = json.loads((tmp_path / NAME).read_text())
     places = {one["specimen"]: one["places"] for one in table["specimens"]}
-    assert places == {"specimen": 1, "specimen_broken": 1, "specimen_slow": 2}
+    assert places == {
+        "specimen": 1,
+        "specimen_broken": 1,
+        "specimen_slow": 2,
+        "specimen_unfinished": 1,
+    }
     assert "has no attribute 'good'" in done.stdout
 
 
