@@ -36,6 +36,7 @@ MODULES = (
     "allocations.scalars",
     "allocations.constants",
     "allocations.moves",
+    "allocations.parameter_loops",
     "allocations.growth",
     "allocations.conversions",
     "allocations.host_data",

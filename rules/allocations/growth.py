@@ -1,12 +1,11 @@
-"""DG506, DG512, DG515: tensors grown by concatenation, and parameters updated one by one."""
+"""DG506, DG515: tensors that grow by concatenation."""
 
 from __future__ import annotations
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Finding, Loop, Place, Rule, SelfWrite
+from pytest_dispatchguard import Call, Finding, Place, Rule, SelfWrite
 
-from ..syntax import target_names
 from .uses import loads
 
 _CATS = frozenset(
@@ -161,94 +160,3 @@ class GrownByCopy(Rule):
             "preallocated tensor",
             certainty="note",
         )
-
-
-class ParameterLoop(Rule):
-    """Every parameter is updated by operations of its own, in a Python loop.
-
-    ## What it does
-
-    Finds loops over `parameters()` whose body only updates tensors in place: averaging of weights,
-    scaling of gradients, copies from one model to another.
-
-    ## Why it costs
-
-    Each operation pays Python, the dispatcher and a kernel launch for every parameter. The
-    `torch._foreach_*` functions, which torch's own optimizers use, take whole lists: one call, and few
-    launches.
-
-    ## Example
-
-    ```python
-    for p, q in zip(self.average.parameters(), self.model.parameters()):
-        p.mul_(0.9).add_(q, alpha=0.1)
-    ```
-
-    ## Instead
-
-    ```python
-    ps, qs = list(self.average.parameters()), list(self.model.parameters())
-    torch._foreach_mul_(ps, 0.9)
-    torch._foreach_add_(ps, qs, alpha=0.1)
-    ```
-
-    with the two lists made once.
-
-    ## Fix safety
-
-    No fix: the lists belong somewhere that lasts, and the functions want lists of one length.
-    """
-
-    code = "DG512"
-    name = "parameter-loop"
-    also_compiled = False
-    origin = "timm#1553"
-    looks_for = Loop(having=Call("parameters", "buffers"))
-
-    def judge(self, node: cst.For | cst.While, place: Place) -> Finding | None:
-        """A for loop over parameters, and one in-place update in it."""
-        if not isinstance(node, cst.For) or not self._over_parameters(node.iter, place):
-            return None
-        names = target_names(node)
-        update = self._update(node.body, names)
-        if update is None:
-            return None
-        method = update.func.attr.value if isinstance(update.func, cst.Attribute) else ""
-        return place.finding(
-            update,
-            f"`.{method}(…)` runs once per parameter, and pays for Python, dispatcher and kernel "
-            f"launch each time; collect the tensors in lists once and call `torch._foreach_{method}`",
-        )
-
-    def _over_parameters(self, node: cst.BaseExpression, place: Place) -> bool:
-        if not isinstance(node, cst.Call):
-            return False
-        if place.name(node) == "zip" and node.args:
-            return all(self._over_parameters(a.value, place) for a in node.args)
-        return place.last_name(node) in ("parameters", "buffers") and not place.name(
-            node
-        ).startswith("torch.")
-
-    def _update(self, body: cst.BaseSuite, names: frozenset[str]) -> cst.Call | None:
-        statements = body.body
-        if len(statements) != 1:
-            return None
-        only = statements[0]
-        if isinstance(only, cst.If) and only.orelse is None:
-            return self._update(only.body, names)
-        small = only.body[0] if isinstance(only, cst.SimpleStatementLine) else only
-        if not isinstance(small, cst.Expr) or not isinstance(small.value, cst.Call):
-            return None
-        call = small.value
-        func = call.func
-        if not isinstance(func, cst.Attribute) or func.attr.value not in _FOREACH:
-            return None
-        root: cst.BaseExpression = func.value
-        while isinstance(root, cst.Attribute | cst.Call):
-            root = root.value if isinstance(root, cst.Attribute) else root.func
-        return call if isinstance(root, cst.Name) and root.value in names else None
-
-
-_FOREACH = frozenset(
-    "add_ sub_ mul_ div_ lerp_ copy_ zero_ addcmul_ addcdiv_ neg_ abs_ sqrt_ clamp_min_ clamp_max_".split()
-)

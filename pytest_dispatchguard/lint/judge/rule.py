@@ -67,10 +67,12 @@ def With() -> Look:
     return Look("with", frozenset(), frozenset({"with"}))
 
 
-def Loop(having: Look | None = None) -> Look:
-    """For and while statements (`cst.For`, `cst.While`); with `having`, in functions that contain what
-    that look looks for."""
-    return Look("loop", frozenset(), having.tokens if having is not None else frozenset({"loop"}))
+def Loop(having: Look | Iterable[Look] = ()) -> Look:
+    """For and while statements (`cst.For`, `cst.While`); with `having`, in functions that contain what it, or
+    one of several, looks for."""
+    looks = (having,) if isinstance(having, Look) else having
+    tokens = frozenset().union(*(look.tokens for look in looks))
+    return Look("loop", frozenset(), tokens or frozenset({"loop"}))
 
 
 def Iterated() -> Look:
