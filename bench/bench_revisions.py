@@ -497,18 +497,16 @@ def planted(folder: Path, results: Results) -> dict[str, dict[str, int]]:
             kind: min(LONGEST, max(1, round(probe[kind] * (times - 1) / max(ratio - 1, 1e-5))))
             for kind, (ratio, _) in first.items()
         }
-        for _ in range(3):  # what a check costs depends on how many there are
-            seen = sizes(folder, numbers, times, 4)
+        seen: dict[str, tuple[float, float]] = {}
+        open_kinds = list(KINDS)
+        for left in reversed(range(4)):  # what a check costs depends on how many there are
+            seen |= sizes(folder, {kind: numbers[kind] for kind in open_kinds}, times, 10)
             short = {kind: (times - 1) / max(seen[kind][0] - 1, 1e-5) for kind in KINDS}
-            if all(0.85 < part < 1.0 for part in short.values()):
+            open_kinds = [kind for kind in KINDS if not 0.85 < short[kind] < 1.0]
+            if not open_kinds or not left:
                 break
-            numbers = {
-                kind: number
-                if 0.85 < short[kind] < 1.0
-                else max(1, math.ceil(number * short[kind]))
-                for kind, number in numbers.items()
-            }
-        seen = sizes(folder, numbers, times, 6)
+            for kind in open_kinds:
+                numbers[kind] = max(1, math.ceil(numbers[kind] * short[kind]))
         results.sizes[case] = {kind: round(ratio, 5) for kind, (ratio, _) in seen.items()}
         out[case] = numbers
         say(f"{case}: {results.sizes[case]}")

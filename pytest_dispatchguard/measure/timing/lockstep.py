@@ -23,7 +23,7 @@ from pytest_dispatchguard.measure.timing.calibration import pace, undisturbed
 from pytest_dispatchguard.measure.timing.calling import Block, Call, empty_block
 from pytest_dispatchguard.measure.timing.devices import HOST, Device
 from pytest_dispatchguard.measure.timing.intervals import LOOKS, median, median_interval
-from pytest_dispatchguard.measure.timing.pairs import pairs_share
+from pytest_dispatchguard.measure.timing.pairs import is_fine
 from pytest_dispatchguard.measure.timing.timeouts import said_nothing
 from pytest_dispatchguard.measure.timing.timing import Clock, Sample, growth, thinned
 from pytest_dispatchguard.model.errors import UserError
@@ -51,6 +51,8 @@ _REFERENCE_EVERY = 4
 """Rounds from one in which the reference is timed, too, to the next."""
 _PARTS = 1000
 """Of a nanosecond, in which times are told."""
+_STANDARD_ERROR = 0.683
+"""The confidence of an interval of one standard deviation."""
 _CHANCE = random.Random()
 """A generator of its own, as a subject may seed Python's."""
 
@@ -228,7 +230,7 @@ def lead(turns: Turns, partner: Partner, seconds: float, confidence: float) -> S
             over = spent >= seconds or looks == LOOKS - 1
             if due or over:
                 found = _sample(turns, other, confidence)
-                if over or _fine_enough(found, confidence):
+                if over or (found.change is not None and is_fine(found.change)):
                     partner.say(STOP)
                     return found
                 looks += 1
@@ -248,12 +250,6 @@ def follow(turns: Turns, partner: Partner, confidence: float) -> Sample:
             if said == STOP:
                 return _sample(turns, (), confidence)
             partner.say(DONE, round(turns.take(both=bool(both)) * _PARTS))
-
-
-def _fine_enough(found: Sample, confidence: float) -> bool:
-    """Whether what processes differ by anyway leaves more open than the blocks do."""
-    change = found.change
-    return change is not None and change.high - change.low < pairs_share(confidence) * change.value
 
 
 def _sample(turns: Turns, other: Sequence[float], confidence: float) -> Sample:
@@ -280,5 +276,12 @@ def _sample(turns: Turns, other: Sequence[float], confidence: float) -> Sample:
         loops=(turns.loops, turns.reference_loops),
         grows=growth(ratios),
         values=(thinned(own), thinned([there for _, there in pairs])),
-        change=interval(ratios) if ratios else None,
+        change=_change(ratios) if ratios else None,
+    )
+
+
+def _change(ratios: Sequence[float]) -> Interval:
+    """The median and its standard error: what pairs of processes say together has the confidence."""
+    return median_interval(ratios, _STANDARD_ERROR, looks=1) or Interval(
+        median(sorted(ratios)), 0.0, math.inf
     )

@@ -5,18 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from pytest_dispatchguard.measure.timing.intervals import between_share, median, over_processes
+from pytest_dispatchguard.measure.timing.intervals import median, t_quantile
 from pytest_dispatchguard.model.measurements import Interval
 
-MOST_PAIRS = 36
-"""Pairs, at most: forks of a few workers, each with its code placed anew."""
+WORKER_PAIRS = 4
+"""Pairs of workers, at least, that are forked in turn."""
+MOST_PAIRS = 48
+"""Pairs, at most: forks of these workers, each with its code placed anew."""
+_DUE = (3, 4, 5, 6, 8, 10, 13, 17, 22, 28, 36, MOST_PAIRS)
+"""How many pairs there are when it is asked whether they are enough: the more often, the wider intervals
+must be."""
+_LOOKS = len(_DUE) + 1
+"""With the last one, when the time is up."""
 TIMES_LONGER = 2.0
 """How much longer than other measuring a comparison of two revisions may take."""
 LEAST_PAIRS = 3
 """Pairs, at least, before anything is told."""
 _APART, _KNOWN = 0.006, 15
 """The standard deviation that pairs have among each other, as a logarithm, and how many pairs it is worth:
-0.5% for most calls, up to 1.7% for Python that builds many objects."""
+0.2 to 0.7% were seen."""
+_WORKERS_APART = 0.003
+"""The standard deviation that pairs of workers have among each other, however often they are forked."""
 _FAR = 2.5
 """So many standard deviations from the median a pair counts at most: one in a hundred was in a slow state, 10
 to 27% off, as the interpreter had specialized its code in another way."""
@@ -24,25 +33,42 @@ _MAD = 1.4826
 """The standard deviation of normal values, as times of the median of their distances from the median."""
 
 
-def pairs_share(confidence: float) -> float:
-    """The half width that one pair of processes leaves open, however long it measures."""
-    return between_share(_APART, confidence, MOST_PAIRS, _KNOWN)
+def is_fine(change: Interval) -> bool:
+    """Whether another pair says more than more blocks of this one, by its median and standard error: pairs
+    differ by more anyway."""
+    return (change.high - change.low) / 2 < _APART * change.value
+
+
+def is_due(pairs: int) -> bool:
+    """Whether it is asked after so many pairs if they are enough."""
+    return pairs in _DUE
 
 
 def over_pairs(changes: Sequence[Interval], confidence: float) -> Interval:
-    """How many times dearer a call is in one of two revisions. Of few pairs one may be in a slow state and
-    nobody knows, so they tell no ends."""
-    found = over_processes(
-        _reined_in([_logarithm(change) for change in changes]),
-        _APART,
-        confidence,
-        MOST_PAIRS,
-        _KNOWN,
+    """How many times dearer a call is in one of two revisions, from the medians of pairs and their standard
+    errors. Of few pairs one may be in a slow state and nobody knows, so they tell no ends."""
+    logs = [_logarithm(change) for change in changes]
+    logs = _reined_in([one for one in logs if math.isfinite(one.high - one.low)] or logs)
+    centre = math.fsum(one.value for one in logs) / len(logs)
+    half = _half_width(logs, centre, confidence) if len(logs) >= LEAST_PAIRS else math.inf
+    if not math.isfinite(half):
+        return Interval(math.exp(centre), 0.0, math.inf)
+    return Interval(math.exp(centre), math.exp(centre - half), math.exp(centre + half))
+
+
+def _half_width(logs: Sequence[Interval], centre: float, confidence: float) -> float:
+    """What pairs differ by is assumed, as is what their blocks leave open, and what is seen of it counts more
+    with every pair."""
+    count = len(logs)
+    blocks = math.fsum(((one.high - one.low) / 2) ** 2 for one in logs) / count
+    seen = math.fsum((one.value - centre) ** 2 for one in logs)
+    freedom = _KNOWN + count - 1
+    sd = math.sqrt((_KNOWN * (_APART**2 + blocks) + seen) / freedom)
+    level = 1 - (1 - confidence) / 2 / _LOOKS
+    workers = _WORKERS_APART / math.sqrt(min(count, WORKER_PAIRS))
+    return math.hypot(
+        t_quantile(level, freedom) * sd / math.sqrt(count), t_quantile(level, _KNOWN) * workers
     )
-    value = math.exp(found.value)
-    if len(changes) < LEAST_PAIRS:
-        return Interval(value, 0.0, math.inf)
-    return Interval(value, math.exp(found.low), math.exp(found.high))
 
 
 def _logarithm(change: Interval) -> Interval:

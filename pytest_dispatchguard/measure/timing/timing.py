@@ -63,7 +63,8 @@ class Sample:
     note: str = ""
     """Notes about the device."""
     change: Interval | None = None
-    """How many times what it takes in another process that took turns with this one; None without one."""
+    """How many times what it takes in another process that took turns with this one, and the standard error;
+    None without one."""
     controls: Mapping[str, float] = field(default_factory=dict)
     """What control calls took beside it; empty where none were timed."""
 

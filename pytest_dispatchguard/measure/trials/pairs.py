@@ -24,9 +24,11 @@ from pytest_dispatchguard.measure.timing.pairs import LEAST_PAIRS, over_pairs
 from pytest_dispatchguard.measure.timing.timing import Sample
 from pytest_dispatchguard.measure.workers.lockstep import Pipes
 from pytest_dispatchguard.measure.workers.workers import (
+    ALIKE,
     END_WITH_RUN,
     FIXED_LAYOUT,
     Launch,
+    alike,
     environment_of,
 )
 from pytest_dispatchguard.model.errors import UserError
@@ -48,10 +50,10 @@ _MEETINGS = count(1)
 _START = (
     FIXED_LAYOUT
     + END_WITH_RUN
-    + (
-        "import json, os, sys; sys.path[:] = json.loads(os.environ.pop('DISPATCHGUARD_PATH')); "
-        "from pytest_dispatchguard.measure.trials.serving import serve; serve(*map(int, sys.argv[1:]))"
-    )
+    + "import json, os, sys; sys.path[:] = json.loads(os.environ.pop('DISPATCHGUARD_PATH'))"
+    + ALIKE
+    + "import sys; from pytest_dispatchguard.measure.trials.serving import serve; "
+    + "serve(*map(int, sys.argv[1:]))"
 )
 
 Answer = dict[str, Any]
@@ -82,11 +84,15 @@ class Process:
         alive, self._alive = os.pipe()
         given = (requests, replies, alive, turns.reading, turns.writing)
         command = [sys.executable, *subprocess._args_from_interpreter_flags(), "-c", _START]  # type: ignore[attr-defined]  # multiprocessing's own way
+        command += map(str, given)
+        environment = environment_of(launch, number)
+        # Whether the call needs torch, nobody knows before.
+        environment = alike(command, environment, launch.seed, number, torch_first=False)
         try:
             self._process = subprocess.Popen(
-                [*command, *map(str, given)],
+                command,
                 cwd=launch.folder,
-                env={**environment_of(launch, number), "DISPATCHGUARD_FIXED_LAYOUT": "1"},
+                env=environment,
                 pass_fds=given,
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
@@ -159,6 +165,7 @@ class _Found:
 def compared(asked: Asked, before: Launch, after: Launch, tell: Tell = lambda: None) -> Gain:
     """What a call costs in two trees. Raises `CallError` if it fails after the change alone."""
     found = _Found()
+    after = replace(after, seed=before.seed)
     with closing(Pipes()) as pipes:
         counted = Gain(asked.call, {}, {})
         for number in range(_MOST_PAIRS):

@@ -14,7 +14,13 @@ from typing import Any, Literal
 from pytest_dispatchguard.measure.budgets.messages import Request, unpack_samples
 from pytest_dispatchguard.measure.timing.lockstep import LOST, Ends, Partner
 from pytest_dispatchguard.measure.timing.measurements import measurement
-from pytest_dispatchguard.measure.timing.pairs import MOST_PAIRS, TIMES_LONGER, over_pairs
+from pytest_dispatchguard.measure.timing.pairs import (
+    MOST_PAIRS,
+    TIMES_LONGER,
+    WORKER_PAIRS,
+    is_due,
+    over_pairs,
+)
 from pytest_dispatchguard.measure.timing.timing import Sample
 from pytest_dispatchguard.measure.workers.sources import LEAST_SECONDS, Options, Source, share
 from pytest_dispatchguard.measure.workers.workers import Worker
@@ -23,8 +29,6 @@ from pytest_dispatchguard.model.measurements import Interval, Measurement
 from pytest_dispatchguard.model.verdicts import Base, Verdict
 
 _TICK = 0.2
-_PAIRS = 4
-"""Different pairs of workers that take turns, at least, before one measures again."""
 
 
 @dataclass(slots=True)
@@ -172,7 +176,7 @@ def by_turns(
         _meet(sides, request, names, paired, tick)
         left = options.seconds * TIMES_LONGER - paired.seconds
         over = paired.pairs >= MOST_PAIRS or left < LEAST_SECONDS
-        if paired.broken or over or decided(paired):
+        if paired.broken or over or (is_due(paired.pairs) and decided(paired)):
             return paired
 
 
@@ -184,7 +188,7 @@ def _meet(
     tick: Callable[[], None],
 ) -> None:
     """Has one more pair of processes measure."""
-    number = paired.pairs % max(sides[0].number, _PAIRS)
+    number = paired.pairs % max(sides[0].number, WORKER_PAIRS)
     workers, ends = [], []
     for side in sides:
         try:

@@ -7,14 +7,21 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+_KNOWN: set[tuple[str, str]] = set()
+"""Modules, and their files, that were found to be no strays; a forked process knows them, too."""
+
 
 def strays_here() -> list[str]:
     """The modules of the work tree that this worker of another revision has loaded."""
     top = os.environ.get("DISPATCHGUARD_NOT_FROM")
     if top is None:
         return []
-    files = ((name, getattr(module, "__file__", None)) for name, module in sys.modules.items())
-    return strays(Path(top), [(name, file) for name, file in files if file])
+    loaded = ((name, getattr(module, "__file__", None)) for name, module in sys.modules.items())
+    fresh = {(name, str(file)) for name, file in loaded if file} - _KNOWN
+    found = strays(Path(top), fresh)
+    if not found:
+        _KNOWN.update(fresh)
+    return found
 
 
 def strays(top: Path, files: Iterable[tuple[str, str]]) -> list[str]:

@@ -3,7 +3,6 @@ after the imports, so that a crash, a leak or a changed global stays with its te
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import shutil
@@ -17,12 +16,13 @@ from _pytest.runner import runtestprotocol
 
 from pytest_dispatchguard.measure.budgets.machine import pyperf_metadata
 from pytest_dispatchguard.measure.budgets.messages import Request, pack_samples, unpack_request
+from pytest_dispatchguard.measure.timing.calibration import freeze_for_good
 from pytest_dispatchguard.measure.timing.calling import Call
 from pytest_dispatchguard.measure.timing.lockstep import Ends
 from pytest_dispatchguard.measure.workers.children import Child, killed_with_parent, may_fork
 from pytest_dispatchguard.measure.workers.work_tree import strays_here
-from pytest_dispatchguard.measure.workers.workers import CHILD
-from pytest_dispatchguard.runtime.code.placement import place_anew, scattered
+from pytest_dispatchguard.measure.workers.workers import CHILD, SCATTER
+from pytest_dispatchguard.runtime.code.placement import place_anew
 from pytest_dispatchguard.runtime.counters import counters
 
 REQUEST: pytest.StashKey[Request] = pytest.StashKey()
@@ -48,7 +48,7 @@ class Worker:
         self.replies = replies
         self.saving = saving
         """Whether results are saved, with pyperf's metadata."""
-        self._scattered = scattered() if turns else []
+        self._seed = os.environ.get(SCATTER, "")
         self.uncollected: dict[str, str] = {}
         """Files that cannot be collected, and why."""
         for end in (requests, replies, *turns):
@@ -125,7 +125,9 @@ class Worker:
         item.config.stash[TURNS] = self.turns
         item.stash[SAMPLES] = {}
         # Without a child, this run must leave nothing for the next request.
-        kept = place_anew(item.config.rootpath) if request.lockstep and may_fork() else []
+        kept = []
+        if request.lockstep and may_fork():
+            kept = place_anew(item.config.rootpath, f"{self._seed}/{request.meeting}")
         before = item.user_properties, item._report_sections
         item.user_properties, item._report_sections = list(before[0]), list(before[1])
         reports: Iterable[pytest.TestReport] = runtestprotocol(item, log=False, nextitem=None)
@@ -144,5 +146,4 @@ def _warm_up() -> None:
     the imports."""
     torch = sys.modules.get("torch")
     counters.count(Call(len, ("",)).once() if torch is None else Call(torch.ones, (1,)).once())
-    gc.collect()
-    gc.freeze()
+    freeze_for_good()

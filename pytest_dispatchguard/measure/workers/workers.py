@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import select
 import shutil
 import signal
@@ -13,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +27,19 @@ PREFIX = "dispatchguard-worker-"
 """Of the folder that a worker has for what is temporary; the process that asks it follows."""
 CHILD = "child"
 """A file in that folder: the process that the worker has forked last."""
+SCATTER = "DISPATCHGUARD_SCATTER"
+"""A variable of the environment of workers that take turns: the seed of where objects lie."""
 _START_TIMEOUT = 600.0
 _GRACE = 30.0
 """Extra seconds for a worker to report that a test was given up."""
 _PATIENCE = 2.0
 """Seconds a worker has to end by itself."""
 _TICK = 0.2
+_PAD = "DISPATCHGUARD_PAD"
+"""A variable that makes the environment larger."""
+_PAGE, _OF_A_WORD, _APART = 4096, 9, 97
+"""Bytes: what sizes of environments are multiples of, where they are made alike; what a word takes beside its
+own; and by how much workers differ."""
 _MOST_SAID = 12
 """Lines of a broken worker's output that are shown."""
 
@@ -56,12 +65,25 @@ if sys.platform == "linux":
     except (ImportError, AttributeError):
         pass
 """
+# Where torch's own objects lie can slow all of its operations by 3%. That depends on what was allocated
+# before, and so on the folder, and on whether modules were compiled or read. Processes that take turns import
+# torch before any of that, among small objects of the same seed.
+ALIKE = """
+import os
+if "DISPATCHGUARD_SCATTER" in os.environ:
+    import random
+    chance = random.Random(os.environ["DISPATCHGUARD_SCATTER"])
+    kept = [bytes(size) for size in range(15, 480, 16) for _ in range(chance.randrange(300))]
+    if os.environ.pop("DISPATCHGUARD_TORCH", ""):
+        import torch
+"""
 # The path is set before pytest is found, so that a worker imports what the run that asks it imports.
 _START = (
     FIXED_LAYOUT
     + END_WITH_RUN
-    + "import json, os, sys; sys.path[:] = json.loads(os.environ.pop('DISPATCHGUARD_PATH')); "
-    "import pytest; raise SystemExit(pytest.main(sys.argv[1:]))"
+    + "import json, os, sys; sys.path[:] = json.loads(os.environ.pop('DISPATCHGUARD_PATH'))"
+    + ALIKE
+    + "import pytest; raise SystemExit(pytest.main(sys.argv[1:]))"
 )
 
 
@@ -79,6 +101,9 @@ class Launch:
     """What runs Python, such as valgrind; empty if nothing does."""
     fixed: bool = False
     """Whether all of its workers have one hash seed and one address layout."""
+    seed: int = field(default_factory=lambda: random.SystemRandom().getrandbits(32))
+    """Of where objects lie, with the number of the worker. A revision has that of the work tree: workers that
+    take turns are alike in all that the code does not decide."""
 
 
 class Worker:
@@ -89,7 +114,7 @@ class Worker:
         flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # multiprocessing's own way
         command = [*launch.command, sys.executable, *flags, "-c", _START]
         environment = environment_of(launch, number)
-        if turns is not None or (launch.fixed and not launch.command):
+        if launch.fixed and not launch.command:
             environment["DISPATCHGUARD_FIXED_LAYOUT"] = "1"
         try:
             self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
@@ -104,6 +129,8 @@ class Worker:
             f"--basetemp={self._folder / 'pytest'}",
             f"--overhead-worker={','.join(map(str, given))}",
         ]
+        if turns is not None:
+            environment = alike(command, environment, launch.seed, number, torch_first=True)
         try:
             self._process = subprocess.Popen(
                 command,
@@ -255,6 +282,29 @@ def environment_of(launch: Launch, number: int) -> dict[str, str]:
         found["PYTHONHASHSEED"] = "0"
     elif number or "PYTHONHASHSEED" not in found:
         found["PYTHONHASHSEED"] = str(1 + number)
-    found["DISPATCHGUARD_PAD"] = "." * (97 * number)
+    found[_PAD] = "." * (_APART * number)
     found["DISPATCHGUARD_PATH"] = json.dumps([os.fspath(path) for path in launch.path])
     return found
+
+
+def alike(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    seed: int,
+    number: int,
+    *,
+    torch_first: bool,
+) -> dict[str, str]:
+    """An environment in which a process is like those of the same seed and number in all that the code does
+    not decide, also where folders and their names differ: with addresses that are not random, with torch
+    imported first, and with a stack that begins at the same place."""
+    found = {
+        **environment,
+        "DISPATCHGUARD_FIXED_LAYOUT": "1",
+        "DISPATCHGUARD_TORCH": "1" if torch_first and find_spec("torch") else "",
+        SCATTER: f"{seed:010d}{number:04d}",
+        _PAD: "",
+    }
+    words = [*command, *(f"{name}={value}" for name, value in found.items())]
+    used = sum(len(os.fsencode(word)) + _OF_A_WORD for word in words)
+    return {**found, _PAD: "." * (-used % _PAGE + _APART * number)}

@@ -1,8 +1,9 @@
-"""Puts code, stack and objects of a process elsewhere in memory.
+"""Puts code and stack of a process elsewhere in memory.
 
 Where code lies moves what it takes by 1 to 3%, and a change of a few lines moves all that comes after it. In
 processes with one layout of addresses that looks like a change of the code's own: always the same, so more of
-them would not average it. So every process that takes turns has its code placed anew, at random."""
+them would not average it. So every process that takes turns has its code placed anew, at random. The two that
+take turns with each other have the same seed: what slows both alike says nothing of the change."""
 
 from __future__ import annotations
 
@@ -16,21 +17,20 @@ from typing import TypeVar
 _T = TypeVar("_T")
 
 _CHANCE = random.SystemRandom()
-"""No seed that others set."""
+"""No seed that others set: depths differ from block to block."""
 _BLOCKS, _LARGEST = 400, 3000
 """Allocations that are made and kept, at most, and their bytes."""
 _DEEPEST = 24
 """Calls of C functions, at most, below which something runs."""
-_SMALL, _MOST_SMALL = range(48, 513, 16), 300
-"""The sizes of what Python's own allocator hands out, and how many of each are kept, at most."""
 _INSTALLED = ("site-packages", "dist-packages")
 
 
-def place_anew(root: Path) -> list[bytearray]:
+def place_anew(root: Path, seed: str) -> list[bytearray]:
     """Places the functions of the modules below a folder anew, among allocations that the caller keeps as
     long as it measures. Installed packages are left alone, and all code where torch compiles some, as it
     would be compiled again."""
-    kept = [_gap() for _ in range(_CHANCE.randrange(_BLOCKS))]
+    chance = random.Random(seed)
+    kept = [_gap(chance) for _ in range(chance.randrange(_BLOCKS))]
     if "torch._dynamo" in sys.modules:
         return kept
     seen: set[int] = set()
@@ -40,7 +40,7 @@ def place_anew(root: Path) -> list[bytearray]:
         for function in _functions(module):
             if id(function) not in seen:
                 seen.add(id(function))
-                function.__code__ = _copy(function.__code__, kept)
+                function.__code__ = _copy(function.__code__, kept, chance)
     return kept
 
 
@@ -60,15 +60,8 @@ def _below(depth: int, call: Callable[[], _T]) -> _T:
     return next(map(deeper, (depth - 1,)))
 
 
-def scattered() -> list[bytes]:
-    """Small objects, of each size some: what is made while they are kept lies elsewhere in memory than it
-    would."""
-    empty = sys.getsizeof(b"")
-    return [bytes(size - empty) for size in _SMALL for _ in range(_CHANCE.randrange(_MOST_SMALL))]
-
-
-def _gap() -> bytearray:
-    return bytearray(_CHANCE.randrange(1, _LARGEST))
+def _gap(chance: random.Random) -> bytearray:
+    return bytearray(chance.randrange(1, _LARGEST))
 
 
 def _is_below(module: ModuleType, root: Path) -> bool:
@@ -89,8 +82,10 @@ def _functions(module: ModuleType) -> Iterator[FunctionType]:
                     yield function
 
 
-def _copy(code: CodeType, kept: list[bytearray]) -> CodeType:
+def _copy(code: CodeType, kept: list[bytearray], chance: random.Random) -> CodeType:
     """The same code elsewhere, with the code of the functions within."""
-    kept.append(_gap())
-    constants = [_copy(one, kept) if isinstance(one, CodeType) else one for one in code.co_consts]
+    kept.append(_gap(chance))
+    constants = [
+        _copy(one, kept, chance) if isinstance(one, CodeType) else one for one in code.co_consts
+    ]
     return code.replace(co_consts=tuple(constants))
