@@ -24,8 +24,9 @@ LEAST_PAIRS = 3
 _APART, _KNOWN = 0.006, 15
 """The standard deviation that pairs have among each other, as a logarithm, and how many pairs it is worth:
 0.2 to 0.7% were seen."""
-_WORKERS_APART = 0.003
-"""The standard deviation that pairs of workers have among each other, however often they are forked."""
+_WORKERS_APART, _WORKERS_KNOWN = 0.004, 60
+"""The standard deviation that pairs of workers have among each other, however often they are forked, and how
+many pairs it was seen of."""
 _FAR = 2.5
 """So many standard deviations from the median a pair counts at most: one in a hundred was in a slow state, 10
 to 27% off, as the interpreter had specialized its code in another way."""
@@ -64,11 +65,11 @@ def _half_width(logs: Sequence[Interval], centre: float, confidence: float) -> f
     seen = math.fsum((one.value - centre) ** 2 for one in logs)
     freedom = _KNOWN + count - 1
     sd = math.sqrt((_KNOWN * (_APART**2 + blocks) + seen) / freedom)
-    level = 1 - (1 - confidence) / 2 / _LOOKS
+    error = (1 - confidence) / 2
+    pairs = t_quantile(1 - error / _LOOKS, freedom) * sd / math.sqrt(count)
+    # What is due to the workers is the same at all looks.
     workers = _WORKERS_APART / math.sqrt(min(count, WORKER_PAIRS))
-    return math.hypot(
-        t_quantile(level, freedom) * sd / math.sqrt(count), t_quantile(level, _KNOWN) * workers
-    )
+    return math.hypot(pairs, t_quantile(1 - error, _WORKERS_KNOWN) * workers)
 
 
 def _logarithm(change: Interval) -> Interval:

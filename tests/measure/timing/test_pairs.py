@@ -98,7 +98,7 @@ def test_the_same_code_is_hardly_ever_told_apart(blocks: float) -> None:
     chance = random.Random(5)
     wrong = 0
     for _ in range(1000):
-        workers = [chance.gauss(0, 0.003) for _ in range(WORKER_PAIRS)]
+        workers = [chance.gauss(0, 0.004) for _ in range(WORKER_PAIRS)]
         changes: list[Interval] = []
         while len(changes) < MOST_PAIRS:
             off = workers[len(changes) % WORKER_PAIRS] + chance.gauss(0, 0.005)
