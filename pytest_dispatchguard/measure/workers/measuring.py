@@ -65,8 +65,9 @@ class Measuring:
         self.done, self.of = 0, 0
 
     def pytest_collection(self, session: pytest.Session) -> None:
-        """Starts the first worker, so that it imports while this process does."""
-        if not session.config.getoption("collectonly"):
+        """Starts the first worker, so that it imports while this process does. Of those that take turns none
+        starts before it is known whether they need torch."""
+        if self.base is None and not session.config.getoption("collectonly"):
             self.head.start()
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:

@@ -14,7 +14,6 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +129,7 @@ class Worker:
             f"--overhead-worker={','.join(map(str, given))}",
         ]
         if turns is not None:
-            environment = alike(command, environment, launch.seed, number, torch_first=True)
+            environment = alike(command, environment, launch.seed, number)
         try:
             self._process = subprocess.Popen(
                 command,
@@ -292,16 +291,14 @@ def alike(
     environment: Mapping[str, str],
     seed: int,
     number: int,
-    *,
-    torch_first: bool,
 ) -> dict[str, str]:
     """An environment in which a process is like those of the same seed and number in all that the code does
     not decide, also where folders and their names differ: with addresses that are not random, with torch
-    imported first, and with a stack that begins at the same place."""
+    imported first where this process has it, and with a stack that begins at the same place."""
     found = {
         **environment,
         "DISPATCHGUARD_FIXED_LAYOUT": "1",
-        "DISPATCHGUARD_TORCH": "1" if torch_first and find_spec("torch") else "",
+        "DISPATCHGUARD_TORCH": "1" if "torch" in sys.modules else "",
         SCATTER: f"{seed:010d}{number:04d}",
         _PAD: "",
     }

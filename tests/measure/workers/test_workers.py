@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from importlib.util import find_spec
+import sys
+from types import ModuleType
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,7 +22,7 @@ def test_processes_of_one_number_begin_their_stack_at_the_same_place(
 ) -> None:
     def size(folder: str) -> int:
         command = ["python", "-c", "pass", folder, *words]
-        found = alike(command, {"HOME": folder, "PYTHONPATH": folder}, 5, number, torch_first=True)
+        found = alike(command, {"HOME": folder, "PYTHONPATH": folder}, 5, number)
         strings = [*command, *(f"{name}={value}" for name, value in found.items())]
         return sum(len(os.fsencode(one)) + 9 for one in strings) % 4096
 
@@ -29,13 +31,17 @@ def test_processes_of_one_number_begin_their_stack_at_the_same_place(
 
 def test_a_seed_and_a_number_are_what_processes_share() -> None:
     def seeds(seed: int, number: int) -> str:
-        return alike(["python"], {}, seed, number, torch_first=False)["DISPATCHGUARD_SCATTER"]
+        return alike(["python"], {}, seed, number)["DISPATCHGUARD_SCATTER"]
 
     assert seeds(5, 1) == seeds(5, 1)
     assert len({seeds(5, 1), seeds(5, 2), seeds(6, 1)}) == 3
 
 
-def test_torch_comes_first_only_where_it_is_asked_for() -> None:
-    asked = alike(["python"], {}, 5, 1, torch_first=True)["DISPATCHGUARD_TORCH"]
-    assert asked == ("1" if find_spec("torch") else "")
-    assert alike(["python"], {}, 5, 1, torch_first=False)["DISPATCHGUARD_TORCH"] == ""
+@pytest.mark.parametrize(("modules", "first"), [({"torch": sys}, "1"), ({}, "")])
+def test_torch_comes_first_where_it_is_needed(
+    modules: dict[str, ModuleType], first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    assert alike(["python"], {}, 5, 1)["DISPATCHGUARD_TORCH"] == first
