@@ -85,7 +85,9 @@ class Process:
         given = (requests, replies, alive, turns.reading, turns.writing)
         command = [sys.executable, *subprocess._args_from_interpreter_flags(), "-c", _START]  # type: ignore[attr-defined]  # multiprocessing's own way
         command += map(str, given)
-        environment = alike(command, environment_of(launch, number), launch.seed, number)
+        environment = environment_of(launch, number)
+        # Whether the call needs torch, nobody knows before.
+        environment = alike(command, environment, launch.seed, number, torch_first=False)
         try:
             self._process = subprocess.Popen(
                 command,

@@ -129,7 +129,8 @@ class Worker:
             f"--overhead-worker={','.join(map(str, given))}",
         ]
         if turns is not None:
-            environment = alike(command, environment, launch.seed, number)
+            needed = "torch" in sys.modules
+            environment = alike(command, environment, launch.seed, number, torch_first=needed)
         try:
             self._process = subprocess.Popen(
                 command,
@@ -291,14 +292,16 @@ def alike(
     environment: Mapping[str, str],
     seed: int,
     number: int,
+    *,
+    torch_first: bool,
 ) -> dict[str, str]:
     """An environment in which a process is like those of the same seed and number in all that the code does
     not decide, also where folders and their names differ: with addresses that are not random, with torch
-    imported first where this process has it, and with a stack that begins at the same place."""
+    imported first if it needs that, and with a stack that begins at the same place."""
     found = {
         **environment,
         "DISPATCHGUARD_FIXED_LAYOUT": "1",
-        "DISPATCHGUARD_TORCH": "1" if "torch" in sys.modules else "",
+        "DISPATCHGUARD_TORCH": "1" if torch_first else "",
         SCATTER: f"{seed:010d}{number:04d}",
         _PAD: "",
     }
