@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
 import libcst as cst
@@ -156,7 +156,7 @@ def _by_name(name: str) -> Certainty | None:
     return "note" if _NAMED.fullmatch(name) else None
 
 
-def _of_gradients(loop: cst.For, names: Collection[str]) -> bool:
+def _of_gradients(loop: cst.For, names: Set[str]) -> bool:
     """Whether what is looped over has gradients."""
     return any(
         isinstance(n, cst.Attribute) and n.attr.value == "grad" and is_word(n.value, *names)
@@ -208,7 +208,7 @@ def _statements(body: cst.BaseSuite) -> Iterator[cst.CSTNode]:
             yield statement
 
 
-def _launch(statement: cst.CSTNode, own: Collection[str], place: Place) -> _Launch | None:
+def _launch(statement: cst.CSTNode, own: Set[str], place: Place) -> _Launch | None:
     """The operation on a parameter that a simple statement is."""
     if isinstance(statement, cst.Expr) and isinstance(statement.value, cst.Call):
         call = statement.value
@@ -222,7 +222,7 @@ def _launch(statement: cst.CSTNode, own: Collection[str], place: Place) -> _Laun
     elif isinstance(statement, cst.Assign) and len(statement.targets) == 1:
         target = statement.targets[0].target
         computed = isinstance(statement.value, cst.BinaryOperation)
-        if computed and names_in(statement.value) & set(own) and _is_entry(target, own):
+        if computed and names_in(statement.value) & own and _is_entry(target, own):
             instead = "collect the tensors in lists once and use the functions `torch._foreach_*`"
             return _Launch(statement, place.short(statement), instead, listed=False)
     if isinstance(statement, cst.BaseSmallStatement):
@@ -230,9 +230,7 @@ def _launch(statement: cst.CSTNode, own: Collection[str], place: Place) -> _Laun
     return None
 
 
-def _reduced(
-    statement: cst.BaseSmallStatement, own: Collection[str], place: Place
-) -> _Launch | None:
+def _reduced(statement: cst.BaseSmallStatement, own: Set[str], place: Place) -> _Launch | None:
     """A norm of a parameter, or a collective with it, within a statement."""
     for call in nodes.walk(statement, without=(cst.Lambda,)):
         if not isinstance(call, cst.Call):
@@ -251,7 +249,7 @@ def _reduced(
     return None
 
 
-def _is_of(node: cst.BaseExpression, own: Collection[str]) -> bool:
+def _is_of(node: cst.BaseExpression, own: Set[str]) -> bool:
     """Whether an expression starts from what is looped over: `p.grad.data`, `self.averages[name]`."""
     while True:
         if isinstance(node, cst.Attribute):
@@ -259,24 +257,29 @@ def _is_of(node: cst.BaseExpression, own: Collection[str]) -> bool:
         elif isinstance(node, cst.Call):
             node = node.func
         elif isinstance(node, cst.Subscript):
-            if any(names_in(index) & set(own) for index in node.slice):
+            if any(names_in(index) & own for index in node.slice):
                 return True
             node = node.value
         else:
             return is_word(node, *own)
 
 
-def _is_tensor(target: cst.BaseExpression, own: Collection[str], place: Place) -> bool:
-    """Whether what is assigned to is a parameter, or its gradient."""
-    if isinstance(target, cst.Attribute):
-        return target.attr.value in _TENSORS_OF_ONE and _is_of(target, own)
-    return isinstance(target, cst.Name) and target.value in own and place.is_tensor(target)
-
-
-def _is_entry(target: cst.BaseExpression, own: Collection[str]) -> bool:
-    """Whether what is assigned to belongs to a parameter: `p.data`, `averages[name]`."""
-    if isinstance(target, cst.Attribute):
-        return target.attr.value in _TENSORS_OF_ONE and _is_of(target, own)
-    return isinstance(target, cst.Subscript) and any(
-        names_in(index) & set(own) for index in target.slice
+def _is_own(target: cst.BaseExpression, own: Set[str]) -> bool:
+    """Whether what is assigned to is the data or the gradient of a parameter."""
+    return (
+        isinstance(target, cst.Attribute)
+        and target.attr.value in _TENSORS_OF_ONE
+        and _is_of(target, own)
     )
+
+
+def _is_tensor(target: cst.BaseExpression, own: Set[str], place: Place) -> bool:
+    """Whether what is changed in place is a parameter, or its gradient."""
+    named = isinstance(target, cst.Name) and target.value in own and place.is_tensor(target)
+    return named or _is_own(target, own)
+
+
+def _is_entry(target: cst.BaseExpression, own: Set[str]) -> bool:
+    """Whether what is assigned to belongs to a parameter: `p.data`, `averages[name]`."""
+    indices = target.slice if isinstance(target, cst.Subscript) else ()
+    return _is_own(target, own) or any(names_in(index) & own for index in indices)

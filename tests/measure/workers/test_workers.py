@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_dispatchguard.measure.workers.workers import alike
+from pytest_dispatchguard.measure.workers.workers import ALIKE, alike
 
 
 @given(
@@ -39,3 +40,18 @@ def test_a_seed_and_a_number_are_what_processes_share() -> None:
 def test_torch_comes_first_where_it_is_needed(*, needed: bool) -> None:
     found = alike(["python"], {}, 5, 1, torch_first=needed)
     assert bool(found["DISPATCHGUARD_TORCH"]) is needed
+
+
+def kept_with(seed: str, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The small objects that a process of a seed begins with."""
+    monkeypatch.setenv("DISPATCHGUARD_SCATTER", seed)
+    names: dict[str, list[bytes]] = {}
+    exec(ALIKE, names)
+    return names["kept"]
+
+
+def test_small_objects_of_every_size_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = kept_with("one", monkeypatch)
+    assert len({sys.getsizeof(one) for one in kept}) > 20
+    assert len({len(kept_with(str(seed), monkeypatch)) for seed in range(5)}) > 1
+    assert kept == kept_with("one", monkeypatch)
