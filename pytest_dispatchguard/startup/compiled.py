@@ -90,7 +90,8 @@ def _keep_patterns(kept: Callable[[str, Callable[[], Any]], Any]) -> None:
     def compile_pattern(pattern: Any, flags: int = 0) -> Any:
         asking = sys._getframe(3)  # beyond two of `re`
         in_function = asking.f_code.co_flags & inspect.CO_OPTIMIZED
-        if type(pattern) is not str or in_function or not _is_ours(asking.f_globals):
+        kept_for = _is_ours(asking.f_globals) or _is_of_python(asking.f_globals)
+        if type(pattern) is not str or in_function or not kept_for:
             return plain(pattern, flags)
 
         def make() -> tuple[int, list[int], int, dict[str, int]]:
@@ -111,7 +112,16 @@ def _keep_patterns(kept: Callable[[str, Callable[[], Any]], Any]) -> None:
 
 def _is_ours(names: dict[str, Any]) -> bool:
     """Whether these are the names of one of our modules."""
-    return str(names.get("__name__")).partition(".")[0] in _OURS
+    return _package(names) in _OURS
+
+
+def _is_of_python(names: dict[str, Any]) -> bool:
+    """Whether these are the names of a module that comes with Python, such as `tomllib`."""
+    return _package(names) in sys.stdlib_module_names
+
+
+def _package(names: dict[str, Any]) -> str:
+    return str(names.get("__name__")).partition(".")[0]
 
 
 def _compiled(text: str) -> CodeType:

@@ -155,7 +155,7 @@ from pytest_dispatchguard.lint.judge import packs
 packs.load(("dispatchguard_rules",))
 keep()
 ours = [p for name, m in sorted(sys.modules.items())
-        if name.startswith(("pytest_dispatchguard", "dispatchguard_rules", "libcst"))
+        if name.startswith(("pytest_dispatchguard", "dispatchguard_rules", "libcst", "tomllib"))
         for _, p in sorted(vars(m).items()) if isinstance(p, re.Pattern)]
 print(len(made))
 for p in ours:

@@ -14,6 +14,10 @@ _In = TypeVar("_In")
 _Out = TypeVar("_Out")
 
 
+_KILLED: list[int] = []
+"""Processes that end, which nobody waits for: the next one that begins asks how they did."""
+
+
 class Ahead:
     """Does work that this process could do as well, only later; if it cannot, this one does it."""
 
@@ -27,6 +31,7 @@ class Ahead:
         """Begins one, which does what is to `prepare` first; None where there can be none."""
         if not hasattr(os, "fork") or threading.active_count() > 1:
             return None
+        _forget_killed()
         _flush()  # else it would write again what waits here
         ends: list[int] = []
         try:
@@ -71,7 +76,7 @@ class Ahead:
         os.close(self._answers)
         with suppress(OSError):
             os.kill(self._pid, signal.SIGKILL)
-            os.waitpid(self._pid, 0)
+        _KILLED.append(self._pid)
 
 
 def _stand_by(prepare: Callable[[], object], asked: int, answer: int) -> None:
@@ -92,6 +97,15 @@ def _stand_by(prepare: Callable[[], object], asked: int, answer: int) -> None:
         _flush()  # what rules may have written
         with open(answer, "wb", closefd=False) as pipe:
             pickle.dump(done, pipe)
+
+
+def _forget_killed() -> None:
+    """Lets the system forget those that have ended."""
+    for pid in tuple(_KILLED):
+        with suppress(OSError):
+            if os.waitpid(pid, os.WNOHANG)[0] != pid:
+                continue
+        _KILLED.remove(pid)
 
 
 def _flush() -> None:

@@ -261,6 +261,9 @@ def _cells(text: str) -> int:
     """How many terminal columns a text takes."""
     if text.isascii():
         return len(text)
-    return sum(
-        0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text
-    )
+    return sum(map(_cells_of, text))
+
+
+@lru_cache(maxsize=1024)
+def _cells_of(char: str) -> int:
+    return 0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1

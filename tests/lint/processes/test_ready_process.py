@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_dispatchguard.lint.processes import ready_process
 from pytest_dispatchguard.lint.processes.ready_process import Ahead
 from pytest_dispatchguard.lint.processes.workers import Pool
 
@@ -85,9 +86,24 @@ def test_what_cannot_be_sent_to_it_is_done_here(begin: Begin) -> None:
 def test_ends_at_once_whatever_it_does() -> None:
     ahead = Ahead.begin(lambda: time.sleep(600))
     assert ahead is not None
+    began = time.monotonic()
     ahead.close()
+    assert os.waitstatus_to_exitcode(os.waitpid(ahead._pid, 0)[1]) == -signal.SIGKILL
+    assert time.monotonic() - began < 60
+
+
+def test_those_that_have_ended_are_forgotten_when_the_next_begins() -> None:
+    first = Ahead.begin(lambda: None)
+    assert first is not None
+    first.close()
+    deadline = time.monotonic() + 60
+    while first._pid in ready_process._KILLED and time.monotonic() < deadline:
+        following = Ahead.begin(lambda: None)
+        assert following is not None
+        following.close()
+        time.sleep(0.01)
     with pytest.raises(ChildProcessError):
-        os.waitpid(ahead._pid, os.WNOHANG)
+        os.waitpid(first._pid, os.WNOHANG)
 
 
 def test_ends_with_the_process_that_began_it(tmp_path: Path) -> None:
