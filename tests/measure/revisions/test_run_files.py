@@ -96,8 +96,11 @@ def test_the_same_day_is_decided_and_a_slower_one_refused(
             assert 0.5 < run.get_metadata()["control_tree_us"] < 500
     result = saved()
     rows = told(pytester)
-    assert rows["test_much"]["verdict"] == "pass" and rows["test_little"]["verdict"] != "fail"
     base = rows["test_much"]["base"]
+    # In a slow moment the interval reaches beyond the limit.
+    decided = base["change"]["high"] <= 2.0
+    assert rows["test_much"]["verdict"] == ("pass" if decided else "undecided")
+    assert base["change"]["low"] < 2.0 and rows["test_little"]["verdict"] != "fail"
     assert base["earlier"] and base["other"] == []
     assert {"tree", "attributes"} <= base["pace"]["each"].keys()
     assert base["pace"]["subject"] == base["change"]
