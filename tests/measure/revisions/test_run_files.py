@@ -111,7 +111,8 @@ def test_the_same_day_is_decided_and_a_slower_one_refused(
     assert rows["test_little"]["verdict"] == "undecided"
     wording = r"the machine alone differs by \d+%: measure base and head in one run with --overhead-against"
     assert re.search(wording, rows["test_little"]["reason"])
-    assert rows["test_little"]["base"]["pace"]["change"]["value"] == pytest.approx(1.5, rel=0.25)
+    pace = rows["test_little"]["base"]["pace"]["change"]
+    assert pace["low"] < 1.5 * 1.25 and pace["high"] > 1.5 / 1.25  # a third quicker then
     report = (pytester.path / "report.md").read_text()
     for text in (result.stdout.str(), report):
         assert re.search(
@@ -119,7 +120,7 @@ def test_the_same_day_is_decided_and_a_slower_one_refused(
             "divided by it",
             text,
         )
-    assert "control calls take 1." in report.split("####")[0]
+    assert re.search(r"control calls take \d\.", report.split("####")[0])
 
 
 @pytest.mark.thorough
