@@ -11,6 +11,7 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
 _END = re.compile(r"\r\n|\r|\n")
 _OTHER_ENDS = "\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 """What ends a line to `str.splitlines`, and to no parser."""
+_CUT = "…"
 
 
 def split_lines(source: str, *, keepends: bool = True) -> list[str]:
@@ -63,3 +64,21 @@ def apply_edits(source: str, edits: Iterable[Edit]) -> str:
         pieces += source[done:start], edit.replacement
         done, last = end, edit
     return "".join((*pieces, source[done:]))
+
+
+def excerpt(source: str, span: Span, most: int) -> tuple[str, str, str]:
+    """What stands in the line on which a span begins before it, in it and after it; of each no more than
+    `most` characters, and a mark of what is left out."""
+    start = min(span.column - 1, len(source))
+    end = span.end_column - 1 if span.end_line == span.line else len(source)
+    end = max(min(end, len(source)), start)
+    before, inside, after = (
+        source[max(start - most, 0) : start],
+        source[start : min(end, start + most)],
+        source[end : end + most],
+    )
+    return (
+        _CUT + before if start > most else before,
+        inside + _CUT if end - start > most else inside,
+        after + _CUT if len(source) - end > most else after,
+    )

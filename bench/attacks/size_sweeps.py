@@ -21,6 +21,7 @@ from types import FrameType
 
 from pytest_dispatchguard.lint.check import Checked, check
 from pytest_dispatchguard.lint.request import Request
+from pytest_dispatchguard.report import FORMATS, render
 
 HEAD = "import torch\nfrom torch import nn\n\n\n"
 MANY = (200, 400, 800, 1600)
@@ -173,12 +174,15 @@ class Sweep:
 
 
 def run(text: str) -> Checked:
-    """Lints one file, with nothing known of it."""
+    """Lints one file, with nothing known of it, and reports what is found in every format."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         (root / "pyproject.toml").write_text("[tool.dispatchguard]\n")
         (root / "m.py").write_text(text)
-        return check(Request(paths=(), cwd=root, cache=False))
+        checked = check(Request(paths=(), cwd=root, cache=False))
+        for form in FORMATS:
+            render(checked.report, form, sources=checked.reader)
+        return checked
 
 
 def counted(text: str) -> int:

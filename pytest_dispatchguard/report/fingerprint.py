@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from hashlib import sha256
+from typing import Any
 
 from pytest_dispatchguard.model.findings import Finding
 
@@ -16,11 +17,19 @@ def fingerprints(findings: Sequence[Finding]) -> list[str]:
     must be sorted by position.
     """
     seen: Counter[tuple[str, ...]] = Counter()
+    # A generated line may have thousands of findings.
+    texts: dict[str, str] = {}
+    begun: dict[tuple[str, ...], Any] = {}
     names = []
     for finding in findings:
-        text = " ".join(finding.source.split()) or finding.message
-        key = (finding.code, finding.path, finding.function, text)
-        parts = (*key, str(seen[key]))
+        source = finding.source
+        if source not in texts:
+            texts[source] = " ".join(source.split())
+        key = (finding.code, finding.path, finding.function, texts[source] or finding.message)
+        if key not in begun:
+            begun[key] = sha256("\0".join((*key, "")).encode("utf-8", "surrogatepass"))
+        digest = begun[key].copy()
+        digest.update(str(seen[key]).encode())
         seen[key] += 1
-        names.append(sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32])
+        names.append(digest.hexdigest()[:32])
     return names

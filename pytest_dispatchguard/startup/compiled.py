@@ -80,7 +80,8 @@ def begin() -> Callable[[], None]:
 
 def _keep_patterns(kept: Callable[[str, Callable[[], Any]], Any]) -> None:
     """Has `re` ask for what is kept of expressions, those of functions aside: names of a project may be in
-    them."""
+    them. What modules of Python compile when they are imported counts, too: three of `tomllib` take longer
+    than to read a configuration."""
     compiler: Any = (
         vars(re).get("_compiler") or vars(re)["sre_compile"]
     )  # the one before Python 3.11
@@ -90,8 +91,8 @@ def _keep_patterns(kept: Callable[[str, Callable[[], Any]], Any]) -> None:
     def compile_pattern(pattern: Any, flags: int = 0) -> Any:
         asking = sys._getframe(3)  # beyond two of `re`
         in_function = asking.f_code.co_flags & inspect.CO_OPTIMIZED
-        kept_for = _is_ours(asking.f_globals) or _is_of_python(asking.f_globals)
-        if type(pattern) is not str or in_function or not kept_for:
+        known = _is_ours(asking.f_globals) or _is_of_python(asking.f_globals)
+        if type(pattern) is not str or in_function or not known:
             return plain(pattern, flags)
 
         def make() -> tuple[int, list[int], int, dict[str, int]]:
@@ -121,6 +122,7 @@ def _is_of_python(names: dict[str, Any]) -> bool:
 
 
 def _package(names: dict[str, Any]) -> str:
+    """The package of the module whose names these are."""
     return str(names.get("__name__")).partition(".")[0]
 
 

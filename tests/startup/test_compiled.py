@@ -184,6 +184,42 @@ def test_expressions_are_kept_and_match_the_same(tmp_path: Path) -> None:
     assert second[0] < 40  # those of others, and of functions
 
 
+OF_PYTHON = """
+import re, sys
+for name in ("textwrap", "shlex", "configparser"):
+    sys.modules.pop(name, None)
+from pytest_dispatchguard.startup import compiled
+keep = compiled.begin()
+compiler = sys.modules.get("re._compiler") or sys.modules["sre_compile"]
+made = []
+def code(tree, flags, _code=compiler._code):
+    made.append(tree)
+    return _code(tree, flags)
+compiler._code = code
+import configparser, textwrap
+keep()
+section = configparser.ConfigParser.SECTCRE.match("[a]")
+print(len(made), textwrap.wrap("one two-three four", 8), section["header"])
+"""
+
+
+def test_what_modules_of_python_compile_is_kept(tmp_path: Path) -> None:
+    def told() -> tuple[int, str]:
+        done = subprocess.run(
+            [sys.executable, "-c", OF_PYTHON],
+            env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        made, _, rest = done.stdout.partition(" ")
+        return int(made), rest
+
+    first, second = told(), told()
+    assert first[0] > 4 and second[0] == 0
+    assert first[1] == second[1] == "['one two-', 'three', 'four'] a\n"
+
+
 def test_classes_of_others_are_as_without(cache: Path) -> None:
     compiled.begin()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -27,18 +28,24 @@ _SEVERITIES = {"error": "ERROR", "warning": "WARNING", "note": "INFO", "hint": "
 def render(report: Report, options: Options) -> str:
     """One JSON object with a diagnostic for each finding."""
     sources = cache(options.source)
+    lines = cache(_numbered)
     return dump(
         {
             "source": {"name": NAME, "url": HOME},
             "severity": "WARNING",
-            "diagnostics": [_diagnostic(finding, sources) for finding in ordered(report)],
+            "diagnostics": [_diagnostic(f, sources, lines) for f in ordered(report)],
         }
     )
 
 
-def _diagnostic(finding: Finding, sources: Sources) -> dict[str, Any]:
+def _diagnostic(
+    finding: Finding, sources: Sources, numbered: Callable[[str], dict[int, str]]
+) -> dict[str, Any]:
     text = sources(finding.path)
-    lines = _known_lines(finding, text)
+    if text is not None:
+        lines = numbered(text)
+    else:
+        lines = {finding.span.line: finding.source} if finding.source else {}
     diagnostic: dict[str, Any] = {
         "message": "\n".join((statement(finding), *details(finding))),
         "location": {"path": finding.path, "range": _range(finding.span, lines)},
@@ -53,10 +60,8 @@ def _diagnostic(finding: Finding, sources: Sources) -> dict[str, Any]:
     return diagnostic
 
 
-def _known_lines(finding: Finding, text: str | None) -> dict[int, str]:
-    if text is not None:
-        return dict(enumerate(split_lines(text), start=1))
-    return {finding.span.line: finding.source} if finding.source else {}
+def _numbered(text: str) -> dict[int, str]:
+    return dict(enumerate(split_lines(text), start=1))
 
 
 def _range(span: Span, lines: dict[int, str]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 from unicodedata import combining, east_asian_width
 
-from pytest_dispatchguard.edits import split_lines
+from pytest_dispatchguard.edits import excerpt, split_lines
 from pytest_dispatchguard.model.findings import Finding, Fix, Hot
 from pytest_dispatchguard.model.reports import Report
 from pytest_dispatchguard.report.diff import lines_changed_by
@@ -172,15 +172,9 @@ def _excerpt(finding: Finding, text: str | None, width: int) -> Iterator[Line]:
         lines = _source_lines(text)
         source = lines[span.line - 1] if span.line <= len(lines) else ""
     source = source.rstrip("\r\n")
-    if not source.strip():
+    if not source or source.isspace():
         return
-    end = span.end_column - 1 if span.end_line == span.line else len(source)
-    start = min(span.column - 1, len(source))
-    before, marked, after = (
-        _visible(source[:start]),
-        _visible(source[start : max(end, start)]),
-        _visible(source[max(end, start) :]),
-    )
+    before, marked, after = map(_visible, excerpt(source, span, max(width, 20)))
     number = str(span.line)
     gutter = " " * len(number)
     room = max(width - len(number) - len("  |  "), 20)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import groupby
 
+from pytest_dispatchguard.edits import excerpt
 from pytest_dispatchguard.model.findings import Certainty, Finding, Hot
 from pytest_dispatchguard.report.html.elements import (
     Html,
@@ -34,6 +35,8 @@ from pytest_dispatchguard.report.wording import (
 
 SHOWN = 200
 """How many rows are in the page itself; more would make it slow to open."""
+_MOST_SHOWN = 500
+"""The most characters of a source line that are shown before, in and after what a finding is about."""
 _MOST_PLACES = 500
 """How many waits are listed."""
 _MAYBE, _FIX, _UNSAFE, _WAITS, _NOTE = 1, 2, 4, 8, 16
@@ -185,8 +188,9 @@ def _body(finding: Finding, sources: Sources) -> list[Html]:
     if there is not None:
         place = f"{there.path}:{there.span.line}"
         told.append(el("p", "The pattern is at ", el("code", place)))
-    if finding.source.strip():
-        told.append(el("pre", finding.source.strip(), class_="source"))
+    line = "".join(excerpt(finding.source, finding.span, _MOST_SHOWN)).strip()
+    if line:
+        told.append(el("pre", line, class_="source"))
     if finding.fix is not None:
         told += el("p", "Fix: ", prose(remedy(finding.fix))), diff(finding, sources)
     return [el("div", *told)]
