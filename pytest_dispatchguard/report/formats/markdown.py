@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import groupby
 
-from pytest_dispatchguard.edits import apply_edits
 from pytest_dispatchguard.model.findings import Finding, Fix, Hot
 from pytest_dispatchguard.model.operations import OperationsAt
 from pytest_dispatchguard.model.reports import Report
 from pytest_dispatchguard.report.budgets import operations
-from pytest_dispatchguard.report.diff import unified
+from pytest_dispatchguard.report.diff import diff_of_edits
 from pytest_dispatchguard.report.markdown_text import CODE, LIMIT, code, escape, fence_around
 from pytest_dispatchguard.report.options import Options, Sources
 from pytest_dispatchguard.report.wording import (
@@ -148,11 +147,11 @@ def _html(text: str) -> str:
 
 def _diff(path: str, fix: Fix, text: str) -> str:
     try:
-        after = apply_edits(text, (edit for edit in fix.edits if edit.path == path))
+        diff = diff_of_edits(path, text, fix.edits)
     except ValueError:
         # The file has changed since it was judged.
         return ""
-    return without_commands(visible(unified(path, text, after).replace("\r\n", "\n")))
+    return without_commands(visible(diff.replace("\r\n", "\n")))
 
 
 def _indented(lines: Sequence[str]) -> str:
