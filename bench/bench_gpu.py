@@ -61,16 +61,17 @@ class Step:
 
 SHORT_NOISE = ("--conditions", "quiet", "--no-peers", "--targets", "1", "--repeats", "1")
 STEPS = (
-    Step("tests", "the tests that need CUDA", 90, "gpu/cuda_tests.py"),
-    Step("waits", "whether the GPU waits where the ghost does", 40, "bench_waits.py"),
+    Step("tests", "the tests that need CUDA", 60, "gpu/cuda_tests.py"),
+    Step("waits", "whether the GPU waits where the ghost does", 60, "bench_waits.py"),
     Step("prices", "what waits cost, idle and behind a queue", 60, "gpu/wait_prices.py"),
-    Step("trace", "a traced training, and the waits planted in it", 50, "gpu/trace_training.py"),
+    Step("trace", "a traced training, and the waits planted in it", 30, "gpu/trace_training.py"),
     Step(
         "keras",
         "Keras over eager torch",
-        150,
+        180,
         "bench_keras.py",
-        ("{keras}", "--device", "cuda", "--rounds", "1", "--no-compare"),
+        # What the host does is the same for both sizes.
+        ("{keras}", "--device", "cuda", "--rounds", "1", "--no-compare", "--tests", "4"),
         ("{keras}", "--dry"),
     ),
     Step(

@@ -70,6 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default=True,
         help="with a saved run, too",
     )
+    parser.add_argument(
+        "--tests", default="", metavar="WORDS", help="only these, as with pytest -k"
+    )
     parser.add_argument("--rounds", type=int, default=3, help="runs of the suite on each version")
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args(arguments)
@@ -81,7 +84,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 dependencies(folder, found)
                 return 0
             if options.dry:
-                tried(Suite(found, dependencies(folder, found), Path(scratch), "cuda"))
+                tried(
+                    Suite(found, dependencies(folder, found), Path(scratch), "cuda", options.tests)
+                )
                 return 0
             results = measure(options, found, folder, Path(scratch))
     except BenchError as error:
@@ -100,7 +105,7 @@ def measure(
     print("\n".join(lint_table(lint)))
     if find_spec("torch") is None:
         raise BenchError("budgets need torch in this environment: nothing is written")
-    suite = Suite(found, dependencies(folder, found), scratch, options.device)
+    suite = Suite(found, dependencies(folder, found), scratch, options.device, options.tests)
     load = [round(os.getloadavg()[0], 2)]
     rounds: dict[str, list[Verdicts]] = {version: [] for version in found}
     for turn in range(options.rounds):
@@ -166,7 +171,7 @@ def dependencies(folder: Path, sources: Mapping[str, Path]) -> Path:
 def linted(path: Path) -> dict[str, list[dict[str, object]]]:
     report = check(Request(paths=(path,), cwd=path, jobs=2, cache=False)).report
     out: dict[str, list[dict[str, object]]] = {function: [] for function in PLACES.values()}
-    for f in report.findings:
+    for f in (*report.findings, *report.notes):
         if f.function in out and f.code[:3] in ("DG1", "DG3") and f.hot is not None:
             row = {"code": f.code, "path": f.path, "line": f.span.line, "root": f.hot.root}
             out[f.function].append(row)
@@ -210,6 +215,8 @@ class Suite:
     needed: Path
     scratch: Path
     device: str
+    tests: str = ""
+    """Which of its tests, as for `pytest -k`; empty for all."""
 
     def run(self, version: str, *options: str) -> Verdicts:
         """What one run on a version measures."""
@@ -237,7 +244,8 @@ class Suite:
             "KERAS_EXPECTED": version,
             "KERAS_SUITE_DEVICE": self.device,
         }
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", ".", *options]
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "."]
+        command += ["-k", self.tests, *options] if self.tests else options
         return subprocess.run(
             command, cwd=SUITE, env=environment, check=False, capture_output=True, text=True
         )

@@ -83,6 +83,7 @@ def measured(dry: bool) -> dict[str, Any]:
 
 def waited(case: str) -> bool:
     """Whether torch says that the host waits for the GPU in a case."""
+    run_of(case)(Given())  # one-time setup
     given = Given()
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")

@@ -1,30 +1,21 @@
 """Small cases of what makes the host wait for a GPU and what does not: the tests run them on the ghost,
-bench_waits.py on a GPU."""
+bench_waits.py on a GPU. Those of reading, copying and indexing are here, others in torch_cases.py."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import torch_cases
+from torch_cases import Given, index_with
+
 F = torch.nn.functional
-
-
-class Given:
-    """What cases work on."""
-
-    def __init__(self) -> None:
-        self.x = torch.arange(4.0, device="cuda")
-        self.i = torch.arange(2, device="cuda")
-        self.mask = self.x > 1
-        self.n = torch.ones((), device="cuda")
-        self.host = torch.ones(4)
-        self.pinned = torch.ones(4).pin_memory()
-
-
-def index_with(x: Any, index: Any, value: Any) -> None:
-    x[index] = value
 
 
 def recorded() -> Any:
@@ -54,7 +45,6 @@ WAITS: dict[str, Callable[[Given], Any]] = {
     "to the device": lambda g: g.host.to("cuda"),
     "cuda": lambda g: g.host.cuda(),
     "to the device, pinned, blocking": lambda g: g.pinned.to("cuda"),
-    "to the device, not blocking, not pinned": lambda g: g.host.to("cuda", non_blocking=True),
     "to the device and a type": lambda g: g.host.to("cuda", torch.float16),
     "copy_ from the device": lambda g: g.host.copy_(g.x),
     "copy_ to the device": lambda g: g.x.copy_(g.host),
@@ -68,12 +58,13 @@ WAITS: dict[str, Callable[[Given], Any]] = {
     "unique": lambda g: g.x.unique(),
     "unique, counted": lambda g: g.x.unique(return_counts=True),
     "unique of rows": lambda g: torch.unique(g.x[None], dim=0),
+    "unique_consecutive of rows": lambda g: torch.unique_consecutive(g.x[None], dim=0),
     "unique_consecutive": lambda g: g.x.unique_consecutive(),
     "repeat_interleave": lambda g: g.x[:2].repeat_interleave(g.i),
     "bincount": lambda g: g.i.bincount(),
     "bincount with a size": lambda g: g.i.bincount(minlength=4),
-    "equal": lambda g: torch.equal(g.x, g.x),
-    "allclose": lambda g: torch.allclose(g.x, g.x),
+    "equal": lambda g: torch.equal(g.x, g.y),
+    "allclose": lambda g: torch.allclose(g.x, g.y),
     "in": lambda g: 1.0 in g.x,
     "tensor of data": lambda g: torch.tensor([1.0], device="cuda"),
     "tensor of a number": lambda g: torch.tensor(1.0, device="cuda"),
@@ -87,7 +78,6 @@ WAITS: dict[str, Callable[[Given], Any]] = {
     "a size": lambda g: torch.zeros(g.i[1], device="cuda"),
     "one_hot": lambda g: F.one_hot(g.i),
     "histc without bounds": lambda g: torch.histc(g.x),
-    "multinomial": lambda g: torch.multinomial(g.x, 2),
     "inverse": lambda g: torch.linalg.inv(torch.eye(2, device="cuda")),
     "drawn with deviations": lambda g: torch.normal(0.0, g.x),
     "searchsorted with a sorter": lambda g: torch.searchsorted(g.x, g.x, sorter=g.x.argsort()),
@@ -154,6 +144,7 @@ GOES_ON: dict[str, Callable[[Given], Any]] = {
     "softmax": lambda g: g.x.softmax(0),
     "clamp": lambda g: g.x.clamp(min=g.n),
     "norm": lambda g: (g.x.norm(), g.x.cumsum(0), g.x.std()),
+    "drawn without replacement": lambda g: torch.multinomial(g.x, 2),
     "drawn with replacement": lambda g: torch.multinomial(g.x, 2, replacement=True),
     "histc with bounds": lambda g: torch.histc(g.x, bins=4, min=0, max=3),
     "embedding": lambda g: F.embedding(g.i, g.x[:, None]),
@@ -166,6 +157,8 @@ GOES_ON: dict[str, Callable[[Given], Any]] = {
 }
 
 
+WAITS.update(torch_cases.WAITS)
+GOES_ON.update(torch_cases.GOES_ON)
 NUMBERS: dict[str, Callable[[Given], Any]] = {
     "a number through indices": lambda g: index_with(g.x, g.i, 1.0),
     "a number in one element": lambda g: index_with(g.x, 0, 1.0),
@@ -177,6 +170,7 @@ HOST_MASKS: dict[str, Callable[[Given], Any]] = {
     "write through a mask of the host": lambda g: index_with(g.x, g.host > 0, g.x + 1),
 }
 """Of other releases."""
+SEVERAL = torch_cases.SEVERAL
 RELEASE = tuple(map(int, torch.__version__.split("+")[0].split(".")[:2]))
 if RELEASE < (2, 9):
     del NUMBERS["a number through a mask of the host"]  # waits twice
@@ -190,7 +184,9 @@ UNTOLD = frozenset(
         "accelerator.synchronize",
         "an event",
         "a stream",
-        "to the device, not blocking, not pinned",
+        "unique of rows",
+        "unique_consecutive of rows",
+        *torch_cases.UNTOLD,
     }
 )
 """What waits though torch's debug mode for waits says nothing of it."""

@@ -110,6 +110,11 @@ def _note_reads(data: list[Any] | tuple[Any, ...]) -> None:
                 NOTES.note(READ_AMONG.name, READ_AMONG.why, READ_AMONG.code)
 
 
+def _moved_by(function: str | None, name: str) -> bool:
+    """Whether a function moves what it is given from the host itself: lengths to divide by, a number."""
+    return function == "ctc_loss" or (function == "__setitem__" and name in _FILLS)
+
+
 class Calls(TorchFunctionMode):  # type: ignore[misc]  # torch is not read when types are checked
     """Notes whether the running function was given ghosts, as tensors that it makes are then on the ghost
     too. Redirects references to torch functions that were taken before the ghost (`from torch import
@@ -238,7 +243,7 @@ class Operations(DispatchMode):
                 )
             if _INDEXED[name] and not is_ghost(args[2]) and args[2].dim():
                 raise RuntimeError(_TWO_DEVICES)
-        elif name in _FILLS and getattr(_local, "function", None) == "__setitem__":
+        elif _moved_by(getattr(_local, "function", None), name):
             pass
         elif name not in _MAY_MIX and any(
             tensor.dim() and not ghost for tensor, ghost in zip(given, ghosts, strict=True)

@@ -1,7 +1,8 @@
 """The table of operations that make the host wait for a GPU, which the ghost follows.
 
 Taken from where torch's CUDA code copies and waits (what `torch.cuda.set_sync_debug_mode` warns of), from its
-tests and changelogs, and from NVIDIA's list of operations that wait. Calls that are no ATen operations (`to`,
+tests and changelogs, and held against a GPU (bench/results/gpu). An operation that waits several times within
+counts once. Calls that are no ATen operations (`to`,
 `tolist`, `synchronize`) are recorded where they are replaced, in `tensor_methods` and `cuda_api`."""
 
 from __future__ import annotations
@@ -63,10 +64,10 @@ def _mask(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
 
 
 def _fills(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Writing one number through one mask is done by filling, without counting."""
+    """Writing one number of the host through one mask is done by filling, without counting."""
     given = _indices(args)
     accumulates = args[3] if len(args) > 3 else kwargs.get("accumulate", False)
-    one_number = args[2].numel() == 1 and args[2].dim() == 0 and not accumulates
+    one_number = args[2].dim() == 0 and not is_ghost(args[2]) and not accumulates
     return one_number and len(given) == 1 and _mask(args, kwargs)
 
 
@@ -87,12 +88,25 @@ def _number_written(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     return not is_ghost(args[2]) and not _fills(args, kwargs)
 
 
+STAGED = 1 << 20
+"""Bytes of memory that is not pinned which the driver takes aside, so that a `non_blocking` copy of them to
+the device goes on. Asked on an H200: 1 MiB goes on, 64 MiB wait (bench/results/gpu/waits.md)."""
+
+
+def goes_on(copied: torch.Tensor, host: torch.Tensor, *, asked: bool, out: bool) -> bool:
+    """Whether the host goes on beside a copy: if that was asked for, and its own memory is pinned; to the
+    device also if there is little to copy."""
+    nothing = copied.numel() == 0
+    little = out and copied.numel() * copied.element_size() <= STAGED
+    return nothing or (asked and (is_pinned(host) or little))
+
+
 def _copied(args: Sequence[Any], kwargs: Mapping[str, Any], *, out: bool) -> bool:
-    """Whether a copy to the device, or back, waits: non-blocking ones with pinned memory do not."""
+    """Whether a copy to the device, or back, waits."""
     into, source = args[0], args[1]
-    goes_on = args[2] if len(args) > 2 else kwargs.get("non_blocking", False)
-    waits = not (goes_on and is_pinned(source if out else into))
-    return is_ghost(into) is out and is_ghost(source) is not out and source.numel() > 0 and waits
+    asked = bool(args[2] if len(args) > 2 else kwargs.get("non_blocking", False))
+    waits = not goes_on(source, source if out else into, asked=asked, out=out)
+    return is_ghost(into) is out and is_ghost(source) is not out and waits
 
 
 def _number_copied(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
@@ -130,11 +144,35 @@ def _no_size(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     return kwargs.get("output_size") is None
 
 
-def _checks_its_input(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Drawing one sample, or without replacement, checks the input."""
-    times = args[1] if len(args) > 1 else kwargs.get("num_samples")
-    replaced = args[2] if len(args) > 2 else kwargs.get("replacement", False)
-    return not replaced or times == 1
+def _compared(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """What has another shape differs, and what is the same memory is the same: the host knows."""
+    first, second = args[0], args[1]
+    if first.shape != second.shape or first.numel() == 0:
+        return False
+    same_memory = first.data_ptr() == second.data_ptr() and first.stride() == second.stride()
+    return not (same_memory and first.dtype == second.dtype)
+
+
+def _some(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    return bool(args[0].numel())
+
+
+def _from_host(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """One of the tensors is a number of the host, which is moved to the others."""
+    return any(isinstance(one, torch.Tensor) and not is_ghost(one) for one in args)
+
+
+def _given(position: int) -> When:
+    """The number at this position is a tensor of the device."""
+    return lambda args, kwargs: (
+        len(args) > position
+        and isinstance(args[position], torch.Tensor)
+        and is_ghost(args[position])
+    )
+
+
+def _ends_given(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    return _given(0)(args, kwargs) or _given(1)(args, kwargs)
 
 
 def _by_itself(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
@@ -172,12 +210,16 @@ _WRITE = (
     _HOST_MASK,
     _NUMBER,
 )
+_FILL = SyncOp("masked_fill", _VALUE, "DG411", _given(2))
+_INDEX_FILL = SyncOp("index_fill", _VALUE, "DG411", _given(3))
 _UNIQUE = SyncOp("unique", _COUNT, "DG424")
+_LINALG = SyncOp("linalg", _CHECKED, "DG411")
+_NESTED = SyncOp("nested tensor", "lengths are read back to the host", "DG411")
 _CONSECUTIVE = SyncOp("unique_consecutive", _COUNT, "DG424")
 
 TABLE: Mapping[str, tuple[SyncOp, ...]] = {
     "aten::_local_scalar_dense": (_READ,),
-    "aten::equal": (SyncOp("equal", _ANSWER, "DG429"),),
+    "aten::equal": (SyncOp("equal", _ANSWER, "DG429", _compared),),
     "aten::allclose": (SyncOp("allclose", _ANSWER, "DG429"),),
     "aten::is_nonzero": (SyncOp("bool", _ANSWER, "DG401"),),
     "aten::nonzero": (SyncOp("nonzero", _COUNT, "DG421"),),
@@ -195,13 +237,29 @@ TABLE: Mapping[str, tuple[SyncOp, ...]] = {
     "aten::unique_dim": (_UNIQUE,),
     "aten::unique_consecutive": (_CONSECUTIVE,),
     "aten::unique_dim_consecutive": (_CONSECUTIVE,),
-    "aten::bincount": (SyncOp("bincount", _COUNT, "DG425"),),
+    "aten::bincount": (SyncOp("bincount", _COUNT, "DG425", _some),),
     "aten::repeat_interleave": (SyncOp("repeat_interleave", _COUNT, "DG426", _no_size),),
     "aten::histc": (SyncOp("histc", "its bounds are read back to the host", "DG411", _by_itself),),
-    "aten::multinomial": (SyncOp("multinomial", _CHECKED, "DG411", _checks_its_input),),
     "aten::normal": (SyncOp("normal", _SIGNS, "DG411", _spread_given),),
     "aten::searchsorted": (SyncOp("searchsorted", _BOUNDS, "DG411", _sorter_given),),
-    "aten::_linalg_check_errors": (SyncOp("linalg", _CHECKED, "DG411"),),
+    "aten::where": (SyncOp("where", "the number is copied to the device", "DG503", _from_host),),
+    "aten::masked_fill": (_FILL,),
+    "aten::masked_fill_": (_FILL,),
+    "aten::index_fill": (_INDEX_FILL,),
+    "aten::index_fill_": (_INDEX_FILL,),
+    "aten::linspace": (SyncOp("linspace", _VALUE, "DG411", _ends_given),),
+    "aten::logspace": (SyncOp("logspace", _VALUE, "DG411", _ends_given),),
+    "aten::_linalg_check_errors": (_LINALG,),
+    "aten::_linalg_svd": (_LINALG,),
+    "aten::_linalg_eigh": (_LINALG,),
+    "aten::linalg_eig": (_LINALG,),
+    "aten::linalg_lstsq": (_LINALG,),
+    "aten::linalg_pinv": (_LINALG,),
+    "aten::linalg_matrix_exp": (_LINALG,),
+    "aten::_ctc_loss": (SyncOp("ctc_loss", "lengths are read back to the host", "DG411"),),
+    "aten::_to_sparse": (SyncOp("to_sparse", _COUNT, "DG421"),),
+    "aten::_nested_tensor_from_mask_left_aligned": (_NESTED,),
+    "aten::to_padded_tensor": (_NESTED,),
 }
 """All waits by operation, for all releases of torch."""
 

@@ -9,6 +9,7 @@ import torch
 
 from pytest_dispatchguard.runtime.ghost.copies import DEVICE, Name, device_of, moved, note_copy
 from pytest_dispatchguard.runtime.ghost.marks import is_ghost, is_pinned, pin
+from pytest_dispatchguard.runtime.ghost.sync_operations import goes_on
 from pytest_dispatchguard.runtime.syncs.syncs import NOTES, quiet
 
 _base = torch._C.TensorBase
@@ -60,6 +61,8 @@ def _copying_names() -> Iterator[Name]:
     yield torch.Tensor, "copy_", _copy_
     yield torch.Tensor, "new_tensor", new_tensor
     yield torch.Tensor, "type", _type
+    yield torch.Tensor, "type_as", lambda self, other: _to(self, other)
+    yield torch.Tensor, "__deepcopy__", _copied_on_its_side(torch.Tensor.__deepcopy__)
     yield torch.Tensor, "record_stream", lambda self, stream: None
 
 
@@ -70,7 +73,9 @@ def _to(self: Any, *args: Any, **kwargs: Any) -> Any:
     to_ghost = target.type == "cuda"
     other = self
     if is_ghost(self) != to_ghost:
-        if self.numel() and (not non_blocking or (to_ghost and not is_pinned(self))):
+        # A copy to the host that is not to wait goes into pinned memory.
+        waits = to_ghost or not non_blocking
+        if waits and not goes_on(self, self, asked=non_blocking, out=to_ghost):
             note_copy(self, to_ghost=to_ghost)
         other = moved(self, to_ghost)
         rest.pop("copy", None)
@@ -90,10 +95,22 @@ def _cpu(self: Any, **kwargs: Any) -> Any:
 def _copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
     to_ghost = is_ghost(self)
     if isinstance(src, torch.Tensor) and is_ghost(src) != to_ghost:
-        if src.numel() and not (non_blocking and is_pinned(src if to_ghost else self)):
+        if not goes_on(src, src if to_ghost else self, asked=non_blocking, out=to_ghost):
             note_copy(src, to_ghost=to_ghost)
         src = moved(src, to_ghost)
     return _base.copy_(self, src, non_blocking)
+
+
+def _copied_on_its_side(real: Any) -> Any:
+    """A copy that the device makes itself, in other memory of its own."""
+
+    def deepcopy(self: Any, memo: Any) -> Any:
+        if not is_ghost(self):
+            return real(self, memo)
+        with quiet():
+            return real(self, memo)
+
+    return deepcopy
 
 
 def new_tensor(self: Any, data: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:

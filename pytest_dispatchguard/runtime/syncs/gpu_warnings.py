@@ -6,12 +6,14 @@ import ast
 import opcode
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
+from pathlib import Path
+from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-from pytest_dispatchguard.runtime.code.foreign import own_frames
+from pytest_dispatchguard.runtime.code.foreign import is_foreign, own_frames
 from pytest_dispatchguard.runtime.code.source_text import asks_for_truth, place_in, text_at
 from pytest_dispatchguard.runtime.syncs import torch_mode
 from pytest_dispatchguard.runtime.syncs.syncs import Notes, Recorder, is_there
@@ -64,6 +66,11 @@ _TRUTH = _Known("truth", _READ, "DG401")
 _MASK_READ = _Known("mask read", _COUNT, "DG422")
 _MASK_WRITE = _Known("mask write", _COUNT, "DG423")
 _TEXT = _Known("format", _READ, "DG415")
+_WITHIN = {"bincount": 2, "repeat_interleave": 2, "histc": 2}
+"""How often torch waits in one call of an operation that waits more than once: its user wrote one."""
+_AS_ONE = {"_str": "_tensor_str.py", "_apply": "modules/module.py"}
+"""Functions of torch, by their files, whose waits are one to the user: the text of a tensor, the move of a
+module."""
 _STORE = opcode.opmap["STORE_SUBSCR"]
 
 
@@ -79,6 +86,7 @@ def recording() -> Iterator[Recorder]:
     """Records waits in this context. Code that filters warnings may hide some."""
     recorder = Recorder()
     notes = Notes([recorder])
+    within: Counter[tuple[CodeType, int]] = Counter()
     module: Any = warnings
     with warnings.catch_warnings():
         warnings.filterwarnings("always", message=_SAID)
@@ -88,8 +96,17 @@ def recording() -> Iterator[Recorder]:
             if not str(message.message).startswith(_SAID):
                 show(message)
                 return
-            place = next(own_frames(sys._getframe(1)), None)
-            notes.note(*(_TRUTH if place is None else _called(place)))
+            here = sys._getframe(1)
+            if _is_told(here):
+                return
+            place = next(own_frames(here), None)
+            known = _TRUTH if place is None else _called(place)
+            if place is not None and known.operation in _WITHIN:
+                at = place.f_code, place.f_lasti
+                within[at] += 1
+                if within[at] % _WITHIN[known.operation] != 1:
+                    return
+            notes.note(*known)
 
         module._showwarnmsg = shown
         try:
@@ -97,6 +114,31 @@ def recording() -> Iterator[Recorder]:
                 yield recorder
         finally:
             module._showwarnmsg = show
+
+
+def _is_told(frame: FrameType | None) -> bool:
+    """Whether a wait of the same call of a function of `_AS_ONE` has been told. Such a call is marked on its
+    frame, which nothing else keeps a note of for as long as it runs."""
+    outermost = None
+    while frame is not None:
+        code = frame.f_code
+        file = _AS_ONE.get(code.co_name)
+        if (
+            file is not None
+            and Path(code.co_filename).as_posix().endswith(file)
+            and is_foreign(code)
+        ):
+            outermost = frame
+        frame = frame.f_back
+    if outermost is None or outermost.f_trace not in (None, _told):
+        return False
+    before = outermost.f_trace is not None
+    outermost.f_trace = _told
+    return before
+
+
+def _told(frame: FrameType, event: str, argument: object) -> None:
+    """The mark of a frame."""
 
 
 def _called(frame: FrameType) -> _Known:

@@ -28,9 +28,9 @@ def test_the_host_waits(case: str) -> None:
         given = Given()
         seen.times.clear()
         WAITS[case](given)
-    assert seen.total == 1
-    ((sync, _),) = seen.times.items()
-    assert sync.code.startswith(("DG4", "DG5")) and sync.why
+    assert seen.total == CASES["SEVERAL"].get(case, 1)
+    for sync in seen.times:
+        assert sync.code.startswith(("DG4", "DG5")) and sync.why
 
 
 @on_the_ghost
@@ -82,7 +82,6 @@ def test_every_entry_of_the_table_has_a_case() -> None:
         "aten::is_nonzero",
         "aten::_unique",
         "aten::unique_dim_consecutive",
-        "aten::index_put",
         "aten::_index_put_impl_",
     }
     assert set(TABLE) - met == spared

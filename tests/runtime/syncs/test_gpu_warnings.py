@@ -35,6 +35,7 @@ class Tensor:
     def __gt__(self, other): return self
     def __format__(self, spec): waits(); return ""
     def __float__(self): waits(); return 1.0
+    def bincount(self): waits(); waits()
     def __getattr__(self, name):
         if name == "sum":
             return lambda: self
@@ -115,6 +116,37 @@ def test_a_wait_is_told_by_its_line(
     assert (sync.operation, sync.code, times) == (operation, rule, 1)
     assert sync.place is not None
     assert (Path(sync.place.path).name, sync.place.line) == ("user.py", 2)
+
+
+@pytest.mark.parametrize(
+    ("file", "function"), [("_tensor_str.py", "_str"), ("nn/modules/module.py", "_apply")]
+)
+def test_a_text_and_a_move_wait_once(
+    device: dict[str, Any], code: Any, file: str, function: str
+) -> None:
+    def of_torch(body: str) -> Any:
+        source = f"def {function}(x):\n    {body}\n"
+        exec(compile(source, str(Path(torch.__file__).parent / file), "exec"), space)
+        return space[function]
+
+    space: dict[str, Any] = {}
+    part = of_torch("float(x); float(x)")
+    space["part"] = part
+    x, whole = device["Tensor"](), of_torch("part(x); part(x)")
+    x.shown = lambda: whole(x)
+    function = code("for _ in range(3):\n        x.shown()")
+    with gpu_warnings.recording() as seen:
+        function(x)
+    assert seen.total == 3
+
+
+def test_an_operation_that_waits_twice_within_is_told_once(
+    device: dict[str, Any], code: Any
+) -> None:
+    function = code("for _ in range(3):\n        x.bincount()")
+    with gpu_warnings.recording() as seen:
+        function(device["Tensor"]())
+    assert [(s.operation, times) for s, times in seen.times.items()] == [("bincount", 3)]
 
 
 def test_an_expression_over_several_lines(device: dict[str, Any], code: Any) -> None:
@@ -225,11 +257,31 @@ def test_where_torch_knows_no_gpu_there_is_nothing_to_see() -> None:
 
 
 @pytest.mark.gpu
-def test_a_real_gpu(code: Any) -> None:
+@pytest.mark.parametrize(("body", "operation", "rule"), CASES[:12])
+def test_a_real_gpu(code: Any, body: str, operation: str, rule: str) -> None:
     assert gpu_warnings.may_be_seen()
-    for body, operation, rule in CASES[:8]:
-        function = code(body)
-        x = torch.ones((), device="cuda") if "x > 0]" not in body else torch.ones(3, device="cuda")
-        with gpu_warnings.recording() as seen:
-            function(x)
-        assert [(s.operation, s.code) for s in seen.times] == [(operation, rule)], body
+    function = code(body)
+    x = torch.ones(3 if "x > 0]" in body else (), device="cuda")
+    with gpu_warnings.recording() as seen:
+        function(x)
+    assert [(s.operation, s.code) for s in seen.times] == [(operation, rule)]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "body",
+    [
+        "str(x)",
+        "x.bincount()",
+        "x.repeat_interleave(x)",
+        "x.float().histc()",
+        "torch.nn.Linear(2, 2).cuda()",
+    ],
+)
+def test_what_waits_often_within_is_one_wait_of_a_real_gpu(code: Any, body: str) -> None:
+    function = code(f"import torch\n    for _ in range(3):\n        {body}")
+    x = torch.arange(3, device="cuda")
+    function(x)
+    with gpu_warnings.recording() as seen:
+        function(x)
+    assert seen.total == 3
