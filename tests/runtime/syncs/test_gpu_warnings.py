@@ -257,8 +257,11 @@ def test_where_torch_knows_no_gpu_there_is_nothing_to_see() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("body", "operation", "rule"), CASES[:12])
+@pytest.mark.parametrize(
+    ("body", "operation", "rule"), [case for case in CASES[:12] if case[0] != "x[x > 0] = 1"]
+)
 def test_a_real_gpu(code: Any, body: str, operation: str, rule: str) -> None:
+    """A number written through a mask is not among them: a GPU goes on."""
     assert gpu_warnings.may_be_seen()
     function = code(body)
     x = torch.ones(3 if "x > 0]" in body else (), device="cuda")
