@@ -138,6 +138,7 @@ def test_a_comment_passes_by_counters_alone(repository: Repository, run: Any) ->
     assert told["base"]["counters"] == told["counters"]
 
 
+@pytest.mark.thorough
 def test_getting_cheaper_is_no_failure(repository: Repository, run: Any) -> None:
     repository.source.write_text(WRAPPED)
     repository.git("commit", "--quiet", "-am", "wrapped")
@@ -170,6 +171,7 @@ def test_a_base_that_cannot_tell_is_told(repository: Repository, run: Any) -> No
         assert said in row(repository)["base"]["reason"]
 
 
+@pytest.mark.thorough
 def test_limits_by_hand_win_over_the_base(repository: Repository, run: Any) -> None:
     repository.source.write_text(WRAPPED)
     test = repository.path / "tests" / "test_library.py"

@@ -29,7 +29,7 @@ def test_the_screenful_is_what_the_command_says(root: Path) -> None:
     assert done.stdout == shown[2]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
 def test_the_proof_of_a_fix_is_what_the_command_says(root: Path) -> None:
     """But for the times, and for what the instructions are on this Python and torch."""

@@ -26,7 +26,9 @@ _CODES: tuple[tuple[re.Pattern[str], frozenset[str]], ...] = tuple(
         ("is_nonzero|__bool__", _READS),
         ("to|_to_copy|copy_|_copy_from|_foreach_copy_|cpu|cuda|tolist|type_as", _COPIES),
         ("lift_fresh|lift|tensor|as_tensor|full|scalar_tensor|fill_|normal_", _COPIES),
-        ("nonzero|nonzero_numpy|argwhere|where", frozenset({"DG421", "DG422", "DG423", "DG434"})),
+        ("nonzero|nonzero_numpy|argwhere", frozenset({"DG421", "DG422", "DG423", "DG434"})),
+        ("where", frozenset({"DG421", "DG422", "DG423", "DG434", "DG503"})),
+        ("_?to_sparse", frozenset({"DG421"})),
         ("index|__getitem__", frozenset({"DG421", "DG422", "DG427", "DG434", "DG438", "DG510"})),
         (
             "index_put|index_put_|_index_put_impl_|__setitem__|masked_scatter_?",
@@ -38,8 +40,11 @@ _CODES: tuple[tuple[re.Pattern[str], frozenset[str]], ...] = tuple(
         ("repeat_interleave", frozenset({"DG426"})),
         ("equal|allclose", frozenset({"DG429"})),
         ("_?linalg_\\w+|cholesky\\w*|inverse|lu\\w*|svd|qr|eig\\w*", frozenset({"DG411", "DG442"})),
-        ("histc|multinomial|normal|searchsorted", _READS | {"DG440"}),
-        ("slice|select|narrow|arange|range|linspace|split\\w*", frozenset({"DG427"})),
+        ("histc|normal|searchsorted|_?ctc_loss|to_padded_tensor|_nested_\\w+", _READS | {"DG440"}),
+        (
+            "slice|select|narrow|arange|range|linspace|logspace|masked_fill_?|index_fill_?|split\\w*",
+            frozenset({"DG427"}),
+        ),
         ("unbind", frozenset({"DG428"})),
     )
 )

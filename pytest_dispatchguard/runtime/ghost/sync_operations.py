@@ -210,8 +210,8 @@ _WRITE = (
     _HOST_MASK,
     _NUMBER,
 )
-_FILL = SyncOp("masked_fill", _VALUE, "DG411", _given(2))
-_INDEX_FILL = SyncOp("index_fill", _VALUE, "DG411", _given(3))
+_FILL = SyncOp("masked_fill", _VALUE, "DG427", _given(2))
+_INDEX_FILL = SyncOp("index_fill", _VALUE, "DG427", _given(3))
 _UNIQUE = SyncOp("unique", _COUNT, "DG424")
 _LINALG = SyncOp("linalg", _CHECKED, "DG411")
 _NESTED = SyncOp("nested tensor", "lengths are read back to the host", "DG411")
@@ -247,8 +247,8 @@ TABLE: Mapping[str, tuple[SyncOp, ...]] = {
     "aten::masked_fill_": (_FILL,),
     "aten::index_fill": (_INDEX_FILL,),
     "aten::index_fill_": (_INDEX_FILL,),
-    "aten::linspace": (SyncOp("linspace", _VALUE, "DG411", _ends_given),),
-    "aten::logspace": (SyncOp("logspace", _VALUE, "DG411", _ends_given),),
+    "aten::linspace": (SyncOp("linspace", _VALUE, "DG427", _ends_given),),
+    "aten::logspace": (SyncOp("logspace", _VALUE, "DG427", _ends_given),),
     "aten::_linalg_check_errors": (_LINALG,),
     "aten::_linalg_svd": (_LINALG,),
     "aten::_linalg_eigh": (_LINALG,),

@@ -6,12 +6,26 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from pytest_dispatchguard import Finding, Fix, Getitem, Kind, Place, Rule, Setitem, SizedCall, nodes
+from pytest_dispatchguard import (
+    Call,
+    Finding,
+    Fix,
+    Getitem,
+    Kind,
+    Place,
+    Rule,
+    Setitem,
+    SizedCall,
+    nodes,
+)
 
 from ..data_flow import sources
 from ..waits import waits_inside, works_on_host
 
 _FACTORIES = frozenset("zeros ones empty full rand randn eye arange linspace".split())
+_FILLED = {"masked_fill": 1, "masked_fill_": 1, "index_fill": 2, "index_fill_": 2}
+"""Where the methods that fill take the number; as functions, one later."""
+_MADE_FULL = {"full": 1, "full_like": 1, "new_full": 1}
 _SIZE_NAMES = frozenset("size shape start end steps length n m".split())
 
 
@@ -21,7 +35,8 @@ class TensorAsNumber(Rule):
     ## What it does
 
     Finds device tensors as arguments of `range`, as bounds of slices, as indices of Python lists, as sizes
-    (`torch.zeros(n)`, `x.view(n, -1)`), and tensors of no dimension as indices of tensors.
+    (`torch.zeros(n)`, `x.view(n, -1)`), as what is filled in (`x.masked_fill(mask, x.min())`,
+    `torch.full_like(x, x.max())`), and tensors of no dimension as indices of tensors.
 
     ## Why it costs
 
@@ -50,7 +65,7 @@ class TensorAsNumber(Rule):
     code = "DG427"
     name = "tensor-as-number"
     origin = "diffusers#13356"
-    looks_for = (SizedCall(), Getitem(), Setitem())
+    looks_for = (SizedCall(), Call(*_FILLED, *_MADE_FULL), Getitem(), Setitem())
     fixes = "unsafe"
 
     def judge(self, node: cst.CSTNode, place: Place) -> Iterator[Finding]:
@@ -71,6 +86,10 @@ class TensorAsNumber(Rule):
 
     def _in_call(self, call: cst.Call, place: Place) -> Finding | None:
         last = place.last_name(call)
+        if last in _FILLED or last in _MADE_FULL:
+            found = self._filled_in(call, last, place)
+            if found is not None or last in _FILLED:
+                return found
         if last == "range":
             if place.name(call) != "range":
                 return None
@@ -98,6 +117,27 @@ class TensorAsNumber(Rule):
                         certainty="maybe" if _of_own_helper(part, place) else "sure",
                     )
         return None
+
+    def _filled_in(self, call: cst.Call, last: str, place: Place) -> Finding | None:
+        """The number that a tensor is filled with."""
+        function = place.is_torch(call, last)
+        if not function and not (
+            isinstance(call.func, cst.Attribute) and place.is_tensor(call.func.value)
+        ):
+            return None
+        if last in _FILLED:
+            value = place.argument(call, _FILLED[last] + function, "value")
+            instead = "`torch.where` takes it as it is"
+        else:
+            value = place.argument(call, _MADE_FULL[last], "fill_value")
+            instead = "`value.expand(size)` takes it as it is, `.clone()` where it is written to"
+        if value is None or not self._number(value, place):
+            return None
+        return place.finding(
+            value,
+            f"`{last}` reads the number of the tensor `{place.short(value)}`, and the host waits for the "
+            f"device. {instead}.",
+        )
 
     def _in_brackets(self, node: cst.Subscript, place: Place) -> Finding | None:
         base = place.kind(node.value)
