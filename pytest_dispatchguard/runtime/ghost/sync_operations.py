@@ -149,8 +149,12 @@ def _compared(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     first, second = args[0], args[1]
     if first.shape != second.shape or first.numel() == 0:
         return False
-    same_memory = first.data_ptr() == second.data_ptr() and first.stride() == second.stride()
-    return not (same_memory and first.dtype == second.dtype)
+    return not (_has_memory(first) and _has_memory(second) and first.is_set_to(second))
+
+
+def _has_memory(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is one piece of memory, as sparse and nested ones are not."""
+    return tensor.layout == torch.strided and not tensor.is_nested
 
 
 def _some(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:

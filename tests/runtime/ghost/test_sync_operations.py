@@ -43,6 +43,14 @@ def test_the_host_goes_on(case: str) -> None:
     assert seen.times == {}
 
 
+@on_the_ghost
+def test_what_torch_does_not_compare_fails_as_it_does_there() -> None:
+    with ghost():
+        x = torch.eye(3, device="cuda").to_sparse()
+        with pytest.raises(NotImplementedError, match="aten::equal"):
+            torch.equal(x, x.clone())
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("case", [c for c in (*WAITS, *GOES_ON) if c not in CASES["UNTOLD"]])
 def test_a_gpu_agrees(case: str) -> None:
