@@ -170,7 +170,7 @@ def dependencies(folder: Path, sources: Mapping[str, Path]) -> Path:
 
 
 def linted(path: Path) -> dict[str, list[dict[str, object]]]:
-    # Elsewhere, as a folder of a repository may be one that git ignores.
+    # Elsewhere: in a hidden folder, or one named `build`, nothing is held to be hot.
     with tempfile.TemporaryDirectory() as scratch:
         there = Path(shutil.copytree(path, Path(scratch) / "keras"))
         report = check(Request(paths=(there,), cwd=there, jobs=2, cache=False)).report

@@ -109,7 +109,7 @@ WAITS: dict[str, Case] = {
     "mask and slice": lambda g: g.m[g.mask[:3], 1:],
     "where number of the host other": lambda g: torch.where(g.mask, g.x, g.number),
     "where number of the host self": lambda g: torch.where(g.mask, g.number, g.x),
-    "where number of the host condition number": lambda g: torch.where(g.number > 1, g.x, g.y),
+    "where number of the host condition": lambda g: torch.where(g.number > 1, g.x, g.y),
     "masked_fill number of the device": lambda g: g.x.masked_fill(g.mask, g.n),
     "addcmul_ value device": lambda g: g.x.addcmul(g.y, g.y, value=g.n),
     "full_like device": lambda g: torch.full_like(g.x, g.n),

@@ -166,17 +166,14 @@ def _from_host(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     return any(isinstance(one, torch.Tensor) and not is_ghost(one) for one in args)
 
 
-def _given(position: int) -> When:
-    """The number at this position is a tensor of the device."""
-    return lambda args, kwargs: (
-        len(args) > position
-        and isinstance(args[position], torch.Tensor)
-        and is_ghost(args[position])
-    )
+def _given(*positions: int) -> When:
+    """A number at one of these positions is a tensor of the device."""
 
+    def when(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        numbers = [args[at] for at in positions if at < len(args)]
+        return any(isinstance(one, torch.Tensor) and is_ghost(one) for one in numbers)
 
-def _ends_given(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    return _given(0)(args, kwargs) or _given(1)(args, kwargs)
+    return when
 
 
 def _by_itself(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
@@ -251,8 +248,8 @@ TABLE: Mapping[str, tuple[SyncOp, ...]] = {
     "aten::masked_fill_": (_FILL,),
     "aten::index_fill": (_INDEX_FILL,),
     "aten::index_fill_": (_INDEX_FILL,),
-    "aten::linspace": (SyncOp("linspace", _VALUE, "DG427", _ends_given),),
-    "aten::logspace": (SyncOp("logspace", _VALUE, "DG427", _ends_given),),
+    "aten::linspace": (SyncOp("linspace", _VALUE, "DG427", _given(0, 1)),),
+    "aten::logspace": (SyncOp("logspace", _VALUE, "DG427", _given(0, 1)),),
     "aten::_linalg_check_errors": (_LINALG,),
     "aten::_linalg_svd": (_LINALG,),
     "aten::_linalg_eigh": (_LINALG,),
