@@ -93,8 +93,10 @@ def _get_ready(session: Session) -> Callable[[int], None]:
             pool.get_ready(partial(_get_ready_to_judge, session))
         session.rules()
         if pool.works:
-            # Many files are read, so the solver will run.
+            # Many files are read, so the solver will run, and others will judge, who are born with all that.
             from pytest_dispatchguard.lint.hotness import solve  # noqa: F401 - only to have it
+
+            _get_ready_to_judge(session)
 
     return prepare
 
@@ -103,4 +105,5 @@ def _get_ready_to_judge(session: Session) -> None:
     from pytest_dispatchguard.lint.judge import judge
 
     judge.bench(target_of(session.config), session.catalog.packs)
+    judge.load()
     compiled.keep()

@@ -15,15 +15,22 @@ register_buffer), ``int``, ``float``, ``bool``, ``str``, ``none``, ``tuple``, ``
 ``unknown``."""
 
 
-SIZED_CALLS = frozenset(
-    """range zeros ones empty full rand randn eye arange linspace expand view reshape repeat new_zeros
-    new_ones new_empty new_full narrow unflatten tile""".split()
+SIZED_FACTORIES = frozenset("zeros ones empty full rand randn eye arange linspace".split())
+"""Functions of torch that take sizes or bounds."""
+SIZED_METHODS = frozenset(
+    "expand view reshape repeat new_zeros new_ones new_empty new_full narrow unflatten tile".split()
 )
+"""Methods of tensors that do."""
+SIZED_CALLS = SIZED_FACTORIES | SIZED_METHODS | {"range"}
 """Calls that take sizes or bounds, where Python needs numbers."""
 
 
 COPYING_CALLS = frozenset({"tuple", "list", "set", "frozenset"})
 """Builtins that copy what they are given."""
+NUMBER_CALLS = frozenset({"int", "float", "complex"})
+"""Builtins that make a number of what they are given."""
+COMPARING_CALLS = frozenset({"max", "min", "sorted"})
+"""Builtins that compare what they are given, or what it holds."""
 
 
 CPU = "cpu"

@@ -86,7 +86,9 @@ class ConstantTensorBuiltPerCall(Rule):
     name = "constant-tensor-built-per-call"
     also_compiled = False
     origin = "diffusers#13406"
-    looks_for = Call("tensor", "as_tensor", "asarray", "new_tensor", *LEGACY_CLASSES, "Tensor")
+    looks_for = Call(
+        "tensor", "as_tensor", "asarray", "new_tensor", *LEGACY_CLASSES, "Tensor", place="torch"
+    )
     fixes = "safe"
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:

@@ -43,7 +43,7 @@ class LegacyTensorType(Rule):
     code = "DG507"
     name = "legacy-tensor-type"
     origin = "vllm#51738"
-    looks_for = Call("type")
+    looks_for = Call("type", place="torch")
     fixes = "safe"
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
@@ -124,7 +124,7 @@ class TensorOfTensors(Rule):
     code = "DG508"
     name = "tensor-of-tensors"
     origin = "diffusers#13356"
-    looks_for = Call("tensor", "as_tensor", "asarray")
+    looks_for = Call("tensor", "as_tensor", "asarray", place="torch")
     fixes = "unsafe"
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
@@ -194,7 +194,7 @@ class TensorOfTensor(Rule):
     code = "DG509"
     name = "tensor-of-tensor"
     origin = "torchmetrics#3284"
-    looks_for = Call("tensor")
+    looks_for = Call("tensor", place="torch")
     fixes = "safe"
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
@@ -268,7 +268,7 @@ class AsTensorOfTensor(Rule):
     code = "DG511"
     name = "as-tensor-of-tensor"
     origin = "keras#22674"
-    looks_for = Call("as_tensor", "asarray")
+    looks_for = Call("as_tensor", "asarray", place="torch")
     fixes = "safe"
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:

@@ -53,7 +53,7 @@ class ScalarTensorOnDevice(Rule):
     name = "scalar-tensor-on-device"
     also_compiled = False
     origin = "kornia#3221"
-    looks_for = Call("tensor", "as_tensor", "asarray", "new_tensor")
+    looks_for = Call("tensor", "as_tensor", "asarray", "new_tensor", place="torch")
     fixes = "safe"
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
@@ -214,7 +214,7 @@ class ScalarTensorInArithmetic(Rule):
     name = "scalar-tensor-in-arithmetic"
     also_compiled = False
     origin = "torchvision#5515"
-    looks_for = Call("tensor", "as_tensor", "asarray")
+    looks_for = Call("tensor", "as_tensor", "asarray", place="torch")
     fixes = "unsafe"
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:

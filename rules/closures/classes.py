@@ -56,7 +56,11 @@ class ClassBuiltPerCall(Rule):
     name = "class-built-per-call"
     also_compiled = False
     origin = "torchvision#1452"
-    looks_for = (Class(), Call("namedtuple", "make_dataclass", "type"))
+    looks_for = (
+        Class(),
+        Call("namedtuple", "make_dataclass", place="imported"),
+        Call("type", arguments=3),
+    )
     fixes = "unsafe"
 
     def judge(self, node: cst.ClassDef | cst.Call, place: Place) -> Finding | None:

@@ -66,7 +66,7 @@ class FunctionBuiltForOneCall(Rule):
     name = "function-built-for-one-call"
     also_compiled = False
     origin = "keras#23183"
-    looks_for = (Lambda(), Def())
+    looks_for = (Lambda("plain"), Def("plain"))
     fixes = "safe"
 
     def judge(self, node: cst.Lambda | cst.FunctionDef, place: Place) -> Finding | None:
@@ -214,7 +214,7 @@ class FunctionWithoutCaptures(Rule):
     name = "function-without-captures"
     also_compiled = False
     origin = "keras#23183"
-    looks_for = (Lambda(), Def())
+    looks_for = (Lambda("plain"), Def("plain"))
     fixes = "safe"
 
     def judge(self, node: cst.Lambda | cst.FunctionDef, place: Place) -> Finding | None:

@@ -171,7 +171,7 @@ class WrapsPerCall(Rule):
     name = "wraps-per-call"
     also_compiled = False
     origin = "keras#23183"
-    looks_for = (Def(), Call("update_wrapper", "wraps"))
+    looks_for = (Def("decorated"), Call("update_wrapper", "wraps"))
 
     def judge(self, node: cst.FunctionDef | cst.Call, place: Place) -> Finding | None:
         """Flags the call that copies the attributes."""
@@ -246,7 +246,7 @@ class DecoratedPerCall(Rule):
     name = "decorated-per-call"
     also_compiled = False
     origin = "keras#23183"
-    looks_for = Def()
+    looks_for = Def("decorated")
 
     def judge(self, node: cst.FunctionDef, place: Place) -> Finding | None:
         """Flags decorators of nested functions."""

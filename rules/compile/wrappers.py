@@ -88,7 +88,7 @@ class CompiledPerCall(Rule):
     code = "DG702"
     name = "compiled-per-call"
     origin = "pytorch#118493"
-    looks_for = (Call("compile", "script", "trace", "optimize"), Def())
+    looks_for = (Call("compile", "script", "trace", "optimize"), Def("decorated"))
 
     def judge(self, node: cst.Call | cst.FunctionDef, place: Place) -> Finding | None:
         """A compiler's wrapper that does not outlive the call."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Finding, Fix, Place, Rule
+from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, ShapeProduct
 
 from ..syncs.waits import only_torch
 
@@ -48,7 +48,7 @@ class SizeByProduct(Rule):
     code = "DG617"
     name = "size-by-product"
     origin = "bitsandbytes#857b83d9"
-    looks_for = Call("prod")
+    looks_for = ShapeProduct()
     fixes = "safe"
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:

@@ -189,7 +189,7 @@ class ImportPerCall(Rule):
     code = "DG602"
     name = "import-per-call"
     origin = "TransformerEngine#1191"
-    looks_for = Import()
+    looks_for = Import(".", "torch", *sorted(_STDLIB))
 
     def judge(self, node: cst.Import | cst.ImportFrom, place: Place) -> Finding | None:
         """Flags imports that can stand at the top of the file as well."""

@@ -156,7 +156,7 @@ class WarningPerCall(Rule):
     code = "DG605"
     name = "warning-per-call"
     origin = "pytorch#76952"
-    looks_for = Call("warn")
+    looks_for = Call("warn", place="imported")
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """Flags warnings that every call passes."""

@@ -260,7 +260,9 @@ class LinalgChecked(Rule):
     code = "DG442"
     name = "linalg-checked"
     origin = "physicsnemo#4b06f66e"
-    looks_for = Call("inv", "cholesky", "solve", "ldl_factor", "lu_factor", "inverse")
+    looks_for = Call(
+        "inv", "cholesky", "solve", "ldl_factor", "lu_factor", "inverse", place="torch"
+    )
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """A factorization of a tensor on a device."""

@@ -29,7 +29,9 @@ RANDOM = frozenset(
 OTHER_ARRAYS = frozenset(
     {"numpy", "jax", "tensorflow", "cupy", "mlx", "paddle", "pandas", "openvino"}
 )
-_MASK = re.compile(r"(?:^|[._])(?:masks?|is_[a-z_]+|valid|is_valid)$")
+_MASK = re.compile(
+    r"(?:^|[._])(?:masks?|is_(?![a-z_]*(?:nonzero|indices|index|idx|ids?)$)[a-z_]+|valid|is_valid)$"
+)
 _HOST_TABLES = frozenset(
     "params flags meta metadata config options kwargs extra_args settings".split()
 )

@@ -66,7 +66,7 @@ class FlattenOnlyToScan(Rule):
     code = "DG103"
     name = "flatten-only-to-scan"
     origin = "keras#23187"
-    looks_for = Call(*FLATTENS)
+    looks_for = Call(*FLATTENS, place="imported")
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """Flags leaves that are only asked a question."""
@@ -138,7 +138,7 @@ class SameStructureFlattenedTwice(Rule):
     code = "DG104"
     name = "same-structure-flattened-twice"
     origin = "keras#22770"
-    looks_for = Call(*FLATTENS)
+    looks_for = Call(*FLATTENS, place="imported")
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """Flags the second of two flattens of the same structure."""
@@ -229,7 +229,7 @@ class FlattenForFirstLeaf(Rule):
     code = "DG106"
     name = "flatten-for-first-leaf"
     origin = "keras#22674"
-    looks_for = Call(*FLATTENS)
+    looks_for = Call(*FLATTENS, place="imported")
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """Flags a list of all leaves of which only the first is used."""

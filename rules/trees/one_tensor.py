@@ -53,7 +53,7 @@ class FlattenOfOneTensor(Rule):
     code = "DG101"
     name = "flatten-of-one-tensor"
     origin = "keras#22674"
-    looks_for = Call(*FLATTENS)
+    looks_for = Call(*FLATTENS, place="imported")
     fixes = "unsafe"
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
@@ -118,7 +118,7 @@ class MapOverOneTensor(Rule):
     code = "DG102"
     name = "map-over-one-tensor"
     origin = "keras#22770"
-    looks_for = Call(*MAPS)
+    looks_for = Call(*MAPS, place="imported")
     fixes = "unsafe"
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
@@ -201,7 +201,7 @@ class UnguardedTreeWalk(Rule):
     code = "DG105"
     name = "unguarded-tree-walk"
     origin = "keras#23187"
-    looks_for = Call(*FLATTENS, *MAPS)
+    looks_for = Call(*FLATTENS, *MAPS, place="imported")
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """Flags walks over a layer's values that do not check for a single tensor first."""

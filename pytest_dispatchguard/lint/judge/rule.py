@@ -9,7 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pytest_dispatchguard.lint.dataflow.scene import Event
-from pytest_dispatchguard.lint.facts import COPYING_CALLS, HELPER_CALL, SIZED_CALLS
+from pytest_dispatchguard.lint.facts import (
+    COMPARING_CALLS,
+    COPYING_CALLS,
+    HELPER_CALL,
+    NUMBER_CALLS,
+    SIZED_CALLS,
+)
 from pytest_dispatchguard.model.findings import Finding, RuleInfo
 
 if TYPE_CHECKING:
@@ -29,13 +35,17 @@ class Look:
 
 
 def Call(
-    *names: str, arguments: int | None = None, place: Literal["", "loop", "bare", "self"] = ""
+    *names: str,
+    arguments: int | None = None,
+    place: Literal["", "loop", "bare", "whole", "self", "torch", "imported"] = "",
 ) -> Look:
     """Calls whose last name is one of these: ``Call("item")`` matches ``x.sum().item()`` and ``item(x)``.
 
     To parse fewer functions: `arguments` requires a call with exactly that many arguments (0 to 3);
-    `place`, a call in a loop, by its bare name, or with `self` as first argument. Other calls by these
-    names in the same function are shown as well.
+    `place`, a call in a loop, by its bare name, so and with anything but a comprehension, with `self` as
+    first argument, of torch or of a method
+    (of nothing imported from elsewhere), or of something imported. Other calls by these names in the same
+    function are shown as well.
     """
     word = place or ("call" if arguments is None else f"call{arguments}")
     return Look(
@@ -75,10 +85,11 @@ def Loop(having: Look | Iterable[Look] = ()) -> Look:
     return Look("loop", frozenset(), tokens or frozenset({"loop"}))
 
 
-def Iterated() -> Look:
+def Iterated(place: Literal["", "loop"] = "") -> Look:
     """Expressions that are iterated over: in for loops, comprehensions, `*x`, tuple unpacking, and the
-    argument of list, tuple, set, sorted, enumerate, zip, sum, max, min, any, all."""
-    return Look("iterate", frozenset(), frozenset({"iterate"}))
+    argument of list, tuple, set, sorted, enumerate, zip, sum, max, min, any, all. With `place`, in functions
+    that have a loop or comprehension over such an expression, directly or through `enumerate` or `zip`."""
+    return Look("iterate", frozenset(), frozenset({"looped"} if place else {"iterate", "looped"}))
 
 
 def Getitem() -> Look:
@@ -123,9 +134,12 @@ def SelfWrite() -> Look:
     return Look("attribute-write", frozenset(), frozenset({"self-write"}))
 
 
-def Import() -> Look:
-    """Import statements inside functions (`cst.Import`, `cst.ImportFrom`)."""
-    return Look("import", frozenset(), frozenset({"import"}))
+def Import(*packages: str) -> Look:
+    """Import statements inside functions (`cst.Import`, `cst.ImportFrom`); with `packages`, in functions that
+    import from one of these: ``"torch"``, or ``"."`` for relative imports."""
+    return Look(
+        "import", frozenset(), frozenset(f"import:{p}" for p in packages) or frozenset({"import"})
+    )
 
 
 def FString() -> Look:
@@ -133,14 +147,16 @@ def FString() -> Look:
     return Look("fstring", frozenset(), frozenset({"fstring"}))
 
 
-def Lambda() -> Look:
-    """Lambdas."""
-    return Look("lambda", frozenset(), frozenset({"lambda"}))
+def Lambda(which: Literal["", "plain"] = "") -> Look:
+    """Lambdas; with `which`, in functions that hold one that may need nothing of the call, or is not just
+    passed on."""
+    return Look("lambda", frozenset(), frozenset({f"lambda:{which}" if which else "lambda"}))
 
 
-def Def() -> Look:
-    """Functions defined inside the hot function (`cst.FunctionDef`)."""
-    return Look("def", frozenset(), frozenset({"def"}))
+def Def(which: Literal["", "decorated", "plain"] = "") -> Look:
+    """Functions defined inside the hot function (`cst.FunctionDef`). With `which`, in functions that hold a
+    decorated one, or one without decorators that may need nothing of the call, or is called there."""
+    return Look("def", frozenset(), frozenset({f"def:{which}" if which else "def"}))
 
 
 def Class() -> Look:
@@ -164,8 +180,23 @@ def HelperCall() -> Look:
     return Look("helper-call", frozenset(), frozenset({HELPER_CALL}))
 
 
+def NumberCall() -> Look:
+    """Calls of `int`, `float` and `complex`, in functions that may pass a tensor to one."""
+    return Look("call", NUMBER_CALLS, frozenset({"number"}))
+
+
+def ComparingCall() -> Look:
+    """Calls of `max`, `min` and `sorted`, in functions that may pass a tensor to one, or several."""
+    return Look("call", COMPARING_CALLS, frozenset({"compared"}))
+
+
+def ShapeProduct() -> Look:
+    """Calls of what is named `prod`, in functions that pass one a shape."""
+    return Look("call", frozenset({"prod"}), frozenset({"shape-product"}))
+
+
 def MathCall(*names: str) -> Look:
-    """Calls of functions of `math` by these names."""
+    """Calls of functions of `math` by these names, in functions that may pass a tensor to one."""
     return Look("call", frozenset(names), frozenset({"math-call"}))
 
 

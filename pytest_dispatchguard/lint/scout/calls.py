@@ -6,7 +6,14 @@ import re
 
 from tree_sitter import Node
 
-from pytest_dispatchguard.lint.facts import COPYING_CALLS, SIZED_CALLS, CallFact
+from pytest_dispatchguard.lint.facts import (
+    COMPARING_CALLS,
+    COPYING_CALLS,
+    NUMBER_CALLS,
+    SIZED_CALLS,
+    SIZED_METHODS,
+    CallFact,
+)
 from pytest_dispatchguard.lint.knowledge import tensor_words as words
 from pytest_dispatchguard.lint.scout.state import (
     Handler,
@@ -24,6 +31,7 @@ from pytest_dispatchguard.lint.scout.tensor_guesses import (
     ask_comprehended,
     ask_index,
     ask_iterated,
+    ask_number,
     ask_truth,
 )
 from pytest_dispatchguard.lint.scout.values import dotted, resolved, text
@@ -60,6 +68,8 @@ def call_as(walk: Walk, node: Node, how: str) -> None:
         visit(walk, arguments)
         return
     given = arguments.named_children
+    if given and last in _ASKED_CALLS:
+        _ask_given(walk, last, callee, given)
     if last and len(given) < 4:
         looks.add(f"call{len(given)}:{last}")
     if last in SIZED_CALLS and "sized" not in looks:
@@ -83,6 +93,7 @@ def _callee(walk: Walk, node: Node, callee: Node, arguments: Node, how: str) -> 
     if kind == "identifier":
         name = text(source, callee)
         reading.looks.add(f"bare:{name}")
+        _note_origin(walk, name, name)
         note_call(walk, name, how, node)
         reading.arguments.setdefault(name, []).append(arguments)
         return name
@@ -91,12 +102,14 @@ def _callee(walk: Walk, node: Node, callee: Node, arguments: Node, how: str) -> 
         owner = named[0]
         last = text(source, named[-1])
         name = dotted(source, callee)
+        _note_origin(walk, name.partition(".")[0], last, method=True)
         if name:
             note_call(walk, name, how, node)
             reading.arguments.setdefault(name, []).append(arguments)
         if owner.type == "identifier":
             if name.startswith("math."):
-                reading.looks.add("math-call")
+                for argument in arguments.named_children:
+                    ask_number(walk, argument, "math-call")
             if last in words.TENSOR_METHODS:
                 _note_tensor_method(walk, text(source, owner), last, arguments)
         else:
@@ -112,6 +125,20 @@ def _callee(walk: Walk, node: Node, callee: Node, arguments: Node, how: str) -> 
         _note_made_name(walk, callee, how)
     visit(walk, callee)
     return ""
+
+
+def _note_origin(walk: Walk, root: str, last: str, *, method: bool = False) -> None:
+    """Notes whether a call may be one of something imported, and whether it may be torch's or a method of a
+    value: where all names of a module are imported, or a name of the file is assigned, it may be either."""
+    reading = walk.reading
+    if walk.star or root in walk.facts.assigns:
+        reading.looks.update((f"imported:{last}", f"torch:{last}"))
+    elif root in walk.imports and root not in reading.bindings and root not in reading.params:
+        reading.looks.add(f"imported:{last}")
+        if root in walk.torch_names:
+            reading.looks.add(f"torch:{last}")
+    elif method:
+        reading.looks.add(f"torch:{last}")
 
 
 def _argument(walk: Walk, argument: Node) -> None:
@@ -158,17 +185,57 @@ _CALLS_OF_NOTE = (
 )
 
 
+_ASKED_CALLS = NUMBER_CALLS | COMPARING_CALLS | {"any", "all", "prod"}
+
+
+def _ask_given(walk: Walk, last: str, callee: Node, given: list[Node]) -> None:
+    """Notes what is given to a builtin that reads numbers, where that may be a tensor, and to a product."""
+    first, looks = given[0], walk.reading.looks
+    if last == "prod":
+        if len(given) == 1 and _SHAPE.search(text(walk.source, first)):
+            looks.add("shape-product")
+    elif callee.type != "identifier":
+        return
+    elif last in NUMBER_CALLS:
+        if len(given) == 1:
+            ask_number(walk, first, "number")
+    elif last in COMPARING_CALLS:
+        if len(given) > 1:
+            for argument in given:
+                ask_number(walk, argument, "compared")
+        else:
+            looks.add("compared")
+    elif first.type != "list_comprehension":
+        looks.add(f"whole:{last}")
+
+
+_SHAPE = re.compile(r"\bshape\b|\bsize\b")
+
+
+_NO_SIZES = frozenset("device dtype layout requires_grad out generator pin_memory".split())
+"""Keywords of calls that take sizes, for something else."""
+
+
 def _ask_sizes(walk: Walk, last: str, callee: Node, given: list[Node]) -> None:
     """Notes that a size or bound may be a tensor."""
+    bare = callee.type == "identifier"
     if last == "range":
-        if callee.type != "identifier":
+        if not bare:
             return
     else:
-        imported = walk.imports.get(dotted(walk.source, callee).partition(".")[0])
-        if imported is not None and imported.partition(".")[0] != "torch":
-            return  # another library's, and modules have no sizes
+        root = dotted(walk.source, callee).partition(".")[0]
+        imported = root in walk.imports
+        # Methods of values, and functions of torch: `torch.reshape(x, …)` takes the tensor first.
+        if (
+            (bare or imported)
+            if last in SIZED_METHODS
+            else imported and root not in walk.torch_names
+        ):
+            return
     for argument in given:
         if argument.type == "keyword_argument":
+            if text(walk.source, argument.named_children[0]) in _NO_SIZES:
+                continue
             argument = argument.named_children[-1]
         parts = argument.named_children if argument.type in ("tuple", "list") else [argument]
         for part in parts:

@@ -144,7 +144,7 @@ def _function_as(walk: Walk, node: Node, decorators: list[str], whole: Node) -> 
     if not is_method:
         outer.nested.add(name)
         if walk.where == "function":
-            outer.looks.add("def")
+            outer.looks.update(("def", "def:decorated") if decorators else ("def",))
             outer.bindings.setdefault(name, []).append(False)
     kept = (walk.where, walk.prefix, walk.loop, walk.table, walk.under, walk.rounds)
     walk.under, walk.rounds = (), ()
@@ -158,11 +158,27 @@ def _function_as(walk: Walk, node: Node, decorators: list[str], whole: Node) -> 
     walk.reading = outer
     walk.where, walk.prefix, walk.loop, walk.table, walk.under, walk.rounds = kept
     settle(walk, reading, node.child_by_field_name("return_type") is not None)
+    if reading.outer is not None and not decorators:
+        if _needs_the_call(reading, outer):
+            outer.capturing.add(name)
+        else:
+            outer.looks.add("def:plain")
     if outer.fact is not None:
         # A function has the looks of those nested in it.
         outer.looks |= {token for token in reading.looks if not token.startswith("name:")}
         for token, hinges in reading.pending.items():
             outer.hinges(token).attributes |= hinges.attributes
+
+
+def _needs_the_call(reading: Reading, outer: Reading) -> bool:
+    """Whether a nested function surely reads a local of the one around it."""
+    if "lambda" in reading.looks:
+        return False  # whose parameters may be what is read
+    here, around = reading.params | reading.bindings.keys(), outer.params | outer.bindings.keys()
+    read = (name.partition(".")[0] for name in (*reading.passed, *(n for n, _ in reading.calls)))
+    return bool(reading.self_name and reading.reads) or any(
+        name in around and name not in here and name not in outer.nested for name in read
+    )
 
 
 def _signature(

@@ -33,6 +33,8 @@ def settle(walk: Walk, reading: Reading, declared: bool) -> None:
             reading.looks.add(token)
     if _calls_what_it_made(reading):
         reading.looks.add("made-call")
+    if any((name, "call") in reading.calls for name in reading.capturing):
+        reading.looks.add("def:plain")
     fact.tensors = _tensors(reading)
     fact.yields = reading.yields
     fact.on_cpu = (

@@ -14,20 +14,33 @@ def _add_import(walk: Walk, name: str, target: str) -> None:
     entry = (name, target)
     if entry not in walk.facts.imports:
         walk.facts.imports.append(entry)
-    if name != "*":
-        walk.imports.setdefault(name, target)
+    if name == "*":
+        walk.star = True
+        return
+    walk.imports.setdefault(name, target)
+    if target.partition(".")[0] == "torch":
+        walk.torch_names.add(name)
 
 
 def _import(walk: Walk, node: Node) -> None:
-    if walk.where == "function":
-        walk.reading.looks.add("import")
     for part in parts_of(node):
         if part.type == "aliased_import":
             name, alias = part.named_children[0], part.named_children[-1]
-            _add_import(walk, text(walk.source, alias), text(walk.source, name))
+            target = text(walk.source, name)
+            _note_import(walk, target)
+            _add_import(walk, text(walk.source, alias), target)
         elif part.type == "dotted_name":
             root = text(walk.source, part).partition(".")[0]
+            _note_import(walk, root)
             _add_import(walk, root, root)
+
+
+def _note_import(walk: Walk, written: str) -> None:
+    """Notes that a function imports something, and from which package."""
+    if walk.where == "function":
+        looks = walk.reading.looks
+        looks.add("import")
+        looks.add(f"import:{written.partition('.')[0] or '.'}")
 
 
 def _absolute(walk: Walk, written: str) -> str:
@@ -40,12 +53,11 @@ def _absolute(walk: Walk, written: str) -> str:
 
 
 def _import_from(walk: Walk, node: Node) -> None:
-    if walk.where == "function":
-        walk.reading.looks.add("import")
     parts = parts_of(node)
     if not parts:
         return
     written = "".join(text(walk.source, parts[0]).split())
+    _note_import(walk, written)
     base = _absolute(walk, written) if written.startswith(".") else written
     for part in parts[1:]:
         if part.type == "wildcard_import":

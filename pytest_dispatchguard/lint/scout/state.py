@@ -37,8 +37,10 @@ class Reading:
         "binding_memo",
         "bindings",
         "calls",
+        "capturing",
         "declared",
         "document",
+        "documented",
         "fact",
         "globals",
         "hooks",
@@ -92,6 +94,8 @@ class Reading:
         self.pairs: set[tuple[str, str]] = set()
         """Names, and those of `words.TENSOR_PAIR` that they were asked for."""
         self.nested: set[str] = set()
+        self.capturing: set[str] = set()
+        """The functions defined in it that need something of it."""
         self.globals: set[str] = set()
         self.hooks: list[CallFact] = []
         self.removes = False
@@ -101,6 +105,8 @@ class Reading:
         self.returns: list[Node | None] = []
         self.yields = False
         self.document = ""
+        self.documented: frozenset[str] | None = None
+        """The parameters that it says are tensors, once somebody has asked."""
         self.backward = False
         self.step = False
         self.step_rounds: set[int] = set()
@@ -121,8 +127,8 @@ class Walk:
 
     __slots__ = (
         "class_", "cold", "done", "early_exit", "facts", "foreign", "imports", "is_package", "loop", "marks",
-        "module", "prefix", "reading", "readings", "rounds", "source", "table", "tables", "tensors_here",
-        "under", "uneven", "where",
+        "module", "prefix", "reading", "readings", "rounds", "source", "star", "table", "tables",
+        "tensors_here", "torch_names", "under", "uneven", "where",
     )  # fmt: skip
 
     def __init__(
@@ -144,6 +150,10 @@ class Walk:
         self.marks = marks
         self.facts = FileFacts()
         self.imports: dict[str, str] = {}
+        self.torch_names: set[str] = set()
+        """The names of `imports` that stand for something of torch, perhaps under a condition."""
+        self.star = False
+        """Whether all names of some module are imported, whatever they are."""
         self.reading = Reading(None, None, "")
         self.readings: list[Reading] = []
         self.class_: ClassFact | None = None

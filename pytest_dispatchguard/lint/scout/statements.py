@@ -3,6 +3,7 @@ cold."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TypeVar
 
@@ -22,7 +23,12 @@ from pytest_dispatchguard.lint.scout.state import (
     visit_children,
     visit_cold,
 )
-from pytest_dispatchguard.lint.scout.tensor_guesses import ask_counted, ask_iterated, ask_truth
+from pytest_dispatchguard.lint.scout.tensor_guesses import (
+    ask_counted,
+    ask_iterated,
+    ask_looped,
+    ask_truth,
+)
 from pytest_dispatchguard.lint.scout.values import dotted, text
 
 _LEAVING = ("return_statement", "continue_statement", "break_statement")
@@ -336,7 +342,7 @@ def _for(walk: Walk, node: Node) -> None:
     if left is None or right is None:
         visit_children(walk, node)
         return
-    ask_iterated(walk, right)
+    ask_looped(walk, right)
     ask_counted(walk, left, right, right.end_byte, node.end_byte)
     visit(walk, right)
     bind_loop(walk, left, right)
@@ -379,7 +385,7 @@ def _comprehension(walk: Walk, node: Node) -> None:
             right = clause.child_by_field_name("right")
             if left is None or right is None:
                 continue
-            ask_iterated(walk, right)
+            ask_looped(walk, right)
             ask_counted(walk, left, right, parts[0].start_byte, parts[0].end_byte)
             visit(walk, right)
             if walk.where == "function":
@@ -515,9 +521,22 @@ def _comparison(walk: Walk, node: Node) -> None:
     visit_children(walk, node)
 
 
+def _is_handed_on_with_self(walk: Walk, node: Node) -> bool:
+    """Whether a lambda is an argument, and reads something of the method's own object."""
+    name, around = walk.reading.self_name, node.parent
+    return (
+        bool(name)
+        and around is not None
+        and around.type in ("argument_list", "keyword_argument")
+        and re.search(rf"(?<![\w.'\"]){name}\.", text(walk.source, node)) is not None
+    )
+
+
 def _lambda(walk: Walk, node: Node) -> None:
     reading = walk.reading
     reading.looks.add("lambda")
+    if not _is_handed_on_with_self(walk, node):
+        reading.looks.add("lambda:plain")
     before = set(reading.tensor_uses)
     body = node.child_by_field_name("body")
     parameters = node.child_by_field_name("parameters")

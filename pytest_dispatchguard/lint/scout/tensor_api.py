@@ -10,6 +10,7 @@ from tree_sitter import Node
 from pytest_dispatchguard.lint.knowledge.entry_points import STEPS
 from pytest_dispatchguard.lint.knowledge.tensor_words import TENSOR_METHODS, TORCH_OPS
 from pytest_dispatchguard.lint.scout.state import Reading, Walk
+from pytest_dispatchguard.lint.scout.tensor_guesses import said_to_be_tensors
 from pytest_dispatchguard.lint.scout.values import text
 
 _TENSOR = re.compile(
@@ -162,20 +163,11 @@ def takes_tensors(reading: Reading, documented: str) -> bool:
     return arguments is not None and bool(_DOCUMENTED.search(documented, arguments.start()))
 
 
-_DOCUMENTED_PARAMETER = re.compile(
-    r"^[ \t]*(?::param[ \t]+)?[`*]{0,2}(\w+)[`*]{0,2}[ \t]*(?:[(:]|[ \t]-)[ \t]*:?(?:class:|obj:)?[`~]{0,3}"
-    r"(?:torch\.)?(?:Float|Long|Bool|Int|Half|cuda\.)?(?:Float)?Tensor\b(?![ \t]*(?:or|\||,[ "
-    r"\t]*(?:list|int|float)))",
-    re.MULTILINE,
-)
-
-
 def documented_tensors(reading: Reading) -> set[str]:
     """The parameters that the documentation says are tensors, where no annotation says anything."""
-    found = set(_DOCUMENTED_PARAMETER.findall(reading.document))
     return {
         name
-        for name in found & reading.params
+        for name in said_to_be_tensors(reading)
         if not any(v.startswith("ann:") for v in reading.param_values.get(name, ()))
         and name not in reading.tested
         and name not in reading.hosts

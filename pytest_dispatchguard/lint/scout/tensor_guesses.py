@@ -136,7 +136,20 @@ def ask_truth(walk: Walk, node: Node) -> None:
         ask(walk, node, "truth")
 
 
-def ask_iterated(walk: Walk, node: Node) -> None:
+def ask_number(walk: Walk, node: Node, token: str) -> None:
+    """Notes that Python needs the number of an expression. What is looked up by an index may be a tensor
+    whatever holds it."""
+    if node.type not in ("identifier", "attribute") and _LOOKED_UP.search(text(walk.source, node)):
+        walk.reading.looks.add(token)
+    else:
+        ask(walk, node, token)
+
+
+_LOOKED_UP = re.compile(r"(?<!shape)(?<!size\(\))(?<!stride)(?<!stride\(\))(?<!kernel_size)\[")
+"""An index, but of what holds numbers of Python."""
+
+
+def ask_iterated(walk: Walk, node: Node, token: str = "iterate") -> None:
     """Notes that an expression is iterated or unpacked."""
     if node.type == "call":
         callee = node.named_children[0]
@@ -145,7 +158,18 @@ def ask_iterated(walk: Walk, node: Node) -> None:
         )
         if last in words.SEQUENCE_CALLS or last in words.ITERATING_CALLS or last == "range":
             return
-    ask(walk, node, "iterate")
+    ask(walk, node, token)
+
+
+def ask_looped(walk: Walk, node: Node) -> None:
+    """Notes that a loop or comprehension runs over an expression, or over `enumerate` or `zip` of it."""
+    if node.type == "call" and text(walk.source, node.named_children[0]) in ("enumerate", "zip"):
+        arguments = node.named_children[-1]
+        for argument in arguments.named_children if arguments.type == "argument_list" else ():
+            if argument.type != "keyword_argument":
+                ask_iterated(walk, argument, "looped")
+    else:
+        ask_iterated(walk, node, "looped")
 
 
 _SELECTING = ("narrow", "select")
@@ -156,12 +180,35 @@ def ask_counted(walk: Walk, left: Node, right: Node, start: int, end: int) -> No
     of the round."""
     if right.type != "call" or text(walk.source, right.named_children[0]) != "range":
         return
+    looks = walk.reading.looks
+    if "counted" in looks:
+        return
     written = walk.source[start:end].decode("utf-8", "replace")
+    if any(word in written for word in _SELECTING) or left.type != "identifier":
+        looks.add("counted")
+        return
     number = re.compile(rf"\b{re.escape(text(walk.source, left))}\b")
-    if any(word in written for word in _SELECTING) or (
-        left.type != "identifier" or number.search(written.partition("[")[2])
-    ):
-        walk.reading.looks.add("counted")
+    if not number.search(written.partition("[")[2]):
+        return
+    for found in _SUBSCRIPT.finditer(written):
+        base, index = found.groups()
+        if number.search(index):
+            owner, dot, last = base.rpartition(".")
+            if last.endswith(_OF_NUMBERS):
+                continue
+            if base in ")]" or (dot and owner != walk.reading.self_name):
+                looks.add("counted")
+                return
+            hinges = walk.reading.hinges("counted")
+            (hinges.attributes if dot else hinges.names).add(last)
+    if number.search(_SUBSCRIPT.sub("", written).partition("[")[2]):
+        looks.add("counted")
+
+
+_OF_NUMBERS = ("shape", "stride", "kernel_size")
+"""Ends of the names of what holds numbers of Python."""
+_SUBSCRIPT = re.compile(r"([\w.]+|[)\]])\[((?:[^\[\]]|\[[^\[\]]*\])*)\]")
+"""What is indexed, and by what, with one pair of brackets in it at most."""
 
 
 def ask_index(walk: Walk, node: Node, token: str) -> None:
@@ -170,12 +217,17 @@ def ask_index(walk: Walk, node: Node, token: str) -> None:
         kind = index.type
         if kind in ("integer", "string", "ellipsis", "none", "true", "false", "comment"):
             continue
-        if kind == "unary_operator" and index.children[0].type == "~":
+        named = kind in ("identifier", "attribute") and _MASK.search(text(walk.source, index))
+        if named or (kind == "unary_operator" and index.children[0].type == "~"):
             walk.reading.looks.add(token)
         elif kind in ("slice", "tuple", "list", "expression_list"):
             _index_parts(walk, index, token)
         else:
             ask(walk, index, token)
+
+
+_MASK = re.compile(r"(?:^|[._])(?:masks?|is_[a-z_]+|valid)$")
+"""The name of a mask, whatever is known of it."""
 
 
 def _index_parts(walk: Walk, index: Node, token: str) -> None:
@@ -217,8 +269,26 @@ def _given_tensor(reading: Reading, name: str, sized: bool) -> bool:
         return any("Tensor" in value for value in declared)
     fact = reading.fact
     at_forward = fact is not None and fact.name.rpartition(".")[2] == "forward"
-    told = name in reading.tensor_uses or name in reading.tested
+    told = (
+        name in reading.tensor_uses or name in reading.tested or name in said_to_be_tensors(reading)
+    )
     return bool(declared) or at_forward or told
+
+
+_DOCUMENTED_PARAMETER = re.compile(
+    r"^[ \t]*(?::param[ \t]+)?[`*]{0,2}(\w+)[`*]{0,2}[ \t]*(?:[(:]|[ \t]-)[ \t]*:?(?:class:|obj:)?[`~]{0,3}"
+    r"(?:torch\.)?(?:Float|Long|Bool|Int|Half|cuda\.)?(?:Float)?Tensor\b(?![ \t]*(?:or|\||,[ "
+    r"\t]*(?:list|int|float)))",
+    re.MULTILINE,
+)
+
+
+def said_to_be_tensors(reading: Reading) -> frozenset[str]:
+    """The parameters that the documentation of a function says are tensors."""
+    if reading.documented is None:
+        found = _DOCUMENTED_PARAMETER.findall(reading.document)
+        reading.documented = frozenset(found) & reading.params
+    return reading.documented
 
 
 def counts(walk: Walk, reading: Reading, token: str) -> bool:

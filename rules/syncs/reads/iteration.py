@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Finding, Fix, Iterated, Place, Rule
+from pytest_dispatchguard import ComparingCall, Finding, Fix, Iterated, Place, Rule
 
 from ..data_flow import around, held_by, loads
 from ..waits import READS, Read, read_of, waits_inside, works_on_host
@@ -43,7 +43,7 @@ class PythonExtremumOfTensors(Rule):
     code = "DG420"
     name = "python-extremum-of-tensors"
     origin = "DeepSpeed#4915"
-    looks_for = Call("max", "min", "sorted", place="bare")
+    looks_for = ComparingCall()
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """A call with tensors among what it compares."""
@@ -154,7 +154,7 @@ class IterationOverTensor(Rule):
     code = "DG428"
     name = "iteration-over-tensor"
     origin = "speechbrain#2683"
-    looks_for = Iterated()
+    looks_for = Iterated(place="loop")
     fixes = "unsafe"
 
     def judge(self, node: cst.BaseExpression, place: Place) -> Finding | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Finding, Fix, Place, Rule, Scene, nodes
+from pytest_dispatchguard import Call, Finding, Fix, Look, NumberCall, Place, Rule, Scene, nodes
 
 from ...syntax import bound_names, contains, names_in, target_names
 from ..data_flow import ends
@@ -485,7 +485,10 @@ class ReadRule(Rule):
     """What the rules about single reads share: they judge a call if it plays their part."""
 
     role: Role
-    looks_for = Call(*READS)
+    looks_for: ClassVar[Look | tuple[Look, ...]] = (
+        Call("item", "tolist", arguments=0),
+        NumberCall(),
+    )
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """Reports only reads of this rule's role."""

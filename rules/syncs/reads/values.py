@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Finding, FString, Place, Rule, weaker
+from pytest_dispatchguard import Call, Finding, FString, NumberCall, Place, Rule, weaker
 
 from ...syntax import names_in
 from ..data_flow import around, ends, held_by, loads
@@ -53,7 +53,7 @@ class ItemRead(ReadRule):
     code = "DG411"
     name = "item-read"
     origin = "torchtune#522"
-    looks_for = Call("item")
+    looks_for = Call("item", arguments=0)
     role = "plain"
     fixes = "unsafe"
 
@@ -112,7 +112,7 @@ class NumberOfTensor(ReadRule):
     code = "DG412"
     name = "python-number-of-tensor"
     origin = "transformers#33693"
-    looks_for = Call("int", "float", "complex")
+    looks_for = NumberCall()
     role = "plain"
     fixes = "unsafe"
 
@@ -162,7 +162,7 @@ class ListOfTensor(ReadRule):
     code = "DG413"
     name = "tolist-read"
     origin = "diffusers#12072"
-    looks_for = Call("tolist")
+    looks_for = Call("tolist", arguments=0)
     role = "plain"
 
     def report(self, read: Read, row: Sequence[Read], place: Place) -> Finding | None:

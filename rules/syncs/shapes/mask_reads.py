@@ -63,7 +63,7 @@ class MaskRead(Rule):
     code = "DG422"
     name = "mask-read"
     origin = "vLLM#38047"
-    looks_for = (Getitem(), Call("masked_select"))
+    looks_for = (Getitem(), Call("masked_select", place="torch"))
     fixes = "unsafe"
 
     def judge(self, node: cst.Subscript | cst.Call, place: Place) -> Finding | None:

@@ -46,7 +46,7 @@ class Nonzero(Rule):
     code = "DG421"
     name = "indices-of-nonzero"
     origin = "pytorch#131256"
-    looks_for = (Call("nonzero", "argwhere"), Call("where", arguments=1))
+    looks_for = (Call("nonzero", "argwhere", place="torch"), Call("where", arguments=1))
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """A call that looks positions up."""

@@ -43,7 +43,7 @@ class Unique(Rule):
     code = "DG424"
     name = "unique-values"
     origin = "pytorch#107132"
-    looks_for = Call("unique", "unique_consecutive")
+    looks_for = Call("unique", "unique_consecutive", place="torch")
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """A call on a device tensor."""
@@ -100,7 +100,7 @@ class Bincount(Rule):
     code = "DG425"
     name = "bincount-of-tensor"
     origin = "torchmetrics#1413"
-    looks_for = Call("bincount")
+    looks_for = Call("bincount", place="torch")
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """A call on a device tensor."""

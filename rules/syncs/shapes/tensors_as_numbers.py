@@ -65,7 +65,7 @@ class TensorAsNumber(Rule):
     code = "DG427"
     name = "tensor-as-number"
     origin = "diffusers#13356"
-    looks_for = (SizedCall(), Call(*_FILLED, *_MADE_FULL), Getitem(), Setitem())
+    looks_for = (SizedCall(), Call(*_FILLED, *_MADE_FULL, place="torch"), Getitem(), Setitem())
     fixes = "unsafe"
 
     def judge(self, node: cst.CSTNode, place: Place) -> Iterator[Finding]:

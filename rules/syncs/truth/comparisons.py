@@ -43,7 +43,7 @@ class CompareWholeTensors(Rule):
     code = "DG429"
     name = "compare-whole-tensors"
     origin = "pytorch#36853"
-    looks_for = Call("equal", "allclose")
+    looks_for = Call("equal", "allclose", place="torch")
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """The first comparison of a statement."""

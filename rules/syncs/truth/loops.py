@@ -96,7 +96,7 @@ class TruthPerElement(Rule):
     code = "DG404"
     name = "tensor-truth-per-element"
     origin = "DeepSpeed#4915"
-    looks_for = (Truth(), Call("any", "all", place="bare"))
+    looks_for = (Truth(), Call("any", "all", place="whole"))
 
     def judge(self, node: cst.BaseExpression, place: Place) -> Finding | None:
         """A filter, an element, or the whole that any() or all() runs over."""
