@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from pytest_dispatchguard.lint.incremental.cached_briefs import cached_briefs, solved_briefs
 from pytest_dispatchguard.lint.pipeline.judge_files import judge_files, target_of
 from pytest_dispatchguard.lint.pipeline.outcome import Outcome, outcome_of
 from pytest_dispatchguard.lint.pipeline.progress import Progress, no_progress
@@ -39,11 +38,12 @@ def run_afresh(
     session: Session, discovery: Discovery, texts: Mapping[str, str], progress: Progress
 ) -> Outcome:
     """Lint with nothing from earlier runs, as `--no-cache` does: the whole linter in a straight line."""
+    config, pool = session.config, session.pool
+    survey = scout_files(config, discovery, None, pool, texts, progress, _get_ready(session))
+    # Not before others read: nobody waits for these then.
     from pytest_dispatchguard.lint.pipeline.briefs import briefs_of
     from pytest_dispatchguard.lint.pipeline.solve import call_graph, hot_functions
 
-    config, pool = session.config, session.pool
-    survey = scout_files(config, discovery, None, pool, texts, progress, _get_ready(session))
     catalog = session.catalog
     targets = [f.rel for f in discovery.targets if f.rel in survey.scouted]
     progress("finding what is hot", 0, 1)
@@ -66,6 +66,8 @@ def _run_cached(
     keep: bool,
 ) -> Outcome:
     """The same, with the facts, briefs and findings of earlier runs where they still hold."""
+    from pytest_dispatchguard.lint.incremental.cached_briefs import cached_briefs, solved_briefs
+
     config, cache, pool = session.config, session.cache, session.pool
     assert cache is not None
     survey = scout_files(config, discovery, cache, pool, texts, progress, _get_ready(session))
@@ -94,7 +96,7 @@ def _get_ready(session: Session) -> Callable[[int], None]:
         session.rules()
         if pool.works:
             # Many files are read, so the solver will run, and others will judge, who are born with all that.
-            from pytest_dispatchguard.lint.hotness import solve  # noqa: F401 - only to have it
+            from pytest_dispatchguard.lint.pipeline import briefs, solve  # noqa: F401 - only to have them
 
             _get_ready_to_judge(session)
 

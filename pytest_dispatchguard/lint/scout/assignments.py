@@ -18,15 +18,19 @@ from pytest_dispatchguard.lint.scout.tensor_guesses import ask_index, ask_iterat
 from pytest_dispatchguard.lint.scout.values import annotation, text, values
 
 
-def bind(walk: Walk, target: Node, value: Node | bool) -> None:
-    """Binds the names of a target: of a pattern, each to an unknown value."""
+def bind(walk: Walk, target: Node, value: Node | bool, whole: Node | None = None) -> None:
+    """Binds the names of a target: of a pattern, each to an unknown value, which is a part of the `whole`."""
     kind = target.type
     if kind == "identifier":
-        walk.reading.bindings.setdefault(text(walk.source, target), []).append(value)
+        name = text(walk.source, target)
+        walk.reading.bindings.setdefault(name, []).append(value)
+        if value is True and whole is not None:
+            walk.reading.taken.setdefault(name, []).append(whole)
     elif kind in ("pattern_list", "tuple_pattern", "list_pattern", "tuple", "list"):
         inner = _part_value(walk, value)
+        whole = whole if isinstance(value, bool) else value
         for part in target.named_children:
-            bind(walk, part, inner)
+            bind(walk, part, inner, whole)
     elif kind in (
         "list_splat_pattern",
         "list_splat",
@@ -34,7 +38,7 @@ def bind(walk: Walk, target: Node, value: Node | bool) -> None:
         "parenthesized_expression",
     ):
         for part in target.named_children:
-            bind(walk, part, isinstance(value, bool) and value)
+            bind(walk, part, isinstance(value, bool) and value, whole)
 
 
 def _part_value(walk: Walk, value: Node | bool) -> bool:
@@ -52,19 +56,26 @@ def _part_value(walk: Walk, value: Node | bool) -> bool:
 
 def bind_loop(walk: Walk, left: Node, right: Node) -> None:
     """Binds the targets of a loop; what `range` and `enumerate` count is no tensor."""
-    value = True
-    if right.type == "call":
-        callee = text(walk.source, right.named_children[0])
-        if callee == "range":
-            value = False
-        elif callee == "enumerate" and left.type in ("pattern_list", "tuple_pattern"):
-            parts = left.named_children
-            bind(walk, parts[0], False)
-            for part in parts[1:]:
-                bind(walk, part, True)
-            return
-    if walk.where == "function":
-        bind(walk, left, value)
+    if walk.where != "function":
+        return
+    callee, given = "", [right]
+    if right.type == "call" and right.named_children[-1].type == "argument_list":
+        callee, given = (
+            text(walk.source, right.named_children[0]),
+            right.named_children[-1].named_children,
+        )
+    parts = left.named_children if left.type in ("pattern_list", "tuple_pattern") else []
+    if callee == "range":
+        bind(walk, left, False)
+    elif callee == "enumerate" and parts:
+        bind(walk, parts[0], False)
+        for part in parts[1:]:
+            bind(walk, part, True, given[0] if given else right)
+    elif callee == "zip" and len(parts) == len(given):
+        for part, whole in zip(parts, given, strict=True):
+            bind(walk, part, True, whole)
+    else:
+        bind(walk, left, True, right)
 
 
 def _assign_target(walk: Walk, target: Node, value: Node | None, declared: Node | None) -> None:

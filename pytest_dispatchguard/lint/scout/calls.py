@@ -185,6 +185,10 @@ _CALLS_OF_NOTE = (
 )
 
 
+_PLAIN_TYPES = re.compile(
+    r"[\s(]*(?:(?:int|float|complex|bool|str|bytes|list|tuple|dict|set|frozenset|range|slice)\b[\s(),|]*)+"
+)
+"""The second argument of `isinstance` that asks for plain values and containers of Python alone."""
 _ASKED_CALLS = NUMBER_CALLS | COMPARING_CALLS | {"any", "all", "prod"}
 
 
@@ -262,7 +266,10 @@ def call_of_note(walk: Walk, last: str, callee: Node, given: list[Node]) -> None
         for handed in given if last == "saved_tensors_hooks" else given[:1]:
             _note_hook(walk, handed)
     if last in words.TYPE_TESTS and first.type == "identifier":
-        reading.tested.add(text(walk.source, first))
+        name = text(walk.source, first)
+        reading.tested.add(name)
+        if last != "isinstance" or not _PLAIN_TYPES.fullmatch(text(walk.source, given[-1])):
+            reading.tested_open.add(name)
     if bare and last in COPYING_CALLS and "constant-copy" not in reading.looks:
         written = walk.source[first.start_byte : given[-1].end_byte]
         if _CONSTANT.search(written.decode("utf-8", "replace")):

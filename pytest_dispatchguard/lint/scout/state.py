@@ -62,8 +62,10 @@ class Reading:
         "self_name",
         "step",
         "step_rounds",
+        "taken",
         "tensor_uses",
         "tested",
+        "tested_open",
         "yields",
     )  # fmt: skip
 
@@ -79,6 +81,8 @@ class Reading:
         self.bindings: dict[str, list[Node | bool]] = {}
         """Of each local: the expressions bound to it; True for an unknown value, False for a host
         value."""
+        self.taken: dict[str, list[Node]] = {}
+        """Of locals that hold a part of something, taken by unpacking or by a loop: of what, in order."""
         self.looks: set[str] = set()
         self.calls: dict[tuple[str, str], CallFact] = {}
         self.arguments: dict[str, list[Node]] = {}
@@ -90,6 +94,9 @@ class Reading:
         self.declared: set[str] = set()
         """The locals with an annotation."""
         self.tested: set[str] = set()
+        """The names of which the function asks what they are."""
+        self.tested_open: set[str] = set()
+        """Those of which it does not only ask whether they are plain values or containers of Python."""
         self.tensor_uses: set[str] = set()
         self.pairs: set[tuple[str, str]] = set()
         """Names, and those of `words.TENSOR_PAIR` that they were asked for."""

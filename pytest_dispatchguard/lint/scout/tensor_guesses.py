@@ -64,6 +64,8 @@ def _doubt_of_call(walk: Walk, node: Node, hinges: Hinges) -> bool:
     kind = callee.type
     if kind not in ("identifier", "attribute"):
         return True
+    if kind == "attribute" and callee.named_children[0].type in ("list", "tuple"):
+        return False
     last = text(walk.source, callee if kind == "identifier" else callee.named_children[-1])
     host = words.HOST_FUNCTIONS if kind == "identifier" else words.HOST_METHODS
     if last in host or last.startswith(words.HOST_PREFIXES):
@@ -324,11 +326,11 @@ def _may_be(
         return True
     if bound is None:
         return not (sized or in_params or name.isupper())
-    told = name in reading.tensor_uses or name in reading.tested or name in reading.declared
+    told = name in reading.tensor_uses or name in reading.tested_open or name in reading.declared
+    if _parts_may_be(walk, reading, name, bound, hinges, asked):
+        return True
     for value in bound:
         if isinstance(value, bool):
-            if value:
-                return True
             continue
         inner = Hinges()
         if doubt(walk, value, inner):
@@ -340,6 +342,79 @@ def _may_be(
         hinges.attributes |= inner.attributes
         hinges.calls |= inner.calls
     return False
+
+
+def _parts_may_be(
+    walk: Walk,
+    reading: Reading,
+    name: str,
+    bound: list[Node | bool],
+    hinges: Hinges,
+    asked: _Asked,
+) -> bool:
+    """Whether one of the unknown values of a name may be a tensor: parts of something else, where that is
+    known."""
+    taken = reading.taken.get(name, ())
+    unknown = sum(value is True for value in bound)
+    return unknown > len(taken) or any(
+        _part_may_be(walk, reading, whole, hinges, asked) for whole in taken
+    )
+
+
+def _part_may_be(walk: Walk, reading: Reading, whole: Node, hinges: Hinges, asked: _Asked) -> bool:
+    """Whether a part of an expression may be a tensor: an element, or one of an element."""
+    kind, parts = whole.type, whole.named_children
+    if kind == "identifier":
+        return _element_may_be(walk, reading, text(walk.source, whole), hinges, asked)
+    if kind == "attribute":
+        return not text(walk.source, parts[-1]).endswith(_OF_NUMBERS)
+    if kind == "call":
+        callee = parts[0]
+        last = text(
+            walk.source, callee.named_children[-1] if callee.type == "attribute" else callee
+        )
+        if last in _GIVES_ELEMENTS and parts[-1].type == "argument_list":
+            return any(
+                _part_may_be(walk, reading, one, hinges, asked) for one in parts[-1].named_children
+            )
+        return last not in _GIVES_NUMBERS
+    if kind in ("subscript", "parenthesized_expression"):
+        return _part_may_be(walk, reading, parts[0], hinges, asked)
+    if kind in ("binary_operator", "conditional_expression"):
+        return any(_part_may_be(walk, reading, part, hinges, asked) for part in parts)
+    if kind in ("tuple", "list", "expression_list"):
+        inner = Hinges()
+        surely = [doubt(walk, part, inner) for part in parts]
+        hinges.attributes |= inner.attributes
+        hinges.calls |= inner.calls
+        return any(surely) or _any_may_be(walk, reading, inner, hinges, False, asked)
+    return kind not in ("integer", "float", "string", "none", "true", "false")
+
+
+_GIVES_ELEMENTS = frozenset("list tuple sorted reversed enumerate zip".split())
+_GIVES_NUMBERS = frozenset("range shape size stride keys".split())
+_FILLING = ("append", "extend", "insert")
+
+
+def _element_may_be(walk: Walk, reading: Reading, name: str, hinges: Hinges, asked: _Asked) -> bool:
+    """Whether an element of what a name stands for may be a tensor."""
+    key = (f"{name}[]", False)
+    if key in asked:
+        return False
+    asked.add(key)
+    bound = reading.bindings.get(name)
+    in_params = name in reading.params
+    if in_params and (name in reading.hosts or _given_tensor(reading, name, False)):
+        return name not in reading.hosts
+    if bound is None:
+        return not (in_params or name.isupper())
+    if any((f"{name}.{method}", "call") in reading.calls for method in _FILLING):
+        return True
+    return _parts_may_be(walk, reading, name, bound, hinges, asked) or any(
+        _part_may_be(walk, reading, value, hinges, asked)
+        for value in bound
+        if not isinstance(value, bool)
+    )
 
 
 def _is_local(reading: Reading, call: str) -> bool:
