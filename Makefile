@@ -20,7 +20,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check --no-compile
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-thorough test-all test-torches attack lint docs bench bench-compile bench-counters bench-dispatcher bench-ghost bench-guards bench-history bench-keras bench-layers bench-lint bench-metrics bench-native bench-noise bench-plugin bench-prices bench-recall bench-releases bench-revisions bench-runtime bench-saved bench-server bench-trace bench-traces bench-waits clean bench-fixes bench-package-tests skills bench-gains
+.PHONY: help demo test test-quick test-thorough test-all test-torches attack lint docs bench bench-compile bench-counters bench-dispatcher bench-ghost bench-guards bench-history bench-keras bench-layers bench-lint bench-metrics bench-native bench-noise bench-plugin bench-prices bench-recall bench-releases bench-revisions bench-runtime bench-saved bench-scout bench-server bench-trace bench-traces bench-waits clean bench-fixes bench-package-tests skills bench-gains
 .DELETE_ON_ERROR:
 
 help: ## say what there is to make
@@ -83,6 +83,9 @@ bench: bench-lint bench-server bench-keras bench-plugin bench-history bench-coun
 
 bench-lint: $(VENV)/.dev ## measure the linter against its peers
 	$(BIN)/python bench/bench_lint.py
+
+bench-scout: $(VENV)/.dev ## ask whether the scout leaves out what rules would find: FOLDERS=…
+	$(BIN)/python bench/bench_scout.py $(FOLDERS)
 
 bench-server: $(VENV)/.dev ## measure what an editor waits for
 	$(BIN)/python bench/bench_server.py

@@ -119,7 +119,7 @@ def test_functions_that_came_beside_others_judge_none_of_them_anew(
     monkeypatch.setattr(judge, "judge_chunks", noting)
     for more, now in (
         ("\ndef other(x):\n    return 1\n", []),
-        ("\n# dispatchguard: hot\ndef own(x):\n    return float(x)\n", [["own"]]),
+        ("\n# dispatchguard: hot\ndef own(x: torch.Tensor):\n    return float(x)\n", [["own"]]),
         ("\ndef reads(x: torch.Tensor):\n    return x.tolist()\n", [["M.forward", "reads"]]),
     ):
         judged.clear()

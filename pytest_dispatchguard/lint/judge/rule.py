@@ -67,8 +67,9 @@ def SizedCall() -> Look:
 
 def Truth() -> Look:
     """Expressions converted to bool: conditions of if, while, assert, conditional expressions and
-    comprehension filters, operands of `not`, `and`, `or`, arguments of `bool`. The node is the expression
-    itself (the single operands, never the `and`/`or`/`not` around them)."""
+    comprehension filters, operands of `not`, `and`, `or`, arguments of `bool`, in functions in which one may
+    be a tensor. The node is the expression itself (the single operands, never the `and`/`or`/`not` around
+    them)."""
     return Look("truth", frozenset(), frozenset({"truth"}))
 
 

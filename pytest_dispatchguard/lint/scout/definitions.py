@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from tree_sitter import Node
 
 from pytest_dispatchguard.lint.facts import ClassFact, FunctionFact, Value
@@ -205,6 +207,39 @@ def _signature(
         fact.returns = annotation(walk.source, declared, walk.imports)
 
 
+def _is_handed_on_with_self(walk: Walk, node: Node) -> bool:
+    """Whether a lambda is an argument, and reads something of the method's own object."""
+    name, around = walk.reading.self_name, node.parent
+    return (
+        bool(name)
+        and around is not None
+        and around.type in ("argument_list", "keyword_argument")
+        and re.search(rf"(?<![\w.'\"]){name}\.", text(walk.source, node)) is not None
+    )
+
+
+def _lambda(walk: Walk, node: Node) -> None:
+    reading = walk.reading
+    reading.looks.add("lambda")
+    if not _is_handed_on_with_self(walk, node):
+        reading.looks.add("lambda:plain")
+    before = set(reading.tensor_uses)
+    body = node.child_by_field_name("body")
+    parameters = node.child_by_field_name("parameters")
+    names = set()
+    if parameters is not None:
+        for parameter in parameters.named_children:
+            inner = parameter
+            if parameter.type != "identifier" and parameter.named_child_count:
+                inner = parameter.named_children[0]
+                if parameter.type == "default_parameter":
+                    visit(walk, parameter.named_children[-1])
+            names.add(text(walk.source, inner))
+    if body is not None:
+        visit(walk, body)
+    reading.tensor_uses -= names - before
+
+
 def _class_as(walk: Walk, node: Node, decorators: list[str], whole: Node) -> None:
     name_node = node.child_by_field_name("name")
     body = node.child_by_field_name("body")
@@ -243,6 +278,7 @@ def _class_as(walk: Walk, node: Node, decorators: list[str], whole: Node) -> Non
 
 
 HANDLERS: dict[str, Handler] = {
+    "lambda": _lambda,
     "class_definition": _class,
     "decorated_definition": _decorated,
     "function_definition": _function,

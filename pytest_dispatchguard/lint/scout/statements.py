@@ -3,7 +3,6 @@ cold."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import TypeVar
 
@@ -521,39 +520,6 @@ def _comparison(walk: Walk, node: Node) -> None:
     visit_children(walk, node)
 
 
-def _is_handed_on_with_self(walk: Walk, node: Node) -> bool:
-    """Whether a lambda is an argument, and reads something of the method's own object."""
-    name, around = walk.reading.self_name, node.parent
-    return (
-        bool(name)
-        and around is not None
-        and around.type in ("argument_list", "keyword_argument")
-        and re.search(rf"(?<![\w.'\"]){name}\.", text(walk.source, node)) is not None
-    )
-
-
-def _lambda(walk: Walk, node: Node) -> None:
-    reading = walk.reading
-    reading.looks.add("lambda")
-    if not _is_handed_on_with_self(walk, node):
-        reading.looks.add("lambda:plain")
-    before = set(reading.tensor_uses)
-    body = node.child_by_field_name("body")
-    parameters = node.child_by_field_name("parameters")
-    names = set()
-    if parameters is not None:
-        for parameter in parameters.named_children:
-            inner = parameter
-            if parameter.type != "identifier" and parameter.named_child_count:
-                inner = parameter.named_children[0]
-                if parameter.type == "default_parameter":
-                    visit(walk, parameter.named_children[-1])
-            names.add(text(walk.source, inner))
-    if body is not None:
-        visit(walk, body)
-    reading.tensor_uses -= names - before
-
-
 def _string(walk: Walk, node: Node) -> None:
     if node.named_child_count <= 3 and all(c.type != "interpolation" for c in node.named_children):
         return
@@ -595,7 +561,6 @@ HANDLERS: dict[str, Handler] = {
     "global_statement": note_globals,
     "if_statement": _if,
     "keyword_argument": _keyword,
-    "lambda": _lambda,
     "list_comprehension": _comprehension,
     "list_splat": _splat,
     "module": _block,

@@ -273,7 +273,7 @@ def test_truth_is_asked_of_single_operands() -> None:
     asked = messages(
         """
         # dispatchguard: hot
-        def f(a, b, c, d, xs):
+        def f(a: torch.Tensor, b, c, d, xs):
             if a and not b.any() or (c > 0):
                 return 1
             while d.all(): pass
