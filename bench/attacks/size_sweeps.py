@@ -117,6 +117,12 @@ def _aliases(n: int) -> str:
     return f"{HEAD}def a0(x):\n    return x.item()\n\n\n{names}\n\n{call}"
 
 
+def _unpacked(n: int) -> str:
+    lines = "".join(f"        a{i}, b{i} = b{i - 1}, a{i - 1}\n" for i in range(1, n))
+    start = "class M(nn.Module):\n    def forward(self, x, y):\n        a0, b0 = x, y\n"
+    return f"{HEAD}{start}{lines}        return 1 if a{n - 1} else 2\n"
+
+
 CASES: dict[str, tuple[Callable[[int], str], tuple[int, ...]]] = {
     "tensor parameters": (_parameters, (30, 60, 120, 240)),
     "conjunction": (
@@ -148,6 +154,15 @@ CASES: dict[str, tuple[Callable[[int], str], tuple[int, ...]]] = {
     "one line each": (_one_line, MANY),
     "aliases": (_aliases, (180, 360, 720, 1440)),
     # Beyond what is judged: told, and soon.
+    "unpacked": (_unpacked, (500, 1000, 2000, 4000)),
+    "deep numbers": (
+        lambda n: returned("int(" * n + "x.item()" + ")" * n),
+        (1500, 3000, 6000, 12_000),
+    ),
+    "deep lambdas": (
+        lambda n: returned("self.own(lambda: " * n + "self.item()" + ")" * n),
+        (750, 1500, 3000, 6000),
+    ),
     "deep brackets": (
         lambda n: returned("(" * n + "x.item()" + ")" * n),
         (1500, 3000, 6000, 12_000),

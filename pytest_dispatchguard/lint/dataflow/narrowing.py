@@ -60,7 +60,7 @@ def narrow(reader: Reader, test: cst.BaseExpression, holds: bool) -> None:
         if isinstance(held, cst.Comparison | cst.Attribute):
             narrow(reader, held, holds)  # `on_cpu = x.device.type == "cpu"`
         if name and holds and name in reader.names.kinds:
-            reader.names.kinds[name] = replace(reader.names.kinds[name], optional=False)
+            reader.hold(name, replace(reader.names.kinds[name], optional=False))
         elif holds and name and name.endswith(".is_cuda"):
             return
         elif not holds and name and name.endswith(".is_cuda"):
@@ -71,10 +71,10 @@ def _mark_on_cpu(reader: Reader, name: str) -> None:
     """Take all tensors for CPU tensors: where one of them is, the others are as a rule."""
     kind = reader.names.kinds.get(name, UNKNOWN)
     if kind.what in ("tensor", "unknown"):
-        reader.names.kinds[name] = Kind("tensor", host=True)
+        reader.hold(name, Kind("tensor", host=True))
     for other, known in reader.names.kinds.items():
         if known.what == "tensor" and not known.host:
-            reader.names.kinds[other] = replace(known, host=True)
+            reader.hold(other, replace(known, host=True))
 
 
 def _narrow_by_comparison(reader: Reader, test: cst.Comparison, holds: bool) -> None:
@@ -85,13 +85,13 @@ def _narrow_by_comparison(reader: Reader, test: cst.Comparison, holds: bool) -> 
     if isinstance(part.comparator, cst.Name) and part.comparator.value == "None":
         is_none = holds == isinstance(part.operator, cst.Is | cst.Equal)
         if is_none:
-            reader.names.kinds[name] = NONE
+            reader.hold(name, NONE)
         else:
             known = reader.lookup(name)
             if known.what == "none":
                 reader.names.kinds.pop(name, None)
             else:
-                reader.names.kinds[name] = replace(known, optional=False)
+                reader.hold(name, replace(known, optional=False))
     elif name.endswith((".device.type", ".device")) and (
         isinstance(part.comparator, cst.SimpleString)
         or (
@@ -115,11 +115,11 @@ def _narrow_by_call(reader: Reader, test: cst.Call, holds: bool) -> None:
     if holds:
         if kind.what == "tensor" and known.what == "tensor":
             kind = replace(known, sure=True, optional=False)
-        reader.names.kinds[subject] = kind
+        reader.hold(subject, kind)
     elif known.what == kind.what and kind.what in ("tensor", "scalar", "text", "nested"):
-        reader.names.kinds[subject] = OTHER if not known.optional else UNKNOWN
+        reader.hold(subject, OTHER if not known.optional else UNKNOWN)
     elif kind.what == "tensor":
-        reader.names.kinds[subject] = OTHER
+        reader.hold(subject, OTHER)
 
 
 def _tested_kind(reader: Reader, test: cst.Call) -> Kind | None:

@@ -68,6 +68,6 @@ def apply_recorded_types(reader: Reader, seen: Mapping[str, Sequence[str]]) -> N
         if kind is None or name == reader.self_name:
             continue
         now = with_recorded_types(kind, words)
-        reader.names.kinds[name] = now
+        reader.hold(name, now)
         if name in reader.known_tensors and not now.maybe_tensor:
             reader.known_tensors -= {name}

@@ -83,6 +83,8 @@ class Reader:
         self.assigned: dict[str, int] = {}
         self.last_values: dict[str, cst.BaseExpression | None] = {}
         """The value that each name was given last, in the order of the text."""
+        self.held: dict[str, set[str]] = {}
+        """The dotted names that ever stood for something, by their first part."""
         self.set_to_none: set[str] = set()
         """Names that were given None anywhere so far."""
         self.used: dict[str, int] = {}
@@ -159,16 +161,25 @@ class Reader:
                 part = kind.items[i] if exact and kind.items else element_of(kind)
                 self.bind(element.value, part, parts[i].value if parts else None)
 
+    def hold(self, name: str, kind: Kind) -> None:
+        """Say what a plain or dotted name stands for from here on."""
+        self.names.kinds[name] = kind
+        head, dot, _ = name.partition(".")
+        if dot:
+            self.held.setdefault(head, set()).add(name)
+
     def bind_name(self, name: str, kind: Kind, value: cst.BaseExpression | None = None) -> None:
         """Give a new value to a plain or dotted name."""
-        prefix = name + "."
-        for table in (self.names.kinds, self.names.values):
-            # Most names have no dot, and looking for one is quicker than a call of `startswith`.
-            for key in [k for k in table if "." in k and k.startswith(prefix)]:
-                del table[key]
+        held = self.held.get(name.partition(".")[0])
+        if held:
+            prefix = name + "."
+            for key in held:
+                if key.startswith(prefix):
+                    self.names.kinds.pop(key, None)
+                    self.names.values.pop(key, None)
         if kind.what in ("tensor", "unknown") and not kind.cls and CPU_NAME.search(name):
             kind = Kind("tensor", sure=kind.what == "tensor" and kind.sure, host=True)
-        self.names.kinds[name] = kind
+        self.hold(name, kind)
         self.names.imports.pop(name, None)
         self.literals.pop(name, None)
         self.assigned[name] = self.assigned.get(name, 0) + 1

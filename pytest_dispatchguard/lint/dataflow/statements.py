@@ -63,7 +63,7 @@ def _read_function(reader: Reader, function: cst.FunctionDef, qualname: str) -> 
     reader.literals.update(reader.brief.given.get(qualname, {}))
     for name in reader.brief.on_cpu.get(qualname, ()):
         kind = reader.names.kinds.get(name, UNKNOWN)
-        reader.names.kinds[name] = on_cpu(kind)
+        reader.hold(name, on_cpu(kind))
     _read_suite(reader, function.body)
     reader.scene, reader.names, reader.known_tensors = outer, outer_names, outer_known
     reader.literals = outer_literals

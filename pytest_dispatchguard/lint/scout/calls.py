@@ -33,6 +33,7 @@ from pytest_dispatchguard.lint.scout.tensor_guesses import (
     ask_iterated,
     ask_number,
     ask_truth,
+    is_long,
 )
 from pytest_dispatchguard.lint.scout.values import dotted, resolved, text
 
@@ -196,7 +197,7 @@ def _ask_given(walk: Walk, last: str, callee: Node, given: list[Node]) -> None:
     """Notes what is given to a builtin that reads numbers, where that may be a tensor, and to a product."""
     first, looks = given[0], walk.reading.looks
     if last == "prod":
-        if len(given) == 1 and _SHAPE.search(text(walk.source, first)):
+        if len(given) == 1 and (is_long(first) or _SHAPE.search(text(walk.source, first))):
             looks.add("shape-product")
     elif callee.type != "identifier":
         return

@@ -17,6 +17,7 @@ from pytest_dispatchguard.lint.scout.state import (
     visit,
 )
 from pytest_dispatchguard.lint.scout.tensor_api import document
+from pytest_dispatchguard.lint.scout.tensor_guesses import is_long
 from pytest_dispatchguard.lint.scout.values import (
     PLAIN_KINDS,
     annotation,
@@ -209,13 +210,13 @@ def _signature(
 
 def _is_handed_on_with_self(walk: Walk, node: Node) -> bool:
     """Whether a lambda is an argument, and reads something of the method's own object."""
-    name, around = walk.reading.self_name, node.parent
-    return (
-        bool(name)
-        and around is not None
-        and around.type in ("argument_list", "keyword_argument")
-        and re.search(rf"(?<![\w.'\"]){name}\.", text(walk.source, node)) is not None
-    )
+    name = walk.reading.self_name
+    if not name or is_long(node):
+        return False
+    around = node.parent
+    handed_on = around is not None and around.type in ("argument_list", "keyword_argument")
+    read = re.compile(rf"(?<![\w.'\"]){name}\.")
+    return handed_on and read.search(text(walk.source, node)) is not None
 
 
 def _lambda(walk: Walk, node: Node) -> None:

@@ -141,10 +141,21 @@ def ask_truth(walk: Walk, node: Node) -> None:
 def ask_number(walk: Walk, node: Node, token: str) -> None:
     """Notes that Python needs the number of an expression. What is looked up by an index may be a tensor
     whatever holds it."""
-    if node.type not in ("identifier", "attribute") and _LOOKED_UP.search(text(walk.source, node)):
+    if node.type in ("identifier", "attribute"):
+        ask(walk, node, token)
+    elif is_long(node) or _LOOKED_UP.search(text(walk.source, node)):
         walk.reading.looks.add(token)
     else:
         ask(walk, node, token)
+
+
+_LONG = 400
+
+
+def is_long(node: Node) -> bool:
+    """Whether an expression is too long for its text to be searched: of those in one another each would be
+    searched again."""
+    return node.end_byte - node.start_byte > _LONG
 
 
 _LOOKED_UP = re.compile(r"(?<!shape)(?<!size\(\))(?<!stride)(?<!stride\(\))(?<!kernel_size)\[")
@@ -209,7 +220,7 @@ def ask_counted(walk: Walk, left: Node, right: Node, start: int, end: int) -> No
 
 _OF_NUMBERS = ("shape", "stride", "kernel_size")
 """Ends of the names of what holds numbers of Python."""
-_SUBSCRIPT = re.compile(r"([\w.]+|[)\]])\[((?:[^\[\]]|\[[^\[\]]*\])*)\]")
+_SUBSCRIPT = re.compile(r"((?<![\w.])[\w.]+|[)\]])\[((?:[^\[\]]|\[[^\[\]]*\])*)\]")
 """What is indexed, and by what, with one pair of brackets in it at most."""
 
 
@@ -219,7 +230,7 @@ def ask_index(walk: Walk, node: Node, token: str) -> None:
         kind = index.type
         if kind in ("integer", "string", "ellipsis", "none", "true", "false", "comment"):
             continue
-        named = kind in ("identifier", "attribute") and _MASK.search(text(walk.source, index))
+        named = kind in ("identifier", "attribute") and _MASK.search(text(walk.source, index)[-64:])
         if named or (kind == "unary_operator" and index.children[0].type == "~"):
             walk.reading.looks.add(token)
         elif kind in ("slice", "tuple", "list", "expression_list"):
@@ -272,7 +283,9 @@ def _given_tensor(reading: Reading, name: str, sized: bool) -> bool:
     fact = reading.fact
     at_forward = fact is not None and fact.name.rpartition(".")[2] == "forward"
     told = (
-        name in reading.tensor_uses or name in reading.tested or name in said_to_be_tensors(reading)
+        name in reading.tensor_uses
+        or name in reading.tested_open
+        or name in said_to_be_tensors(reading)
     )
     return bool(declared) or at_forward or told
 

@@ -422,10 +422,146 @@ def test_truth_of_an_attribute_counts_where_it_is_a_tensor() -> None:
         ("return sorted(NAMES)", "constant-copy", False),
         ("x = 1", "assign", True),
         ("pass", "name:f", True),
+        # what a loop runs over, and what is only unpacked
+        ("return [v for v in x]", "looped", True),
+        ("for i, v in enumerate(x):\n    pass", "looped", True),
+        ("for v, w in zip([1], x):\n    pass", "looped", True),
+        ("a, b = x", "looped", False),
+        # numbers of what may be tensors
+        ("return int(x)", "number", True),
+        ("return int(x.shape[0])", "number", False),
+        ("return int(len(x))", "number", False),
+        ("parts = [1]\nreturn float(parts[0])", "number", True),
+        ("return max(x, 1)", "compared", True),
+        ("return max(training, 1)", "compared", False),
+        ("return max(lengths)", "compared", True),
+        ("return math.sqrt(x)", "math-call", True),
+        ("return math.sqrt(x.shape[-1])", "math-call", False),
+        ("return math.prod(x.shape)", "shape-product", True),
+        ("return math.prod(training)", "shape-product", False),
+        ("return any(x)", "whole:any", True),
+        ("return any(v > 0 for v in x)", "whole:any", False),
+        ("return any([v > 0 for v in x])", "whole:any", False),
+        # masks by their names, whatever holds them
+        ("return y[batch.mask]", "subscript", True),
+        ("return y[batch.is_left]", "subscript", True),
+        ("return y[batch.width]", "subscript", False),
+        # rows by the number of the round
+        ("for i in range(n):\n    x.shape[i]", "counted", False),
+        ("sizes = [1]\nfor i in range(n):\n    sizes[i]", "counted", False),
+        ("for i in range(n):\n    x[m[0][1], i]", "counted", True),
+        # functions that could stand elsewhere
+        ("def g(v): return v\nh(g)", "def:plain", True),
+        ("def g(): return x.sum()\nh(g)", "def:plain", False),
+        ("def g(): return x.sum()\nreturn g()", "def:plain", True),
+        ("def g(): return h(lambda x: x.sum())\nh(g)", "def:plain", True),
+        ("@wraps(h)\ndef g(): pass", "def:decorated", True),
+        ("def g(): pass", "def:decorated", False),
+        ("h(lambda: 1)", "lambda:plain", True),
+        ("from torch import nn", "import:torch", True),
+        ("import torch.nn", "import:torch", True),
+        ("from . import other", "import:.", True),
+        ("import numpy", "import:torch", False),
     ],
 )
 def test_tokens(body: str, token: str, there: bool) -> None:
     assert (token in looks(body)) is there
+
+
+@pytest.mark.parametrize(
+    ("body", "tokens"),
+    [
+        ("torch.equal(x, y)", {"torch", "imported"}),
+        ("F.relu(x)", {"torch", "imported"}),
+        ("same(x, y)", {"torch", "imported"}),
+        ("x.equal(y)", {"torch"}),
+        ("x[0].equal(y)", {"torch"}),
+        ("self.x.equal(y)", {"torch"}),
+        ("np.equal(x, y)", {"imported"}),
+        ("pkg.ops.equal(x, y)", {"imported"}),
+        ("helper(x, y)", set()),
+        ("np = x\nnp.equal(y)", {"torch"}),
+        ("either.equal(x, y)", {"torch", "imported"}),
+        ("xp.equal(x, y)", {"torch", "imported"}),
+    ],
+)
+def test_where_a_call_may_come_from(body: str, tokens: set[str]) -> None:
+    imports = """
+    import numpy as np, pkg.ops, torch
+    import torch.nn.functional as F
+    from torch import equal as same
+    try:
+        import numpy as either
+    except ImportError:
+        import torch as either
+    xp = np
+    """
+    text = textwrap.dedent(imports) + "class C:\n    def m(self, x, y):\n"
+    found = function(text + textwrap.indent(body, "        ") + "\n", "C.m").looks
+    told = {token.partition(":")[0] for token in found if token.startswith(("torch:", "imported:"))}
+    assert told == tokens
+
+
+def test_all_names_of_a_module_may_hide_any_call() -> None:
+    found = function("from math import *\ndef f(x):\n    prod(x)\n").looks
+    assert {"imported:prod", "torch:prod"} <= set(found)
+
+
+def test_a_function_that_reads_self_needs_the_call() -> None:
+    text = "class C:\n    def m(self, x):\n        {}\n"
+    for body, plain in (
+        ("h(lambda: self.x)", False),
+        ("h(key=lambda v: self.x + v)", False),
+        ("f = lambda: self.x", True),
+        ("h(lambda: x)", True),
+    ):
+        assert ("lambda:plain" in function(text.format(body), "C.m").looks) is plain, body
+
+
+@pytest.mark.parametrize(
+    ("header", "body", "asked"),
+    [
+        ("sizes", "for n in sizes:\n    if n: pass", False),
+        ("sizes: list[int]", "for n in sizes:\n    if n: pass", True),
+        ("sizes", "for n in list(sizes):\n    if n: pass", False),
+        ("sizes", "a, b = sizes\nif a: pass", False),
+        ("x", "h, w = x.shape[-2:]\nif h: pass", False),
+        ("x", "h, w = ops.shape(x)\nif h > w: pass", False),
+        ("x", "a, b = ops.halves(x)\nif a: pass", True),
+        ("x: Tensor", "a, b = x, 1\nif a: pass", True),
+        ("x", "a, b = 1, 2\nif a: pass", False),
+        ("x", "found = []\nfound.append(x.sum())\nfor v in found:\n    if v: pass", True),
+        ("x", "found = [1]\nfor v in found:\n    if v: pass", False),
+        ("x: Tensor", "for i, v in enumerate(x):\n    if i: pass", False),
+        ("x: Tensor", "for i, v in enumerate(x):\n    if v: pass", True),
+        ("x: Tensor, n", "for a, b in zip(n, x):\n    if a: pass", False),
+        ("x: Tensor, n", "for a, b in zip(n, x):\n    if b: pass", True),
+        ("axis", "if isinstance(axis, (int, tuple)): pass\nif axis: pass", False),
+        ("axis", "if isinstance(axis, (int, Tensor)): pass\nif axis: pass", True),
+        ("a, b", "if [a, b].count(None) != 1: pass", False),
+    ],
+)
+def test_parts_of_what_holds_no_tensors_are_none(header: str, body: str, asked: bool) -> None:
+    assert ("truth" in looks(body, f"def f({header}):")) is asked
+
+
+def test_what_the_documentation_calls_tensors_may_be_such() -> None:
+    text = """
+    def f(flags, other):
+        \"\"\"Counts.
+
+        Args:
+            flags (torch.Tensor): Which to count.
+            other: How.
+        \"\"\"
+        if {}: pass
+    """
+    assert "truth" in looks_of(text, "flags")
+    assert "truth" not in looks_of(text, "other")
+
+
+def looks_of(text: str, condition: str) -> set[str]:
+    return set(function("import torch\n" + textwrap.dedent(text).format(condition)).looks)
 
 
 def test_what_a_nested_function_holds_its_outer_one_holds() -> None:
