@@ -39,6 +39,8 @@ CPU_ATTRIBUTES = frozenset({"batch_sizes"})
 """Attributes that are tensors on the CPU wherever the others of their owner are: of a packed sequence."""
 HELPER_CALL = "helper-call"
 """The token of what functions hold that call helpers which read what they are given."""
+PART = "[]"
+"""Behind the name of a call in `FunctionFact.hinges`: a part of what it gives."""
 SOMETHING = "..."
 """The word for one that is not None, whatever it is."""
 

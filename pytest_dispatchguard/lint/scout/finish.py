@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tree_sitter import Node
 
-from pytest_dispatchguard.lint.facts import CPU, CallFact, FileFacts, Value
+from pytest_dispatchguard.lint.facts import CPU, PART, CallFact, FileFacts, FunctionFact, Value
 from pytest_dispatchguard.lint.knowledge import tensor_words as words
 from pytest_dispatchguard.lint.knowledge.cold_branches import names_in
 from pytest_dispatchguard.lint.scout.arguments import forms, origin
@@ -248,14 +248,31 @@ def finish(walk: Walk) -> FileFacts:
                     continue
             kept.append(call)
         fact.calls = [*_spelled_out(kept, defined), *registered.get(fact.name, ())]
-        for token, hinges in reading.pending.items():
-            if token not in reading.looks:
-                if any(may_be_tensor_attribute(attributes, n, token) for n in hinges.attributes):
-                    reading.looks.add(token)
-                elif hinges.calls:
-                    fact.hinges[token] = sorted(hinges.calls)
+        _settle_hinges(reading, fact, attributes, defined)
         fact.looks = sorted(reading.looks)
     return facts
+
+
+def _settle_hinges(
+    reading: Reading, fact: FunctionFact, attributes: dict[str, list[Value]], methods: set[str]
+) -> None:
+    """Decides what hinges on attributes of the class; what hinges on calls is left for those who know what
+    they return."""
+    for token, hinges in reading.pending.items():
+        if token in reading.looks:
+            continue
+        held = any(may_be_tensor_attribute(attributes, name, token) for name in hinges.attributes)
+        if held or any(_is_of_attribute(call, reading, methods) for call in hinges.calls):
+            reading.looks.add(token)
+        elif hinges.calls:
+            fact.hinges[token] = sorted(hinges.calls)
+
+
+def _is_of_attribute(call: str, reading: Reading, methods: set[str]) -> bool:
+    """Whether what a token hinges on is a part of what an attribute of self gives, which is no method of the
+    class itself: a module, perhaps, that gives several tensors."""
+    owner, _, last = call.removesuffix(PART).rpartition(".")
+    return call.endswith(PART) and owner.endswith(f".{reading.self_name}") and last not in methods
 
 
 def _model_callers(walk: Walk) -> set[tuple[str, str]]:

@@ -6,7 +6,7 @@ import re
 
 from tree_sitter import Node
 
-from pytest_dispatchguard.lint.facts import Value
+from pytest_dispatchguard.lint.facts import PART, Value
 from pytest_dispatchguard.lint.knowledge import tensor_words as words
 from pytest_dispatchguard.lint.scout.state import (
     Hinges,
@@ -338,7 +338,7 @@ def _may_be(
     if in_params and name not in reading.hosts and _given_tensor(reading, name, sized):
         return True
     if bound is None:
-        return not (sized or in_params or name.isupper())
+        return not (sized or in_params) and _is_plain_global(walk, name)
     told = name in reading.tensor_uses or name in reading.tested_open or name in reading.declared
     if _parts_may_be(walk, reading, name, bound, hinges, asked):
         return True
@@ -382,15 +382,7 @@ def _part_may_be(walk: Walk, reading: Reading, whole: Node, hinges: Hinges, aske
     if kind == "attribute":
         return not text(walk.source, parts[-1]).endswith(_OF_NUMBERS)
     if kind == "call":
-        callee = parts[0]
-        last = text(
-            walk.source, callee.named_children[-1] if callee.type == "attribute" else callee
-        )
-        if last in _GIVES_ELEMENTS and parts[-1].type == "argument_list":
-            return any(
-                _part_may_be(walk, reading, one, hinges, asked) for one in parts[-1].named_children
-            )
-        return last not in _GIVES_NUMBERS
+        return _part_of_call_may_be(walk, reading, whole, hinges, asked)
     if kind in ("subscript", "parenthesized_expression"):
         return _part_may_be(walk, reading, parts[0], hinges, asked)
     if kind in ("binary_operator", "conditional_expression"):
@@ -405,7 +397,24 @@ def _part_may_be(walk: Walk, reading: Reading, whole: Node, hinges: Hinges, aske
 
 
 _GIVES_ELEMENTS = frozenset("list tuple sorted reversed enumerate zip".split())
-_GIVES_NUMBERS = frozenset("range shape size stride keys".split())
+
+
+def _part_of_call_may_be(
+    walk: Walk, reading: Reading, call: Node, hinges: Hinges, asked: _Asked
+) -> bool:
+    """Whether a part of what a call gives may be a tensor: an element of an argument, or what the function
+    says that it returns."""
+    callee, arguments = call.named_children[0], call.named_children[-1]
+    if callee.type == "identifier" and text(walk.source, callee) in _GIVES_ELEMENTS:
+        given = arguments.named_children if arguments.type == "argument_list" else ()
+        return any(_part_may_be(walk, reading, one, hinges, asked) for one in given)
+    inner = Hinges()
+    if _doubt_of_call(walk, call, inner):
+        return True
+    hinges.calls |= {f"{name}{PART}" for name in inner.calls}
+    return any(_may_be(walk, reading, name, hinges, False, asked) for name in inner.receivers)
+
+
 _FILLING = ("append", "extend", "insert")
 
 
@@ -420,7 +429,7 @@ def _element_may_be(walk: Walk, reading: Reading, name: str, hinges: Hinges, ask
     if in_params and (name in reading.hosts or _given_tensor(reading, name, False)):
         return name not in reading.hosts
     if bound is None:
-        return not (in_params or name.isupper())
+        return not in_params and _is_plain_global(walk, name)
     if any((f"{name}.{method}", "call") in reading.calls for method in _FILLING):
         return True
     return _parts_may_be(walk, reading, name, bound, hinges, asked) or any(
@@ -428,6 +437,12 @@ def _element_may_be(walk: Walk, reading: Reading, name: str, hinges: Hinges, ask
         for value in bound
         if not isinstance(value, bool)
     )
+
+
+def _is_plain_global(walk: Walk, name: str) -> bool:
+    """Whether a name of the file may be bound to a tensor there: it is neither imported nor written as
+    constants are."""
+    return not name.isupper() and (name not in walk.imports or name in walk.facts.assigns)
 
 
 def _is_local(reading: Reading, call: str) -> bool:

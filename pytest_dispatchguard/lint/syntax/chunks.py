@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from itertools import accumulate
 from typing import NamedTuple
 
-from pytest_dispatchguard.lint.facts import HELPER_CALL, FileFacts, FunctionFact, Value
+from pytest_dispatchguard.lint.facts import HELPER_CALL, PART, FileFacts, FunctionFact, Value
 
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 
@@ -53,7 +53,7 @@ def worth_judging(
         return function.name in hot and (
             not wanted.isdisjoint(function.looks)
             or any(
-                token in wanted and any(_may_count(token, returns.get(call)) for call in calls)
+                token in wanted and any(_may_count(token, call, returns) for call in calls)
                 for token, calls in function.hinges.items()
             )
             or (
@@ -71,13 +71,16 @@ def worth_judging(
     ]
 
 
-def _may_count(token: str, returned: Value | None) -> bool:
-    """Whether a token may count where it is asked of what a call returns; None where that is not known. A
-    list is no tensor, but as an index it is as dear as one."""
+def _may_count(token: str, call: str, returns: Mapping[str, Value]) -> bool:
+    """Whether a token may count where it is asked of what a call returns, or of a part of that. What is not
+    known counts, but has no parts that anybody knows. A list is no tensor, but as an index it is as dear as
+    one."""
+    part = call.endswith(PART)
+    returned = returns.get(call.removesuffix(PART))
     if returned is None:
-        return True
+        return not part
     if returned in _NESTED:
-        return token in ("subscript", "setitem")
+        return token in ("subscript", "setitem") and not part
     return returned not in _PLAIN and not returned.startswith("name:")
 
 

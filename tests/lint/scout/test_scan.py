@@ -527,7 +527,8 @@ def test_a_function_that_reads_self_needs_the_call() -> None:
         ("sizes", "a, b = sizes\nif a: pass", False),
         ("x", "h, w = x.shape[-2:]\nif h: pass", False),
         ("x", "h, w = ops.shape(x)\nif h > w: pass", False),
-        ("x", "a, b = ops.halves(x)\nif a: pass", True),
+        ("x", "a, b = ops.halves(x)\nif a: pass", False),
+        ("x", "a, b = torch.frexp(x)\nif a: pass", True),
         ("x: Tensor", "a, b = x, 1\nif a: pass", True),
         ("x", "a, b = 1, 2\nif a: pass", False),
         ("x", "found = []\nfound.append(x.sum())\nfor v in found:\n    if v: pass", True),
@@ -847,6 +848,8 @@ def test_calls_that_are_given_self_first() -> None:
         ("y = helper(n)\nwhile not y: pass", {"truth": ["helper"]}),
         ("y = helper(n)\nz = y + 1\nif z: pass", {"truth": ["helper"]}),
         ("a, b = helper(n)", {"iterate": ["helper"]}),
+        ("for y in helper(n):\n    if y: pass", {"looped": ["helper"], "truth": ["helper[]"]}),
+        ("y, z = self.m(n)\nif y: pass", {"iterate": ["C.self.m"], "truth": ["C.self.m[]"]}),
         ("x[helper(n)]", {"subscript": ["helper"]}),
         ("range(helper(n))", {"sized": ["helper"]}),
         ("if self.helper(n): pass", {"truth": ["C.self.helper"]}),
@@ -880,7 +883,8 @@ def test_a_project_may_be_called_like_a_package_that_gives_no_tensors() -> None:
         "y = helper(n)\nif isinstance(y, torch.Tensor) and y: pass",
         "y: torch.Tensor = helper(n)\nif y: pass",
         "y = helper(n)\nz = y\nif z: pass\nz.unsqueeze(0)",
-        "for y in helper(n):\n    if y: pass",
+        "for y in x.rows(n):\n    if y: pass",
+        "a, b = self.halves(n)\nif a: pass",
         "xs = {}\nif xs.pop(n): pass",
         "if n[0].sum(): pass",
         "if x.sum(): pass",
@@ -888,8 +892,8 @@ def test_a_project_may_be_called_like_a_package_that_gives_no_tensors() -> None:
     ],
 )
 def test_what_the_function_itself_tells_hinges_on_nothing(body: str) -> None:
-    text = "import torch\ndef f(x: torch.Tensor, n):\n" + textwrap.indent(body, "    ") + "\n"
-    found = function(text)
+    head = "import torch\nclass C:\n    def m(self, x: torch.Tensor, n):\n"
+    found = function(head + textwrap.indent(body, "        ") + "\n", "C.m")
     assert "truth" in found.looks
     assert "truth" not in found.hinges
 

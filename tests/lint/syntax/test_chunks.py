@@ -41,3 +41,22 @@ def test_what_hinges_on_a_call_is_worth_nothing_where_no_rule_asks_or_nothing_is
     facts = scan(ASKING, "mod", False)
     assert not worth_judging(facts, {"f", "g"}, (), {}, (), {"call:item"})
     assert not worth_judging(facts, set(), (), {}, (), {"truth", "subscript"})
+
+
+@pytest.mark.parametrize(
+    ("returned", "worth"),
+    [
+        (None, False),
+        ("unknown", False),
+        ("tuple", False),
+        ("ann:bool", False),
+        ("ann:tuple[torch.Tensor, int]", True),
+        ("call:torch.frexp", True),
+    ],
+)
+def test_parts_of_what_a_call_returns_count_where_somebody_says_what_they_are(
+    returned: str | None, worth: bool
+) -> None:
+    facts = scan("def f(n):\n    a, b = helper(n)\n    if a:\n        pass\n", "mod", False)
+    returns = {} if returned is None else {"helper": returned}
+    assert bool(worth_judging(facts, {"f"}, (), returns, (), {"truth"})) is worth

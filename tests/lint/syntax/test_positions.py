@@ -41,7 +41,7 @@ def test_positions_are_those_of_libcst(text: str) -> None:
     module.visit(collector)
     assert len(collector.nodes) > 100
     for node in collector.nodes:
-        if node in wanted:
+        if node in wanted and not isinstance(node, cst.SimpleWhitespace):
             place = wanted[node]
             own = (place.start.line, place.start.column, place.end.line, place.end.column)
             assert got[id(node)] == own, type(node)
