@@ -41,11 +41,10 @@ def Call(
 ) -> Look:
     """Calls whose last name is one of these: ``Call("item")`` matches ``x.sum().item()`` and ``item(x)``.
 
-    To parse fewer functions: `arguments` requires a call with exactly that many arguments (0 to 3);
-    `place`, a call in a loop, by its bare name, so and with anything but a comprehension, with `self` as
-    first argument, of torch or of a method
-    (of nothing imported from elsewhere), or of something imported. Other calls by these names in the same
-    function are shown as well.
+    To parse fewer functions: `arguments` requires a call with exactly that many arguments (0 to 3); `place`,
+    a call in a loop, one by its bare name (`whole`: given anything but a comprehension), one with `self` as
+    first argument, one of torch's or of a method (`torch`: of nothing imported from elsewhere), or one of
+    something imported. Other calls by these names in the same function are shown as well.
     """
     word = place or ("call" if arguments is None else f"call{arguments}")
     return Look(
