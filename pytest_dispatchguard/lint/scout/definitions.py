@@ -1,4 +1,4 @@
-"""The scout at functions and classes."""
+"""The scout at functions, lambdas and classes."""
 
 from __future__ import annotations
 
