@@ -59,6 +59,7 @@ class Step:
     """The words instead where there is no GPU."""
 
 
+SHORT_REVISIONS = ("--conditions", "quiet", "--no-peers", "--runs", "1")
 SHORT_NOISE = ("--conditions", "quiet", "--no-peers", "--targets", "1", "--repeats", "1")
 STEPS = (
     Step("tests", "the tests that need CUDA", 60, "gpu/cuda_tests.py"),
@@ -80,10 +81,24 @@ STEPS = (
         200,
         "bench_noise.py",
         (
-            *("--device", "cuda", "--verdicts", "40", "--planted", "20", "--chunk", "20"),
-            *("--sizing-seconds", "3", *SHORT_NOISE),
+            *("--device", "cuda", "--verdicts", "20", "--planted", "10", "--chunk", "15"),
+            *("--sizing-seconds", "2", *SHORT_NOISE),
         ),
         ("--verdicts", "1", "--planted", "1", "--sizing-seconds", "0.1", *SHORT_NOISE),
+    ),
+    Step(
+        "revisions",
+        "two revisions of calls on the GPU told apart",
+        180,
+        "bench_revisions.py",
+        (
+            *("--device", "cuda", "--sizing-seconds", "1.5", "--sizings", "2", "--copies", "2"),
+            *("--kinds", "wrapper", "layer", "stack", "training", *SHORT_REVISIONS),
+        ),
+        (
+            *("--sizing-seconds", "0.1", "--sizings", "1", "--copies", "1"),
+            *("--kinds", "wrapper", *SHORT_REVISIONS),
+        ),
     ),
 )
 

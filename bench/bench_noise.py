@@ -153,15 +153,24 @@ class Tally:
     seconds: list[float] = field(default_factory=list)
     """Of each verdict."""
     ratios: list[float] = field(default_factory=list)
+    widths: list[float] = field(default_factory=list)
+    """Half of each interval, as a part of the ratio."""
     processes: list[int] = field(default_factory=list)
 
     def add(
-        self, verdict: str, seconds: float, ratio: float | None, processes: int | None = None
+        self,
+        verdict: str,
+        seconds: float,
+        ratio: float | None,
+        width: float | None = None,
+        processes: int | None = None,
     ) -> None:
         self.verdicts[verdict] = self.verdicts.get(verdict, 0) + 1
         self.seconds.append(round(seconds, 3))
         if ratio is not None and math.isfinite(ratio):
             self.ratios.append(round(ratio, 6))
+        if width is not None and math.isfinite(width):
+            self.widths.append(round(width, 5))
         if processes is not None:
             self.processes.append(processes)
 
@@ -451,6 +460,8 @@ class Found:
 
     verdict: str
     ratio: float | None
+    width: float | None
+    """Half of its interval, as a part of it."""
     seconds: float
     processes: int
     reason: str
@@ -477,7 +488,7 @@ def own_verdicts(
         found = own_run(scratch, [STARTER, *((case.function, case.limit) for case in part)])
         for case, one in zip(part, found[1:], strict=True):
             tally = results.of("dispatchguard", condition, case.name)
-            tally.add(one.verdict, one.seconds, one.ratio, one.processes)
+            tally.add(one.verdict, one.seconds, one.ratio, one.width, one.processes)
             if one.verdict == "error":
                 say(f"{case.name}: {one.reason}")
         done += len(part)
@@ -498,10 +509,11 @@ def own_run(scratch: Path, plan: Sequence[tuple[str, float]], *flags: str) -> li
     for number in range(len(plan)):
         node = f"test_noise.py::test_verdict[{number}]"
         row = rows[node]
-        ratio = row["ratio"] and row["ratio"]["value"]
-        out.append(
-            Found(row["verdict"], ratio, seconds[node], row["processes"] or 0, row["reason"])
-        )
+        found = row["ratio"] or {}
+        ends = found.get("low"), found.get("high")
+        width = None if None in ends else (ends[1] - ends[0]) / 2 / found["value"]
+        told = (row["verdict"], found.get("value"), width, seconds[node])
+        out.append(Found(*told, row["processes"] or 0, row["reason"]))
     return out
 
 
@@ -570,6 +582,7 @@ def spread(tally: Tally) -> dict[str, object]:
     return {
         "failed": tally.failed,
         "ratio_median": round(statistics.median(ratios), 5) if ratios else None,
+        "width_median": round(statistics.median(tally.widths), 5) if tally.widths else None,
         "ratio_sd": round(statistics.stdev(ratios), 6) if len(ratios) > 1 else None,
         "seconds_median": round(statistics.median(tally.seconds), 3),
         "seconds_most": max(tally.seconds),

@@ -2,6 +2,7 @@
 
     python bench/bench_revisions.py                     # some two hours; 40 minutes with --runs 6
     python bench/bench_revisions.py --runs 2 --no-peers --add     # more of the same, after a break
+    python bench/bench_revisions.py --device cuda --no-peers --output gpu.json   # calls on a GPU
 
 A git repository is made with seven kinds of call, from a wrapper of 1 us to a training step of 1 ms. Its work
 tree has calls whose code is as committed, and calls that got slower by 2% and by 5%: by checks of their
@@ -69,6 +70,7 @@ CHECKS = json.loads(Path(__file__).with_name("checks.json").read_text())
 LONG = ("stack", "product", "training")
 """Of these, checks are called in a loop; in the others they are lines of code."""
 CHECK = "    if x is None: raise TypeError\\n"
+DEVICE = Path(__file__).with_name("device").read_text()
 add = torch.add
 torch.manual_seed(0)
 
@@ -88,9 +90,10 @@ class Layer(nn.Module):
         return torch.relu(x if mask is None else x * mask)
 
 
-LAYER = Layer()
-STACK = nn.Sequential(*(Layer() for _ in range(12)))
+LAYER = Layer().to(DEVICE)
+STACK = nn.Sequential(*(Layer() for _ in range(12))).to(DEVICE)
 MODEL = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 4))
+MODEL.to(DEVICE)
 OPTIMIZER = torch.optim.Adam(MODEL.parameters(), foreach=False)
 TREE = {"a": [1, (2, 3), {"b": 4}], "c": {"d": [5, 6], "e": (7, [8, 9])}}
 
@@ -136,13 +139,13 @@ def call_training(x):
 
 
 ARGUMENTS = {
-    "wrapper": torch.randn(4),
-    "functional": torch.randn(4),
-    "layer": torch.randn(4, 8),
+    "wrapper": torch.randn(4, device=DEVICE),
+    "functional": torch.randn(4, device=DEVICE),
+    "layer": torch.randn(4, 8, device=DEVICE),
     "tree": 1,
-    "stack": torch.randn(4, 8),
-    "product": torch.randn(160, 160),
-    "training": torch.randn(8, 16),
+    "stack": torch.randn(4, 8, device=DEVICE),
+    "product": torch.randn(160, 160, device=DEVICE),
+    "training": torch.randn(8, 16, device=DEVICE),
 }
 
 
@@ -266,10 +269,10 @@ class Tally:
 class Results:
     """What was measured so far, and where it is written."""
 
-    def __init__(self, output: Path) -> None:
+    def __init__(self, output: Path, gpu: Mapping[str, str]) -> None:
         self.output = output
         self.tallies: dict[tuple[str, str, str], Tally] = {}
-        self.about: dict[str, Any] = {**machine(), "torch": version_of("torch")}
+        self.about: dict[str, Any] = {**machine(), "torch": version_of("torch"), **gpu}
         self.sizes: dict[str, dict[str, float]] = {}
         self.call_us: dict[str, float] = {}
         self.starts: list[float] = []
@@ -305,6 +308,7 @@ class Results:
             "checks": self.checks,
             "starts": self.starts,
             "tallies": [asdict(one) for one in self.tallies.values()],
+            "met": self.met(),
         }
         publish(self.output, results, self.page(results["seconds"]))
 
@@ -326,6 +330,7 @@ class Results:
                 *(self._spread(kind, condition) for condition in CONDITIONS),
             ]
             for kind in KINDS
+            if kind in self.call_us
         ]
         return "\n".join(
             [
@@ -333,7 +338,8 @@ class Results:
                 "",
                 (
                     f"Written by `make bench-revisions` in {seconds} s: {about['cpu']}, {about['cores']} "
-                    f"cores, Python {about['python']}, torch {about['torch']}, one thread."
+                    f"cores, Python {about['python']}, torch {about['torch']}, one thread"
+                    + (f"; calls on an {about['gpu']}." if "gpu" in about else ".")
                 ),
                 "",
                 "Verdicts `fail`: false alarms in the column A/A, slowdowns found in others; u: undecided.",
@@ -348,7 +354,10 @@ class Results:
                 "",
                 *table(["kind", "a call takes", *self.sizes, *CONDITIONS], kinds),
                 "",
-                *self.goals(),
+                *(
+                    f"- goal {'met' if fine else 'MISSED'}: {goal}"
+                    for goal, fine in self.met().items()
+                ),
                 "",
             ]
         )
@@ -363,9 +372,9 @@ class Results:
         wide = statistics.median(w for _, w in found)
         return f"{statistics.stdev(off):.2%}, {max(map(abs, off)):.2%}; ±{wide:.2%}"
 
-    def goals(self) -> list[str]:
-        """Which goals are met, a line each."""
-        out = []
+    def met(self) -> dict[str, bool]:
+        """By goal, with what was seen, whether it is met."""
+        out = {}
         for condition in CONDITIONS:
             of = {
                 case: self.tallies.get(("dispatchguard", condition, case))
@@ -375,21 +384,15 @@ class Results:
             if same is None:
                 continue
             most = FALSE_ALARMS * max(1.0, same.count / 1000)
-            out.append(line(same.failed <= most, f"{condition}: {cell(same)} false alarms"))
+            out[f"{condition}: {cell(same)} false alarms"] = same.failed <= most
             for case, least in FOUND.items():
                 one = of[case]
                 if one is not None and one.count:
                     fine = one.failed >= least / 100 * one.count
-                    out.append(line(fine, f"{condition}: {case}, {cell(one)} found"))
+                    out[f"{condition}: {case}, {cell(one)} found"] = fine
             seen = [second for one in of.values() if one for second in one.seconds]
-            said = f"{condition}: at most {max(seen):.1f} s a test"
-            out.append(line(max(seen) <= SECONDS_EACH, said))
+            out[f"{condition}: at most {max(seen):.1f} s a test"] = max(seen) <= SECONDS_EACH
         return out
-
-
-def line(met: bool, text: str) -> str:
-    """A goal, as a line of the page."""
-    return f"- goal {'met' if met else 'MISSED'}: {text}"
 
 
 def cell(tally: Tally | None) -> str:
@@ -417,8 +420,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--venvs", type=Path, help="keep the peers' environment in this folder")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, default=RESULTS)
+    parser.add_argument("--device", default="cpu", help="cuda, say, where all calls then are")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
+    parser.add_argument("--copies", type=int, default=COPIES, help="of unchanged calls in a run")
+    parser.add_argument("--sizing-seconds", type=float, default=10.0, help="for a slowdown's size")
+    parser.add_argument(
+        "--sizings", type=int, default=4, help="times, at most, that sizes are mended"
+    )
     options = parser.parse_args(arguments)
-    results = Results(options.output)
+    if not options.no_peers and options.device != "cpu":
+        parser.error("--device: the peers measure on the CPU: say --no-peers")
+    results = Results(options.output, {} if options.device == "cpu" else gpu_name())
     if options.add:
         results.read()
     rng = random.Random(options.seed)
@@ -428,7 +440,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BenchError as error:
         print(f"bench_revisions: {error}", file=sys.stderr)
         return 2
-    return int(any("MISSED" in goal for goal in results.goals()))
+    return int(not all(results.met().values()))
 
 
 def measure(
@@ -436,20 +448,22 @@ def measure(
 ) -> None:
     """All conditions, this project first."""
     folder = scratch / "project"
-    results.checks = results.checks or planted(folder, results)
+    folder.mkdir()
+    (folder / "device").write_text(options.device, encoding="utf-8")
+    results.checks = results.checks or planted(folder, options, results)
     make_repository(folder, results.checks)
     for condition in options.conditions:
         with busy_core(wanted=condition == "busy"):
             start = time.monotonic()
             for number in range(options.runs):
-                one_run(folder, condition, results, rng)
+                one_run(folder, condition, options, results, rng)
                 results.write()
                 left = (time.monotonic() - start) / (number + 1) * (options.runs - number - 1)
                 say(f"{condition}: run {number + 1} of {options.runs}, {left / 60:.0f} min left")
     if options.no_peers:
         return
     python = peer_python(options.venvs or scratch / "venvs", results.about)
-    for condition in options.conditions:
+    for condition in options.conditions:  # of all kinds, on the CPU
         with busy_core(wanted=condition == "busy"):
             for peer in peers(python, folder, "test_peers.py"):
                 peer_verdicts(peer, condition, options.peer_runs, results, rng)
@@ -458,7 +472,6 @@ def measure(
 
 def write_project(folder: Path, checks: Mapping[str, Mapping[str, int]]) -> None:
     """The files of a revision."""
-    folder.mkdir(exist_ok=True)
     files = {
         "subjects.py": SUBJECTS,
         "test_speed.py": SUITE,
@@ -482,14 +495,18 @@ def make_repository(folder: Path, checks: Mapping[str, Mapping[str, int]]) -> No
     write_project(folder, checks)
 
 
-def planted(folder: Path, results: Results) -> dict[str, dict[str, int]]:
+def planted(
+    folder: Path, options: argparse.Namespace, results: Results
+) -> dict[str, dict[str, int]]:
     """How many checks slow each kind down by as much as is asked, by case; and their true sizes."""
     say("how much a check costs in each kind of call")
     write_project(folder, {})
     (folder / "test_sizes.py").write_text(SIZES, encoding="utf-8")
     probe = {"wrapper": 4, "functional": 8, "layer": 40, "tree": 20}
     probe |= {"stack": 100, "product": 60, "training": 300}
-    first = sizes(folder, probe, 1.04, 3)
+    probe = {kind: probe[kind] for kind in options.kinds}
+    seconds = options.sizing_seconds
+    first = sizes(folder, probe, 1.04, seconds * 0.3)
     results.call_us = {kind: round(us, 2) for kind, (_, us) in first.items()}
     out = {}
     for case, (times, _) in SLOWER.items():
@@ -498,11 +515,13 @@ def planted(folder: Path, results: Results) -> dict[str, dict[str, int]]:
             for kind, (ratio, _) in first.items()
         }
         seen: dict[str, tuple[float, float]] = {}
-        open_kinds = list(KINDS)
-        for left in reversed(range(4)):  # what a check costs depends on how many there are
-            seen |= sizes(folder, {kind: numbers[kind] for kind in open_kinds}, times, 10)
-            short = {kind: (times - 1) / max(seen[kind][0] - 1, 1e-5) for kind in KINDS}
-            open_kinds = [kind for kind in KINDS if not 0.85 < short[kind] < 1.0]
+        open_kinds = list(options.kinds)
+        for left in reversed(
+            range(options.sizings)
+        ):  # what a check costs depends on how many there are
+            seen |= sizes(folder, {kind: numbers[kind] for kind in open_kinds}, times, seconds)
+            short = {kind: (times - 1) / max(seen[kind][0] - 1, 1e-5) for kind in seen}
+            open_kinds = [kind for kind in seen if not 0.85 < short[kind] < 1.0]
             if not open_kinds or not left:
                 break
             for kind in open_kinds:
@@ -529,10 +548,17 @@ def sizes(
     return out
 
 
-def one_run(folder: Path, condition: str, results: Results, rng: random.Random) -> None:
+def one_run(
+    folder: Path,
+    condition: str,
+    options: argparse.Namespace,
+    results: Results,
+    rng: random.Random,
+) -> None:
     """A run of all kinds: copies as they were, and one of each slowdown."""
-    plan = [(f"{kind}~{SAME}~{i}", 1.01) for kind in KINDS for i in range(COPIES)]
-    plan += [(f"{kind}~{case}~0", limit) for case, (_, limit) in SLOWER.items() for kind in KINDS]
+    kinds, copies = options.kinds, options.copies
+    plan = [(f"{kind}~{SAME}~{i}", 1.01) for kind in kinds for i in range(copies)]
+    plan += [(f"{kind}~{case}~0", limit) for case, (_, limit) in SLOWER.items() for kind in kinds]
     rng.shuffle(plan)
     plan.insert(0, STARTER)
     (folder / "plan.json").write_text(json.dumps(plan), encoding="utf-8")
@@ -587,6 +613,13 @@ def peer_verdicts(
                         tally.kinds.append(kind)
                         tally.changes.append(round(change, 5))
                         tally.widths.append(0.0)
+
+
+def gpu_name() -> dict[str, str]:
+    """What accelerator is here."""
+    import torch
+
+    return {"gpu": torch.cuda.get_device_name()}
 
 
 def say(text: str) -> None:

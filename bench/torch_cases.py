@@ -309,6 +309,8 @@ GOES_ON: dict[str, Case] = {
     "complex abs": lambda g: torch.view_as_complex(g.m[:2, :2].contiguous()).abs(),
 }
 SEVERAL = {
+    "a list of booleans as an index": 2,
+    "a list of booleans among indices": 2,
     "mask write +=": 2,
     "write of a number at an index of the device": 2,
     "combinations": 2,

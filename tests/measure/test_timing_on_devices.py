@@ -115,6 +115,8 @@ def measured(
     subject: Callable[[], None],
     reference: Callable[[], None] | None = None,
     pairs: int = 100,
+    *,
+    device_limited: bool = False,
 ) -> Sample:
     return sample(
         Call(subject),
@@ -124,7 +126,24 @@ def measured(
         confidence=0.999,
         device=device,
         clock=device.clock,
+        device_limited=device_limited,
     )
+
+
+@pytest.mark.parametrize(("limited", "blocks"), [(True, 400), (False, 200)])
+def test_device_time_is_taken_for_as_long_as_something_limits_it(
+    limited: bool, blocks: int
+) -> None:
+    device = Fake()
+    call = device.call(host_ns=12_000, device_ns=3_000)
+    measured(device, call, pairs=400, device_limited=limited)
+    tried = measured_blocks(device)
+    assert blocks <= tried < blocks + 100
+
+
+def measured_blocks(device: Fake) -> int:
+    """How many blocks had their device time taken."""
+    return len(re.findall(r"hmc?k+c?m", "".join(device.log)))
 
 
 def test_host_and_device_time_are_told_apart() -> None:

@@ -288,6 +288,7 @@ def _taken(subject: Subject, limits: Sequence[Limit], timing: Timing) -> Sample:
         prepare=subject.fresh,
         device=timing.device,
         beside=controls.beside if controls else None,
+        device_limited=any(limit.name == "device_us" for limit in limits),
     )
     return replace(found, controls=controls.found_us()) if controls else found
 

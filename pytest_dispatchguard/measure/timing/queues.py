@@ -119,6 +119,11 @@ class DeviceTimes:
     def __post_init__(self) -> None:
         self.held = not self.side.waits and self.queue.hold(0)
 
+    @property
+    def blocks(self) -> int:
+        """How many were measured."""
+        return len(self.dense) + len(self.loose)
+
     def block(self) -> None:
         """Measures one block, and holds the device longer where it was not long enough."""
         took, in_time = self._took(self.side.loops)

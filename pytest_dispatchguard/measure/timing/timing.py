@@ -34,6 +34,8 @@ _LEAST_SECONDS = 0.1
 _BATCH = 25
 """Pairs between collections of garbage."""
 _CONTROL_EVERY, _EMPTY_EVERY = 4, 8
+_DEVICE_BLOCKS = 200
+"""Blocks in a process whose device time is taken where nothing limits it: each takes longer than a pair."""
 _KEPT_VALUES = 200
 """Times of blocks that are kept for files."""
 _GROWTH = 0.05
@@ -102,9 +104,10 @@ def sample(
     device: Device = HOST,
     clock: Clock = time.perf_counter_ns,
     beside: Callable[[], object] | None = None,
+    device_limited: bool = False,
 ) -> Sample:
     """Measures until `enough` returns true, checked now and then, or the time is up. `beside` is called
-    between batches of blocks."""
+    between batches of blocks. `device_limited`: device time, too, is to be known better and better."""
     arms = Arms(subject, reference, clock)
     with undisturbed():
         _calibrate(arms, prepare, device)
@@ -116,7 +119,7 @@ def sample(
             _batch(arms, prepare, device, until=until, clock=clock)
             if beside is not None:
                 beside()
-            if arms.device is not None:
+            if arms.device is not None and (device_limited or arms.device.blocks < _DEVICE_BLOCKS):
                 _device_batch(arms.device, until=until, clock=clock)
             spent = (clock() - start) / 1e9
             pairs = len(arms.times[0])

@@ -13,7 +13,12 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from pytest_dispatchguard.runtime.ghost.marks import is_ghost, mark, pin
-from pytest_dispatchguard.runtime.ghost.sync_operations import READ_AMONG, SyncOp, syncs
+from pytest_dispatchguard.runtime.ghost.sync_operations import (
+    LISTED_MASK,
+    READ_AMONG,
+    SyncOp,
+    syncs,
+)
 from pytest_dispatchguard.runtime.ghost.tensor_methods import new_tensor
 from pytest_dispatchguard.runtime.hooks.dispatch_mode import DispatchMode
 from pytest_dispatchguard.runtime.hooks.function_calls import paused, resumed
@@ -67,6 +72,7 @@ _READS = {
 """The name and rule of a read, by the function that reads; the others read by `item`."""
 _TAKE_DATA = frozenset({torch.tensor, torch.as_tensor, torch.asarray, new_tensor})
 """Functions that make a tensor of lists. They read the tensors within where no mode sees it."""
+_INDEXING = frozenset({"__getitem__", "__setitem__"})
 _READ = "aten::_local_scalar_dense"
 _SYNCS = syncs(torch.__version__)
 _local = threading.local()
@@ -110,6 +116,23 @@ def _note_reads(data: list[Any] | tuple[Any, ...]) -> None:
                 NOTES.note(READ_AMONG.name, READ_AMONG.why, READ_AMONG.code)
 
 
+def _with_masks(index: Any) -> Any:
+    """An index whose lists of booleans are tensors of the ghost, as torch makes them for a GPU where no mode
+    sees it."""
+    return tuple(map(_as_mask, index)) if isinstance(index, tuple) else _as_mask(index)
+
+
+def _as_mask(part: Any) -> Any:
+    listed = isinstance(part, list | tuple) and part and all(isinstance(one, bool) for one in part)
+    if not listed:
+        return part
+    NOTES.note(LISTED_MASK.name, LISTED_MASK.why, LISTED_MASK.code)
+    with quiet():
+        made = torch.tensor(part)
+    mark(made)
+    return made
+
+
 def _moved_by(function: str | None, name: str) -> bool:
     """Whether a function moves what it is given from the host itself: lengths to divide by, a number."""
     return function == "ctc_loss" or (function == "__setitem__" and name in _FILLS)
@@ -137,8 +160,9 @@ class Calls(TorchFunctionMode):  # type: ignore[misc]  # torch is not read when 
         func = self.replaced.get(func, func)
         before = _made_on_ghost()
         outermost = getattr(_local, "function", None) is None
+        name = getattr(func, "__name__", "")
         if outermost:
-            _local.function = getattr(func, "__name__", "")
+            _local.function = name
         device = kwargs.get("device")
         if device is not None and torch.device(device).type == "cpu":
             _local.made_on_ghost = False
@@ -149,6 +173,8 @@ class Calls(TorchFunctionMode):  # type: ignore[misc]  # torch is not read when 
             if takes_data:
                 data = (*args, *kwargs.values())
                 _note_reads([one for one in data if isinstance(one, list | tuple)])
+            if name in _INDEXING and is_ghost(args[0]):
+                args = (args[0], _with_masks(args[1]), *args[2:])
             if _local.made_on_ghost and func is torch.nn.functional.one_hot:
                 return self._one_hot(func, args, kwargs)
             # C functions run no Python code but this package's.

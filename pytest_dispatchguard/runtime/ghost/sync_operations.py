@@ -197,6 +197,8 @@ _READ = SyncOp("item", _VALUE, "DG411")
 _INDEX = SyncOp("index", "the indices are copied to the device", "DG510", _host_indices)
 # A mask of the host is counted on the host, and its indices are copied from pinned memory.
 _HOST_MASK = SyncOp("index", "the mask is copied to the device", "DG510", _host_mask, until="2.9")
+LISTED_MASK = replace(_HOST_MASK, until="")
+"""A mask that is a list of booleans is made a tensor of the device first."""
 # Numbers are written by filling, or made on the device.
 _NUMBER = SyncOp(
     "write of a number",
