@@ -92,8 +92,8 @@ STEPS = (
         180,
         "bench_revisions.py",
         (
-            *("--device", "cuda", "--sizing-seconds", "1.5", "--sizings", "2", "--copies", "2"),
-            *("--kinds", "wrapper", "layer", "stack", "training", *SHORT_REVISIONS),
+            *("--device", "cuda", "--sizing-seconds", "1", "--sizings", "1", "--copies", "3"),
+            *("--kinds", "wrapper", "stack", *SHORT_REVISIONS),
         ),
         (
             *("--sizing-seconds", "0.1", "--sizings", "1", "--copies", "1"),
