@@ -99,6 +99,7 @@ def _parameter(walk: Walk, reading: Reading, node: Node) -> None:
         reading.hosts.add(name)
         return
     found: list[Value] = []
+    shown = ""
     if declared is not None:
         shown = annotation_text(text(walk.source, declared), walk.imports)
         found.append(f"ann:{shown}")
@@ -110,7 +111,8 @@ def _parameter(walk: Walk, reading: Reading, node: Node) -> None:
             fact.defaults[name] = plain
         literal = values(walk.source, default, walk.imports)
         if literal[0] in ("int", "float", "bool", "str"):
-            reading.hosts.add(name)
+            if "Tensor" not in shown:
+                reading.hosts.add(name)
             if declared is None:
                 found.extend(literal)
         elif literal == ["none"]:

@@ -362,6 +362,29 @@ def test_truth_of_a_host_value_is_passed_over(body: str) -> None:
     assert "truth" not in looks(body)
 
 
+@pytest.mark.parametrize(
+    ("parameter", "there"),
+    [
+        ("scale: float = 1.0", False),
+        ("scale: float | torch.Tensor = 1.0", True),
+        ("scale: Union[bool, Tensor] = False", True),
+        ("scale=1.0", False),
+    ],
+)
+def test_a_default_says_what_a_parameter_is_where_no_annotation_says_more(
+    parameter: str, there: bool
+) -> None:
+    text = f"""
+    import torch
+    from typing import Union
+    from torch import Tensor
+    def f(x, {parameter}):
+        if scale > 0:
+            pass
+    """
+    assert ("truth" in function(text, "f").looks) is there
+
+
 def test_truth_of_an_attribute_counts_where_it_is_a_tensor() -> None:
     text = """
     import torch
