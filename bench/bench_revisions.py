@@ -6,10 +6,10 @@
 
 A git repository is made with seven kinds of call, from a wrapper of 1 us to a training step of 1 ms. Its work
 tree has calls whose code is as committed, and calls that got slower by 2% and by 5%: by checks of their
-argument, as many as the size takes, whose true cost is measured first within one process, old code against
-new. Then `pytest --overhead-against=HEAD` measures all, again and again: each run starts its pairs of
-processes anew. The limit is half the slowdown: 1.01 for A/A and 2%, 1.025 for 5%; counters are left out. A
-verdict `fail` of unchanged code is a false alarm, of a planted slowdown it is one found. All is done as the
+argument, as many as the size takes, whose true cost is measured first in each condition, within one process,
+old code against new. Then `pytest --overhead-against=HEAD` measures all, again and again: each run starts its
+pairs of processes anew. The limit is half the slowdown: 1.01 for A/A and 2%, 1.025 for 5%; counters are left
+out. A verdict `fail` of unchanged code is a false alarm, of a planted slowdown one found. All is done as the
 machine is, and with a process beside it that keeps the other core busy.
 
 The peers get the same pairs: each side is saved by a run of its own and compared by the tool's own means
@@ -273,11 +273,13 @@ class Results:
         self.output = output
         self.tallies: dict[tuple[str, str, str], Tally] = {}
         self.about: dict[str, Any] = {**machine(), "torch": version_of("torch"), **gpu}
-        self.sizes: dict[str, dict[str, float]] = {}
+        self.sizes: dict[str, dict[str, dict[str, float]]] = {}
+        """By condition, case and kind: how many times dearer a call truly is."""
         self.call_us: dict[str, float] = {}
         self.starts: list[float] = []
         """Seconds of each run's first test, which starts its processes."""
-        self.checks: dict[str, dict[str, int]] = {}
+        self.checks: dict[str, dict[str, dict[str, int]]] = {}
+        """By condition, case and kind: how many checks are planted."""
         self.started = time.monotonic()
 
     def read(self) -> None:
@@ -285,7 +287,7 @@ class Results:
         if not self.output.exists():
             return
         known = json.loads(self.output.read_text(encoding="utf-8"))
-        if known["machine"] != self.about:
+        if {name: known["machine"].get(name) for name in self.about} != self.about:
             raise BenchError(f"{self.output} is of another machine: leave --add out")
         self.sizes, self.call_us = known["true_sizes"], known["call_us"]
         self.checks, self.starts = known["checks"], known["starts"]
@@ -300,9 +302,10 @@ class Results:
 
     def write(self) -> None:
         """Writes numbers and page."""
+        seconds = round(time.monotonic() - self.started)
         results = {
             "machine": self.about,
-            "seconds": round(time.monotonic() - self.started),
+            "seconds": seconds,
             "true_sizes": self.sizes,
             "call_us": self.call_us,
             "checks": self.checks,
@@ -310,7 +313,7 @@ class Results:
             "tallies": [asdict(one) for one in self.tallies.values()],
             "met": self.met(),
         }
-        publish(self.output, results, self.page(results["seconds"]))
+        publish(self.output, results, self.page(seconds))
 
     def page(self, seconds: int) -> str:
         """The tables."""
@@ -322,11 +325,16 @@ class Results:
             seen = [second for one in of if one for second in one.seconds]
             took = [f"{statistics.median(seen):.1f}", f"{max(seen):.1f}"] if seen else ["", ""]
             rows.append([tool, condition, *map(cell, of), *took])
+        planted_in = [f"{case}, {condition}" for case in SLOWER for condition in self.sizes]
         kinds = [
             [
                 kind,
                 f"{self.call_us.get(kind, 0):,.1f} µs",
-                *(f"{sizes.get(kind, 0) - 1:.2%}" for sizes in self.sizes.values()),
+                *(
+                    f"{sizes[case].get(kind, 0) - 1:.2%}"
+                    for case in SLOWER
+                    for sizes in self.sizes.values()
+                ),
                 *(self._spread(kind, condition) for condition in CONDITIONS),
             ]
             for kind in KINDS
@@ -352,7 +360,7 @@ class Results:
                 "The kinds of calls, what was planted in truth, and how far a revision seems from itself:",
                 "standard deviation and the largest of all comparisons, and the median half interval.",
                 "",
-                *table(["kind", "a call takes", *self.sizes, *CONDITIONS], kinds),
+                *table(["kind", "a call takes", *planted_in, *CONDITIONS], kinds),
                 "",
                 *(
                     f"- goal {'met' if fine else 'MISSED'}: {goal}"
@@ -450,10 +458,12 @@ def measure(
     folder = scratch / "project"
     folder.mkdir()
     (folder / "device").write_text(options.device, encoding="utf-8")
-    results.checks = results.checks or planted(folder, options, results)
-    make_repository(folder, results.checks)
+    make_repository(folder)
     for condition in options.conditions:
         with busy_core(wanted=condition == "busy"):
+            if condition not in results.checks:
+                results.checks[condition] = planted(folder, condition, options, results)
+            write_project(folder, results.checks[condition])
             start = time.monotonic()
             for number in range(options.runs):
                 one_run(folder, condition, options, results, rng)
@@ -464,6 +474,7 @@ def measure(
         return
     python = peer_python(options.venvs or scratch / "venvs", results.about)
     for condition in options.conditions:  # of all kinds, on the CPU
+        write_project(folder, results.checks[condition])
         with busy_core(wanted=condition == "busy"):
             for peer in peers(python, folder, "test_peers.py"):
                 peer_verdicts(peer, condition, options.peer_runs, results, rng)
@@ -486,20 +497,19 @@ def write_project(folder: Path, checks: Mapping[str, Mapping[str, int]]) -> None
         (folder / name).write_text(text, encoding="utf-8")
 
 
-def make_repository(folder: Path, checks: Mapping[str, Mapping[str, int]]) -> None:
-    """Commits the quick revision; the work tree has the slow one."""
+def make_repository(folder: Path) -> None:
+    """Commits the quick revision."""
     write_project(folder, {})
     who = ("-c", "user.name=bench", "-c", "user.email=bench@example.org")
     for words in (("init", "-q"), ("add", "-A"), (*who, "commit", "-q", "-m", "as it was")):
         subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True)
-    write_project(folder, checks)
 
 
 def planted(
-    folder: Path, options: argparse.Namespace, results: Results
+    folder: Path, condition: str, options: argparse.Namespace, results: Results
 ) -> dict[str, dict[str, int]]:
     """How many checks slow each kind down by as much as is asked, by case; and their true sizes."""
-    say("how much a check costs in each kind of call")
+    say(f"{condition}: how much a check costs in each kind of call")
     write_project(folder, {})
     (folder / "test_sizes.py").write_text(SIZES, encoding="utf-8")
     probe = {"wrapper": 4, "functional": 8, "layer": 40, "tree": 20}
@@ -507,7 +517,9 @@ def planted(
     probe = {kind: probe[kind] for kind in options.kinds}
     seconds = options.sizing_seconds
     first = sizes(folder, probe, 1.04, seconds * 0.3)
-    results.call_us = {kind: round(us, 2) for kind, (_, us) in first.items()}
+    for kind, (_, us) in first.items():
+        results.call_us.setdefault(kind, round(us, 2))
+    true_sizes = results.sizes[condition] = {}
     out = {}
     for case, (times, _) in SLOWER.items():
         numbers = {
@@ -526,9 +538,9 @@ def planted(
                 break
             for kind in open_kinds:
                 numbers[kind] = max(1, math.ceil(numbers[kind] * short[kind]))
-        results.sizes[case] = {kind: round(ratio, 5) for kind, (ratio, _) in seen.items()}
+        true_sizes[case] = {kind: round(ratio, 5) for kind, (ratio, _) in seen.items()}
         out[case] = numbers
-        say(f"{case}: {results.sizes[case]}")
+        say(f"{case}: {true_sizes[case]}")
     (folder / "test_sizes.py").unlink()
     return out
 
