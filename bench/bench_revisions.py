@@ -528,9 +528,8 @@ def planted(
         }
         seen: dict[str, tuple[float, float]] = {}
         open_kinds = list(options.kinds)
-        for left in reversed(
-            range(options.sizings)
-        ):  # what a check costs depends on how many there are
+        # What a check costs depends on how many there are.
+        for left in reversed(range(options.sizings)):
             seen |= sizes(folder, {kind: numbers[kind] for kind in open_kinds}, times, seconds)
             short = {kind: (times - 1) / max(seen[kind][0] - 1, 1e-5) for kind in seen}
             open_kinds = [kind for kind in seen if not 0.85 < short[kind] < 1.0]
