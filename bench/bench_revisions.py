@@ -38,7 +38,7 @@ from typing import Any
 
 from bench_lint import BenchError, machine, version_of
 from publishing import publish, table
-from timing_peers import CLOCK, Peer, busy_core, own_rows, peer_python, peers
+from timing_peers import CLOCK, PEERS, Peer, busy_core, own_rows, peer_python, peers
 
 RESULTS = Path(__file__).resolve().parent / "results" / "revisions.json"
 CONDITIONS = ("quiet", "busy")
@@ -55,8 +55,10 @@ COPIES = 8
 STARTER = (f"tree~{SAME}~start", 1.0)
 """A test that is never decided: it has all processes started, which takes as long as torch's import, and is
 not counted."""
-LONGEST = 300_000
-"""Checks, at most, that are planted in a call."""
+FELT = 1.005
+"""How many times dearer a call is, at least, whose checks say what one costs: else more are tried, as noise
+alone would ask for so many that compiling them takes minutes."""
+_PROBES = 4
 
 SUBJECTS = '''\
 """Calls of seven kinds. `CHECKS` says how often each checks its argument, which is what slows it down."""
@@ -289,6 +291,7 @@ class Results:
         known = json.loads(self.output.read_text(encoding="utf-8"))
         if {name: known["machine"].get(name) for name in self.about} != self.about:
             raise BenchError(f"{self.output} is of another machine: leave --add out")
+        self.about |= known["machine"]
         self.sizes, self.call_us = known["true_sizes"], known["call_us"]
         self.checks, self.starts = known["checks"], known["starts"]
         for one in known["tallies"]:
@@ -424,6 +427,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--conditions", nargs="+", choices=CONDITIONS, default=list(CONDITIONS))
     parser.add_argument("--add", action="store_true", help="to what was measured before")
     parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
     parser.add_argument("--peer-runs", type=int, default=4, help="of each side (default: 4)")
     parser.add_argument("--venvs", type=Path, help="keep the peers' environment in this folder")
     parser.add_argument("--seed", type=int, default=0)
@@ -477,6 +481,8 @@ def measure(
         write_project(folder, results.checks[condition])
         with busy_core(wanted=condition == "busy"):
             for peer in peers(python, folder, "test_peers.py"):
+                if not peer.name.startswith(tuple(options.peers)):
+                    continue
                 peer_verdicts(peer, condition, options.peer_runs, results, rng)
                 results.write()
 
@@ -517,13 +523,19 @@ def planted(
     probe = {kind: probe[kind] for kind in options.kinds}
     seconds = options.sizing_seconds
     first = sizes(folder, probe, 1.04, seconds * 0.3)
+    for _ in range(_PROBES):
+        unfelt = {kind: 4 * probe[kind] for kind, (ratio, _) in first.items() if ratio < FELT}
+        if not unfelt:
+            break
+        probe |= unfelt
+        first |= sizes(folder, unfelt, 1.04, seconds * 0.3)
     for kind, (_, us) in first.items():
         results.call_us.setdefault(kind, round(us, 2))
     true_sizes = results.sizes[condition] = {}
     out = {}
     for case, (times, _) in SLOWER.items():
         numbers = {
-            kind: min(LONGEST, max(1, round(probe[kind] * (times - 1) / max(ratio - 1, 1e-5))))
+            kind: max(1, round(probe[kind] * (times - 1) / max(ratio - 1, FELT - 1)))
             for kind, (ratio, _) in first.items()
         }
         seen: dict[str, tuple[float, float]] = {}
@@ -531,7 +543,7 @@ def planted(
         # What a check costs depends on how many there are.
         for left in reversed(range(options.sizings)):
             seen |= sizes(folder, {kind: numbers[kind] for kind in open_kinds}, times, seconds)
-            short = {kind: (times - 1) / max(seen[kind][0] - 1, 1e-5) for kind in seen}
+            short = {kind: (times - 1) / max(seen[kind][0] - 1, FELT - 1) for kind in seen}
             open_kinds = [kind for kind in seen if not 0.85 < short[kind] < 1.0]
             if not open_kinds or not left:
                 break
@@ -603,7 +615,7 @@ def peer_verdicts(
     new: list[Mapping[str, Any]] = []
     quick = [f"{kind}~{SAME}~0" for kind in KINDS]
     if peer.name == "pyperf":
-        runs = max(2, runs // 2)
+        runs = max(1, runs // 2)
     for number in range(runs):
         sides = [(old, quick), (new, names)]
         rng.shuffle(sides)
