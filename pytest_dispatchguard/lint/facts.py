@@ -12,7 +12,9 @@ names resolved where possible), ``param`` and ``buffer`` (register_parameter, nn
 register_buffer), ``int``, ``float``, ``bool``, ``str``, ``none``, ``tuple``, ``list``, ``dict``,
 ``function``, ``name:torch.nn.functional.relu`` (something imported or global, by its dotted name),
 ``item:self.mean`` (what a table written down holds, by the same names),
-``unknown``."""
+``one`` (beside others: a parameter that is 1 unless somebody asks for another), ``unknown``."""
+
+ONE: Value = "one"
 
 
 SIZED_FACTORIES = frozenset("zeros ones empty full rand randn eye arange linspace".split())

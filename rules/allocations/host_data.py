@@ -29,6 +29,10 @@ def _written_down(data: cst.BaseExpression, place: Place) -> bool:
     they are, the host waits, for the copy or to read them."""
     if not isinstance(data, cst.List | cst.ListComp):
         return False
+    if isinstance(data, cst.List) and any(isinstance(e.value, cst.List) for e in data.elements):
+        return all(
+            is_number(e.value, place) or _written_down(e.value, place) for e in data.elements
+        )
     kind = place.kind(data)
     element = kind.element
     return (

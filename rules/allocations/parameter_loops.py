@@ -137,6 +137,9 @@ def _walked(node: cst.BaseExpression, place: Place, depth: int = 0) -> Certainty
         return "sure" if place.text(node).endswith(("['params']", '["params"]')) else None
     if isinstance(node, cst.ListComp | cst.GeneratorExp):
         return _walked(node.for_in.iter, place, depth + 1)
+    if isinstance(node, cst.IfExp):
+        either = [_walked(one, place, depth + 1) for one in (node.body, node.orelse)]
+        return None if None in either else "note" if "note" in either else "sure"
     if not isinstance(node, cst.Call):
         return None
     last = place.last_name(node)

@@ -9,6 +9,7 @@ import libcst as cst
 
 from pytest_dispatchguard.lint.dataflow.narrowing import decided
 from pytest_dispatchguard.lint.dataflow.reader import Reader
+from pytest_dispatchguard.lint.facts import ONE
 from pytest_dispatchguard.lint.knowledge import cold_branches
 from pytest_dispatchguard.lint.syntax.spelling import dotted, text
 
@@ -27,7 +28,7 @@ def cold_branches_of(
     returns = _returns(body)
     filled = origins = filled_else = filled_after = frozenset[str]()
     if cold_branches.worth_asking(condition):  # of no other does it matter what is filled
-        origins = _looked_up(reader, condition)
+        origins = _looked_up(reader, condition) | _periods_of_one(reader, condition)
         filled, filled_else = _assigned(reader, body), _assigned(reader, orelse)
         filled_after = _assigned(reader, rest) if returns else filled_after
     body_cold, else_cold = cold_branches.cold_branches(
@@ -68,6 +69,12 @@ def _looked_up(reader: Reader, condition: str) -> frozenset[str]:
         if kept and ("." in kept or not own):
             found.add(cold_branches.looked_up(name, kept))
     return frozenset(found)
+
+
+def _periods_of_one(reader: Reader, condition: str) -> set[str]:
+    attributes = reader.cls.attrs if reader.cls is not None and "%" in condition else {}
+    ones = {name for name, values in attributes.items() if ONE in values}
+    return cold_branches.periods_of_one(condition, reader.self_name, ones)
 
 
 def _statements(body: cst.BaseSuite) -> Sequence[cst.CSTNode]:

@@ -127,13 +127,15 @@ def _cold_atom(node: ast.expr) -> bool:
     return last in _COLD_NAMES or bool(rare)
 
 
-def _interval(node: ast.expr) -> bool:
+def _interval(node: ast.expr, assigned: Collection[str]) -> bool:
     """``step % log_every``: true on all but few steps."""
     if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod)):
         return False
     left = _dotted(node.left).rpartition(".")[2]
     if not left and isinstance(node.left, ast.BinOp):
         left = _dotted(node.left.left).rpartition(".")[2]
+    if _is_one(_dotted(node.right)) in assigned and "epoch" not in left:
+        return False
     if isinstance(node.right, ast.Constant):
         big = isinstance(node.right.value, int) and node.right.value >= 10
         return big and _COUNTER.search(left) is not None
@@ -194,6 +196,18 @@ def looked_up(name: str, container: str) -> str:
     return f"{name} from {container}"
 
 
+def _is_one(name: str) -> str:
+    return f"{name} is 1"
+
+
+def periods_of_one(condition: str, owner: str, ones: Collection[str]) -> set[str]:
+    """How `body_assigns` says that what is done every so many steps is done in every step, unless somebody
+    asks for less: `ones` are the attributes of `owner` that are 1 by default."""
+    if "%" not in condition or not owner or not ones:
+        return set()
+    return {_is_one(f"{owner}.{name}") for name in names_in(condition) if name in ones}
+
+
 def _put_back(name: str, assigned: Collection[str]) -> bool:
     """Whether what a name was looked up in is filled where it was not found."""
     return any(looked_up(name, container) in assigned for container in assigned)
@@ -212,7 +226,7 @@ def _verdict(node: ast.expr, assigned: Collection[str]) -> tuple[bool, bool]:
         return all(t for t, _ in parts), any(f for _, f in parts)
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         return _verdict_of_comparison(node.left, node.ops[0], node.comparators[0], assigned)
-    if _interval(node):
+    if _interval(node, assigned):
         return False, True
     if isinstance(node, ast.Call):
         if _dotted(node.func) in ("hasattr", "getattr") and len(node.args) >= 2:
@@ -294,9 +308,9 @@ def _verdict_of_comparison(
     foreign = _framework(left, op, right)
     if any(foreign):
         return foreign
-    if isinstance(op, ast.Eq) and _interval(left):
+    if isinstance(op, ast.Eq) and _interval(left, assigned):
         return True, False
-    if isinstance(op, ast.NotEq) and _interval(left):
+    if isinstance(op, ast.NotEq) and _interval(left, assigned):
         return False, True
     if isinstance(op, (ast.Gt, ast.GtE, ast.Eq)) and _cold_atom(left):
         return True, False
@@ -422,9 +436,9 @@ def cold_branches(
 
     `body_assigns` are the dotted names that statements directly in the body assign (``self._x``; of
     ``self._cache[k] = v`` the part before the bracket; of what is declared global also ``global x``; and
-    what the names of the condition were `looked_up` in), `orelse_assigns` the same of the else,
-    `body_raises` and `orelse_raises` say whether that block's last statement is a `raise`. The
-    condition itself is hot."""
+    what the names of the condition were `looked_up` in, and `periods_of_one`), `orelse_assigns` the
+    same of the else, `body_raises` and `orelse_raises` say whether that block's last statement is a
+    `raise`. The condition itself is hot."""
     if condition in ("False", "0"):
         return True, orelse_raises
     body = _cold_branches(condition, frozenset(body_assigns))[0]

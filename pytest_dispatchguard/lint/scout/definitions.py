@@ -6,7 +6,7 @@ import re
 
 from tree_sitter import Node
 
-from pytest_dispatchguard.lint.facts import ClassFact, FunctionFact, Value
+from pytest_dispatchguard.lint.facts import ONE, ClassFact, FunctionFact, Value
 from pytest_dispatchguard.lint.scout.finish import settle
 from pytest_dispatchguard.lint.scout.state import (
     Handler,
@@ -119,6 +119,8 @@ def _parameter(walk: Walk, reading: Reading, node: Node) -> None:
             found.extend(["none"] if declared is not None else ["none", "unknown"])
         else:
             found.append("unknown")
+        if fact.defaults.get(name) == "1":
+            found.append(ONE)
     reading.param_values[name] = found or ["unknown"]
 
 

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from tree_sitter import Node
 
-from pytest_dispatchguard.lint.facts import ClassFact, FunctionFact
+from pytest_dispatchguard.lint.facts import ONE, ClassFact, FunctionFact
 from pytest_dispatchguard.lint.knowledge import cold_branches
 from pytest_dispatchguard.lint.scout.assignments import bind, bind_loop
 from pytest_dispatchguard.lint.scout.calls import call_as
@@ -191,6 +191,14 @@ def _looked_up(walk: Walk, condition: str) -> set[str]:
     return found
 
 
+def _origins(walk: Walk, condition: str) -> set[str]:
+    """What its names were looked up in, and which are periods of one."""
+    owner = walk.reading.owner if "%" in condition else None
+    ones = {name for name, values in owner.attrs.items() if ONE in values} if owner else set[str]()
+    periods = cold_branches.periods_of_one(condition, walk.reading.self_name, ones)
+    return _looked_up(walk, condition) | periods
+
+
 def _is_own(walk: Walk, name: str) -> bool:
     """Whether a name is bound in the function, or in one around it."""
     reading: Reading | None = walk.reading
@@ -260,7 +268,7 @@ def _if(walk: Walk, node: Node) -> None:
         if condition is not None and last_kind(block) == "return_statement":
             written = text(walk.source, condition)
             if cold_branches.worth_asking(written):
-                leaves = written, _looked_up(walk, written)
+                leaves = written, _origins(walk, written)
     _branch(walk, node, clauses, 0)
     walk.early_exit = leaves
 
@@ -282,7 +290,7 @@ def _branch(walk: Walk, node: Node, clauses: list[Node], following: int) -> None
     body_cold = last_kind(block) == "raise_statement" or _gives_up(walk, block)
     else_cold = orelse_raises
     if cold_branches.worth_asking(written):
-        origins = _looked_up(walk, written)
+        origins = _origins(walk, written)
         body_cold, else_cold = cold_branches.cold_branches(
             written,
             orelse_assigns=_assigned(walk, orelse.named_children) | origins if orelse else (),

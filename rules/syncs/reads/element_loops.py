@@ -234,7 +234,7 @@ class LaunchPerRow(Rule):
             if (isinstance(part, cst.Subscript) and _picks(part, index, place))
             or (isinstance(part, cst.Call) and _selects(part, index, place))
         ]
-        worked = [part for part in worked if not names_in(_of(part)) & bound_here]
+        worked = [part for part in worked if not names_in(_of(part, place)) & bound_here]
         if not worked:
             return None
         return place.finding(
@@ -247,12 +247,12 @@ class LaunchPerRow(Rule):
         )
 
 
-def _of(part: cst.CSTNode) -> cst.BaseExpression:
+def _of(part: cst.CSTNode, place: Place) -> cst.BaseExpression:
     """The tensor that a row is taken of."""
     if isinstance(part, cst.Subscript):
         return part.value
     assert isinstance(part, cst.Call) and isinstance(part.func, cst.Attribute)
-    return part.func.value
+    return part.args[0].value if place.is_torch(part, *_SELECTING) else part.func.value
 
 
 def _picks(part: cst.Subscript, index: frozenset[str], place: Place) -> bool:
@@ -263,16 +263,22 @@ def _picks(part: cst.Subscript, index: frozenset[str], place: Place) -> bool:
 
 
 def _selects(part: cst.Call, index: frozenset[str], place: Place) -> bool:
-    """Whether a call does: `x.narrow(0, i, 1)`, `x.select(0, i)`."""
-    owner = place.receiver(part)
-    return (
-        place.last_name(part) in ("narrow", "select", "index_select")
-        and owner is not None
-        and place.on_device(owner)
-        and any(names_in(a.value) == index for a in part.args)
-    )
+    """Whether a call does: `x.narrow(0, i, 1)`, `torch.index_select(x, 0, torch.tensor([i]))`."""
+    if place.last_name(part) not in _SELECTING or not part.args:
+        return False
+    if place.is_torch(part, *_SELECTING) or place.receiver(part) is not None:
+        at = [_held(a.value, place) for a in part.args]
+        return place.on_device(_of(part, place)) and any(names_in(a) == index for a in at)
+    return False
 
 
+def _held(node: cst.BaseExpression, place: Place) -> cst.BaseExpression:
+    """The numbers that a tensor of indices is made of."""
+    made = isinstance(node, cst.Call) and place.is_torch(node, "tensor", "as_tensor")
+    return node.args[0].value if made and isinstance(node, cst.Call) and node.args else node
+
+
+_SELECTING = ("index_select", "narrow", "select")
 _FEW = 4
 
 

@@ -8,6 +8,7 @@ from pytest_dispatchguard.lint.knowledge import cold_branches as guards
 from pytest_dispatchguard.lint.knowledge.cold_branches import (
     cold_branches,
     looked_up,
+    periods_of_one,
     rest_is_cold,
 )
 
@@ -44,6 +45,16 @@ def test_the_body_is_cold(condition: str) -> None:
 )
 def test_the_else_is_cold(condition: str) -> None:
     assert cold_branches(condition) == (False, True)
+
+
+def test_a_period_of_one_skips_nothing() -> None:
+    condition = "self.steps % self.interval == 0"
+    assert cold_branches(condition) == (True, False)
+    always = periods_of_one(condition, "self", {"interval"})
+    assert cold_branches(condition, body_assigns=always) == (False, False)
+    assert periods_of_one(condition, "self", {"steps_taken"}) == set()
+    for other in ("self.steps % self.log_interval == 0", "epoch % self.interval == 0"):
+        assert cold_branches(other, body_assigns=always) == (True, False)
 
 
 @pytest.mark.parametrize(
