@@ -6,11 +6,12 @@
 
 A git repository is made with seven kinds of call, from a wrapper of 1 us to a training step of 1 ms. Its work
 tree has calls whose code is as committed, and calls that got slower by 2% and by 5%: by checks of their
-argument, as many as the size takes, whose true cost is measured first in each condition, within one process,
-old code against new. Then `pytest --overhead-against=HEAD` measures all, again and again: each run starts its
-pairs of processes anew. The limit is half the slowdown: 1.01 for A/A and 2%, 1.025 for 5%; counters are left
-out. A verdict `fail` of unchanged code is a false alarm, of a planted slowdown one found. All is done as the
-machine is, and with a process beside it that keeps the other core busy.
+argument, as many as the size takes, whose true cost is measured first, within one process, old code against
+new, each time the bench is called, in each condition. Then `pytest --overhead-against=HEAD` measures all,
+again and again: each run starts its pairs of processes anew. The limit is half the slowdown: 1.01 for A/A and
+2%, 1.025 for 5%; counters are left out. A verdict `fail` of unchanged code is a false alarm, of a planted
+slowdown one found. All is done as the machine is, and with a process beside it that keeps the other core
+busy.
 
 The peers get the same pairs: each side is saved by a run of its own and compared by the tool's own means
 (pyperf's `compare_to`) or, where it has none offline, at the same limit (pytest-benchmark's mean,
@@ -275,8 +276,8 @@ class Results:
         self.output = output
         self.tallies: dict[tuple[str, str, str], Tally] = {}
         self.about: dict[str, Any] = {**machine(), "torch": version_of("torch"), **gpu}
-        self.sizes: dict[str, dict[str, dict[str, float]]] = {}
-        """By condition, case and kind: how many times dearer a call truly is."""
+        self.sizes: dict[str, dict[str, dict[str, list[float]]]] = {}
+        """By condition, case and kind: how many times dearer a call truly is, each time it was measured."""
         self.call_us: dict[str, float] = {}
         self.starts: list[float] = []
         """Seconds of each run's first test, which starts its processes."""
@@ -334,7 +335,7 @@ class Results:
                 kind,
                 f"{self.call_us.get(kind, 0):,.1f} µs",
                 *(
-                    f"{sizes[case].get(kind, 0) - 1:.2%}"
+                    between(sizes[case].get(kind, ()))
                     for case in SLOWER
                     for sizes in self.sizes.values()
                 ),
@@ -406,6 +407,12 @@ class Results:
         return out
 
 
+def between(ratios: Sequence[float]) -> str:
+    """By how much more, or by how much at least and at most."""
+    ends = dict.fromkeys(f"{one - 1:.2%}" for one in (min(ratios), max(ratios))) if ratios else ()
+    return " to ".join(ends)
+
+
 def cell(tally: Tally | None) -> str:
     """A tally in few words."""
     if tally is None or not tally.count:
@@ -465,7 +472,7 @@ def measure(
     make_repository(folder)
     for condition in options.conditions:
         with busy_core(wanted=condition == "busy"):
-            if condition not in results.checks:
+            if options.runs:
                 results.checks[condition] = planted(folder, condition, options, results)
             write_project(folder, results.checks[condition])
             start = time.monotonic()
@@ -514,10 +521,42 @@ def make_repository(folder: Path) -> None:
 def planted(
     folder: Path, condition: str, options: argparse.Namespace, results: Results
 ) -> dict[str, dict[str, int]]:
-    """How many checks slow each kind down by as much as is asked, by case; and their true sizes."""
+    """How many checks slow each kind down by as much as is asked, by case; and their true sizes. As many as
+    before, where these still do."""
     say(f"{condition}: how much a check costs in each kind of call")
     write_project(folder, {})
     (folder / "test_sizes.py").write_text(SIZES, encoding="utf-8")
+    known = results.checks.get(condition) or guessed(folder, options, results)
+    true_sizes = results.sizes.setdefault(condition, {})
+    out = {}
+    for case, (times, _) in SLOWER.items():
+        numbers = dict(known[case])
+        seen: dict[str, tuple[float, float]] = {}
+        open_kinds = list(options.kinds)
+        # What a check costs depends on how many there are.
+        for left in reversed(range(options.sizings)):
+            seen |= sizes(
+                folder, {kind: numbers[kind] for kind in open_kinds}, times, options.sizing_seconds
+            )
+            say(f"{case}, with {numbers}: { {kind: seen[kind][0] for kind in open_kinds} }")
+            short = {kind: (times - 1) / max(seen[kind][0] - 1, FELT - 1) for kind in seen}
+            open_kinds = [kind for kind in seen if not 0.85 < short[kind] < 1.0]
+            if not open_kinds or not left:
+                break
+            for kind in open_kinds:
+                numbers[kind] = max(1, math.ceil(numbers[kind] * short[kind]))
+        of_case = true_sizes.setdefault(case, {})
+        for kind, (ratio, _) in seen.items():
+            of_case.setdefault(kind, []).append(round(ratio, 5))
+        out[case] = numbers
+    (folder / "test_sizes.py").unlink()
+    return out
+
+
+def guessed(
+    folder: Path, options: argparse.Namespace, results: Results
+) -> dict[str, dict[str, int]]:
+    """How many checks that may take, by what a few cost."""
     probe = {"wrapper": 4, "functional": 8, "layer": 40, "tree": 20}
     probe |= {"stack": 100, "product": 60, "training": 300}
     probe = {kind: probe[kind] for kind in options.kinds}
@@ -531,29 +570,13 @@ def planted(
         first |= sizes(folder, unfelt, 1.04, seconds * 0.3)
     for kind, (_, us) in first.items():
         results.call_us.setdefault(kind, round(us, 2))
-    true_sizes = results.sizes[condition] = {}
-    out = {}
-    for case, (times, _) in SLOWER.items():
-        numbers = {
+    return {
+        case: {
             kind: max(1, round(probe[kind] * (times - 1) / max(ratio - 1, FELT - 1)))
             for kind, (ratio, _) in first.items()
         }
-        seen: dict[str, tuple[float, float]] = {}
-        open_kinds = list(options.kinds)
-        # What a check costs depends on how many there are.
-        for left in reversed(range(options.sizings)):
-            seen |= sizes(folder, {kind: numbers[kind] for kind in open_kinds}, times, seconds)
-            short = {kind: (times - 1) / max(seen[kind][0] - 1, FELT - 1) for kind in seen}
-            open_kinds = [kind for kind in seen if not 0.85 < short[kind] < 1.0]
-            if not open_kinds or not left:
-                break
-            for kind in open_kinds:
-                numbers[kind] = max(1, math.ceil(numbers[kind] * short[kind]))
-        true_sizes[case] = {kind: round(ratio, 5) for kind, (ratio, _) in seen.items()}
-        out[case] = numbers
-        say(f"{case}: {true_sizes[case]}")
-    (folder / "test_sizes.py").unlink()
-    return out
+        for case, (times, _) in SLOWER.items()
+    }
 
 
 def sizes(
