@@ -15,6 +15,7 @@ register_buffer), ``int``, ``float``, ``bool``, ``str``, ``none``, ``tuple``, ``
 ``one`` (beside others: a parameter that is 1 unless somebody asks for another), ``unknown``."""
 
 ONE: Value = "one"
+"""The word for such a parameter."""
 
 
 SIZED_FACTORIES = frozenset("zeros ones empty full rand randn eye arange linspace".split())

@@ -72,9 +72,10 @@ def _looked_up(reader: Reader, condition: str) -> frozenset[str]:
 
 
 def _periods_of_one(reader: Reader, condition: str) -> set[str]:
-    attributes = reader.cls.attrs if reader.cls is not None and "%" in condition else {}
-    ones = {name for name, values in attributes.items() if ONE in values}
-    return cold_branches.periods_of_one(condition, reader.self_name, ones)
+    attributes = reader.cls.attrs if reader.cls is not None else {}
+    return cold_branches.periods_of_one(
+        condition, reader.self_name, lambda name: ONE in attributes.get(name, ())
+    )
 
 
 def _statements(body: cst.BaseSuite) -> Sequence[cst.CSTNode]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import lru_cache
 
 _WORTH_PARSING = (
@@ -200,12 +200,12 @@ def _is_one(name: str) -> str:
     return f"{name} is 1"
 
 
-def periods_of_one(condition: str, owner: str, ones: Collection[str]) -> set[str]:
+def periods_of_one(condition: str, owner: str, is_one: Callable[[str], bool]) -> set[str]:
     """How `body_assigns` says that what is done every so many steps is done in every step, unless somebody
-    asks for less: `ones` are the attributes of `owner` that are 1 by default."""
-    if "%" not in condition or not owner or not ones:
+    asks for less: where an attribute of `owner` is 1 by default."""
+    if "%" not in condition or not owner:
         return set()
-    return {_is_one(f"{owner}.{name}") for name in names_in(condition) if name in ones}
+    return {_is_one(f"{owner}.{name}") for name in names_in(condition) if is_one(name)}
 
 
 def _put_back(name: str, assigned: Collection[str]) -> bool:

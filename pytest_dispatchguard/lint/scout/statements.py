@@ -193,10 +193,11 @@ def _looked_up(walk: Walk, condition: str) -> set[str]:
 
 def _origins(walk: Walk, condition: str) -> set[str]:
     """What its names were looked up in, and which are periods of one."""
-    owner = walk.reading.owner if "%" in condition else None
-    ones = {name for name, values in owner.attrs.items() if ONE in values} if owner else set[str]()
-    periods = cold_branches.periods_of_one(condition, walk.reading.self_name, ones)
-    return _looked_up(walk, condition) | periods
+    owner = walk.reading.owner
+    attributes = owner.attrs if owner is not None else {}
+    return _looked_up(walk, condition) | cold_branches.periods_of_one(
+        condition, walk.reading.self_name, lambda name: ONE in attributes.get(name, ())
+    )
 
 
 def _is_own(walk: Walk, name: str) -> bool:

@@ -231,10 +231,9 @@ class LaunchPerRow(Rule):
         worked = [
             part
             for part in nodes.walk(body)
-            if (isinstance(part, cst.Subscript) and _picks(part, index, place))
-            or (isinstance(part, cst.Call) and _selects(part, index, place))
+            if (taken_from := _taken_from(part, index, place)) is not None
+            and not names_in(taken_from) & bound_here
         ]
-        worked = [part for part in worked if not names_in(_of(part, place)) & bound_here]
         if not worked:
             return None
         return place.finding(
@@ -247,29 +246,22 @@ class LaunchPerRow(Rule):
         )
 
 
-def _of(part: cst.CSTNode, place: Place) -> cst.BaseExpression:
-    """The tensor that a row is taken of."""
+def _taken_from(
+    part: cst.CSTNode, index: frozenset[str], place: Place
+) -> cst.BaseExpression | None:
+    """The tensor on a device that an expression takes the row of a round of: `x[i]`, `x.narrow(0, i, 1)`,
+    `torch.index_select(x, 0, torch.tensor([i]))`."""
     if isinstance(part, cst.Subscript):
-        return part.value
-    assert isinstance(part, cst.Call) and isinstance(part.func, cst.Attribute)
-    return part.args[0].value if place.is_torch(part, *_SELECTING) else part.func.value
-
-
-def _picks(part: cst.Subscript, index: frozenset[str], place: Place) -> bool:
-    """Whether a subscript takes the row of a round out of a tensor."""
-    return place.on_device(part.value) and any(
-        isinstance(e.slice, cst.Index) and names_in(e.slice.value) == index for e in part.slice
-    )
-
-
-def _selects(part: cst.Call, index: frozenset[str], place: Place) -> bool:
-    """Whether a call does: `x.narrow(0, i, 1)`, `torch.index_select(x, 0, torch.tensor([i]))`."""
-    if place.last_name(part) not in _SELECTING or not part.args:
-        return False
-    if place.is_torch(part, *_SELECTING) or place.receiver(part) is not None:
+        owner: cst.BaseExpression | None = part.value
+        at = [e.slice.value for e in part.slice if isinstance(e.slice, cst.Index)]
+    elif isinstance(part, cst.Call) and place.last_name(part) in _SELECTING:
+        torch = place.is_torch(part, *_SELECTING)
+        owner = place.argument(part, 0, "input") if torch else place.receiver(part)
         at = [_held(a.value, place) for a in part.args]
-        return place.on_device(_of(part, place)) and any(names_in(a) == index for a in at)
-    return False
+    else:
+        return None
+    taken = owner is not None and place.on_device(owner)
+    return owner if taken and any(names_in(a) == index for a in at) else None
 
 
 def _held(node: cst.BaseExpression, place: Place) -> cst.BaseExpression:
