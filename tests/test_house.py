@@ -90,7 +90,7 @@ FLOORS = {
         ("fixing", "hot", "known_hot", "observed", "review", "resident"),
     ),
     "measure": (
-        ("timing",),
+        ("processes", "timing"),
         ("layers",),
         ("budgets",),
         ("workers",),

@@ -18,6 +18,7 @@ from pytest_dispatchguard.config.project_root import find_root
 from pytest_dispatchguard.history.by_time import TIME, ByTime, ends_in
 from pytest_dispatchguard.history.search import OPTION, check_out, first_changed, git
 from pytest_dispatchguard.history.trends import kept_at, split, trends_of
+from pytest_dispatchguard.measure.processes.launching import Launch
 from pytest_dispatchguard.measure.revisions import one_commit
 from pytest_dispatchguard.measure.revisions.checkout import (
     Revision,
@@ -27,7 +28,6 @@ from pytest_dispatchguard.measure.revisions.checkout import (
     top_of,
 )
 from pytest_dispatchguard.measure.revisions.two_commits import TwoCommits
-from pytest_dispatchguard.measure.workers.workers import Launch
 from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.model.history import Culprit, Point, Trend, Tried
 from pytest_dispatchguard.report.budgets import history as report

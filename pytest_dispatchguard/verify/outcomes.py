@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from pytest_dispatchguard.measure.processes.work_tree import strays_here
 from pytest_dispatchguard.measure.trials.lifeline import hold
-from pytest_dispatchguard.measure.workers.work_tree import strays_here
 
 FILE = "DISPATCHGUARD_OUTCOMES"
 ALIVE = "DISPATCHGUARD_ALIVE"

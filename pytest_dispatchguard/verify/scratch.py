@@ -16,8 +16,8 @@ from pathlib import Path
 
 from pytest_dispatchguard.config.project_root import ALWAYS_EXCLUDED, nested_roots
 from pytest_dispatchguard.git import run_git
-from pytest_dispatchguard.measure.workers.work_tree import is_installed
-from pytest_dispatchguard.measure.workers.workers import Launch
+from pytest_dispatchguard.measure.processes.launching import Launch
+from pytest_dispatchguard.measure.processes.work_tree import is_installed
 from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.prices import NAME as PRICES
 from pytest_dispatchguard.project_folder import PROFILE

@@ -15,9 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_dispatchguard.git import complaint, run_git
-from pytest_dispatchguard.measure.workers.work_tree import is_installed
+from pytest_dispatchguard.measure.processes.launching import Launch
+from pytest_dispatchguard.measure.processes.work_tree import is_installed
 from pytest_dispatchguard.measure.workers.workers import PREFIX as WORKER
-from pytest_dispatchguard.measure.workers.workers import Launch
 from pytest_dispatchguard.model.errors import UserError
 
 AGAINST = "--overhead-against"

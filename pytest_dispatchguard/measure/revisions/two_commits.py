@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from pytest_dispatchguard.measure.processes.launching import Launch
 from pytest_dispatchguard.measure.revisions.checkout import Revision
 from pytest_dispatchguard.measure.workers.lockstep import Pipes, by_turns
 from pytest_dispatchguard.measure.workers.sources import Options, Source
-from pytest_dispatchguard.measure.workers.workers import Launch
 from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.model.measurements import Interval
 

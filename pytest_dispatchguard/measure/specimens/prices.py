@@ -14,10 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_dispatchguard.measure.budgets.messages import Request
+from pytest_dispatchguard.measure.processes.launching import Launch
 from pytest_dispatchguard.measure.timing.intervals import PROCESSES
 from pytest_dispatchguard.measure.workers.reports import Found
 from pytest_dispatchguard.measure.workers.sources import Source
-from pytest_dispatchguard.measure.workers.workers import Launch
 from pytest_dispatchguard.model.measurements import Interval
 from pytest_dispatchguard.model.prices import Priced
 

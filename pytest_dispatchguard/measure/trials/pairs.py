@@ -8,7 +8,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,19 +17,12 @@ from itertools import count
 from typing import Any
 
 from pytest_dispatchguard.measure.budgets.messages import unpack_samples
+from pytest_dispatchguard.measure.processes.launching import Launch, start
 from pytest_dispatchguard.measure.timing.lockstep import LOST, Ends, Partner
 from pytest_dispatchguard.measure.timing.measurements import measurement
 from pytest_dispatchguard.measure.timing.pairs import LEAST_PAIRS, over_pairs
 from pytest_dispatchguard.measure.timing.timing import Sample
 from pytest_dispatchguard.measure.workers.lockstep import Pipes
-from pytest_dispatchguard.measure.workers.workers import (
-    ALIKE,
-    END_WITH_RUN,
-    FIXED_LAYOUT,
-    Launch,
-    alike,
-    environment_of,
-)
 from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.model.measurements import Interval
 from pytest_dispatchguard.model.reviews import Gain
@@ -47,13 +39,8 @@ _BEGIN = 600.0
 _END = 2.0
 _MOST_SAID = 200
 _MEETINGS = count(1)
-_START = (
-    FIXED_LAYOUT
-    + END_WITH_RUN
-    + "import json, os, sys; sys.path[:] = json.loads(os.environ.pop('DISPATCHGUARD_PATH'))"
-    + ALIKE
-    + "import sys; from pytest_dispatchguard.measure.trials.serving import serve; "
-    + "serve(*map(int, sys.argv[1:]))"
+_RUN = (
+    "from pytest_dispatchguard.measure.trials.serving import serve; serve(*map(int, sys.argv[1:]))"
 )
 
 Answer = dict[str, Any]
@@ -83,21 +70,10 @@ class Process:
         self._replies, replies = os.pipe()
         alive, self._alive = os.pipe()
         given = (requests, replies, alive, turns.reading, turns.writing)
-        command = [sys.executable, *subprocess._args_from_interpreter_flags(), "-c", _START]  # type: ignore[attr-defined]  # multiprocessing's own way
-        command += map(str, given)
-        environment = environment_of(launch, number)
-        # Whether the call needs torch, nobody knows before.
-        environment = alike(command, environment, launch.seed, number, torch_first=False)
+        words = list(map(str, given))
         try:
-            self._process = subprocess.Popen(
-                command,
-                cwd=launch.folder,
-                env=environment,
-                pass_fds=given,
-                stdin=subprocess.DEVNULL,
-                stdout=self._log,
-                stderr=self._log,
-                start_new_session=True,
+            self._process = start(
+                launch, number, _RUN, words, given=given, output=self._log, turns=True
             )
         finally:
             for end in (requests, replies, alive):

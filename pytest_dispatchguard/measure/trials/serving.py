@@ -12,11 +12,11 @@ from typing import Any
 
 from pytest_dispatchguard.measure.budgets.messages import pack_samples
 from pytest_dispatchguard.measure.layers.targets import call_of
+from pytest_dispatchguard.measure.processes.work_tree import strays_here
 from pytest_dispatchguard.measure.timing.calling import Call
 from pytest_dispatchguard.measure.timing.devices import here
 from pytest_dispatchguard.measure.timing.lockstep import Ends, Partner, follow, lead, turns_of
 from pytest_dispatchguard.measure.trials.lifeline import hold
-from pytest_dispatchguard.measure.workers.work_tree import strays_here
 from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.runtime.compiled.counts import failure
 from pytest_dispatchguard.runtime.counters import counters

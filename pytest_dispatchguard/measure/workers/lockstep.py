@@ -83,7 +83,7 @@ class Paired:
         """The base of a verdict, with what was found."""
         measured = self.there(verdict.subject, confidence)
         change = self.change(verdict.subject, confidence)
-        if measured is None or change is None:
+        if measured is None or change is None or (self.broken and change.high == math.inf):
             place = "in the work tree, " if self.here else ""
             return replace(base, untimed=place + self.broken if self.broken else "it was not timed")
         return replace(base, measured=measured, change=change)

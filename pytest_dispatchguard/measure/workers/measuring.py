@@ -15,6 +15,7 @@ from pytest_dispatchguard.measure.budgets.comparison import against, is_open, ne
 from pytest_dispatchguard.measure.budgets.messages import Request
 from pytest_dispatchguard.measure.budgets.paces import paced
 from pytest_dispatchguard.measure.budgets.session import keyed
+from pytest_dispatchguard.measure.processes.launching import Launch, packages_of
 from pytest_dispatchguard.measure.timing.intervals import PROCESSES
 from pytest_dispatchguard.measure.timing.measurements import AGAINST_BASE
 from pytest_dispatchguard.measure.workers.alone import alone
@@ -22,7 +23,6 @@ from pytest_dispatchguard.measure.workers.items import is_measured, node_id_of, 
 from pytest_dispatchguard.measure.workers.lockstep import Paired, by_turns
 from pytest_dispatchguard.measure.workers.reports import Found, amended, failed, failure
 from pytest_dispatchguard.measure.workers.sources import LEAST_SECONDS, Options, Source, share
-from pytest_dispatchguard.measure.workers.workers import Launch
 from pytest_dispatchguard.model.layers import Layers
 from pytest_dispatchguard.model.measurements import Interval
 from pytest_dispatchguard.model.verdicts import Base, Verdict
@@ -319,4 +319,9 @@ def launch_of(config: pytest.Config) -> Launch:
     arguments = list(config.invocation_params.args)
     if config.pluginmanager.hasplugin("_cov"):
         arguments = [*arguments, "--no-cov"]
-    return Launch([str(a) for a in arguments], config.invocation_params.dir, list(sys.path))
+    return Launch(
+        [str(a) for a in arguments],
+        config.invocation_params.dir,
+        list(sys.path),
+        packages=packages_of(sys.path, config.rootpath),
+    )

@@ -13,10 +13,10 @@ import pytest
 
 from pytest_dispatchguard.measure.budgets.messages import Request
 from pytest_dispatchguard.measure.budgets.native import Counted, is_asked, with_native
+from pytest_dispatchguard.measure.processes.launching import Launch
 from pytest_dispatchguard.measure.workers.items import node_id_of
 from pytest_dispatchguard.measure.workers.reports import Found
 from pytest_dispatchguard.measure.workers.sources import Source
-from pytest_dispatchguard.measure.workers.workers import Launch
 from pytest_dispatchguard.model.errors import UserError
 from pytest_dispatchguard.model.verdicts import Verdict
 from pytest_dispatchguard.runtime.counters import native

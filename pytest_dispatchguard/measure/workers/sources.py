@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pytest_dispatchguard.measure.budgets.messages import Request, unpack_samples
+from pytest_dispatchguard.measure.processes.launching import Launch
 from pytest_dispatchguard.measure.timing.lockstep import Ends
 from pytest_dispatchguard.measure.workers.reports import Found, report_from, verdicts_of
-from pytest_dispatchguard.measure.workers.workers import Launch, Worker
+from pytest_dispatchguard.measure.workers.workers import Worker
 from pytest_dispatchguard.model.errors import UserError
 
 LEAST_SECONDS = 0.3

@@ -16,12 +16,13 @@ from _pytest.runner import runtestprotocol
 
 from pytest_dispatchguard.measure.budgets.machine import pyperf_metadata
 from pytest_dispatchguard.measure.budgets.messages import Request, pack_samples, unpack_request
+from pytest_dispatchguard.measure.processes.launching import SCATTER
+from pytest_dispatchguard.measure.processes.work_tree import strays_here
 from pytest_dispatchguard.measure.timing.calibration import freeze_for_good
 from pytest_dispatchguard.measure.timing.calling import Call
 from pytest_dispatchguard.measure.timing.lockstep import Ends
 from pytest_dispatchguard.measure.workers.children import Child, killed_with_parent, may_fork
-from pytest_dispatchguard.measure.workers.work_tree import strays_here
-from pytest_dispatchguard.measure.workers.workers import CHILD, SCATTER
+from pytest_dispatchguard.measure.workers.workers import CHILD
 from pytest_dispatchguard.runtime.code.placement import place_anew
 from pytest_dispatchguard.runtime.counters import counters
 

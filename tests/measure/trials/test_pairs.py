@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_dispatchguard.measure.processes.launching import Launch
 from pytest_dispatchguard.measure.trials.pairs import Asked, CallError, compared
-from pytest_dispatchguard.measure.workers.workers import Launch
 from pytest_dispatchguard.model.errors import UserError
 
 pytestmark = pytest.mark.slow

@@ -70,24 +70,25 @@ class Run:
         self.said = ""
 
     def processes(self) -> dict[int, str]:
-        """All that run, by what they are: main, head or base; of the latter a worker or its child."""
+        """All that run, by what they are: main, head or base; of the latter a worker or its child. A worker
+        that is not told yet of which tree it is, is new."""
         found = {}
         for folder in PROC.iterdir():
             if not folder.name.isdigit():
                 continue
             try:
-                if self.mark.encode() not in (folder / "environ").read_bytes().split(b"\0"):
+                environment = (folder / "environ").read_bytes().split(b"\0")
+                if self.mark.encode() not in environment:
                     continue
                 where = (folder / "cwd").readlink()
-                command = (folder / "cmdline").read_bytes()
                 pid = int(folder.name)
                 leads = os.getsid(pid) == pid
             except OSError:
                 continue
             if pid == self.process.pid:
                 found[pid] = "main"
-            elif b"--overhead-worker=" in command:
-                side = "base" if where.name == "tree" else "head"
+            elif any(one.startswith(b"DISPATCHGUARD_SCATTER=") for one in environment):
+                side = {"tree": "base", "": "new"}.get(where.name, "head")
                 found[pid] = f"{side} {'worker' if leads else 'child'}"
             else:
                 found[pid] = "other"
@@ -200,7 +201,7 @@ def start(
         run.kill()
 
 
-KINDS = ("base worker", "head worker", "base child", "head child")
+KINDS = ("base worker", "head worker", "base child", "head child", "new worker")
 
 
 @pytest.mark.parametrize(
@@ -235,7 +236,7 @@ def test_a_process_that_is_killed_at_any_moment_is_one_line(
     assert hit or not wrong, told
     for row in rows.values():
         if row["verdict"] == "error":
-            assert kind.startswith("head") and "SIGKILL" in row["reason"]
+            assert kind.startswith(("head", "new")) and "SIGKILL" in row["reason"]
             assert status == 1
         elif "SIGKILL" not in str(row):
             assert row["verdict"] == "pass" and row["base"]["change"] is not None

@@ -1,0 +1,1 @@
+"""How processes of a source tree are started, and what they import."""
