@@ -30,6 +30,8 @@ _COMPUTED = frozenset(
 )
 RANDOM = frozenset({"rand", "randn", "randint", "randperm", "normal"})
 FACTORIES = frozenset(f"torch.{n}" for n in FILLED | _COMPUTED | RANDOM)
+LIKE = frozenset(f"torch.{n}_like" for n in ("zeros", "ones", "empty", "full", *RANDOM))
+"""Factories that follow another tensor."""
 _CASTS = frozenset("long int short byte bool float half double bfloat16".split())
 _NUMBERS = (cst.Integer, cst.Float)
 Safety = Literal["safe", "unsafe"]

@@ -6,7 +6,7 @@ from typing import TypeGuard
 
 import libcst as cst
 
-from pytest_dispatchguard import Call, Finding, Place, Rule
+from pytest_dispatchguard import Call, Finding, Kind, Place, Rule
 
 from ..syntax import method_call
 from .constant_fixes import filled, made_there
@@ -25,21 +25,40 @@ def _of_an_accelerator(call: cst.Call, place: Place) -> bool:
 
 
 def _written_down(data: cst.BaseExpression, place: Place) -> bool:
-    """Whether data is a list that is put together here, of values of which none is surely a tensor: whatever
-    they are, the host waits, for the copy or to read them."""
+    """Whether data is a list that is put together here, by a name or not, of values of which none is surely a
+    tensor: whatever they are, the host waits, for the copy or to read them."""
+    kind = place.kind(data)
+    if isinstance(data, cst.Name):
+        held = place.value_of(data)
+        if not isinstance(held, cst.List | cst.ListComp):
+            return False
+        if not isinstance(held, cst.List) or held.elements:
+            return _written_down(held, place)
+        return _is_filled(data.value, place) and _may_be_numbers(kind.element)
     if not isinstance(data, cst.List | cst.ListComp):
         return False
     if isinstance(data, cst.List) and any(isinstance(e.value, cst.List) for e in data.elements):
         return all(
             is_number(e.value, place) or _written_down(e.value, place) for e in data.elements
         )
-    kind = place.kind(data)
-    element = kind.element
-    return (
-        element is None
-        or element.what in ("unknown", "scalar", "other")
-        or (element.maybe_tensor and not element.sure)
+    return _may_be_numbers(kind.element)
+
+
+def _is_filled(name: str, place: Place) -> bool:
+    """Whether something is put into a list that is empty at first."""
+    return any(
+        place.dotted(call.func) == f"{name}.{place.last_name(call)}"
+        for call, _ in place.calls("append", "extend", "insert")
     )
+
+
+def _may_be_numbers(element: Kind | None) -> bool:
+    """Whether what a list holds may be numbers, or lists of such, and is not surely tensors."""
+    if element is None or element.what in ("unknown", "scalar", "other"):
+        return True
+    if element.what == "nested" and element.cls != "dict":
+        return _may_be_numbers(element.element)
+    return element.maybe_tensor and not element.sure
 
 
 class HostDataToDevice(Rule):
@@ -122,7 +141,8 @@ class HostDataToDevice(Rule):
         if not surely and not _written_down(data, place):
             return None
         if last.endswith("Tensor") and not (
-            isinstance(data, cst.List | cst.ListComp) or place.kind(data).cls == "numpy"
+            isinstance(place.value_of(data) or data, cst.List | cst.ListComp)
+            or place.kind(data).cls == "numpy"
         ):
             return None
         sure, advice = self._advice(node, data, place)

@@ -7,7 +7,17 @@ import libcst as cst
 from pytest_dispatchguard import Call, Edit, Finding, Fix, Place, Rule, Span, nodes
 
 from ..syncs.waits import works_on_host
-from .data import COPIED, FACTORIES, FILLED, FROM_DATA, RANDOM, Safety, is_number, without_casts
+from .data import (
+    COPIED,
+    FACTORIES,
+    FILLED,
+    FROM_DATA,
+    LIKE,
+    RANDOM,
+    Safety,
+    is_number,
+    without_casts,
+)
 from .devices import is_device, move_target
 from .uses import is_for_nothing, is_kept, loads
 
@@ -16,6 +26,13 @@ _RESHAPING = frozenset(
 )
 """Methods that change a tensor's layout and none of its numbers."""
 _OTHER_NUMBERS = "; the device's generator may draw different numbers from the CPU's"
+
+
+def _stays(node: cst.Call, factory: cst.Call, place: Place) -> bool:
+    """Whether a tensor like another is moved to where that one is, where it already is: DG514."""
+    target = place.argument(node, 0, "device") or place.argument(node, 0, "other")
+    where = place.dotted(target).removesuffix(".device") if target is not None else ""
+    return place.name(factory) in LIKE and where == place.dotted(factory.args[0].value) != ""
 
 
 def _end(node: cst.BaseExpression, place: Place) -> Span | None:
@@ -33,7 +50,8 @@ class FactoryThenMove(Rule):
     ## What it does
 
     Finds `torch.zeros(n).to(device)`, `torch.arange(n).cuda()`, `torch.ones(n).type_as(x)` and the same with
-    a name between, when nothing else is done with the tensor on the CPU.
+    a name between, when nothing else is done with the tensor on the CPU. `torch.zeros_like(x).to(device)` is
+    a note where nothing says that `x` is on the CPU.
 
     ## Why it costs
 
@@ -76,7 +94,7 @@ class FactoryThenMove(Rule):
         factory = self._factory(moved, place)
         if factory is None or place.argument(factory, None, "device") is not None:
             return None
-        if is_for_nothing(place):
+        if is_for_nothing(place) or _stays(node, factory, place):
             return None
         given = {a.keyword.value for a in factory.args if a.keyword is not None}
         if given & {"out", "pin_memory"}:
@@ -92,13 +110,18 @@ class FactoryThenMove(Rule):
         elif not seeded:
             fix = self._placed(node, factory, place)
         last = place.last_name(node)
+        where, waits = "on the CPU", "and the host waits for that copy"
+        elsewhere = place.name(factory) in LIKE and not place.kind(factory.args[0].value).host
+        if elsewhere:
+            where = f"where `{place.short(factory.args[0].value)}` is"
+            waits = "which waits for a copy if that is the CPU"
         return place.finding(
             node,
-            f"`{name}(…)` is made on the CPU and then moved by `.{last}(…)`, and the host waits for "
-            f"that copy; pass {self._given(node, place)} to the factory instead"
+            f"`{name}(…)` is made {where} and then moved by `.{last}(…)`, {waits}; "
+            f"pass {self._given(node, place)} to the factory instead"
             + self._unless(given)
             + self._other_numbers(factory, place),
-            certainty="note" if seeded else "sure",
+            certainty="note" if seeded or elsewhere else "sure",
             fix=fix,
         )
 
@@ -110,7 +133,7 @@ class FactoryThenMove(Rule):
 
     def _other_numbers(self, factory: cst.Call, place: Place) -> str:
         """What becomes different where the factory takes the device."""
-        if place.last_name(factory) not in RANDOM:
+        if place.last_name(factory).removesuffix("_like") not in RANDOM:
             return ""
         return "; the device's generator then draws the numbers, so the same seed gives different values"
 
@@ -146,6 +169,8 @@ class FactoryThenMove(Rule):
             made = without_casts(value)
             return made if reads == [node] and isinstance(made, cst.Call) else None
         if isinstance(node, cst.Call) and place.name(node) in FACTORIES:
+            return node
+        if isinstance(node, cst.Call) and place.name(node) in LIKE and node.args:
             return node
         return None
 
@@ -249,7 +274,7 @@ class FactoryThenMove(Rule):
         return device if here or early else ""
 
     def _safety(self, factory: cst.Call, place: Place) -> Safety:
-        last = place.name(factory).rpartition(".")[2]
+        last = place.name(factory).rpartition(".")[2].removesuffix("_like")
         if last in FILLED:
             return "safe"
         whole = last == "arange" and all(
@@ -412,7 +437,7 @@ _KEEPS_PLACE = frozenset(
     "flatten float floor half int log long max mean min mul neg norm permute pow prod repeat reshape "
     "round rsqrt "
     "sigmoid sign sin softmax sqrt squeeze std sub sum tanh transpose tril triu unsqueeze var view "
-    "where".split()
+    "where empty_like full_like ones_like rand_like randn_like zeros_like".split()
 )
 """Methods, and functions of torch, that put their result where their input is."""
 

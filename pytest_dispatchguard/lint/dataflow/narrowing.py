@@ -120,6 +120,14 @@ def _narrow_by_call(reader: Reader, test: cst.Call, holds: bool) -> None:
         reader.hold(subject, OTHER if not known.optional else UNKNOWN)
     elif kind.what == "tensor":
         reader.hold(subject, OTHER)
+    elif known.either is not None and _covers(kind, known.either):
+        reader.hold(subject, replace(known, sure=True, either=None))
+
+
+def _covers(tested: Kind, kind: Kind) -> bool:
+    """Whether a test for one kind holds for every value of another."""
+    same = (tested.what, tested.cls) == (kind.what, kind.cls) and tested.what != "unknown"
+    return same and tested.dtype in ("", kind.dtype)
 
 
 def _tested_kind(reader: Reader, test: cst.Call) -> Kind | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from dataclasses import replace
+from functools import lru_cache, reduce
 
 from pytest_dispatchguard.lint.kinds.classes import MODULE_LISTS, is_module_class, is_tensor_class
 from pytest_dispatchguard.lint.kinds.kinds import (
@@ -98,11 +99,7 @@ def annotation_kind(text: str, tensor_types: tuple[str, ...] = ()) -> Kind:
     if len(parts) == 1 and (match := _UNION.match(text)):
         parts = _split_top(match[1], ",")
     if len(parts) > 1:
-        kinds = [annotation_kind(p, tensor_types) for p in parts]
-        out = kinds[0]
-        for kind in kinds[1:]:
-            out = join(out, kind)
-        return out
+        return _union_kind([annotation_kind(p, tensor_types) for p in parts])
     base = text.partition("[")[0].strip()
     last = base.rpartition(".")[2]
     if last in _WRAPPERS:
@@ -121,6 +118,17 @@ def annotation_kind(text: str, tensor_types: tuple[str, ...] = ()) -> Kind:
     if is_module_class(base) or base == "torch.nn.Module":
         return Kind("modules" if base in MODULE_LISTS else "module", cls=base)
     return Kind("unknown", cls=base)
+
+
+def _union_kind(kinds: list[Kind]) -> Kind:
+    """The kind of a value that is one of several."""
+    out = kinds[0]
+    for kind in kinds[1:]:
+        out = join(out, kind)
+    others = [kind for kind in kinds if kind.what not in ("tensor", "none")]
+    if out.what == "tensor" and len({(kind.what, kind.cls) for kind in others}) == 1:
+        return replace(out, either=reduce(join, others))
+    return out
 
 
 def _sequence_kind(name: str, inside: str, tensor_types: tuple[str, ...]) -> Kind:

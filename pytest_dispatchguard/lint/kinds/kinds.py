@@ -35,7 +35,7 @@ class Kind:
     ndim: int | None = None
     """Of a tensor: its number of dimensions, where known (0 for full reductions)."""
     element: Kind | None = None
-    """Of a nested value: what iterating gives."""
+    """Of a nested value, and of what may be one: what iterating gives."""
     items: tuple[Kind, ...] | None = None
     """Of a tuple of known length: its parts."""
     cls: str = ""
@@ -46,6 +46,8 @@ class Kind:
     """Of a tensor: made on the CPU and perhaps moved since, as attributes and globals may be."""
     built: bool = False
     """Of a tensor: made anew from Python data in this very function (`torch.tensor([1, 2])`)."""
+    either: Kind | None = None
+    """Of what may be a tensor by its annotation: the only other thing that it can be."""
 
     @property
     def is_tensor(self) -> bool:
@@ -121,10 +123,11 @@ def join(a: Kind, b: Kind) -> Kind:
         )
     if "tensor" in (a.what, b.what):
         tensor = a if a.what == "tensor" else b
-        return tensor.maybe()
+        return replace(tensor, sure=False, either=None)
     unions = [k for k in (a, b) if k.what == "unknown" and k.cls and not k.cls.startswith("?")]
     if len(unions) == 1 and "nested" in (a.what, b.what):
-        return unions[0]  # one, or a list or table of such: attributes are those of the one
+        # One, or a list or table of such: attributes are those of the one.
+        return replace(unions[0], element=(a if a.what == "nested" else b).element)
     return UNKNOWN
 
 

@@ -62,7 +62,8 @@ def method_kind(
         )
     if receiver.cls == "numpy":
         return Kind("other", cls="numpy")
-    if receiver.what == "nested":
+    either = receiver.what == "unknown" and name in ("values", "items")
+    if receiver.what == "nested" or (either and receiver.element is not None):
         if name in ("pop", "get", "__getitem__") and receiver.element:
             return receiver.element if name == "pop" else join(receiver.element, NONE)
         if name == "copy":

@@ -242,9 +242,35 @@ def goes_over_a_loader(walk: Walk, reading: Reading) -> bool:
     return _OVER_LOADER.search(written) is not None
 
 
+_ENVIRONMENT = re.compile(
+    rb"^[ \t]*\(?[\w.\[\]]+(?:,\s*[\w.\[\]]+){3,4}\)?\s*=\s*([\w.]+\.step)\(", re.MULTILINE
+)
+"""`state, reward, done, info = env.step(action)`: what every environment of reinforcement learning gives."""
+
+
+def _goes_through_an_environment(walk: Walk, reading: Reading) -> bool:
+    """Whether a loop has an environment take a step, as a rollout does between two calls of its policy."""
+    fact = reading.fact
+    assert fact is not None
+    stepped = [
+        name
+        for (name, how), call in reading.calls.items()
+        if how == "call"
+        and name.endswith(".step")
+        and call.loop
+        and reading.rounds.get((name, how))
+    ]
+    if not stepped:
+        return False
+    written = walk.source[fact.start_byte : fact.end_byte]
+    return any(found.decode() in stepped for found in _ENVIRONMENT.findall(written))
+
+
 def feeds_a_model(walk: Walk, reading: Reading) -> bool:
     """Whether a loop calls what is surely a module: the function asks it for its parameters, sets it to
-    evaluate, says that it is one, or calls it one."""
+    evaluate, says that it is one, or calls it one. So does one that goes through an environment."""
+    if _goes_through_an_environment(walk, reading):
+        return True
     modules = {
         name.rpartition(".")[0]
         for name, how in reading.calls

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .reading import body, words
+from .reading import body, shown, words
 
 
 def test_the_elements_of_nested_values() -> None:
@@ -73,3 +73,24 @@ def test_what_was_in_a_list_before_is_not_forgotten() -> None:
 def test_comprehension_variables_stay_inside() -> None:
     source = body("v = 1\nys = [show(v) for v in xs if show(v)]\nshow(v, ys)", "xs: List[Tensor]")
     assert words(source) == ["tensor", "tensor", "scalar", "nested"]
+
+
+def test_one_of_a_class_or_a_table_of_such_is_gone_through_as_a_table() -> None:
+    source = """
+    from dataclasses import dataclass
+
+    @dataclass
+    class Format:
+        indices: torch.Tensor
+        count: int
+
+    # dispatchguard: hot
+    def forward(formats: Union[Format, Dict[str, Format]], single: bool):
+        if single:
+            formats = {"all": formats}
+        for name, one in formats.items():
+            show(name, one.indices)
+        show(formats)
+    """
+    kinds = shown(source)
+    assert [kind.what for kind in kinds[:2]] == ["text", "tensor"]

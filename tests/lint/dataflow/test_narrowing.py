@@ -173,3 +173,48 @@ def test_narrowing_ends_with_a_new_value() -> None:
         "p",
     )
     assert words(source) == ["nested"]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "test"),
+    [
+        ("Union[Tensor, List[int]]", "isinstance(p, list)"),
+        ("Tensor | List[int]", "isinstance(p, (list, tuple))"),
+        ("Union[Tensor, Dict[str, Tensor]]", "isinstance(p, dict)"),
+        ("Union[float, Tensor]", "isinstance(p, float)"),
+        ("Union[int, float, Tensor]", "isinstance(p, (int, float))"),
+    ],
+)
+def test_what_is_not_the_other_of_two_is_the_tensor(annotation: str, test: str) -> None:
+    source = body(f"show(p)\nif not {test}:\n    show(p)\nshow(p)", f"p: {annotation}")
+    before, inside, after = shown(source)
+    assert not before.is_tensor and inside.is_tensor and not after.is_tensor
+
+
+@pytest.mark.parametrize(
+    ("annotation", "test"),
+    [
+        ("Union[Tensor, List[int], float]", "isinstance(p, list)"),
+        ("Union[Tensor, Dict[str, Tensor]]", "isinstance(p, list)"),
+        ("Union[int, float, Tensor]", "isinstance(p, float)"),
+        ("Union[Tensor, Batch]", "isinstance(p, Batch)"),
+        ("Any", "isinstance(p, list)"),
+    ],
+)
+def test_one_of_three_is_left_open(annotation: str, test: str) -> None:
+    source = body(f"if not {test}:\n    show(p)", f"p: {annotation}")
+    (inside,) = shown(source)
+    assert not inside.is_tensor
+
+
+def test_a_list_made_a_tensor_is_one_either_way() -> None:
+    source = body(
+        """
+        if isinstance(p, list):
+            p = torch.tensor(p)
+        show(p)
+        """,
+        "p: Union[Tensor, List[int]]",
+    )
+    (after,) = shown(source)
+    assert after.is_tensor

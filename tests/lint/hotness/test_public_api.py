@@ -168,8 +168,17 @@ def test_steps_are_known_by_their_names_where_torch_is() -> None:
             "class T:\n    def run_all(self, loader):\n        self.net.train()\n"
             "        while True:\n            note(self.net(loader))\n"
         ),
+        (
+            "def roll_out(agent, env, steps):\n    while steps:\n        action = agent.choose()\n"
+            "        state, reward, done, info = env.step(action)\n        note(state)\n"
+        ),
+        (
+            "class T:\n    def go(self):\n        for _ in range(9):\n"
+            "            self.state, r, over, cut, info = self.envs[0].step(note(self.state))\n"
+            "            x, r, over, cut, info = self.env.step(note(x))\n"
+        ),
     ],
-    ids=["evaluates", "annotated", "attribute"],
+    ids=["evaluates", "annotated", "attribute", "environment", "gymnasium"],
 )
 def test_loops_that_feed_a_model(body: str) -> None:
     found = hot(f"{body}def note(x): return x.item()\n")
@@ -184,8 +193,11 @@ def test_loops_that_feed_a_model(body: str) -> None:
         "def evaluate(model, loader):\n    model.eval()\n    return model(loader)\n",
         "def runs(f, loader):\n    for b in loader:\n        f(b)\n",
         "def outside(model, loader):\n    model.eval()\n    for b in loader:\n        note(b)\n",
+        "def once(env, a):\n    x, r, done, info = env.step(a)\n    return note(x)\n",
+        "def pairs(it, a):\n    for _ in a:\n        x, y = it.step(a)\n        note(x)\n",
+        "def optimizes(o, a):\n    for x in a:\n        o.step()\n        a, b, c, d = note(x)\n",
     ],
-    ids=["no loop", "no model", "not in the loop"],
+    ids=["no loop", "no model", "not in the loop", "one step", "two values", "an optimizer"],
 )
 def test_loops_that_feed_none(body: str) -> None:
     assert hot(f"{body}def note(x): return x.item()\n") == {}
