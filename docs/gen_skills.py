@@ -93,7 +93,6 @@ def _lines(rule: dict[str, Any]) -> Iterator[str]:
     parts = sections(rule["help"])
     fix = {"safe": " A safe fix: `--fix`.", "unsafe": " A fix: `--fix --unsafe-fixes`."}
     yield f"### [{rule['code']}]({docs_url(rule['code'])}) {rule['name']}"
-    yield ""
     yield f"{rule['summary']}{fix.get(rule['fix'], '')}"
     if "Instead" in parts:
         yield ""

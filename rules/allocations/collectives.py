@@ -1,4 +1,4 @@
-"""DG443: processes that exchange one small tensor after the other."""
+"""DG518: processes that exchange one small tensor after the other."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, Place, Rule, nodes
 
+from ..syncs.waits import works_on_host
 from ..syntax import is_word
-from .waits import works_on_host
 
 _TENSORS = {
     "all_gather": ("tensor_list", "tensor"),
@@ -75,7 +75,7 @@ class CollectivesInARow(Rule):
     own.
     """
 
-    code = "DG443"
+    code = "DG518"
     name = "collectives-in-a-row"
     also_compiled = False
     origin = "apex#8a1ed9e8"
