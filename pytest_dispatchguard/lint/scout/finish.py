@@ -281,7 +281,6 @@ def _model_callers(walk: Walk) -> set[tuple[str, str]]:
         (reading.fact.name.rpartition(".")[0], reading.fact.name.rpartition(".")[2])
         for reading in walk.readings
         if reading.fact is not None
-        and "<locals>" not in reading.fact.name
         and not reading.fact.name.endswith("__init__")
         and calls_a_model(reading)
     }

@@ -205,8 +205,17 @@ def reads_what_it_is_given(walk: Walk, reading: Reading) -> bool:
 
 
 def calls_a_model(reading: Reading) -> bool:
-    """Whether a function calls a model, or a part of one, by its name."""
-    return any(how == "call" and _ASKS_MODEL.fullmatch(name) for name, how in reading.calls)
+    """Whether a function calls a model, or a part of one, by its name, or the `forward` of something."""
+    return any(
+        how == "call" and (_ASKS_MODEL.fullmatch(name) or _is_forward(name, reading))
+        for name, how in reading.calls
+    )
+
+
+def _is_forward(name: str, reading: Reading) -> bool:
+    """Whether a name is the `forward` of another object."""
+    owner, _, last = name.rpartition(".")
+    return last == "forward" and owner not in ("", "super()", reading.self_name)
 
 
 def feeds_by(reading: Reading, models: set[tuple[str, str]]) -> bool:
@@ -220,7 +229,7 @@ def feeds_by(reading: Reading, models: set[tuple[str, str]]) -> bool:
         root, dot, last = name.partition(".")
         if dot and root == reading.self_name and "." not in last and (owner, last) in models:
             return True
-        if not dot and ("", name) in models:
+        if not dot and not models.isdisjoint({("", name), (f"{fact.name}.<locals>", name)}):
             return True
     return False
 
@@ -268,7 +277,8 @@ def _goes_through_an_environment(walk: Walk, reading: Reading) -> bool:
 
 def feeds_a_model(walk: Walk, reading: Reading) -> bool:
     """Whether a loop calls what is surely a module: the function asks it for its parameters, sets it to
-    evaluate, says that it is one, or calls it one. So does one that goes through an environment."""
+    evaluate, says that it is one, calls it one, or calls its `forward`. So does one that goes through an
+    environment."""
     if _goes_through_an_environment(walk, reading):
         return True
     modules = {
@@ -282,7 +292,9 @@ def feeds_a_model(walk: Walk, reading: Reading) -> bool:
         if any(value.startswith("ann:") and _MODULE.search(value[4:]) for value in values)
     }
     modules |= {
-        name for name, how in reading.calls if how == "call" and _CALLED_MODEL.fullmatch(name)
+        name
+        for name, how in reading.calls
+        if how == "call" and (_CALLED_MODEL.fullmatch(name) or _is_forward(name, reading))
     }
     modules -= {"", reading.self_name, "super()", "self"}
     return any(

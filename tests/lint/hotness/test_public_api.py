@@ -177,8 +177,13 @@ def test_steps_are_known_by_their_names_where_torch_is() -> None:
             "            self.state, r, over, cut, info = self.envs[0].step(note(self.state))\n"
             "            x, r, over, cut, info = self.env.step(note(x))\n"
         ),
+        "def refine(head, xs):\n    for x in xs:\n        note(head.forward(x))\n",
+        (
+            "def denoise(parts, xs):\n    def one(x):\n        return parts.net.forward(x)\n"
+            "    for x in xs:\n        note(one(x))\n"
+        ),
     ],
-    ids=["evaluates", "annotated", "attribute", "environment", "gymnasium"],
+    ids=["evaluates", "annotated", "attribute", "environment", "gymnasium", "forward", "inside"],
 )
 def test_loops_that_feed_a_model(body: str) -> None:
     found = hot(f"{body}def note(x): return x.item()\n")
@@ -195,9 +200,13 @@ def test_loops_that_feed_a_model(body: str) -> None:
         "def outside(model, loader):\n    model.eval()\n    for b in loader:\n        note(b)\n",
         "def once(env, a):\n    x, r, done, info = env.step(a)\n    return note(x)\n",
         "def pairs(it, a):\n    for _ in a:\n        x, y = it.step(a)\n        note(x)\n",
+        "def one(x):\n    def inner(y): return net(y)\n    for y in x: note(y)\n",
+        "class F(B):\n    def run(self, x):\n        for y in x: note(super().forward(y))\n",
         "def optimizes(o, a):\n    for x in a:\n        o.step()\n        a, b, c, d = note(x)\n",
     ],
-    ids=["no loop", "no model", "not in the loop", "one step", "two values", "an optimizer"],
+    ids="no loop,no model,not in the loop,one step,two values,a function,a base,an optimizer".split(
+        ","
+    ),
 )
 def test_loops_that_feed_none(body: str) -> None:
     assert hot(f"{body}def note(x): return x.item()\n") == {}
