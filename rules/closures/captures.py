@@ -22,8 +22,10 @@ COMPILERS = (
 
 
 def is_negligible(place: Place) -> bool:
-    """Whether a function more or less is nothing here: once beside a step of training, or elsewhere."""
-    once_a_step = not place.per_call and not (place.hot.loop or place.loops)
+    """Whether a function more or less is nothing here: once beside a step of training, or elsewhere. Where
+    only loops are hot, these are the steps."""
+    more = (place.hot.loop or place.loops) and not place.hot.only_loops
+    once_a_step = not place.per_call and not more
     return once_a_step or not_run_by_torch(place)
 
 

@@ -23,7 +23,7 @@ from pytest_dispatchguard.lint.kinds.kinds import (
     filled,
 )
 from pytest_dispatchguard.lint.kinds.methods import method_kind, method_kind_by_name, returns_tensor
-from pytest_dispatchguard.lint.kinds.placement import followed, on_cpu
+from pytest_dispatchguard.lint.kinds.placement import CPU, followed, on_cpu
 from pytest_dispatchguard.lint.kinds.torch_functions import FACTORIES, LIKE
 from pytest_dispatchguard.lint.syntax.spelling import text
 
@@ -116,13 +116,17 @@ def _read_arguments(
 
 
 def _device_text(reader: Reader, value: cst.BaseExpression) -> str:
-    """The source of an argument, or of the literal or `torch.device` that a name is known to hold."""
+    """The source of an argument, or of the literal or `torch.device` that a name is known to hold. Where it is
+    the CPU only under a condition, the source of the other."""
     if isinstance(value, cst.Name):
         held = reader.names.values.get(value.value)
-        if isinstance(held, cst.SimpleString) or (
+        if isinstance(held, cst.SimpleString | cst.IfExp) or (
             isinstance(held, cst.Call) and reader.resolve(held.func) == "torch.device"
         ):
-            return text(held)
+            value = held
+    if isinstance(value, cst.IfExp):
+        either = [text(way) for way in (value.body, value.orelse)]
+        return next((way for way in either if CPU.search(way) is None), either[0])
     return text(value)
 
 
