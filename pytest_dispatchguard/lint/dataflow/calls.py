@@ -116,8 +116,8 @@ def _read_arguments(
 
 
 def _device_text(reader: Reader, value: cst.BaseExpression) -> str:
-    """The source of an argument, or of the literal or `torch.device` that a name is known to hold. Where it is
-    the CPU only under a condition, the source of the other."""
+    """The source of an argument, or of the literal or `torch.device` that a name is known to hold. Where that
+    is the CPU only under a condition, the source of the other."""
     if isinstance(value, cst.Name):
         held = reader.names.values.get(value.value)
         if isinstance(held, cst.SimpleString | cst.IfExp) or (

@@ -100,16 +100,23 @@ def _lists_views(node: cst.BaseComp, row: cst.CSTNode, place: Place) -> bool:
             return False
         part = part.func.value
     if isinstance(part, cst.Subscript):
-        return part is row and len(part.slice) == 1
+        return part is row and sum(not _is_whole(at.slice) for at in part.slice) == 1
     return (
         part is row and isinstance(part, cst.Call) and place.last_name(part) in ("narrow", "select")
     )
 
 
+def _is_whole(index: cst.BaseSlice) -> bool:
+    """Whether an index takes all there is: `:` or `...`."""
+    if isinstance(index, cst.Slice):
+        return index.lower is None and index.upper is None and index.step is None
+    return isinstance(index, cst.Index) and isinstance(index.value, cst.Ellipsis)
+
+
 def _all_views(row: cst.CSTNode, place: Place) -> str:
     """What makes the views of all rows: `x.unbind()`, `x.split(1)`."""
     if isinstance(row, cst.Subscript):
-        return f"{place.short(row.value, 24)}.unbind()"
+        return f"{place.short(row.value, 24)}.unbind({'' if len(row.slice) == 1 else 'dim'})"
     assert isinstance(row, cst.Call)
     torch = place.is_torch(row, "narrow", "select")
     owner = place.argument(row, 0, "input") if torch else place.receiver(row)
