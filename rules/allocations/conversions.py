@@ -15,7 +15,8 @@ class LegacyTensorType(Rule):
 
     ## What it does
 
-    Finds `x.type(torch.BoolTensor)` and its like, also by their names as text.
+    Finds `x.type(torch.BoolTensor)` and its like, also by their names as text. A tensor that is surely on the
+    CPU already is left alone.
 
     ## Why it costs
 
@@ -36,15 +37,14 @@ class LegacyTensorType(Rule):
 
     ## Fix safety
 
-    Safe where the tensor is surely on the CPU. Unsafe elsewhere: the result stays on the device, which is
-    nearly always what was meant.
+    Unsafe: the result stays on the device, which is nearly always what was meant.
     """
 
     code = "DG507"
     name = "legacy-tensor-type"
     origin = "vllm#51738"
     looks_for = Call("type", place="torch")
-    fixes = "safe"
+    fixes = "unsafe"
 
     def judge(self, node: cst.Call, place: Place) -> Finding | None:
         """`.type(` with a legacy class."""
@@ -60,16 +60,17 @@ class LegacyTensorType(Rule):
         dtype = LEGACY_CLASSES.get(last)
         if dtype is None or module not in ("torch", "torch.cuda"):
             return None
+        if module == "torch" and place.kind(receiver).is_tensor and place.kind(receiver).host:
+            return None
         where = "the CPU" if module == "torch" else "the current GPU"
         fix = None
         if module == "torch" and node.args[0].keyword is None:
             prefix = place.text(given.value) if isinstance(given, cst.Attribute) else ""
             if prefix:
-                host = place.kind(receiver).is_tensor and place.kind(receiver).host
                 fix = place.replace(
                     given,
                     f"{prefix}.{dtype}",
-                    safety="safe" if host else "unsafe",
+                    safety="unsafe",
                     message=f"convert to torch.{dtype} on the tensor's own device",
                 )
         return place.finding(

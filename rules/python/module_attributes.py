@@ -270,12 +270,17 @@ class ModuleAttributeWrite(Rule):
                 ".setter" in place.text(d.decorator) for d in place.function.decorators
             ):
                 continue
+            if _keeps(name, place):
+                continue
             yield place.finding(
                 node,
                 f"`self.{name} = …` goes through `Module.__setattr__`, a Python method that takes "
                 "more than a microsecond. Use a local variable; what must outlive the call can be an "
                 "attribute of a plain object (no module) that `__init__` creates",
-                certainty="sure" if self._for_this_call(name, node.value, place) else "note",
+                certainty="sure"
+                if self._for_this_call(name, node.value, place)
+                and not _may_be_module(node.value, place)
+                else "note",
                 fix=_written_past_setattr(node, target, place),
             )
 
@@ -293,6 +298,19 @@ class ModuleAttributeWrite(Rule):
         ):
             return False
         return not re.search(rf"\b{place.self_name}\.{name}\b", place.text(value))
+
+
+def _keeps(name: str, place: Place) -> bool:
+    """Whether an attribute is written only where what it holds will not do: a cache is filled, or grows."""
+    asked = re.compile(rf"\b{place.self_name}\.{name}\b")
+    return any(asked.search(place.text(test)) for test, _ in place.conditions)
+
+
+def _may_be_module(value: cst.BaseExpression, place: Place) -> bool:
+    """Whether a value is what the call was given, of which nothing says that it is no module."""
+    given = isinstance(value, cst.Name) and place.value_of(value) is None
+    kind = place.kind(value)
+    return given and (kind.what == "unknown" or not kind.sure)
 
 
 def _written_past_setattr(

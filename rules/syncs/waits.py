@@ -55,10 +55,24 @@ _HOST_FUNCTION = re.compile(r"_(?:cpu|host)(?:_(?!offload)|$)")
 Asker = Literal["if", "while", "assert", "ternary", "filter", "each", "bool", "value"]
 
 
+_CPU_FOR_ALL = re.compile(
+    r"^\s*device\s*=\s*(?:torch\.device\()?[\"']cpu[\"']\)?\s*$", re.MULTILINE
+)
+
+
+def _is_for_the_cpu(place: Place) -> bool:
+    """Whether a function says once that its device is the CPU."""
+    function = place.function
+    key = ("for the cpu", id(function))
+    return place.once(key, lambda: _CPU_FOR_ALL.search(place.text(function)) is not None)
+
+
 def works_on_host(place: Place) -> bool:
-    """Whether the place belongs to data loading or measuring: tensors there live on the CPU, or waiting for
-    the device is the point. Modules called so (augmentations, attention processors) work where their
-    inputs are."""
+    """Whether the place belongs to data loading or measuring, or to a function whose `device` is the CPU:
+    tensors there live on the CPU, or waiting for the device is the point. Modules called so (augmentations,
+    attention processors) work where their inputs are."""
+    if place.assignments("device") == 1 and _is_for_the_cpu(place):
+        return True
     words = place.qualname.lower()
     name = words.rpartition(".")[2]
     trades = _LOADING if place.in_module else _WORKING_ON_HOST

@@ -113,6 +113,9 @@ def _assigned_names(statements: Iterable[cst.CSTNode], declared: AbstractSet[str
             name = dotted(target) or ""
             if "." in name or name in declared or (name and target is not whole):
                 found.add(name)
+                value = getattr(small, "value", None)
+                if type(value) is cst.Name and value.value == "False":
+                    found.add(cold_branches.switched_off(name))
     return found
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import libcst as cst
 
 from pytest_dispatchguard.lint.dataflow.reader import CPU_NAME, Reader
-from pytest_dispatchguard.lint.kinds.fact_values import values_kind
+from pytest_dispatchguard.lint.kinds.fact_values import field_kind
 from pytest_dispatchguard.lint.kinds.kinds import (
     MODULE,
     NONE,
@@ -69,7 +69,7 @@ def kind_of_attribute(reader: Reader, node: cst.Attribute, base: Kind) -> Kind:
         return SCALAR
     held = reader.brief.fields.get(base.cls, {}).get(node.attr.value) if base.cls else None
     if held:
-        return values_kind(tuple(held), reader.tensor_types)
+        return field_kind(tuple(held), reader.tensor_types)
     found = attribute_kind(base, node.attr.value)
     return found if found is not None else UNKNOWN
 

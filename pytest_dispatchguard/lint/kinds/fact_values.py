@@ -22,6 +22,9 @@ from pytest_dispatchguard.lint.kinds.kinds import (
     join,
 )
 
+_OF_DATA = frozenset({"torch.as_tensor", "torch.asarray"})
+"""They make tensors of Python's numbers as a rule, on the CPU."""
+
 
 @lru_cache(maxsize=4096)
 def value_kind(value: Value, tensor_types: tuple[str, ...] = ()) -> Kind:
@@ -35,7 +38,8 @@ def value_kind(value: Value, tensor_types: tuple[str, ...] = ()) -> Kind:
             # An attribute may be moved later: a tensor in it is not known to stay on the CPU.
             if kind.what != "tensor":
                 return kind
-            return replace(kind, host=False, roaming=kind.host, built=False)
+            roaming = kind.host or rest in _OF_DATA
+            return replace(kind, host=False, roaming=roaming, built=False)
         return Kind("unknown", cls=rest)
     if head == "ann":
         return annotation_kind(rest, tensor_types)
@@ -69,3 +73,12 @@ def values_kind(values: Sequence[Value], tensor_types: tuple[str, ...] = ()) -> 
     if out.roaming and not {"param", "buffer"}.isdisjoint(values):
         return replace(out, roaming=False)  # goes where its module goes
     return out
+
+
+def field_kind(values: Sequence[Value], tensor_types: tuple[str, ...] = ()) -> Kind:
+    """The kind of a field of another object: where its annotation says tensor, and its default is made on the
+    CPU, it may stay there."""
+    kind = values_kind(values, tensor_types)
+    made = any(value_kind(v, tensor_types).roaming for v in values)
+    moves = not {"param", "buffer"}.isdisjoint(values)
+    return replace(kind, roaming=True) if kind.is_tensor and made and not moves else kind

@@ -21,7 +21,7 @@ _WORTH_PARSING = (
 _WORTH_PARSING_TOO = re.compile(
     r"is\s+(?:not\s+)?(?:none|self\.|true\b|false\b)|=\s+(?:true|false)\b|in\b(?<!\win)|"
     r"not\s+(?:self\.|\w*state\b|true\b|false\b)|[!=]=\s*self\.|self\.[\w.\[\]]+\s*[!=]=|"
-    r"!=\s*[a-z_]|is\s+not\s+[a-z_]|max\w*\s*<|[<>]=?\s*self\.\w*max|nans?\b|infs?\b|npu\b|hpu\b|tpu\b|mps(?<!\wmps)"
+    r"^self\.\w+(?:$|\s+and\b)|!=\s*[a-z_]|is\s+not\s+[a-z_]|max\w*\s*<|[<>]=?\s*self\.\w*max|nans?\b|infs?\b|npu\b|hpu\b|tpu\b|mps(?<!\wmps)"
 )
 _COLD_CALLS = frozenset(
     "is_scripting is_tracing is_in_onnx_export is_compiling is_dynamo_compiling is_exporting isEnabledFor "
@@ -66,6 +66,8 @@ _FIRST = re.compile(
     r"_*needs?_(?:to_be_)?(?:init\w*|set_?up|built|building)|_*(?:not_|un)initiali[sz]ed"
 )
 """Says that something has not been done yet, where the branch that does it takes it back."""
+_LOOKS_ONCE = re.compile(r"check|verif|valid|warn|first|once|init|build|set_?up|calibrat|alloc")
+"""The same of what the branch switches off: other flags are switched on again, step by step."""
 _EXTENT = re.compile(r"max|longest|capacity", re.IGNORECASE)
 _MADE_BEFORE = re.compile(r"cached(?!_property)", re.IGNORECASE)
 _INTERVAL = re.compile(
@@ -208,6 +210,11 @@ def periods_of_one(condition: str, owner: str, is_one: Callable[[str], bool]) ->
     return {_is_one(f"{owner}.{name}") for name in names_in(condition) if is_one(name)}
 
 
+def switched_off(name: str) -> str:
+    """How `body_assigns` says that a name is set to False."""
+    return f"{name} off"
+
+
 def _put_back(name: str, assigned: Collection[str]) -> bool:
     """Whether what a name was looked up in is filled where it was not found."""
     return any(looked_up(name, container) in assigned for container in assigned)
@@ -246,6 +253,8 @@ def _verdict(node: ast.expr, assigned: Collection[str]) -> tuple[bool, bool]:
             return False, True
         return _cold_atom(node) or _finds_broken_values(node), False
     name = _dotted(node)
+    if "." in name and switched_off(name) in assigned and _LOOKS_ONCE.search(name):
+        return True, False
     if name in assigned and _lasting(name, assigned) and _FIRST.fullmatch(name.rpartition(".")[2]):
         return True, False
     if "." in name and _DONE.fullmatch(name.rpartition(".")[2]):
@@ -436,9 +445,9 @@ def cold_branches(
 
     `body_assigns` are the dotted names that statements directly in the body assign (``self._x``; of
     ``self._cache[k] = v`` the part before the bracket; of what is declared global also ``global x``; and
-    what the names of the condition were `looked_up` in, and `periods_of_one`), `orelse_assigns` the
-    same of the else, `body_raises` and `orelse_raises` say whether that block's last statement is a
-    `raise`. The condition itself is hot."""
+    what the names of the condition were `looked_up` in, `periods_of_one`, and what is
+    `switched_off`), `orelse_assigns` the same of the else, `body_raises` and `orelse_raises` say
+    whether that block's last statement is a `raise`. The condition itself is hot."""
     if condition in ("False", "0"):
         return True, orelse_raises
     body = _cold_branches(condition, frozenset(body_assigns))[0]

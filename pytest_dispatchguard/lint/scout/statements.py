@@ -159,6 +159,9 @@ def _assigned_by(walk: Walk, expression: Node) -> set[str]:
             lasting = "." in name or name in walk.reading.globals or walk.where == "module"
             if name and (lasting or left != target):
                 found.add(name)
+                right = value.child_by_field_name("right")
+                if right is not None and right.type == "false":
+                    found.add(cold_branches.switched_off(name))
                 if name in walk.reading.globals:
                     found.add(f"global {name}")
         value = value.child_by_field_name("right")

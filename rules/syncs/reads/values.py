@@ -10,7 +10,8 @@ import libcst as cst
 
 from pytest_dispatchguard import Call, Finding, FString, NumberCall, Place, Rule, weaker
 
-from ...syntax import names_in
+from ...allocations.devices import move_target
+from ...syntax import assigned, is_word, names_in
 from ..data_flow import around, ends, held_by, loads
 from ..waits import Read, tensor_certainty, waits_inside, works_on_host
 from .read_fixes import unread
@@ -253,6 +254,8 @@ class CopyToHost(Rule):
             return None
         if place.kind(tensor).what == "unknown" and _moves_a_module(node, tensor, place):
             return None
+        if _sent_by_another_name(tensor, place):
+            return None
         shown = place.short(node)
         if place.last_name(node) == "numpy" and not node.args:
             return place.finding(
@@ -279,6 +282,19 @@ class CopyToHost(Rule):
             "on the device, or copy once, outside the hot path.",
             certainty=certainty,
         )
+
+
+def _sent_by_another_name(tensor: cst.BaseExpression, place: Place) -> bool:
+    """Whether a parameter, or what a loop gives, is sent to the device by another name, as in
+    `x = batch.to(device)`: then it is on the CPU itself."""
+    if not isinstance(tensor, cst.Name) or place.value_of(tensor) is not None:
+        return False
+    for call, _ in place.calls("to", "cuda"):
+        if is_word(place.receiver(call), tensor.value) and move_target(call, place) is not None:
+            name = assigned(call, place)
+            if name is not None and name.value != tensor.value:
+                return True
+    return False
 
 
 _BACK = frozenset({"to", "cuda", "from_numpy", "as_tensor", "tensor", "type_as"})

@@ -68,3 +68,19 @@ def test_names_and_arguments_tell_what_is_on_the_cpu(lines: str, place: str) -> 
     """
     (kind,) = shown(source)
     assert ("host" if kind.host else "device" if kind.on_device else "unknown") == place
+
+
+def test_a_field_that_is_annotated_and_made_on_the_cpu_may_stay_there() -> None:
+    source = """
+    from typing import NamedTuple
+
+    class Parameters(NamedTuple):
+        leak: torch.Tensor = torch.as_tensor(0.5)
+        weight: torch.Tensor
+
+    # dispatchguard: hot
+    def step(p: Parameters):
+        show(p.leak, p.weight)
+    """
+    leak, weight = shown(source)
+    assert leak.is_tensor and not leak.on_device and weight.on_device

@@ -10,6 +10,7 @@ from pytest_dispatchguard.lint.knowledge.cold_branches import (
     looked_up,
     periods_of_one,
     rest_is_cold,
+    switched_off,
 )
 
 
@@ -94,6 +95,14 @@ def test_lazy_initialisation_is_cold_only_where_it_is_filled(condition: str, ass
     filled = {assigned} if assigned else {"self.other"}
     assert cold_branches(condition, body_assigns=filled) == (bool(assigned), False)
     assert cold_branches(condition) == (False, False)
+
+
+def test_a_branch_that_switches_itself_off_runs_once() -> None:
+    filled = {"self.check_input", switched_off("self.check_input")}
+    assert cold_branches("self.check_input", body_assigns=filled) == (True, False)
+    assert cold_branches("self.check_input and n > 1", body_assigns=filled) == (True, False)
+    assert cold_branches("self.check_input", body_assigns={"self.check_input"})[0] is False
+    assert cold_branches("self.other", body_assigns=filled) == (False, False)
 
 
 @pytest.mark.parametrize(
