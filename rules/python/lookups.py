@@ -54,7 +54,6 @@ _DEVICE_FACTS = frozenset(
         "torch.xpu.get_device_properties",
         "torch.mps.is_available",
         "torch.mps.device_count",
-        "torch.backends.mps.is_available",
     }
 )
 _MEMORY_FACTS = frozenset(

@@ -25,6 +25,7 @@ COLD_METHODS = re.compile(
     r"_?capture(?:_one\w*|_(?:cuda_?)?graphs?|_model|_forward|_scope)?|\w*graph\w*_capture\w*|"
     r"\w+_for_export|\w*_exportable|trace_and_export\w*|_?sweep\w*|_?autotune\w*|"
     r"_?tune_\w+|\w*_?(?:repack|prepack|pack_weights?|process_weights|prepare_weights?)\w*|"
+    r"_?(?:switch_to_|convert_to_)?deploy|_?pack_(?:gpu|cpu|block|linear|module)|\w*_to_disk\w*|zero_module|"
     r"_?(?:dump|peek)_\w+|_?quantize_model|unmerge\w*|merge_adapter\w*|quantize|add_adapter|delete_adapter|merge_and_unload"
 )
 """Functions that run at set-up, for people, or at saving and loading, whatever calls them."""
@@ -48,7 +49,7 @@ COLD_PATHS = re.compile(
     r"versioneer|hubconf|checkpoint_converter|[^/]*_to_hf|[^/]*_dataset|datasets?|setup_helpers|"
     r"tokenization_[^/]*|[^/]*tokenizer|processing_[^/]*|feature_extraction_[^/]*|"
     r"(?:image|video)_processing_[^/]*|configuration_[^/]*|dummy_[^/]*objects|docs?_utils|"
-    r"model_debugging_utils|[^/]*progress(?:_bar)?|hub|[^/]*_hub|"
+    r"[^/]*debug(?:ging)?_utils|[^/]*progress(?:_bar)?|hub|[^/]*_hub|"
     r"exporters?|export|[^/]*_export(?:er)?|_pretrained|_builder|_registry)\.py$"
 )
 """Files whose code runs at set-up, for people, or on the command line."""

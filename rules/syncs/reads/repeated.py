@@ -58,6 +58,8 @@ class ReadPerElement(ReadRule):
         if _read_before(read, place):
             return None
         base = _indexed(read.tensor, loop)
+        if base is not None and isinstance(loop, cst.For) and _made_in(base, loop):
+            base = None
         over = None if bound_again(read, loop) else _taken_apart(loop, place)
         split = _split_tensor(loop, place)
         if read.how == "tolist" and over is None and base is None:
@@ -110,6 +112,11 @@ def _split_tensor(loop: cst.CSTNode, place: Place) -> cst.BaseExpression | None:
 def _steers(read: Read, place: Place) -> bool:
     """Whether what is read decides how the round goes on."""
     return not ends(read.call, place).isdisjoint({"branch"})
+
+
+def _made_in(base: cst.BaseExpression, loop: cst.For) -> bool:
+    """Whether a tensor is another in each round of a loop."""
+    return bool(names_in(base) & bound_names(loop.body.body))
 
 
 def _carried(read: Read, loop: cst.For) -> bool:
