@@ -297,7 +297,19 @@ class ModuleAttributeWrite(Rule):
             or _foreign_bases(place)
         ):
             return False
+        if not place.once(("computes", id(place.function)), lambda: _computes(place)):
+            return False
         return not re.search(rf"\b{place.self_name}\.{name}\b", place.text(value))
+
+
+def _computes(place: Place) -> bool:
+    """Whether a function calls torch, or gives or takes a tensor: others may be no part of a model at all."""
+    return any(
+        place.name(call).startswith("torch.")
+        or place.kind(call.func).what in ("module", "modules")
+        or any(place.kind(n).maybe_tensor for n in (call, *(a.value for a in call.args)))
+        for call, _ in place.calls()
+    )
 
 
 def _keeps(name: str, place: Place) -> bool:

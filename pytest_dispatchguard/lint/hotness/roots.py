@@ -171,13 +171,20 @@ def _handed_over(
             yield thing.id
 
 
+def _trains(project: Project, function_id: str) -> bool:
+    """Whether a `forward` is a whole training itself: only its loop is hot then."""
+    forward = function_id.endswith(".forward")
+    return forward and any(fact.training_loop for fact in project.functions[function_id])
+
+
 def find_roots(
     project: Project, named: Mapping[str, Root], extra: Mapping[str, Known], coldness: Coldness
 ) -> list[Root]:
     """All roots, one per function, sorted by function id."""
     roots = dict(named)
     for root in library_roots(project, extra):
-        roots.setdefault(root.target, root)
+        if not _trains(project, root.target):
+            roots.setdefault(root.target, root)
     for root in (*_other_roots(project, coldness), *_step_roots(project)):
         roots.setdefault(root.target, root)
     return [roots[target] for target in sorted(roots)]

@@ -164,11 +164,14 @@ class SelectionCounted(Rule):
                 mask = None
         if mask is None:
             return None
+        shown = place.short(mask, 32)
+        if not isinstance(mask, cst.Name | cst.Attribute | cst.Call | cst.Subscript):
+            shown = f"({shown})"
         found = place.finding(
             node,
             f"`{place.short(node)}` selects elements only to count them, and the host waits for the "
             "device. "
-            f"`{place.short(mask, 32)}.sum()` counts on the device; read that where a number is needed.",
+            f"`{shown}.sum()` counts on the device; read that where a number is needed.",
         )
         return as_sure_as_its_mask(found, mask, place)
 

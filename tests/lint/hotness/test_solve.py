@@ -252,6 +252,25 @@ def main():
     assert not hot["m.compute"].only_loops
 
 
+def test_a_forward_that_is_a_whole_training_is_hot_in_its_loop_alone() -> None:
+    hot = heat_of(
+        """
+import torch
+class Embedding(torch.nn.Module):
+    def forward(self, graph):
+        optimizer = torch.optim.Adam(self.parameters())
+        for batch in graph:
+            loss = self.loss(batch)
+            loss.backward()
+            optimizer.step()
+    def loss(self, batch): ...
+"""
+    )
+    forward = hot["m.Embedding.forward"]
+    assert (forward.reason, forward.only_loops) == ("a training loop", True)
+    assert hot["m.Embedding.loss"].per == "step"
+
+
 def test_a_training_loop_in_main_counts() -> None:
     text = "def main():\n    for b in data:\n        loss(b).backward()\n        optimizer.step()\n"
     assert list(heat_of({"scripts/train.py": text})) == ["scripts.train.main"]
